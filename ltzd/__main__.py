@@ -1,0 +1,5 @@
+"""`python -m ltzd`: the same as the `ltzd` command."""
+
+from ltzd.cli.main import app
+
+app()

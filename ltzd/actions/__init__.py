@@ -1,0 +1,1 @@
+"""One thing a caller may ask for: read facts, apply a rule, write."""

@@ -1,0 +1,84 @@
+"""Many callers, one database commit: each waits for the commit that holds its own item.
+
+While a commit is under way items gather; whatever waits at its end goes into the next. An answer
+is given only after its commit, so it is as durable as a commit of its own. An item that makes a
+commit fail is tried alone, so that it cannot take its neighbours down.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from ltzd import telemetry
+from ltzd.errors import DatabaseUnavailable, Unavailable
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class GroupCommit(Generic[Item, Answer]):
+    """`write` commits items and answers each, in order: with a value, or an exception for its caller."""
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
+        *,
+        width: int = 2,
+        largest: int = 200,
+        bound: int = 20_000,
+    ) -> None:
+        self._write = write
+        self._width = width
+        self._largest = largest
+        self._bound = bound
+        self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
+        self._idle = asyncio.Semaphore(0)
+
+    async def submit(self, item: Item) -> Answer:
+        """The item's answer after its commit. Raises Unavailable when too many wait already.
+
+        A cancelled caller's item is written all the same.
+        """
+        if len(self._waiting) >= self._bound:
+            raise Unavailable("Too many requests wait for the database")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        self._idle.release()
+        return await future
+
+    async def run(self) -> None:
+        """Commit until cancelled, `width` commits at a time."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._width):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            await self._idle.acquire()
+            taken: list[tuple[Item, asyncio.Future[Answer]]] = []
+            while self._waiting and len(taken) < self._largest:
+                taken.append(self._waiting.popleft())
+            if taken:
+                await self._commit(taken)
+
+    async def _commit(self, taken: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+        try:
+            with telemetry.timed(telemetry.GROUP_COMMIT_SECONDS):
+                answers = await self._write([item for item, _ in taken])
+        except DatabaseUnavailable as error:
+            answers = [error] * len(taken)
+        except Exception as error:  # noqa: BLE001 - it goes to the one caller whose item it is
+            if len(taken) > 1:
+                for one in taken:
+                    await self._commit([one])
+                return
+            answers = [error]
+        telemetry.GROUP_COMMIT_EVENTS.observe(len(taken))
+        for (_, future), answer in zip(taken, answers, strict=True):
+            if future.done():
+                continue
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

@@ -1,0 +1,53 @@
+"""Waits for the hashes of rewards: one look at the database answers everybody who waits.
+
+The mint lane may live in this process or another; a bell says that something was published, the
+rows say what.
+"""
+
+import asyncio
+from uuid import UUID
+
+import structlog
+
+from ltzd.errors import DatabaseUnavailable
+from ltzd.store import rewards
+from ltzd.store.database import Pool, session
+from ltzd.store.signals import PUBLISHED, Signals
+from ltzd.values import Hash32
+
+log = structlog.get_logger()
+
+
+class PublishedHashes:
+    def __init__(self, pool: Pool, signals: Signals) -> None:
+        self._pool = pool
+        self._bell = signals.bell(PUBLISHED)
+        self._waiting: dict[UUID, asyncio.Future[Hash32]] = {}
+
+    async def wait(self, reward: UUID, seconds: float) -> Hash32 | None:
+        """The published hash of a reward's mint, or None after `seconds`."""
+        future: asyncio.Future[Hash32] = asyncio.get_running_loop().create_future()
+        self._waiting[reward] = future
+        try:
+            async with asyncio.timeout(seconds):
+                return await future
+        except TimeoutError:
+            return None
+        finally:
+            del self._waiting[reward]
+
+    async def run(self) -> None:
+        while True:
+            await self._bell.wait()
+            if not self._waiting:
+                continue
+            try:
+                async with session(self._pool) as connection:
+                    found = await rewards.published_hashes(connection, list(self._waiting))
+            except DatabaseUnavailable as error:
+                log.warning("hashes.database_unavailable", reason=error.message)
+                continue
+            for reward, hash_ in found.items():
+                future = self._waiting.get(reward)
+                if future is not None and not future.done():
+                    future.set_result(hash_)

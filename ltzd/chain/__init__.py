@@ -1,0 +1,1 @@
+"""JSON-RPC nodes, contract encoding and signing."""

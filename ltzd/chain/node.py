@@ -1,0 +1,229 @@
+"""What a node says, turned into typed observations: no other room reads its error texts.
+
+Raises NodeUnavailable wherever a node does not answer; numbers are ints, hashes bytes, fees wei
+per gas.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ltzd.chain.rpc import Call, Rpc, RpcError
+from ltzd.errors import NodeUnavailable
+from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    number: int
+    hash: Hash32
+    parent_hash: Hash32
+    timestamp: int
+    bloom: bytes
+    base_fee: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    transaction_hash: Hash32
+    block_number: int
+    block_hash: Hash32
+    succeeded: bool
+
+
+class Publication(Enum):
+    """What a node made of signed bytes. An unanswered publication is NodeUnavailable: unknown."""
+
+    ACCEPTED = "accepted"
+    NONCE_TOO_LOW = "nonce_too_low"
+    UNDERPRICED = "underpriced"
+    UNAFFORDABLE = "unaffordable"
+    REFUSED = "refused"
+
+
+# Spellings of geth, anvil, Erigon, Nethermind, Besu and our tester chain (peers.md, case 2).
+_KNOWN = re.compile(r"(?<!un)known transaction|already known|already imported|alreadyknown", re.IGNORECASE)
+_NONCE = re.compile(r"nonce too low|nonce is too low|oldnonce|invalid nonce.*low", re.IGNORECASE)
+_PRICE = re.compile(
+    r"underpriced|max fee per gas less than block base fee|fee ?cap|feetoolow|gas price (is )?(too )?low"
+    r"|less than block base fee",
+    re.IGNORECASE,
+)
+_FUNDS = re.compile(r"insufficient (funds|balance)|enough funds|insufficientfunds", re.IGNORECASE)
+
+
+def _classify(error: RpcError) -> Publication:
+    text = error.message
+    if "execution reverted" in text:
+        return Publication.REFUSED
+    for pattern, publication in (
+        (_KNOWN, Publication.ACCEPTED),
+        (_NONCE, Publication.NONCE_TOO_LOW),
+        (_FUNDS, Publication.UNAFFORDABLE),
+        (_PRICE, Publication.UNDERPRICED),
+    ):
+        if pattern.search(text):
+            return publication
+    return Publication.REFUSED
+
+
+class Node:
+    """Typed questions to one node."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        self._rpc = rpc
+
+    async def chain_id(self) -> int:
+        return int(await self._ask("eth_chainId"), 16)
+
+    async def block(self, at: int | str) -> Header | None:
+        """The canonical header at a height or tag; None where the node has none."""
+        return _header(await self._ask("eth_getBlockByNumber", _block_tag(at), False))
+
+    async def block_by_hash(self, block_hash: Hash32) -> Header | None:
+        return _header(await self._ask("eth_getBlockByHash", hex_of(block_hash), False))
+
+    async def head_and_final(self) -> tuple[Header, int | None]:
+        """The newest header and the height of `finalized`, None where the node knows no such tag."""
+        head, final = await self._rpc.batch(
+            [
+                ("eth_getBlockByNumber", ("latest", False)),
+                ("eth_getBlockByNumber", ("finalized", False)),
+            ]
+        )
+        header = _header(_must(head))
+        if header is None:
+            raise NodeUnavailable("The node has no latest block")
+        finalized = None if isinstance(final, RpcError) else _header(final)
+        return header, finalized.number if finalized else None
+
+    async def headers(self, numbers: Sequence[int]) -> list[Header | None]:
+        """Canonical headers at these heights, in one batch."""
+        answers = await self._rpc.batch(
+            [("eth_getBlockByNumber", (hex(number), False)) for number in numbers]
+        )
+        return [_header(_must(answer)) for answer in answers]
+
+    async def headers_and_logs(
+        self, first: int, last: int, contract: Address
+    ) -> tuple[list[Header | None], list[dict[str, Any]]]:
+        """Headers of a range and the contract's logs in it, asked in one batch."""
+        calls: list[Call] = [
+            ("eth_getBlockByNumber", (hex(number), False)) for number in range(first, last + 1)
+        ]
+        calls.append(("eth_getLogs", (_log_filter(contract, first, last),)))
+        *headers, logs = await self._rpc.batch(calls)
+        return [_header(_must(header)) for header in headers], _log_list(_must(logs))
+
+    async def logs(self, first: int, last: int, contract: Address) -> list[dict[str, Any]]:
+        """Raises RpcError when the node refuses the range, too large for instance."""
+        return _log_list(await self._rpc.call("eth_getLogs", _log_filter(contract, first, last)))
+
+    async def logs_of_block(self, block_hash: Hash32, contract: Address) -> list[dict[str, Any]]:
+        where = {"blockHash": hex_of(block_hash), "address": hex_of(contract)}
+        return _log_list(await self._ask("eth_getLogs", where))
+
+    async def logs_by_receipts(self, block_hash: Hash32, contract: Address) -> list[dict[str, Any]]:
+        """The contract's logs as the block's receipts hold them: slower, and no index to lag."""
+        receipts = await self._ask("eth_getBlockReceipts", hex_of(block_hash))
+        if not isinstance(receipts, list):
+            raise NodeUnavailable("The node has no receipts of a block that it named")
+        logs = [log for receipt in receipts for log in receipt["logs"]]
+        return [log for log in logs if address_of(log["address"]) == contract]
+
+    async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
+        answers = await self._rpc.batch(
+            [("eth_getTransactionReceipt", (hex_of(one),)) for one in hashes]
+        )
+        return [_receipt(_must(answer)) for answer in answers]
+
+    async def nonce(self, wallet: Address, at: str = "latest") -> int:
+        """Transactions of `wallet` up to a tag: `latest`, `pending`, `finalized`."""
+        return int(await self._ask("eth_getTransactionCount", hex_of(wallet), at), 16)
+
+    async def balance(self, wallet: Address) -> int:
+        return int(await self._ask("eth_getBalance", hex_of(wallet), "latest"), 16)
+
+    async def code(self, address: Address) -> bytes:
+        return bytes.fromhex((await self._ask("eth_getCode", hex_of(address), "latest"))[2:])
+
+    async def priority_fee(self) -> int:
+        return int(await self._ask("eth_maxPriorityFeePerGas"), 16)
+
+    async def view(self, to: Address, data: bytes, sender: Address | None = None) -> bytes:
+        """What a call would return. Raises RpcError with its revert data."""
+        call = {"to": hex_of(to), "data": hex_of(data)}
+        if sender is not None:
+            call["from"] = hex_of(sender)
+        return bytes.fromhex((await self._rpc.call("eth_call", call, "latest"))[2:])
+
+    async def publish(self, raw: bytes) -> tuple[Publication, str]:
+        """Hand signed bytes to the node; the text is its own, for logs.
+
+        Raises NodeUnavailable when the outcome is unknown: the bytes may have arrived.
+        """
+        try:
+            await self._rpc.call("eth_sendRawTransaction", hex_of(raw))
+        except RpcError as error:
+            return _classify(error), error.message
+        return Publication.ACCEPTED, ""
+
+    async def _ask(self, method: str, *params: object) -> Any:
+        """A call whose error object means no more than that the node cannot say."""
+        try:
+            return await self._rpc.call(method, *params)
+        except RpcError as error:
+            raise NodeUnavailable(f"{method}: {error.message}") from error
+
+
+def _must(answer: Any) -> Any:
+    if isinstance(answer, RpcError):
+        raise NodeUnavailable(answer.message) from answer
+    return answer
+
+
+def _block_tag(at: int | str) -> str:
+    return at if isinstance(at, str) else hex(at)
+
+
+def _log_filter(contract: Address, first: int, last: int) -> dict[str, str]:
+    return {"address": hex_of(contract), "fromBlock": hex(first), "toBlock": hex(last)}
+
+
+def _log_list(answer: Any) -> list[dict[str, Any]]:
+    if not isinstance(answer, list):
+        raise NodeUnavailable("The node's logs are not a list")
+    return answer
+
+
+def _header(answer: Any) -> Header | None:
+    if answer is None:
+        return None
+    try:
+        base_fee = answer.get("baseFeePerGas")
+        return Header(
+            number=int(answer["number"], 16),
+            hash=hash_of(answer["hash"]),
+            parent_hash=hash_of(answer["parentHash"]),
+            timestamp=int(answer["timestamp"], 16),
+            bloom=bytes.fromhex(answer["logsBloom"][2:]),
+            base_fee=int(base_fee, 16) if base_fee else None,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NodeUnavailable("The node's block is malformed") from error
+
+
+def _receipt(answer: Any) -> Receipt | None:
+    if answer is None or answer.get("blockHash") is None:
+        return None
+    try:
+        return Receipt(
+            transaction_hash=hash_of(answer["transactionHash"]),
+            block_number=int(answer["blockNumber"], 16),
+            block_hash=hash_of(answer["blockHash"]),
+            succeeded=int(answer["status"], 16) == 1,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise NodeUnavailable("The node's receipt is malformed") from error

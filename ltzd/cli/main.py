@@ -1,0 +1,165 @@
+"""Every command's name and options; each imports what it runs only when it runs."""
+
+# ruff: noqa: PLC0415 - importing everything for `ltzd --help` would take a second
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from ltzd.errors import FileRejected, Misconfigured, Unavailable
+
+
+class PlainErrors(TyperGroup):
+    """What a person can put right is a sentence on stderr and exit code 1, not a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except FileRejected as error:
+            count = len(error.faults)
+            print(f"ltzd: {count} {'fault' if count == 1 else 'faults'}:", file=sys.stderr)
+            print(*(f"  {fault}" for fault in error.faults), sep="\n", file=sys.stderr)
+        except (Misconfigured, Unavailable) as error:
+            print(f"ltzd: {error.message}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+app = typer.Typer(
+    cls=PlainErrors,
+    help="The back end of a loyalty-rewards platform whose books are a blockchain.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+brand = typer.Typer(help="Brands: what their files declare, applied.", no_args_is_help=True)
+app.add_typer(brand, name="brand")
+
+DataDir = Annotated[
+    Path, typer.Option("--data-dir", help="The dev instance's data directory.", metavar="DIR")
+]
+Config = Annotated[Path, typer.Option("--config", help="The settings file.", metavar="FILE")]
+Port = Annotated[int, typer.Option(min=0, max=65_535)]
+DEFAULT_DATA_DIR = Path(".ltzd")
+
+
+@app.command()
+def run(
+    config: Config,
+    roles: Annotated[
+        str | None, typer.Option(help="Only these, such as http,operator.", metavar="LIST")
+    ] = None,
+) -> None:
+    """Run ltzd with a settings file."""
+    from ltzd.daemon.settings import read_settings
+
+    settings = read_settings(config, roles)
+    settings.refuse_dev_providers()
+    from ltzd.daemon import main
+
+    main.run(settings)
+
+
+@app.command()
+def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
+    port: Port = 8000,
+    admin_port: Port = 9464,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    chain: Annotated[
+        Literal["auto", "tester", "anvil"], typer.Option(help="auto takes anvil if it is there.")
+    ] = "auto",
+    block_time: Annotated[
+        float, typer.Option(min=0, help="Seconds between blocks; 0: a block per transaction.")
+    ] = 0,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Delete what the data directory holds first.")
+    ] = False,
+    rpc_url: Annotated[str | None, typer.Option(help="Use this dev chain.")] = None,
+    database_url: Annotated[str | None, typer.Option(help="Use this PostgreSQL.")] = None,
+    redis_url: Annotated[str | None, typer.Option(help="Use this Redis.")] = None,
+) -> None:
+    """Run everything on this machine: database, chain, sandbox, demo brand and ltzd."""
+    from ltzd.dev import main
+    from ltzd.dev.options import DevOptions
+
+    main.run(
+        DevOptions(
+            port=port,
+            admin_port=admin_port,
+            data_dir=data_dir,
+            chain=chain,
+            block_time_seconds=block_time,
+            clean=clean,
+            rpc_url=rpc_url,
+            database_url=database_url,
+            redis_url=redis_url,
+        )
+    )
+
+
+@app.command()
+def chain(
+    port: Port,
+    block_time: Annotated[
+        float, typer.Option(min=0, help="Seconds between blocks; 0: a block per transaction.")
+    ] = 0,
+) -> None:
+    """Run the tester chain alone."""
+    from ltzd.dev import tester_chain
+
+    arguments = ["--port", str(port), "--block-time", str(block_time)]
+    raise typer.Exit(tester_chain.main(arguments))
+
+
+@app.command()
+def migrate(config: Config) -> None:
+    """Bring the database's schema to this version."""
+    import asyncio
+
+    from ltzd.daemon.settings import read_settings
+    from ltzd.store import database
+
+    asyncio.run(database.migrate(read_settings(config).database_url.get_secret_value()))
+
+
+@app.command()
+def status(
+    follow: Annotated[bool, typer.Option("--follow", help="Keep showing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    admin_url: Annotated[
+        str | None, typer.Option(help="Where the admin server is, instead of --data-dir.")
+    ] = None,
+    admin_token_file: Annotated[
+        Path | None, typer.Option(help="For an admin server that wants a token.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Show head, lag, lanes and queues of a running ltzd."""
+    from ltzd.cli import dev_json, status
+
+    token = None
+    if admin_token_file is not None:
+        from ltzd.daemon.settings import secret_in
+
+        token = secret_in(admin_token_file).get_secret_value()
+    status.status(admin_url or dev_json.read(data_dir).admin_url, follow, as_json, token)
+
+
+@brand.command("apply")
+def brand_apply(
+    file: Annotated[Path, typer.Argument(help="The brand's TOML file.", metavar="FILE")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change.")
+    ] = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="The settings file, instead of --data-dir.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Make a file the brand's whole configuration; new keys are printed once, as JSON."""
+    from ltzd.cli import brand
+
+    brand.apply(file, dry_run=dry_run, data_dir=data_dir, config=config)

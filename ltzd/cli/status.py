@@ -1,0 +1,137 @@
+"""`ltzd status`: what the admin server knows, as a table or as JSON, once or every second."""
+
+import asyncio
+import sys
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ltzd.errors import Misconfigured, Unavailable
+
+FOLLOW_SECONDS = 1.0
+TIMEOUT_SECONDS = 10.0
+
+
+def status(admin_url: str, follow: bool, as_json: bool, token: str | None = None) -> None:
+    """Raises Unavailable or Misconfigured with a sentence when there is nothing to show."""
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_show(admin_url.rstrip("/"), follow, as_json, token))
+
+
+async def _show(admin_url: str, follow: bool, as_json: bool, token: str | None) -> None:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+    async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+        facts = await fetch(session, admin_url)
+        if as_json:
+            await _print_lines(session, admin_url, facts, follow)
+        elif follow:
+            await _refresh(session, admin_url, facts)
+        else:
+            Console().print(page(facts))
+
+
+async def fetch(session: aiohttp.ClientSession, admin_url: str) -> dict[str, Any]:
+    try:
+        async with session.get(f"{admin_url}/status") as answer:
+            if answer.status in {401, 403}:
+                raise Misconfigured(
+                    f"{admin_url} refuses us ({answer.status}): give the admin token, "
+                    "or ask through a name of its own machine."
+                )
+            facts = msgspec.json.decode(await answer.read()) if answer.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise Unavailable(
+            f"Nothing answers at {admin_url}: is ltzd running, and is that its admin address?"
+        ) from error
+    if not isinstance(facts, dict) or "version" not in facts:
+        raise Unavailable(f"What answers at {admin_url} is not ltzd's admin server.")
+    return facts
+
+
+async def _print_lines(
+    session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any], follow: bool
+) -> None:
+    while True:
+        print(msgspec.json.encode(facts).decode(), flush=True)
+        if not follow:
+            return
+        await asyncio.sleep(FOLLOW_SECONDS)
+        facts = await fetch(session, admin_url)
+
+
+async def _refresh(session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any]) -> None:
+    """Goes on through a restart of the server: following is for watching such moments."""
+    with Live(page(facts), console=Console(file=sys.stdout), auto_refresh=False) as live:
+        while True:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            try:
+                facts = await fetch(session, admin_url)
+                live.update(page(facts), refresh=True)
+            except Unavailable as error:
+                live.update(Group(page(facts), Text(error.message, style="red")), refresh=True)
+
+
+def page(facts: dict[str, Any]) -> RenderableType:
+    parts: list[RenderableType] = [_heading(facts)]
+    parts += [Text(f"  {reason}", style="yellow") for reason in facts["reasons"]]
+    if facts["database"] == "connected":
+        parts += [_progress(facts), _lanes(facts["lanes"])]
+    return Group(*parts)
+
+
+def _heading(facts: dict[str, Any]) -> Text:
+    style = "bold green" if facts["ready"] else "bold red"
+    return Text.assemble(
+        (f"ltzd {facts['version']}  ", "bold"),
+        ("ready" if facts["ready"] else "not ready", style),
+        f"  roles {', '.join(facts['roles'])}  database {facts['database']}",
+    )
+
+
+def _progress(facts: dict[str, Any]) -> Table:
+    chain, rewards = facts["chain"], facts["rewards"]
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    if chain is not None:
+        table.add_row(
+            "chain",
+            f"{chain['chainId']}: head {chain['head']}, followed to {chain['cursor']} "
+            f"({chain['lagBlocks']} behind), final {chain['final']}",
+        )
+    about = "about " if rewards["mintedIsEstimate"] else ""
+    table.add_row(
+        "rewards",
+        f"{rewards['queued']} queued{_age(rewards['oldestQueuedSeconds'])}, "
+        f"{rewards['inFlight']} in flight, {about}{rewards['minted']} minted",
+    )
+    table.add_row("events", f"{facts['eventsLastMinute']} in the last minute")
+    return table
+
+
+def _age(seconds: float | None) -> str:
+    return "" if seconds is None else f" (oldest {seconds:.0f} s)"
+
+
+def _lanes(lanes: list[dict[str, Any]]) -> Table:
+    table = Table(
+        "lane", "wallet", "held", "nonce", "signed", "published", "mined", "oldest", "coin"
+    )
+    for lane in lanes:
+        table.add_row(
+            lane["kind"],
+            lane["wallet"],
+            "stopped" if lane["stopped"] else "yes" if lane["isHeld"] else "no",
+            str(lane["nextNonce"]),
+            str(lane["signed"]),
+            str(lane["published"]),
+            str(lane["mined"]),
+            "-" if lane["oldestSeconds"] is None else f"{lane['oldestSeconds']:.0f} s",
+            "-" if lane["balanceWei"] is None else f"{int(lane['balanceWei']) / 10**18:.4f}",
+        )
+    return table

@@ -1,0 +1,1 @@
+"""Reads settings, builds everything, runs and stops it."""

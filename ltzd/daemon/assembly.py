@@ -1,0 +1,179 @@
+"""Builds the roles from the settings, in the order the rooms are drawn.
+
+A process has one pool, one node client and one set of bells, whatever roles it holds.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from ltzd.actions.event_handler import EventHandler
+from ltzd.actions.published_hashes import PublishedHashes
+from ltzd.chain.node import Node
+from ltzd.chain.rpc import Rpc
+from ltzd.chain.signing import Signer
+from ltzd.daemon.settings import Settings
+from ltzd.errors import Misconfigured, NodeUnavailable
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.operator.mint_lane import MintLane
+from ltzd.operator.policy import LanePolicy, MintTarget
+from ltzd.providers.identity import IdentityClient, IdentityPolicy
+from ltzd.rules.fees import FeePolicy
+from ltzd.store import chains, database
+from ltzd.store.brands import BrandBook
+from ltzd.store.chains import BlockRow, ChainIdentity
+from ltzd.store.database import Pool
+from ltzd.store.signals import Signals
+from ltzd.values import hex_of
+
+log = structlog.get_logger()
+
+DEV_CHAIN_IDS = frozenset((31337, 1337, 131277322940537))
+"""Chains of one machine, where a reorg below finality is followed (choices.md, Reorgs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """What one process holds; a role that it does not run is None."""
+
+    settings: Settings
+    pool: Pool
+    node: Node
+    signals: Signals
+    brands: BrandBook
+    identity: IdentityClient
+    hashes: PublishedHashes
+    events: EventHandler
+    lane: MintLane | None
+    follower: Follower | None
+
+
+@asynccontextmanager
+async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
+    """Migrate, connect, check the chain, build. Raises Misconfigured, DatabaseUnavailable."""
+    url = settings.database_url.get_secret_value()
+    await database.migrate(url)
+    async with AsyncExitStack() as stack:
+        pool = await database.open_pool(url)
+        stack.push_async_callback(_close, pool)
+        node = Node(await stack.enter_async_context(Rpc(settings.node.rpc_url.get_secret_value())))
+        identity = await stack.enter_async_context(
+            IdentityClient(
+                IdentityPolicy(
+                    base_url=settings.identity.base_url,
+                    app_id=settings.identity.app_id,
+                    app_secret=settings.identity.secret().get_secret_value(),
+                )
+            )
+        )
+        chain = await _chain(settings, pool, node)
+        signals = Signals(url)
+        brands = BrandBook()
+        async with database.session(pool) as connection:
+            await brands.refresh(connection)
+        hashes = PublishedHashes(pool, signals)
+        yield Daemon(
+            settings=settings,
+            pool=pool,
+            node=node,
+            signals=signals,
+            brands=brands,
+            identity=identity,
+            hashes=hashes,
+            events=EventHandler(pool, signals, brands, identity, hashes),
+            lane=_lane(settings, pool, node, chain, signals),
+            follower=_follower(settings, pool, node, chain, signals),
+        )
+
+
+async def _close(pool: Pool) -> None:
+    """Every loop has ended; a connection that still hangs on a lost server is dropped."""
+    pool.terminate()
+
+
+def _lane(
+    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
+) -> MintLane | None:
+    if "operator" not in settings.roles:
+        return None
+    return MintLane(
+        pool,
+        settings.database_url.get_secret_value(),
+        node,
+        Signer(settings.operator.minter_key()),
+        MintTarget(chain.chain_id, chain.ltz),
+        signals,
+        LanePolicy(
+            max_in_flight=settings.operator.max_in_flight,
+            poll_seconds=settings.operator.poll_seconds,
+            fees=FeePolicy(cap=settings.operator.max_fee_wei),
+        ),
+    )
+
+
+def _follower(
+    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
+) -> Follower | None:
+    if "indexer" not in settings.roles:
+        return None
+    return Follower(
+        pool,
+        settings.database_url.get_secret_value(),
+        node,
+        chain,
+        signals,
+        IndexerPolicy(
+            poll_seconds=settings.operator.poll_seconds,
+            follows_deep_reorgs=chain.chain_id in DEV_CHAIN_IDS,
+        ),
+    )
+
+
+async def _chain(settings: Settings, pool: Pool, node: Node) -> ChainIdentity:
+    """The chain that database and node agree on; a new database adopts the node's.
+
+    A node that is away does not keep a known chain from starting: events queue meanwhile.
+    """
+    async with database.session(pool) as connection:
+        known = await chains.identity(connection)
+    try:
+        found, base = await _look_at(settings, node)
+    except NodeUnavailable as error:
+        if known is None:
+            raise Misconfigured(
+                f"The node does not answer and the database is new: {error.message}. "
+                "Start the node, or correct node.rpc_url."
+            ) from error
+        log.warning("node.unavailable_at_start", reason=error.message)
+        return known
+    if known is None:
+        async with database.transaction(pool) as connection:
+            await chains.adopt(connection, found, base)
+        return found
+    if known != found:
+        raise Misconfigured(
+            f"The database follows chain {known.chain_id} (genesis {hex_of(known.genesis_hash)}, "
+            f"LTZ {hex_of(known.ltz)}), but node and settings say chain {found.chain_id} (genesis "
+            f"{hex_of(found.genesis_hash)}, LTZ {hex_of(found.ltz)}): "
+            "use that chain's node, or another database."
+        )
+    return known
+
+
+async def _look_at(settings: Settings, node: Node) -> tuple[ChainIdentity, BlockRow]:
+    """The node's chain, and the block before LTZ on it."""
+    contracts = settings.contracts
+    genesis = await node.block(0)
+    base = await node.block(max(0, contracts.first_block - 1))
+    if genesis is None or base is None:
+        raise NodeUnavailable("the node has not reached the block in which LTZ was deployed")
+    if not await node.code(contracts.ltz):
+        raise Misconfigured(
+            f"There is no contract at contracts.ltz {hex_of(contracts.ltz)} on the node's chain; "
+            "correct the address, or use that chain's node."
+        )
+    chain = ChainIdentity(await node.chain_id(), genesis.hash, contracts.ltz, contracts.first_block)
+    return chain, BlockRow(base.number, base.hash, base.parent_hash, base.timestamp)

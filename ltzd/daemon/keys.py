@@ -1,0 +1,58 @@
+"""Private keys from files: plain hex, or an encrypted Ethereum keystore with a password file."""
+
+import json
+from pathlib import Path
+
+import coincurve
+from eth_keyfile.keyfile import decode_keyfile_json
+
+from ltzd.errors import Misconfigured
+
+
+def read_key(path: Path, password_file: Path | None = None) -> bytes:
+    """32 bytes. Raises Misconfigured, never with any part of the file's content."""
+    text = _text_of(path)
+    raw = _opened(path, text, password_file) if text.startswith("{") else _from_hex(path, text)
+    try:
+        coincurve.PrivateKey(raw)
+    except (ValueError, TypeError):
+        raise _no_key(path) from None
+    return raw
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise Misconfigured(f"The key file {path} cannot be read: {error.strerror}.") from error
+    except UnicodeError:
+        raise _no_key(path) from None
+
+
+def _no_key(path: Path) -> Misconfigured:
+    return Misconfigured(
+        f"The key file {path} must hold a private key in 64 hex digits or an encrypted keystore."
+    )
+
+
+def _from_hex(path: Path, text: str) -> bytes:
+    digits = text.removeprefix("0x")
+    try:
+        raw = bytes.fromhex(digits)
+    except ValueError:
+        raise _no_key(path) from None
+    if len(digits) != 64:
+        raise _no_key(path)
+    return raw
+
+
+def _opened(path: Path, text: str, password_file: Path | None) -> bytes:
+    if password_file is None:
+        raise Misconfigured(f"The key file {path} is encrypted; name its password's file too.")
+    password = _text_of(password_file)
+    try:
+        return decode_keyfile_json(json.loads(text), password.encode())
+    except (ValueError, KeyError, TypeError, NotImplementedError) as error:
+        wrong = "MAC mismatch" in str(error)
+        reason = "the password is wrong" if wrong else "it is not a keystore that ltzd can read"
+        raise Misconfigured(f"The key file {path} cannot be opened: {reason}.") from None

@@ -1,0 +1,118 @@
+"""Log lines: one JSON object each, or coloured text on a terminal, without secrets.
+
+Everything goes through the same processors: ours, the standard library's and Sanic's. Tokens, keys
+and e-mail addresses are removed by the name of their field, and by their form wherever they stand.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+REDACTED = "[redacted]"
+
+SECRET_WORDS = frozenset({"email", "authorization", "password", "passphrase", "secret", "cookie"})
+"""A field whose name holds one of these words is a secret."""
+SECRET_ENDS = frozenset({"token", "tokens", "key", "keys", "mnemonic", "raw"})
+"""So is one whose name ends with one of these: `access_token`, but not `token_id`."""
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?<=://)[^/\s@]+(?=@)"), REDACTED),  # a password in a URL
+    (re.compile(r"\b(Bearer|Basic)\s+[^\s\"',]+", re.IGNORECASE), rf"\1 {REDACTED}"),
+    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), REDACTED),  # a JWT
+    (re.compile(r"\b(ltzsk_|ltzak_|whsec_|sk_live_|sk_test_)[\w+/=-]+"), rf"\1{REDACTED}"),
+    (re.compile(r"(?<![\w@])[\w.!#$%&'*+/=?^`{|}~-]+@(?!\[redacted)[\w-]+(\.[\w-]+)*"), REDACTED),
+)
+
+QUIET = {"sanic.root": "WARNING", "sanic.server": "WARNING", "alembic": "WARNING"}
+"""Their INFO tells steps, not changes of state."""
+SANIC = ("sanic.root", "sanic.error", "sanic.access", "sanic.server", "sanic.websockets")
+
+
+def configure(
+    level: str = "INFO", stream: TextIO | None = None, *, as_json: bool | None = None
+) -> None:
+    """Send all logging to `stream` (stderr); text if that is a terminal, unless told otherwise."""
+    target = sys.stderr if stream is None else stream
+    plain = as_json if as_json is not None else not target.isatty()
+    shared = _shared()
+    renderer: Processor = (
+        structlog.processors.JSONRenderer() if plain else structlog.dev.ConsoleRenderer()
+    )
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=target),
+        cache_logger_on_first_use=False,
+    )
+    _take_over_stdlib(target, level, shared, renderer)
+
+
+def _shared() -> Sequence[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        redact,
+    ]
+
+
+def _take_over_stdlib(
+    target: TextIO, level: str, shared: Sequence[Processor], renderer: Processor
+) -> None:
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *shared,
+                renderer,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.captureWarnings(True)
+    for name in SANIC:
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).propagate = True
+    for name, quiet_level in QUIET.items():
+        logging.getLogger(name).setLevel(quiet_level)
+
+
+def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """The line without what it must not hold, however deep."""
+    return {name: _clean(name, value) for name, value in event.items()}
+
+
+def is_secret(name: str) -> bool:
+    words = [word.lower() for word in _WORD.findall(name)]
+    return not SECRET_WORDS.isdisjoint(words) or (bool(words) and words[-1] in SECRET_ENDS)
+
+
+def _clean(name: str, value: Any) -> Any:
+    if is_secret(name):
+        return REDACTED
+    if isinstance(value, str):
+        return _masked(value)
+    if isinstance(value, dict):
+        return {str(key): _clean(str(key), inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_clean("", inner) for inner in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return _masked("0x" + value.hex() if isinstance(value, bytes) else str(value))
+
+
+def _masked(text: str) -> str:
+    for form, instead in _FORMS:
+        text = form.sub(instead, text)
+    return text

@@ -1,0 +1,130 @@
+"""Runs the roles in one task group until told to stop; if one dies, all stop, loudly.
+
+SIGTERM and SIGINT set one event: HTTP stops accepting and finishes what it has while the other
+roles still work for it, then they end, then the connections close.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+import uvloop
+
+from ltzd import __version__, telemetry
+from ltzd.daemon import logs
+from ltzd.daemon.assembly import Daemon, assembled
+from ltzd.daemon.settings import Settings
+from ltzd.daemon.surfaces import admin_app, http_app
+from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
+from ltzd.http.server import serve
+from ltzd.store.database import session
+from ltzd.store.signals import BRANDS
+
+log = structlog.get_logger()
+
+
+def run(settings: Settings) -> None:
+    """`ltzd run`: until a signal. Raises Misconfigured, Unavailable, Broken."""
+    logs.configure()
+    uvloop.run(_until_signal(settings))
+
+
+async def _until_signal(settings: Settings) -> None:
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await run_roles(settings, stop)
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+
+async def run_roles(
+    settings: Settings,
+    stop: asyncio.Event,
+    *,
+    is_dev: bool = False,
+    on_ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until `stop`; `on_ready` is called when the servers listen and the loops run."""
+    async with assembled(settings) as daemon:
+        try:
+            async with asyncio.TaskGroup() as group:
+                loops = [group.create_task(loop) for loop in _loops(daemon)]
+                listening: list[asyncio.Event] = []
+                servers = [
+                    group.create_task(server)
+                    for server in _servers(daemon, stop, listening, is_dev)
+                ]
+                for event in listening:
+                    await event.wait()
+                log.info("ltzd.ready", version=__version__, roles=list(settings.roles))
+                on_ready()
+                await stop.wait()
+                log.info("ltzd.stopping")
+                await asyncio.gather(*servers)
+                for loop in loops:
+                    loop.cancel()
+        except BaseExceptionGroup as group_error:
+            raise first_cause(group_error) from group_error
+    log.info("ltzd.stopped")
+
+
+def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The failure that ended the task group, ours before foreign ones."""
+    ours, others = group.split(LtzdError)
+    chosen = ours or others
+    assert chosen is not None
+    first: BaseException = chosen
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
+
+
+def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
+    loops = [daemon.signals.listen()]
+    for role in daemon.settings.roles:
+        telemetry.ROLE_UP.labels(role).set(1)
+    if "http" in daemon.settings.roles:
+        loops += [daemon.events.run(), daemon.hashes.run(), _keep_brands_fresh(daemon)]
+    if daemon.lane is not None:
+        loops.append(daemon.lane.run())
+    if daemon.follower is not None:
+        loops.append(daemon.follower.run())
+    return loops
+
+
+def _servers(
+    daemon: Daemon, stop: asyncio.Event, listening: list[asyncio.Event], is_dev: bool
+) -> list[Coroutine[Any, Any, None]]:
+    """The public server, if this process has that role, and the admin server."""
+    settings = daemon.settings
+    places = [(admin_app(daemon), settings.admin.host, settings.admin.port)]
+    if "http" in settings.roles:
+        places.append((http_app(daemon, is_dev), settings.http.host, settings.http.port))
+    servers = []
+    for app, host, port in places:
+        event = asyncio.Event()
+        listening.append(event)
+        servers.append(serve(app, host, port, stop, on_listening=_setter(event)))
+    return servers
+
+
+def _setter(event: asyncio.Event) -> Callable[[int], None]:
+    return lambda _port: event.set()
+
+
+async def _keep_brands_fresh(daemon: Daemon) -> None:
+    """A change is in force within a second (choices.md, Brand files)."""
+    bell = daemon.signals.bell(BRANDS)
+    while True:
+        await bell.wait(0.5)
+        try:
+            async with session(daemon.pool) as connection:
+                await daemon.brands.refresh(connection)
+        except (DatabaseUnavailable, Misconfigured) as error:
+            log.warning("brands.not_refreshed", reason=error.message)

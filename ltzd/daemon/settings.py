@@ -1,0 +1,330 @@
+"""Settings: one TOML file and `LTZD_` environment variables, checked whole before anything starts.
+
+A variable wins over the file; its name is the key's path in capitals (`LTZD_HTTP__PORT`), lists are
+comma-separated. Only this module reads the environment. Dev mode builds `Settings(...)` itself.
+"""
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from ltzd.daemon.keys import read_key
+from ltzd.errors import FileRejected, Misconfigured
+from ltzd.rules.domains import is_ip_address
+from ltzd.rules.toml_files import Place, TomlFile, dotted, reason_of
+from ltzd.values import Address, address_of, checksummed
+
+PREFIX = "LTZD_"
+Role = Literal["http", "operator", "indexer"]
+ROLES: tuple[Role, ...] = ("http", "operator", "indexer")
+
+GWEI = 10**9
+
+
+def _items(value: object) -> object:
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return value
+
+
+def _url(schemes: tuple[str, ...], needs_host: bool = True) -> AfterValidator:
+    def check(secret: SecretStr) -> SecretStr:
+        _check_url(secret.get_secret_value(), schemes, needs_host)
+        return secret
+
+    return AfterValidator(check)
+
+
+def _check_url(text: str, schemes: tuple[str, ...], needs_host: bool) -> None:
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError("must be a valid URL") from None
+    if parts.scheme not in schemes or (needs_host and not host):
+        raise ValueError(
+            f"must be a URL that starts with {' or '.join(s + '://' for s in schemes)}"
+        )
+
+
+def _web_url(text: str) -> str:
+    _check_url(text, ("https", "http"), needs_host=True)
+    return text.rstrip("/")
+
+
+def _origin(text: str) -> str:
+    _check_url(text, ("https", "http"), needs_host=True)
+    parts = urlsplit(text)
+    if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("must be an origin such as https://app.example, without a path")
+    return text.lower()
+
+
+def _address(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    address = address_of(value)
+    digits = value[2:]
+    if (
+        not (digits.islower() or digits.isupper() or digits.isdigit())
+        and checksummed(address) != value
+    ):
+        raise ValueError("must be an address whose checksum (the letters' case) is right")
+    return address
+
+
+def _readable(path: Path) -> Path:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    if not content.strip():
+        raise ValueError(f"{path} is empty")
+    return path
+
+
+def is_loopback(host: str) -> bool:
+    name = host.strip("[]").rstrip(".").lower()
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+
+
+def _may_reach_this_machine(host: str) -> bool:
+    """Also the unspecified address, and spellings such as `127.1` that only resolvers know."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return is_loopback(host) or is_ip_address(host)
+    return address.is_loopback or address.is_unspecified
+
+
+ReadableFile = Annotated[Path, AfterValidator(_readable)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+WebUrl = Annotated[str, AfterValidator(_web_url)]
+Origins = Annotated[
+    tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_items)
+]
+Roles = Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_items), Field(min_length=1)]
+ContractAddress = Annotated[Address, BeforeValidator(_address)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Node(Section):
+    rpc_url: Annotated[SecretStr, _url(("https", "http"))]
+
+
+class Http(Section):
+    host: str = "127.0.0.1"
+    port: Port = 8000
+    proxies_count: Annotated[int, Field(ge=0, le=10)] = 0
+    own_origins: Origins = ()
+
+
+class Admin(Section):
+    host: str = "127.0.0.1"
+    port: Port = 9464
+    token_file: ReadableFile | None = None
+
+    @model_validator(mode="after")
+    def _is_local_or_guarded(self) -> Self:
+        if self.token_file is None and not is_loopback(self.host):
+            raise ValueError("token_file is needed, since host is not a loopback address")
+        return self
+
+    def token(self) -> SecretStr | None:
+        return None if self.token_file is None else secret_in(self.token_file)
+
+
+class Contracts(Section):
+    ltz: ContractAddress
+    first_block: Annotated[int, Field(ge=0)]
+
+
+class Operator(Section):
+    minter_key_file: ReadableFile | None = None
+    minter_password_file: ReadableFile | None = None
+    max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 64
+    max_fee_gwei: Annotated[Decimal, Field(gt=0, le=100)] = Decimal(100)
+    """Spec 8: nothing goes out above 100 gwei."""
+    poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
+
+    def minter_key(self) -> bytes:
+        """Raises Misconfigured. Opening an encrypted key takes about a second."""
+        if self.minter_key_file is None:
+            raise Misconfigured("The role operator needs operator.minter_key_file.")
+        return read_key(self.minter_key_file, self.minter_password_file)
+
+    @property
+    def max_fee_wei(self) -> int:
+        return int(self.max_fee_gwei * GWEI)
+
+
+class Identity(Section):
+    base_url: WebUrl
+    app_id: Annotated[str, Field(min_length=1)]
+    app_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
+    app_secret_file: ReadableFile | None = None
+
+    @model_validator(mode="after")
+    def _has_one_secret(self) -> Self:
+        if (self.app_secret is None) == (self.app_secret_file is None):
+            raise ValueError("give either app_secret or app_secret_file")
+        return self
+
+    def secret(self) -> SecretStr:
+        if self.app_secret is not None:
+            return self.app_secret
+        assert self.app_secret_file is not None
+        return secret_in(self.app_secret_file)
+
+
+class Settings(Section):
+    """Everything that `ltzd run` is told. URLs are secrets because they may hold passwords."""
+
+    database_url: Annotated[SecretStr, _url(("postgresql", "postgres"), needs_host=False)]
+    redis_url: Annotated[SecretStr, _url(("redis", "rediss", "unix"), needs_host=False)] | None = (
+        None
+    )
+    master_key_file: ReadableFile
+    roles: Roles = ROLES
+    explorer_url: WebUrl | None = None
+    node: Node
+    contracts: Contracts
+    identity: Identity
+    http: Http = Http()
+    admin: Admin = Admin()
+    operator: Operator = Operator()
+
+    @model_validator(mode="after")
+    def _roles_have_what_they_need(self) -> Self:
+        if "operator" in self.roles and self.operator.minter_key_file is None:
+            raise ValueError("operator.minter_key_file is needed for the role operator")
+        return self
+
+    def refuse_dev_providers(self) -> None:
+        """Raises Misconfigured if an outside service is plain http or on this machine."""
+        parts = urlsplit(self.identity.base_url)
+        if parts.scheme != "https" or _may_reach_this_machine(parts.hostname or ""):
+            raise Misconfigured(
+                "identity.base_url must be an https URL of another machine; "
+                "the sandbox is for `ltzd dev` only."
+            )
+
+
+class _Variables(BaseSettings, Settings):
+    """Only tells pydantic-settings which variables there are; never made."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__")
+
+
+def read_settings(path: Path, roles: str | None = None) -> Settings:
+    """The settings of a file and the environment; `roles` (`http,operator`) wins over both.
+
+    Raises Misconfigured with a line for every fault.
+    """
+    file = _toml_file(path)
+    faults = _unknown_variables()
+    try:
+        found = _merged(file.document, EnvSettingsSource(_Variables)())
+    except SettingsError as error:
+        raise FileRejected([*faults, f"{PREFIX} variables: {error}"]) from None
+    if roles is not None:
+        found["roles"] = roles
+    try:
+        settings = Settings.model_validate(found)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        faults += [_fault(file, fault["loc"], reason_of(fault), roles) for fault in details]
+        raise FileRejected(faults) from None
+    if faults:
+        raise FileRejected(faults)
+    return settings
+
+
+def _toml_file(path: Path) -> TomlFile:
+    try:
+        return TomlFile(path.read_text(encoding="utf-8"), path.name)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise Misconfigured(f"The settings file {path} cannot be read: {reason}.") from error
+
+
+def _variables() -> dict[str, str]:
+    """Our variables' names in capitals, without the prefix, by their names as given."""
+    names = [name for name in os.environ if name.upper().startswith(PREFIX)]
+    return {name.upper().removeprefix(PREFIX): name for name in names}
+
+
+def _unknown_variables() -> list[str]:
+    """Unknown names inside a section are found with the section."""
+    return [
+        f"{name}: unknown variable"
+        for key, name in _variables().items()
+        if key.partition("__")[0].lower() not in Settings.model_fields
+    ]
+
+
+def _merged(lower: Mapping[str, object], upper: Mapping[str, object]) -> dict[str, object]:
+    merged = dict(lower)
+    for key, value in upper.items():
+        below = merged.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merged(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _fault(file: TomlFile, place: Place, reason: str, roles: str | None) -> str:
+    """The fault with the place where its value was given."""
+    if roles is not None and place[:1] == ("roles",):
+        return f"--roles: {reason}"
+    given = _variables()
+    names = [str(part).upper() for part in place if isinstance(part, str)]
+    for length in range(len(names), 0, -1):
+        name = given.get("__".join(names[:length]))
+        if name is not None:
+            return (
+                f"{name}: {reason}"
+                if length == len(names)
+                else f"{name}: {dotted(place)}: {reason}"
+            )
+    return file.fault(place, reason)
+
+
+def secret_in(path: Path) -> SecretStr:
+    """The text of a secret's file. Raises Misconfigured; no secret is empty."""
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        raise Misconfigured(f"The secret file {path} cannot be read.") from error
+    if not text:
+        raise Misconfigured(f"The secret file {path} is empty.")
+    return SecretStr(text)

@@ -1,0 +1,83 @@
+"""Gives the HTTP applications what they ask of the roles."""
+
+import asyncio
+from collections.abc import Awaitable
+
+from ltzd.daemon.assembly import Daemon
+from ltzd.errors import LtzdError
+from ltzd.http.admin import AdminPolicy, AdminSources, LaneState, build_admin_app
+from ltzd.http.app import App, build_app
+from ltzd.http.services import Health, HttpPolicy, Services
+from ltzd.operator.policy import MINT
+from ltzd.rules.domains import is_authorized
+from ltzd.store.database import session
+from ltzd.store.status import Facts, read_facts
+
+_HEALTH_SECONDS = 2.0
+_DEV_GRACE_SECONDS = 2.5
+"""Dev mode stops everything within 10 s, its services after HTTP."""
+
+
+def http_app(daemon: Daemon, is_dev: bool) -> App:
+    """`is_dev` lets pages on this machine call, over http too."""
+    policy = HttpPolicy(own_origins=frozenset(daemon.settings.http.own_origins))
+    if is_dev:
+        policy = HttpPolicy(policy.own_origins, True, _DEV_GRACE_SECONDS)
+    return build_app(
+        Services(
+            events=daemon.events,
+            health=lambda: _health(daemon),
+            is_known_domain=lambda host: is_authorized(host, daemon.brands.domains),
+        ),
+        policy,
+    )
+
+
+def admin_app(daemon: Daemon) -> App:
+    token = daemon.settings.admin.token()
+    return build_admin_app(
+        AdminSources(
+            roles=daemon.settings.roles,
+            facts=lambda: _facts(daemon),
+            lanes=lambda: _lanes(daemon),
+        ),
+        AdminPolicy(
+            host=daemon.settings.admin.host,
+            token=None if token is None else token.get_secret_value(),
+        ),
+    )
+
+
+async def _facts(daemon: Daemon) -> Facts:
+    async with session(daemon.pool) as connection:
+        return await read_facts(connection)
+
+
+def _lanes(daemon: Daemon) -> list[LaneState]:
+    lane = daemon.lane
+    if lane is None:
+        return []
+    return [LaneState(lane.wallet, MINT, lane.is_serving, lane.stopped, lane.balance_wei)]
+
+
+async def _health(daemon: Daemon) -> Health:
+    database, node, identity = await asyncio.gather(
+        _answers(_database_answers(daemon)),
+        _answers(daemon.node.chain_id()),
+        daemon.identity.ping(),
+    )
+    return Health(database, node, identity)
+
+
+async def _database_answers(daemon: Daemon) -> None:
+    async with session(daemon.pool) as connection:
+        await connection.execute("SELECT 1")
+
+
+async def _answers(question: Awaitable[object]) -> bool:
+    try:
+        async with asyncio.timeout(_HEALTH_SECONDS):
+            await question
+    except (LtzdError, TimeoutError):
+        return False
+    return True

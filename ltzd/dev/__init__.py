@@ -1,0 +1,1 @@
+"""Everything real on one machine: services, chain, sandbox and demo data."""

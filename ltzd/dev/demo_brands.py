@@ -1,0 +1,64 @@
+"""The demo brands: declared in files, applied like any other, once.
+
+A brand that is there already is left as it is: somebody may have changed it. Its keys, which are
+shown only once, are kept in the data directory for `dev.json`.
+"""
+
+import json
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ltzd.dev.keys import write_private
+from ltzd.errors import Misconfigured
+from ltzd.rules.brands import parse_brand_file
+from ltzd.store import brands, database
+from ltzd.store.sealing import Sealer
+
+
+@dataclass(frozen=True, slots=True)
+class DemoBrand:
+    """`door` is the brand's part of dev.json."""
+
+    brand_id: str
+    domain: str
+    door: dict[str, Any]
+
+
+async def apply(data_dir: Path, database_url: str, sealer: Sealer, name: str) -> DemoBrand:
+    """Apply `demo/<name>.toml` unless its brand exists; answers what dev.json tells of it."""
+    text = resources.files("ltzd.dev").joinpath(f"demo/{name}.toml").read_text(encoding="utf-8")
+    brand = parse_brand_file(text, f"{name}.toml")
+    kept = data_dir / f"{name}.keys.json"
+    connection = await database.connect(database_url, "demo")
+    try:
+        async with connection.transaction():
+            if await brands.load(connection, brand.address) is None:
+                applied = await brands.apply(connection, brand, sealer)
+                assert applied.keys is not None
+                # Before the commit: keys without a brand do no harm, a brand without keys would.
+                write_private(kept, json.dumps(applied.keys.as_json()))
+    finally:
+        await connection.close()
+    keys = _kept(kept)
+    door = {
+        "brandId": brand.id,
+        "domain": brand.domains[0],
+        "securityKey": keys["securityKey"],
+        "apiKey": keys["apiKey"],
+        "webhookSecret": keys["webhookSecret"],
+        "verificationToken": keys["verificationToken"],
+    }
+    return DemoBrand(brand.id, brand.domains[0], door)
+
+
+def _kept(path: Path) -> dict[str, str]:
+    try:
+        keys: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+        return keys
+    except (OSError, ValueError) as error:
+        raise Misconfigured(
+            f"The demo brand's keys in {path} cannot be read, though its brand is in the database; "
+            "start with --clean, or with a database that does not hold it."
+        ) from error

@@ -1,0 +1,204 @@
+"""`ltzd dev`: everything real on one machine, from nothing to the first event.
+
+The services run in sessions of their own and survive a kill -9 of ltzd, which takes them back at
+its next start; SIGTERM and Ctrl-C stop everything within ten seconds.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from ltzd.chain.node import Node
+from ltzd.chain.rpc import Rpc
+from ltzd.daemon import logs
+from ltzd.daemon.main import first_cause, run_roles, stop_on_signals
+from ltzd.daemon.settings import Settings
+from ltzd.dev import contracts, data_dir, demo_brands, door, keys, ports, services
+from ltzd.dev.contracts import Deployed
+from ltzd.dev.demo_brands import DemoBrand
+from ltzd.dev.options import DevOptions
+from ltzd.dev.sandbox.server import Sandbox
+from ltzd.dev.services import DevServices
+from ltzd.store import database
+from ltzd.store.sealing import Sealer
+from ltzd.values import checksummed
+
+MAX_IN_FLIGHT = 5_000
+POLL_SECONDS = 0.1
+
+
+def run(options: DevOptions) -> None:
+    """Until a signal. Raises Misconfigured with a sentence for a person."""
+    with data_dir.hold(options.data_dir) as folder:
+        uvloop.run(_run(folder, options))
+
+
+async def _run(folder: Path, options: DevOptions) -> None:
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    if options.clean:
+        await data_dir.clean(folder)
+    door.shut(folder)
+    ports.check_free(options.port, "--port")
+    ports.check_free(options.admin_port, "--admin-port")
+    logs.configure()
+    try:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(_serve(folder, options, stop))
+            await _first_done(serving, stop)
+    except BaseExceptionGroup as group_error:
+        raise first_cause(group_error) from group_error
+    finally:
+        door.shut(folder)
+
+
+async def _first_done(serving: "asyncio.Task[None]", stop: asyncio.Event) -> None:
+    """Cancel a start that is still under way when the stop comes; a running instance ends itself."""
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+
+
+async def _serve(folder: Path, options: DevOptions, stop: asyncio.Event) -> None:
+    async with services.running(folder, options) as started:
+        setting_up = asyncio.create_task(_set_up(folder, options, started))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({setting_up, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            setting_up.cancel()
+            await asyncio.gather(setting_up, return_exceptions=True)
+            return
+        stopping.cancel()
+        instance = await setting_up
+        try:
+            await _live(instance, stop)
+        finally:
+            await instance.sandbox.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    folder: Path
+    services: DevServices
+    settings: Settings
+    sandbox: Sandbox
+    door: dict[str, Any]
+    brand: DemoBrand
+
+
+async def _live(instance: _Instance, stop: asyncio.Event) -> None:
+    """Run the roles while every service lives."""
+
+    def ready() -> None:
+        door.open_with(instance.folder, instance.door)
+        print(_welcome(instance), flush=True)
+
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(services.watch(instance.folder, instance.services))
+        await run_roles(instance.settings, stop, is_dev=True, on_ready=ready)
+        watching.cancel()
+
+
+async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _Instance:
+    """Wallets, LTZ, schema, brands, sandbox, settings."""
+    minter_file, minter = keys.wallet(folder, "minter")
+    _, operator = keys.wallet(folder, "operator")
+    _, admin = keys.wallet(folder, "admin")
+    async with Rpc(started.rpc_url) as rpc:
+        node = Node(rpc)
+        wallets = [minter.address, operator.address, admin.address]
+        await contracts.fund(rpc, node, wallets)
+        ltz = await contracts.deployed(
+            folder, node, started.chain_id, started.genesis, admin, minter.address
+        )
+    await database.migrate(started.database_url)
+    sealer = Sealer.from_file(folder / "master.key", create=True)
+    brand = await demo_brands.apply(folder, started.database_url, sealer, "brand")
+    other = await demo_brands.apply(folder, started.database_url, sealer, "other_brand")
+    sandbox = Sandbox(folder, ports.free_port(), started.rpc_url, ltz.ltz)
+    await sandbox.start()
+    content = {
+        "baseUrl": f"http://127.0.0.1:{options.port}",
+        "adminUrl": f"http://127.0.0.1:{options.admin_port}",
+        "rpcUrl": started.rpc_url,
+        "chainId": started.chain_id,
+        "explorerUrl": sandbox.explorer_url,
+        "databaseUrl": started.database_url,
+        "redisUrl": started.redis_url,
+        "sandboxUrl": sandbox.url,
+        "operator": checksummed(operator.address),
+        "operators": [checksummed(operator.address)],
+        "minter": checksummed(minter.address),
+        "contracts": {"LTZ": checksummed(ltz.ltz)},
+        "brand": brand.door,
+        "otherBrand": other.door,
+        "sandbox": sandbox.doors(),
+    }
+    settings = _settings(folder, options, started, ltz, sandbox, minter_file)
+    return _Instance(folder, started, settings, sandbox, content, brand)
+
+
+def _settings(  # noqa: PLR0913, PLR0917 - one place where dev's choices become settings
+    folder: Path,
+    options: DevOptions,
+    started: DevServices,
+    ltz: Deployed,
+    sandbox: Sandbox,
+    minter_file: Path,
+) -> Settings:
+    identity = sandbox.identity_policy()
+    return Settings.model_validate(
+        {
+            "database_url": started.database_url,
+            "redis_url": started.redis_url,
+            "master_key_file": folder / "master.key",
+            "explorer_url": sandbox.explorer_url,
+            "node": {"rpc_url": started.rpc_url},
+            "contracts": {"ltz": checksummed(ltz.ltz), "first_block": ltz.first_block},
+            "identity": {
+                "base_url": identity.base_url,
+                "app_id": identity.app_id,
+                "app_secret": identity.app_secret,
+            },
+            "http": {
+                "port": options.port,
+                "own_origins": [f"http://127.0.0.1:{options.port}", sandbox.url],
+            },
+            "admin": {"port": options.admin_port},
+            "operator": {
+                "minter_key_file": minter_file,
+                "max_in_flight": MAX_IN_FLIGHT,
+                "poll_seconds": POLL_SECONDS,
+            },
+        }
+    )
+
+
+def _welcome(instance: _Instance) -> str:
+    base = instance.door["baseUrl"]
+    event = json.dumps(
+        {
+            "brandId": instance.brand.brand_id,
+            "eventType": "account_creation",
+            "userEmail": f"ada@{instance.brand.domain}",
+            "domain": instance.brand.domain,
+        }
+    )
+    return f"""
+ltzd is ready on {base}
+
+  Earn a user some LTZ (a second time within 60 seconds is refused as a duplicate):
+    curl -s {base}/service-api/manual-event -H 'Content-Type: application/json' -d '{event}'
+
+  API documentation   {base}/docs
+  Explorer            {instance.sandbox.explorer_url}
+  Sandbox             {instance.sandbox.url}
+  Status              {instance.door["adminUrl"]}/status, or: ltzd status --follow
+  For programs        {instance.folder / door.NAME}
+
+Ctrl-C stops everything.
+"""

@@ -1,0 +1,150 @@
+"""The accounts a user of the identity provider can have: their fields, rules and look-ups.
+
+The rules are the vendor's own (its published specification); `key` is the field that makes an
+account the same account again.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ltzd.dev.sandbox.requests import BadInputError, Body, email_in, text_in
+
+Account = dict[str, object]
+
+_ANY = re.compile(r".+", re.DOTALL)
+_SUBJECT = re.compile(r"[\x20-\x7e]{1,256}")
+
+
+@dataclass(frozen=True, slots=True)
+class AccountKind:
+    key: str
+    required: Mapping[str, re.Pattern[str]]
+    optional: tuple[str, ...] = ()
+
+
+KINDS: Mapping[str, AccountKind] = {
+    "email": AccountKind("address", {"address": _ANY}),
+    "phone": AccountKind("number", {"number": re.compile(r"\+?[0-9 ()-]{4,32}")}),
+    "wallet": AccountKind(
+        "address",
+        {
+            "address": re.compile(r"0x[0-9a-fA-F]{40}"),
+            "chain_type": re.compile("ethereum"),
+        },
+    ),
+    "custom_auth": AccountKind("custom_user_id", {"custom_user_id": _SUBJECT}),
+    "discord_oauth": AccountKind(
+        "subject",
+        {
+            "subject": re.compile(r"\d{17,20}"),
+            "username": re.compile(
+                r"(?!discord|everyone|here)[0-9a-zA-Z_.]{2,32}(?:#(?:[0-9]{4}|0))?"
+            ),
+        },
+        ("email",),
+    ),
+    "twitter_oauth": AccountKind(
+        "subject",
+        {
+            "subject": _SUBJECT,
+            "name": re.compile(r".{1,50}"),
+            "username": re.compile(r"[0-9a-zA-Z|_]{1,15}"),
+        },
+        ("profile_picture_url",),
+    ),
+    "github_oauth": AccountKind(
+        "subject",
+        {
+            "subject": _SUBJECT,
+            "username": re.compile(r"(?=.{1,39}$)[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*"),
+        },
+        ("name", "email"),
+    ),
+    "google_oauth": AccountKind("subject", {"subject": _SUBJECT, "email": _ANY, "name": _ANY}),
+    "telegram": AccountKind(
+        "telegram_user_id",
+        {"telegram_user_id": _SUBJECT},
+        ("first_name", "last_name", "username", "photo_url"),
+    ),
+    "spotify_oauth": AccountKind("subject", {"subject": _SUBJECT}, ("name", "email")),
+    "instagram_oauth": AccountKind(
+        "subject",
+        {
+            "subject": _SUBJECT,
+            "username": re.compile(r"(?!instagram|everyone|here)[0-9a-zA-Z._]{2,32}"),
+        },
+    ),
+    "tiktok_oauth": AccountKind(
+        "subject",
+        {
+            "subject": _SUBJECT,
+            "username": re.compile(r"(?!tiktok|everyone|here)[0-9a-zA-Z]{2,32}"),
+        },
+        ("name",),
+    ),
+}
+
+LOOKUPS: Mapping[str, tuple[str, str, str]] = {
+    # The path under /v1/users -> the account's type, the body's field, the account's field.
+    # The vendor has no look-up for google and tiktok accounts.
+    "email/address": ("email", "address", "address"),
+    "phone/number": ("phone", "number", "number"),
+    "wallet/address": ("wallet", "address", "address"),
+    "custom_auth/id": ("custom_auth", "custom_user_id", "custom_user_id"),
+    "discord/username": ("discord_oauth", "username", "username"),
+    "github/username": ("github_oauth", "username", "username"),
+    "twitter/subject": ("twitter_oauth", "subject", "subject"),
+    "twitter/username": ("twitter_oauth", "username", "username"),
+    "telegram/telegram_user_id": ("telegram", "telegram_user_id", "telegram_user_id"),
+    "telegram/username": ("telegram", "username", "username"),
+    "instagram/username": ("instagram_oauth", "username", "username"),
+    "spotify/subject": ("spotify_oauth", "subject", "subject"),
+}
+
+_LOOKED_UP = {(kind, field) for kind, _, field in LOOKUPS.values()}
+
+
+def account_from(value: object, place: str) -> Account:
+    """A linked account as a caller gives it; `place` names it in the refusal."""
+    if not isinstance(value, dict):
+        raise BadInputError(place, "must be a JSON object")
+    kind = value.get("type")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise BadInputError(f"{place}.type", f"must be one of {', '.join(KINDS)}")
+    try:
+        return {"type": kind, **_checked_fields(KINDS[kind], value)}
+    except BadInputError as error:
+        raise BadInputError(f"{place}.{error.field}", str(error).partition(": ")[2]) from None
+
+
+def index_keys(account: Mapping[str, object]) -> list[tuple[str, str, str]]:
+    """Under which keys this account is found; letter case never matters."""
+    kind = str(account["type"])
+    fields = {KINDS[kind].key} | {field for name, field in _LOOKED_UP if name == kind}
+    return [
+        (kind, field, str(account[field]).lower()) for field in sorted(fields) if field in account
+    ]
+
+
+def identity_key(account: Mapping[str, object]) -> tuple[str, str, str]:
+    kind = str(account["type"])
+    field = KINDS[kind].key
+    return kind, field, str(account[field]).lower()
+
+
+def _checked_fields(kind: AccountKind, value: Body) -> Account:
+    fields: Account = {}
+    for name, pattern in kind.required.items():
+        text = email_in(value, name) if _is_email(kind, name) else text_in(value, name)
+        if not pattern.fullmatch(text):
+            raise BadInputError(name, "has a form that the provider refuses")
+        fields[name] = text
+    for name in kind.optional:
+        if value.get(name) is not None:
+            fields[name] = text_in(value, name, longest=2048)
+    return fields
+
+
+def _is_email(kind: AccountKind, name: str) -> bool:
+    return name == "email" or (name == "address" and kind is KINDS["email"])

@@ -1,0 +1,68 @@
+"""The sandbox's application at the identity provider: id, secret and token-signing key.
+
+Made once and kept in the journal, so that tokens and settings of before a restart stay good.
+"""
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+import msgspec
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
+
+from ltzd.dev.sandbox.journal import Record
+
+
+@dataclass(frozen=True, slots=True)
+class AppCredentials:
+    app_id: str
+    app_secret: str = field(repr=False)
+    signing_key: ec.EllipticCurvePrivateKey = field(repr=False)
+
+    @classmethod
+    def new(cls) -> Self:
+        app_id = "c" + secrets.token_hex(12)
+        return cls(app_id, secrets.token_urlsafe(48), ec.generate_private_key(ec.SECP256R1()))
+
+    @classmethod
+    def remembered(cls, record: Record) -> Self:
+        pem = str(record["signing_key"]).encode()
+        key = serialization.load_pem_private_key(pem, password=None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return cls(str(record["app_id"]), str(record["app_secret"]), key)
+
+    def record(self) -> Record:
+        pem = self.signing_key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        return {
+            "kind": "app",
+            "app_id": self.app_id,
+            "app_secret": self.app_secret,
+            "signing_key": pem.decode(),
+        }
+
+    @property
+    def key_id(self) -> str:
+        return _thumbprint(self._public_jwk())
+
+    def key_set(self) -> dict[str, object]:
+        jwk = self._public_jwk()
+        return {"keys": [{**jwk, "use": "sig", "alg": "ES256", "kid": _thumbprint(jwk)}]}
+
+    def _public_jwk(self) -> Mapping[str, object]:
+        return ECAlgorithm.to_jwk(self.signing_key.public_key(), as_dict=True)
+
+
+def _thumbprint(jwk: Mapping[str, object]) -> str:
+    """RFC 7638."""
+    members = {name: jwk[name] for name in ("crv", "kty", "x", "y")}
+    digest = hashlib.sha256(msgspec.json.encode(members)).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -1,0 +1,100 @@
+"""The frame of every page of the sandbox, and the only way text becomes HTML.
+
+`Html` is text that is safe to send; `text` and `link` make it by escaping. Pages load nothing from
+anywhere, and the policy header holds the browser to that.
+"""
+
+import base64
+import hashlib
+import html
+from collections.abc import Sequence
+from typing import NewType
+from urllib.parse import quote
+
+from aiohttp import web
+
+Html = NewType("Html", str)
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1d2330; --dim: #667085; --line: #d9dee7; --card: #fff;
+  --paper: #f4f6fa; --mark: #2557d6; --good: #14794b; --bad: #b42318; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e7eaf1; --dim: #98a2b3; --line: #323a49;
+  --card: #1a1f2b; --paper: #10141d; --mark: #86a8ff; --good: #55d199; --bad: #ff8a80; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 15px/1.5 system-ui, sans-serif; }
+main { max-width: 62rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+header { background: var(--card); border-bottom: 1px solid var(--line); }
+header p { max-width: 62rem; margin: 0 auto; padding: .8rem 1rem; font-weight: 600; }
+header a { color: inherit; margin-right: 1.2rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
+  overflow-x: auto; }
+table { width: 100%; border-collapse: collapse; }
+th, td { text-align: left; padding: .55rem .9rem; border-top: 1px solid var(--line);
+  vertical-align: top; }
+tr:first-child > * { border-top: 0; }
+th { color: var(--dim); font-weight: 500; white-space: nowrap; }
+td { font-family: ui-monospace, monospace; font-size: .86rem; overflow-wrap: anywhere; }
+a { color: var(--mark); text-decoration: none; } a:hover { text-decoration: underline; }
+.good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
+.dim, p.note { color: var(--dim); }
+"""
+
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_HEADERS = {
+    "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def text(value: object, style: str | None = None) -> Html:
+    escaped = html.escape(str(value))
+    return Html(
+        escaped if style is None else f'<span class="{html.escape(style)}">{escaped}</span>'
+    )
+
+
+def link(path: str, label: object) -> Html:
+    return Html(f'<a href="{html.escape(quote(path))}">{text(label)}</a>')
+
+
+def heading(title: str) -> Html:
+    return Html(f"<h2>{text(title)}</h2>")
+
+
+def note(words: str) -> Html:
+    return Html(f'<p class="note">{text(words)}</p>')
+
+
+def facts(rows: Sequence[tuple[str, Html]]) -> Html:
+    lines = (f'<tr><th scope="row">{text(name)}</th><td>{value}</td></tr>' for name, value in rows)
+    return _table("".join(lines))
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[Html]]) -> Html:
+    head = "".join(f'<th scope="col">{text(title)}</th>' for title in titles)
+    lines = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
+    return _table(f"<tr>{head}</tr>" + "".join(f"<tr>{line}</tr>" for line in lines))
+
+
+def page(title: str, *parts: Html, status: int = 200) -> web.Response:
+    content = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{text(title)} · ltzd sandbox</title><style>{_STYLE}</style></head><body>"
+        f"<header><p>{link('/', 'ltzd sandbox')} {link('/explorer/', 'Explorer')}</p></header>"
+        f"<main><h1>{text(title)}</h1>{''.join(parts)}</main></body></html>"
+    )
+    return web.Response(text=content, status=status, content_type="text/html", headers=_HEADERS)
+
+
+def notice(status: int, title: str, words: str) -> web.Response:
+    return page(title, note(words), status=status)
+
+
+def _table(rows: str) -> Html:
+    return Html(f'<div class="card"><table>{rows}</table></div>')

@@ -1,0 +1,193 @@
+"""The sandbox's users and their wallets: in memory for reading, in the journal for keeping.
+
+A user or wallet exists for others as soon as it is made, and may be told to anyone only after
+`saved`: an answer that a kill -9 could undo is never given. Times are in Unix seconds.
+"""
+
+import secrets
+import string
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import coincurve
+from eth_hash.auto import keccak
+
+from ltzd.dev.sandbox.accounts import Account, identity_key, index_keys
+from ltzd.dev.sandbox.journal import Journal, Record
+from ltzd.values import Address, bytes_of, checksummed, hex_of
+
+_CUID_LETTERS = string.ascii_lowercase + string.digits
+
+
+@dataclass(frozen=True, slots=True)
+class Wallet:
+    id: str
+    address: str
+    private_key: bytes = field(repr=False)
+    index: int
+    created_at: int
+
+
+@dataclass(slots=True)
+class User:
+    subject: str
+    created_at: int
+    accounts: list[Account]
+    custom_metadata: Mapping[str, object]
+    wallets: list[Wallet] = field(default_factory=list)
+    spent_keys: set[str] = field(default_factory=set)
+    sequence: int = 0
+
+
+class AccountsConflictError(Exception):
+    """Some of the accounts belong to `owner` already, and not all of them."""
+
+    def __init__(self, owner: User) -> None:
+        super().__init__(owner.subject)
+        self.owner = owner
+
+
+class UserBook:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._users: dict[str, User] = {}
+        self._order: list[User] = []
+        self._positions: dict[str, int] = {}
+        self._by_account: dict[tuple[str, str, str], User] = {}
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def user(self, subject: str) -> User | None:
+        return self._users.get(subject)
+
+    def find(self, kind: str, name: str, value: str) -> User | None:
+        return self._by_account.get((kind, name, value.lower()))
+
+    def owner_of(self, accounts: Sequence[Account]) -> User | None:
+        """The one user who has all of these accounts, or None if nobody has any."""
+        owners = [self._by_account.get(identity_key(account)) for account in accounts]
+        someone = next((owner for owner in owners if owner is not None), None)
+        if someone is not None and any(owner is not someone for owner in owners):
+            raise AccountsConflictError(someone)
+        return someone
+
+    def make(
+        self, accounts: list[Account], wallets: int, custom_metadata: Mapping[str, object]
+    ) -> User:
+        user = User(f"did:privy:{_new_cuid()}", int(time.time()), accounts, custom_metadata)
+        user.wallets = [_new_wallet(index) for index in range(wallets)]
+        self._admit(user)
+        user.sequence = self._journal.append(_user_record(user))
+        return user
+
+    def add_wallets(self, user: User, wallets: int, idempotency_key: str | None) -> None:
+        """Each call makes new ones, as the vendor's does, unless its key was used before."""
+        if idempotency_key is not None and idempotency_key in user.spent_keys:
+            return
+        first = len(user.wallets)
+        new = [_new_wallet(first + offset) for offset in range(wallets)]
+        self._equip(user, new, idempotency_key)
+        record = {"kind": "wallets", "subject": user.subject, "idempotency_key": idempotency_key}
+        user.sequence = self._journal.append({**record, "wallets": _wallet_records(new)})
+
+    def page(self, after: str | None, limit: int) -> Sequence[User]:
+        """Users in the order of their making. Raises KeyError for a cursor of nobody."""
+        start = 0 if after is None else self._positions[after] + 1
+        return self._order[start : start + limit]
+
+    def is_saved(self, user: User) -> bool:
+        return self._journal.is_durable(user.sequence)
+
+    async def saved(self, user: User) -> User:
+        await self._journal.durable(user.sequence)
+        return user
+
+    def remember(self, record: Record) -> None:
+        """Take back one record of the journal."""
+        wallets = [_wallet_from(row) for row in _rows(record["wallets"])]
+        if record["kind"] == "wallets":
+            key = record["idempotency_key"]
+            user = self._users[str(record["subject"])]
+            self._equip(user, wallets, key if isinstance(key, str) else None)
+            return
+        metadata = record["custom_metadata"]
+        assert isinstance(metadata, dict)
+        self._admit(
+            User(
+                str(record["subject"]),
+                int(str(record["created_at"])),
+                _rows(record["accounts"]),
+                metadata,
+                wallets,
+            )
+        )
+
+    def _admit(self, user: User) -> None:
+        self._users[user.subject] = user
+        self._positions[user.subject] = len(self._order)
+        self._order.append(user)
+        for account in user.accounts:
+            for key in index_keys(account):
+                self._by_account[key] = user
+        self._index_wallets(user, user.wallets)
+
+    def _equip(self, user: User, wallets: list[Wallet], idempotency_key: str | None) -> None:
+        user.wallets.extend(wallets)
+        if idempotency_key is not None:
+            user.spent_keys.add(idempotency_key)
+        self._index_wallets(user, wallets)
+
+    def _index_wallets(self, user: User, wallets: list[Wallet]) -> None:
+        for wallet in wallets:
+            self._by_account["wallet", "address", wallet.address.lower()] = user
+
+
+def _new_cuid() -> str:
+    return "c" + "".join(secrets.choice(_CUID_LETTERS) for _ in range(24))
+
+
+def _new_wallet(index: int) -> Wallet:
+    key = coincurve.PrivateKey()
+    address = Address(keccak(key.public_key.format(compressed=False)[1:])[-20:])
+    return Wallet(_new_cuid(), checksummed(address), key.secret, index, int(time.time()))
+
+
+def _user_record(user: User) -> Record:
+    return {
+        "kind": "user",
+        "subject": user.subject,
+        "created_at": user.created_at,
+        "accounts": user.accounts,
+        "custom_metadata": user.custom_metadata,
+        "wallets": _wallet_records(user.wallets),
+    }
+
+
+def _wallet_records(wallets: Sequence[Wallet]) -> list[Record]:
+    return [
+        {
+            "id": wallet.id,
+            "address": wallet.address,
+            "private_key": hex_of(wallet.private_key),
+            "index": wallet.index,
+            "created_at": wallet.created_at,
+        }
+        for wallet in wallets
+    ]
+
+
+def _wallet_from(row: Record) -> Wallet:
+    return Wallet(
+        str(row["id"]),
+        str(row["address"]),
+        bytes_of(str(row["private_key"])),
+        int(str(row["index"])),
+        int(str(row["created_at"])),
+    )
+
+
+def _rows(value: object) -> list[Record]:
+    assert isinstance(value, list)
+    return value

@@ -1,0 +1,61 @@
+"""How the tester chain says no, in the codes and spellings of geth.
+
+Codes: -32700 to -32600 are JSON-RPC's own; -32000 is every other refusal; 3 is a revert, whose
+`data` is 0x-hex.
+"""
+
+from eth_abi.abi import decode
+from eth_abi.exceptions import DecodingError
+
+from ltzd.values import hex_of
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+SERVER_ERROR = -32000
+REVERTED = 3
+
+_ERROR_STRING = bytes.fromhex("08c379a0")
+
+
+class RpcError(Exception):
+    """One JSON-RPC error object on its way to the caller."""
+
+    def __init__(self, code: int, message: str, data: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def as_json(self) -> dict[str, object]:
+        error: dict[str, object] = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        return error
+
+
+def refused(message: str) -> RpcError:
+    return RpcError(SERVER_ERROR, message)
+
+
+def invalid_parameter(name: str, reason: str) -> RpcError:
+    return RpcError(INVALID_PARAMS, f"invalid parameter {name}: {reason}")
+
+
+def reverted(output: bytes) -> RpcError:
+    """The revert that geth reports: the reason in the text, the bytes in `data`."""
+    reason = _reason(output)
+    message = f"execution reverted: {reason}" if reason is not None else "execution reverted"
+    return RpcError(REVERTED, message, hex_of(output))
+
+
+def _reason(output: bytes) -> str | None:
+    if output[:4] != _ERROR_STRING:
+        return None
+    try:
+        (reason,) = decode(["string"], output[4:])
+    except (DecodingError, UnicodeDecodeError):
+        return None
+    return str(reason)

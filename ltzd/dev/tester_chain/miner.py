@@ -1,0 +1,63 @@
+"""When blocks are mined: on demand, on time or only by hand.
+
+On demand, a block holds everything that waits, so concurrent senders share blocks. A block takes
+transactions only for as long as its share of the interval lasts, so that blocks keep coming when
+py-evm is slower than the senders.
+"""
+
+import asyncio
+from typing import Final
+
+from ltzd.dev.tester_chain.chain import TesterChain
+
+_DEMAND_SECONDS: Final = 1.0
+_SHARE_OF_INTERVAL: Final = 0.8
+
+
+class Miner:
+    def __init__(self, chain: TesterChain, block_time: float) -> None:
+        self._chain = chain
+        self.automine = block_time == 0
+        self.interval_seconds = block_time
+        self._changed = asyncio.Event()
+
+    def set_automine(self, *, enabled: bool) -> None:
+        self._set(automine=enabled, interval_seconds=0 if enabled else self.interval_seconds)
+
+    def set_interval(self, seconds: float) -> None:
+        """Zero leaves mining to be done by hand."""
+        self._set(automine=False, interval_seconds=seconds)
+
+    async def run(self) -> None:
+        while True:
+            self._changed.clear()
+            if self.automine:
+                await self._mine_on_demand()
+            elif self.interval_seconds:
+                await self._mine_on_time(self.interval_seconds)
+            else:
+                await self._changed.wait()
+
+    async def _mine_on_demand(self) -> None:
+        self._chain.work.clear()
+        mined = await self._chain.mine(even_empty=False, seconds_at_most=_DEMAND_SECONDS)
+        if mined is None:
+            await self._chain.work.wait()
+
+    async def _mine_on_time(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        while not self._changed.is_set():
+            try:
+                async with asyncio.timeout_at(due):
+                    await self._changed.wait()
+            except TimeoutError:
+                due = max(due, loop.time() - seconds) + seconds
+                await self._chain.mine(
+                    even_empty=True, seconds_at_most=seconds * _SHARE_OF_INTERVAL
+                )
+
+    def _set(self, *, automine: bool, interval_seconds: float) -> None:
+        self.automine, self.interval_seconds = automine, interval_seconds
+        self._changed.set()
+        self._chain.work.set()

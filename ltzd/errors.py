@@ -1,0 +1,116 @@
+"""Every way ltzd says no, by who must act.
+
+LtzdError
+├── Refused               the caller: change the request
+│   ├── InvalidFields     `errors` lists every fault as "field: reason"
+│   ├── BrandUnknown, AutomationDisabled, DomainUnauthorized, ChannelNotAllowed
+│   ├── EventNotConfigured
+│   ├── DuplicateEvent, CooldownActive, MaxClaimsReached
+│   └── NotFound
+├── Unavailable           nobody: the same request may succeed later
+│   ├── NodeUnavailable
+│   ├── IdentityUnavailable
+│   ├── DatabaseUnavailable
+│   └── LostLane          another process took the lane or the chain: stand by
+├── Misconfigured         the operator of this machine: the text says what to do
+│   └── FileRejected       `faults` lists every fault with its place
+└── Broken                us: an invariant failed, so the daemon stops
+    └── IllegalTransition
+
+Nothing here knows HTTP; `http/errors.py` maps these to statuses. `details` is shown to callers, so
+it never holds secrets or e-mail addresses.
+"""
+
+
+class LtzdError(Exception):
+    """`details` are facts for the caller, JSON values only."""
+
+    def __init__(self, message: str, /, **details: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+
+class Refused(LtzdError):
+    pass
+
+
+class InvalidFields(Refused):
+    def __init__(self, errors: list[str]) -> None:
+        super().__init__("Validation failed", errors=errors)
+
+
+class BrandUnknown(Refused):
+    pass
+
+
+class AutomationDisabled(Refused):
+    pass
+
+
+class DomainUnauthorized(Refused):
+    pass
+
+
+class ChannelNotAllowed(Refused):
+    pass
+
+
+class EventNotConfigured(Refused):
+    pass
+
+
+class DuplicateEvent(Refused):
+    pass
+
+
+class CooldownActive(Refused):
+    pass
+
+
+class MaxClaimsReached(Refused):
+    pass
+
+
+class NotFound(Refused):
+    pass
+
+
+class Unavailable(LtzdError):
+    pass
+
+
+class NodeUnavailable(Unavailable):
+    """No answer, or none that means anything: the outcome of the call is unknown."""
+
+
+class IdentityUnavailable(Unavailable):
+    pass
+
+
+class DatabaseUnavailable(Unavailable):
+    pass
+
+
+class LostLane(Unavailable):
+    pass
+
+
+class Misconfigured(LtzdError):
+    """The message is one plain sentence for a terminal, saying what to do."""
+
+
+class FileRejected(Misconfigured):
+    """A file that a person wrote is wrong in these places, a line of text for each."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+class Broken(LtzdError):
+    pass
+
+
+class IllegalTransition(Broken):
+    pass

@@ -1,0 +1,1 @@
+"""The HTTP surfaces, their envelopes and the admin server."""

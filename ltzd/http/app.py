@@ -1,0 +1,125 @@
+"""The public HTTP server's application: every surface, with what surrounds each request.
+
+Around a request: an id (the caller's `X-Request-Id` if it is sane) in answer and logs, CORS, and a
+duration in the metrics. Sanic's signals cost more than all of this, so none is used; middleware
+runs for refusals too, also for those of unknown paths.
+"""
+
+import itertools
+import re
+import secrets
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
+
+import structlog
+from sanic import Sanic
+from sanic.config import Config
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from ltzd import telemetry
+from ltzd.http import docs, event_handler
+from ltzd.http.cors import Cors
+from ltzd.http.errors import Refusals
+from ltzd.http.json_body import READ_AWAY_LIMIT
+from ltzd.http.replies import Reply
+from ltzd.http.services import HttpPolicy, Services
+
+App: TypeAlias = Sanic[Config, SimpleNamespace]
+
+RESPONSE_TIMEOUT_SECONDS = 90
+"""Above our longest wait: at its own timeout Sanic answers 503 whatever the handler did."""
+
+_SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+_app_numbers = itertools.count(1)
+
+
+def build_app(services: Services, policy: HttpPolicy) -> App:
+    app = new_app("ltzd-http")
+    app.ctx.grace_seconds = policy.grace_seconds
+    _surround(app, Cors(policy, services.is_known_domain))
+    app.blueprint(event_handler.surface(services))
+    app.blueprint(docs.surface(event_handler.OPERATIONS))
+    return app
+
+
+def new_app(name: str) -> App:
+    """Sanic wants one name per app in a process, and tests build many."""
+    app: App = Sanic(
+        f"{name}-{next(_app_numbers)}",
+        config=Config(
+            {
+                "ACCESS_LOG": False,
+                "AUTO_EXTEND": False,
+                "MOTD": False,
+                "REQUEST_MAX_SIZE": READ_AWAY_LIMIT,
+                "REQUEST_TIMEOUT": 30,
+                "RESPONSE_TIMEOUT": RESPONSE_TIMEOUT_SECONDS,
+            },
+            env_prefix=None,  # daemon/settings.py alone reads the environment
+        ),
+        error_handler=Refusals(),
+        configure_logging=False,
+    )
+    return app
+
+
+class _RequestIds:
+    """Unique without asking the kernel for randomness each time."""
+
+    def __init__(self) -> None:
+        self._process = secrets.token_hex(6)
+        self._numbers = itertools.count(1)
+
+    def of(self, request: Request) -> str:
+        given = request.headers.getone("x-request-id", None)
+        if given is not None and _SANE_ID.fullmatch(given):
+            return str(given)
+        return f"{self._process}-{next(self._numbers):x}"
+
+
+class _Durations:
+    """Keeps each route's and status class's child: a look-up costs as much as an observation."""
+
+    def __init__(self) -> None:
+        self._children: dict[tuple[str, int], Any] = {}
+
+    def observe(self, request: Request, status: int, seconds: float) -> None:
+        route = "unknown" if request.route is None else request.route.path
+        key = (route, status // 100)
+        child = self._children.get(key)
+        if child is None:
+            child = telemetry.HTTP_REQUEST_SECONDS.labels(route, f"{key[1]}xx")
+            self._children[key] = child
+        child.observe(seconds)
+
+
+def _surround(app: App, cors: Cors) -> None:
+    ids = _RequestIds()
+    durations = _Durations()
+
+    def begin(request: Request) -> HTTPResponse | None:
+        context = request.ctx
+        context.begun = perf_counter()
+        context.id = ids.of(request)
+        # A connection serves its requests in one task: each overwrites its predecessor's id.
+        structlog.contextvars.bind_contextvars(request_id=context.id)
+        # Spec 5: a preflight is answered on every path.
+        return Reply(status=204) if request.method == "OPTIONS" else None
+
+    def end(request: Request, response: HTTPResponse) -> None:
+        context = request.ctx
+        headers = response.headers
+        cors.apply(
+            request.headers.getone("origin", None),
+            headers,
+            is_preflight=request.method == "OPTIONS",
+        )
+        if hasattr(context, "begun"):  # Sanic skips `begin` for a request that timed out
+            headers["X-Request-Id"] = context.id
+            durations.observe(request, response.status, perf_counter() - context.begun)
+
+    app.register_middleware(begin, "request")
+    app.register_middleware(cast("Any", end), "response")  # its type wants a replacement

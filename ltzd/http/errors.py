@@ -1,0 +1,220 @@
+"""From every error to its answer: one table for statuses, one envelope per surface.
+
+Texts of `Refused` are written for callers and shown. Those of `Unavailable`, `Broken` and foreign
+exceptions may name hosts or rows: they are logged, and the caller gets a fixed sentence.
+"""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+from sanic.exceptions import MethodNotAllowed, RequestCancelled, SanicException
+from sanic.handlers import ErrorHandler
+from sanic.request import Request
+
+from ltzd import telemetry
+from ltzd.errors import (
+    AutomationDisabled,
+    BrandUnknown,
+    ChannelNotAllowed,
+    CooldownActive,
+    DatabaseUnavailable,
+    DomainUnauthorized,
+    DuplicateEvent,
+    EventNotConfigured,
+    IdentityUnavailable,
+    InvalidFields,
+    LtzdError,
+    MaxClaimsReached,
+    NodeUnavailable,
+    NotFound,
+    Refused,
+    Unavailable,
+)
+from ltzd.http.replies import Reply, json_reply
+
+log = structlog.get_logger()
+
+
+class BodyTooLarge(Refused):
+    """Spec 4: over 10 KB on the event handler."""
+
+
+class BodyUnreadable(Refused):
+    """Not JSON, not an object, compressed, or of another content type."""
+
+
+class NotLocal(Refused):
+    """The admin port was asked under a name that is not this machine's."""
+
+
+class ForeignOrigin(Refused):
+    """The admin port was asked by a web page from elsewhere."""
+
+
+class TokenNeeded(Refused):
+    """The admin port wants its token."""
+
+
+ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
+    BodyTooLarge: (413, "PAYLOAD_TOO_LARGE"),
+    BodyUnreadable: (400, "INVALID_BODY"),
+    InvalidFields: (400, "INVALID_FIELDS"),
+    EventNotConfigured: (400, "EVENT_NOT_CONFIGURED"),
+    BrandUnknown: (403, "BRAND_UNKNOWN"),
+    AutomationDisabled: (403, "AUTOMATION_DISABLED"),
+    DomainUnauthorized: (403, "DOMAIN_UNAUTHORIZED"),
+    ChannelNotAllowed: (403, "CHANNEL_NOT_ALLOWED"),
+    NotLocal: (403, "FORBIDDEN"),
+    ForeignOrigin: (403, "FORBIDDEN"),
+    TokenNeeded: (401, "UNAUTHORIZED"),
+    NotFound: (404, "NOT_FOUND"),
+    DuplicateEvent: (409, "DUPLICATE_EVENT"),
+    CooldownActive: (429, "COOLDOWN_ACTIVE"),
+    MaxClaimsReached: (429, "MAX_CLAIMS_REACHED"),
+    Refused: (400, "REFUSED"),
+    IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
+    DatabaseUnavailable: (503, "DATABASE_UNAVAILABLE"),
+    NodeUnavailable: (503, "NODE_UNAVAILABLE"),
+    Unavailable: (503, "UNAVAILABLE"),
+    LtzdError: (500, "INTERNAL_ERROR"),
+}
+
+FIXED_TEXTS: dict[str, str] = {
+    "IDENTITY_UNAVAILABLE": "Identity provider unavailable",
+    "DATABASE_UNAVAILABLE": "Database unavailable",
+    "NODE_UNAVAILABLE": "Blockchain node unavailable",
+    "UNAVAILABLE": "Service unavailable",
+    "INTERNAL_ERROR": "Internal server error",
+}
+
+PROTOCOL: dict[int, tuple[str, str]] = {
+    404: ("NOT_FOUND", "Unknown endpoint"),
+    405: ("METHOD_NOT_ALLOWED", "Method not allowed"),
+    408: ("REQUEST_TIMEOUT", "The request did not arrive in time"),
+    413: ("PAYLOAD_TOO_LARGE", "Request too large"),
+    414: ("URI_TOO_LONG", "Request URL too long"),
+    417: ("EXPECTATION_FAILED", "Unknown Expect header"),
+    503: ("TIMEOUT", "The answer took too long"),
+}
+"""What Sanic itself refuses; other statuses below 500 become 400."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A refusal before a surface puts it into its envelope."""
+
+    status: int
+    code: str
+    text: str
+    details: dict[str, object] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Envelope = Callable[[Answer], dict[str, object]]
+
+
+def event_handler_envelope(answer: Answer) -> dict[str, object]:
+    """Spec 7.1."""
+    body: dict[str, object] = {"success": False, "error": answer.text}
+    return body | {"details": answer.details} if answer.details else body
+
+
+def relayer_envelope(answer: Answer) -> dict[str, object]:
+    """Spec 7.2; also for paths that belong to no surface."""
+    body: dict[str, object] = {"error": answer.text, "code": answer.code}
+    return body | {"details": answer.details} if answer.details else body
+
+
+ENVELOPES: tuple[tuple[str, Envelope], ...] = (("/service-api", event_handler_envelope),)
+
+
+def envelope_of(path: str) -> Envelope:
+    for prefix, envelope in ENVELOPES:
+        if path == prefix or path.startswith(prefix + "/"):
+            return envelope
+    return relayer_envelope
+
+
+def answer_of(error: BaseException) -> Answer:
+    if isinstance(error, LtzdError):
+        return _own(error)
+    if isinstance(error, SanicException):
+        return _protocol(error)
+    if isinstance(error, RequestCancelled):
+        return Answer(503, "CANCELLED", "Request cancelled")
+    return Answer(500, "INTERNAL_ERROR", FIXED_TEXTS["INTERNAL_ERROR"])
+
+
+def _own(error: LtzdError) -> Answer:
+    status, code = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
+    if not isinstance(error, Refused):
+        return Answer(status, code, FIXED_TEXTS[code])
+    return Answer(status, code, error.message, error.details, _headers(error))
+
+
+def _headers(error: Refused) -> dict[str, str]:
+    if isinstance(error, TokenNeeded):
+        return {"WWW-Authenticate": "Bearer"}
+    seconds = error.details.get("cooldownSeconds")
+    # Only a cooldown ends by itself; a maximum does not.
+    if isinstance(error, CooldownActive) and isinstance(seconds, int):
+        return {"Retry-After": str(seconds)}
+    return {}
+
+
+def _protocol(error: SanicException) -> Answer:
+    status = error.status_code if error.status_code in PROTOCOL or error.status_code == 500 else 400
+    if status == 500:
+        return Answer(500, "INTERNAL_ERROR", FIXED_TEXTS["INTERNAL_ERROR"])
+    code, text = PROTOCOL.get(status, ("BAD_REQUEST", "Malformed request"))
+    return Answer(status, code, text, headers=_allow(error))
+
+
+def _allow(error: SanicException) -> dict[str, str]:
+    if not isinstance(error, MethodNotAllowed):
+        return {}
+    methods = [method.strip() for method in error.headers.get("Allow", "").split(",")]
+    return {"Allow": ", ".join(sorted({*filter(None, methods), "OPTIONS"}))}
+
+
+class Refusals(ErrorHandler):
+    """Sanic asks it for every exception, its own included; nothing here may raise."""
+
+    def response(self, request: Request, exception: BaseException) -> Reply:
+        answer = answer_of(exception)
+        telemetry.HTTP_REFUSALS.labels(answer.code.lower()).inc()
+        if answer.status >= 500:
+            _log(exception, answer)
+        return json_reply(envelope_of(path_of(request))(answer), answer.status, answer.headers)
+
+
+def path_of(request: Request) -> str:
+    """The path, also of requests too broken to have one."""
+    try:
+        return request.path
+    except (AttributeError, UnicodeDecodeError):
+        return "*"
+
+
+def _log(error: BaseException, answer: Answer) -> None:
+    if isinstance(error, Unavailable):
+        log.warning("http.unavailable", code=answer.code, reason=error.message)
+    elif answer.code == "INTERNAL_ERROR":
+        log.error("http.failed", error=described(error), trace=frames(error))
+    else:
+        log.info("http.gave_up", code=answer.code)
+
+
+def described(error: BaseException) -> str:
+    """What may be logged of an exception: a database's own text holds the row."""
+    kind = type(error).__name__
+    sqlstate = getattr(error, "sqlstate", None)
+    if sqlstate is not None:
+        return f"{kind} {sqlstate} {getattr(error, 'constraint_name', None) or ''}".rstrip()
+    return f"{kind}: {error}"
+
+
+def frames(error: BaseException) -> str:
+    return "".join(traceback.format_tb(error.__traceback__))

@@ -1,0 +1,114 @@
+"""A request's body as a JSON object: bounded, strict, and free of control characters.
+
+Raises BodyTooLarge and BodyUnreadable. A key that occurs twice has its last value.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from sanic.request import Request
+
+from ltzd.http.errors import BodyTooLarge, BodyUnreadable
+
+EVENT_HANDLER_LIMIT = 10_240
+"""Bytes; spec 8 says 10 KB."""
+
+READ_AWAY_LIMIT = 1024 * 1024
+"""A body over its limit is still read to the end, up to here: a client that is writing would
+otherwise meet a closed socket before it reads its 413."""
+
+DEEPEST = 32
+"""Levels of nesting."""
+
+_CONTROL = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)))
+_JSON_TYPE = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*', re.IGNORECASE)
+
+_decoder = msgspec.json.Decoder()
+
+
+async def read_object(request: Request, limit: int = EVENT_HANDLER_LIMIT) -> dict[str, Any]:
+    """For routes with `ignore_body=True`: Sanic has not read the body yet."""
+    raw = await _read(request, limit)
+    headers = request.headers
+    if headers.getone("content-encoding", "identity").strip().lower() != "identity":
+        raise BodyUnreadable("Compressed request bodies are not accepted")
+    content_type = headers.getone("content-type", "")
+    if content_type != "application/json" and not _JSON_TYPE.fullmatch(content_type):
+        raise BodyUnreadable("Content-Type must be application/json")
+    return parsed(raw)
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    stream: Any = request.stream
+    stream.request_max_size = READ_AWAY_LIMIT
+    pieces: list[bytes] = []
+    size = 0
+    while stream.request_body:
+        piece = await stream.read() or b""
+        size += len(piece)
+        if size <= limit:
+            pieces.append(piece)
+    if size > limit:
+        raise BodyTooLarge(f"Request body is larger than {limit} bytes", maxBytes=limit)
+    return b"".join(pieces)
+
+
+def parsed(raw: bytes) -> dict[str, Any]:
+    try:
+        value = _decoder.decode(raw)
+    except UnicodeDecodeError as error:
+        raise BodyUnreadable("Request body is not valid JSON: it is not UTF-8") from error
+    except msgspec.DecodeError as error:
+        raise BodyUnreadable(f"Request body is not valid JSON: {_reason(raw, error)}") from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    if not isinstance(value, dict):
+        raise BodyUnreadable("Request body must be a JSON object")
+    if raw.count(b"{") + raw.count(b"[") > DEEPEST:
+        _refuse_deep(value)
+    # In valid JSON only escapes, DEL and the lead byte of C1 can hold a control character.
+    may_hold_control = b"\\" in raw or b"\x7f" in raw or b"\xc2" in raw
+    clean: dict[str, Any] = without_control(value) if may_hold_control else value
+    return clean
+
+
+def _reason(raw: bytes, error: msgspec.DecodeError) -> str:
+    """msgspec calls a lone surrogate truncated input; it names positions, never values."""
+    text = str(error).removeprefix("JSON is malformed: ")
+    if not raw.strip():
+        return "it is empty"
+    if text == "Input data was truncated":
+        return "it ends too early, or holds half of a surrogate pair"
+    return text
+
+
+def _too_deep() -> BodyUnreadable:
+    return BodyUnreadable(f"Request body is nested deeper than {DEEPEST} levels")
+
+
+def _refuse_deep(value: object) -> None:
+    level: list[object] = [value]
+    for _ in range(DEEPEST):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return
+    if any(isinstance(child, dict | list) for child in level):
+        raise _too_deep()
+
+
+def _children(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def without_control(value: Any) -> Any:
+    """Spec 2.1: C0, DEL and C1 are removed from every string, keys included."""
+    if isinstance(value, str):
+        return value.translate(_CONTROL)
+    if isinstance(value, dict):
+        return {key.translate(_CONTROL): without_control(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [without_control(child) for child in value]
+    return value

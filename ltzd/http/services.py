@@ -1,0 +1,47 @@
+"""What the HTTP surfaces need from the rest of ltzd, and the rules they are given."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
+from ltzd.rules.brands import EventRule
+from ltzd.values import Address
+
+
+class Events(Protocol):
+    """`actions/event_handler.py`, as far as its surface uses it."""
+
+    async def record(self, request: EventRequest) -> RecordedEvent: ...
+
+    async def find(self, event_id: UUID) -> EventStatus: ...
+
+    def configuration(self, brand_id: Address) -> list[EventRule]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Which services answered a moment ago."""
+
+    database: bool
+    blockchain: bool
+    identity_provider: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    events: Events
+    health: Callable[[], Awaitable[Health]]
+    is_known_domain: Callable[[str], bool]
+    """Whether a host is some brand's domain or a subdomain of one; asked about Origins."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpPolicy:
+    own_origins: frozenset[str] = frozenset()
+    """Origins of ltzd's own pages, as a browser writes them: scheme://host[:port]."""
+    allow_loopback_origins: bool = False
+    """Dev mode: pages on this machine may call, over http too."""
+    grace_seconds: float = 6.0
+    """How long a stopping server lets requests in flight finish."""

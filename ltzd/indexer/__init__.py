@@ -1,0 +1,1 @@
+"""Follows blocks into the store and undoes reorgs."""

@@ -1,0 +1,205 @@
+"""Follows one chain into the store: backfill, head, reorgs.
+
+One process holds the chain's lock. Blocks, facts, derived rows and the cursor commit together, so a
+kill leaves a cursor that is exactly as far as its facts. A reorg is undone in one database
+transaction; then the new branch is followed like any other blocks.
+"""
+
+import asyncio
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.chain.node import Header, Node
+from ltzd.errors import Broken, LostLane, Unavailable
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.reading import Stretch, read_head, read_range
+from ltzd.rules.reorgs import Look, Verdict, fork_point, judge
+from ltzd.store import chains, facts, locks, signals
+from ltzd.store.chains import ChainIdentity, Cursor
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.locks import Term
+from ltzd.store.signals import BLOCKS, Signals
+from ltzd.values import Hash32
+
+log = structlog.get_logger()
+
+_PAUSE_SECONDS = 0.5
+_LOOK_BACK = 128
+"""Blocks compared in one batch when the fork point is searched."""
+
+
+class Follower:
+    def __init__(
+        self,
+        pool: Pool,
+        database_url: str,
+        node: Node,
+        chain: ChainIdentity,
+        bells: Signals,
+        policy: IndexerPolicy,
+    ) -> None:
+        self._pool = pool
+        self._database_url = database_url
+        self._node = node
+        self._chain = chain
+        self._signals = bells
+        self._policy = policy
+        self._epoch = 0
+        self._short_since: float | None = None
+        self.is_serving = False
+
+    async def run(self) -> None:
+        """Follow, term after term, until cancelled. Raises Broken on a reorg below finality."""
+        while True:
+            try:
+                name = f"ltzd indexer {self._chain.chain_id}"
+                async with locks.held(self._database_url, name) as term:
+                    await self._serve(term)
+            except Unavailable as error:
+                log.warning("indexer.term_over", reason=error.message)
+            finally:
+                self.is_serving = False
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _serve(self, term: Term) -> None:
+        async with session(self._pool) as connection:
+            self._epoch = await chains.begin_term(connection, self._chain.chain_id)
+        self.is_serving = True
+        log.info("indexer.serving", epoch=self._epoch)
+        while not term.lost.is_set():
+            if not await self.step():
+                await asyncio.sleep(self._policy.poll_seconds)
+        raise LostLane("The connection that held the chain's lock is gone")
+
+    async def step(self) -> bool:
+        """One look and what follows from it; True when there may be more to do at once."""
+        head, final = await self._node.head_and_final()
+        async with session(self._pool) as connection:
+            cursor = await chains.cursor(connection, self._chain.chain_id)
+        verdict = await self._judge(cursor, head)
+        self._measure(cursor, head)
+        match verdict:
+            case Verdict.STALE:
+                return False
+            case Verdict.REORGED:
+                await self._undo(cursor, head)
+                return True
+            case Verdict.BEHIND:
+                return await self._advance(cursor, head, final)
+        await self._finalize(cursor, final)
+        return False
+
+    async def _judge(self, cursor: Cursor, head: Header) -> Verdict:
+        at_cursor: Hash32 | None = None
+        if head.number == cursor.number:
+            at_cursor = head.hash
+        elif head.number == cursor.number + 1:
+            at_cursor = head.parent_hash
+        elif head.number > cursor.number:
+            header = await self._node.block(cursor.number)
+            at_cursor = header.hash if header else None
+        now = asyncio.get_running_loop().time()
+        verdict = judge(
+            cursor.number, cursor.hash, Look(head.number, at_cursor, now), self._short_since
+        )
+        if verdict is not Verdict.STALE:
+            self._short_since = None
+        elif self._short_since is None:
+            self._short_since = now
+        return verdict
+
+    async def _advance(self, cursor: Cursor, head: Header, final: int | None) -> bool:
+        first = cursor.number + 1
+        settled = min(
+            final if final is not None else head.number - self._policy.final_depth, head.number
+        )
+        if settled - first >= self._policy.head_blocks:
+            last = min(settled, first + self._policy.range_blocks - 1)
+            stretch = await read_range(self._node, self._chain.ltz, first, last)
+        else:
+            last = min(head.number, first + self._policy.head_blocks - 1)
+            stretch = await read_head(self._node, self._chain.ltz, first, last)
+        if stretch is None:
+            return False
+        if stretch.parent_hash not in (None, cursor.hash):
+            await self._undo(cursor, head)
+            return True
+        await self._commit(cursor, stretch, head)
+        await self._finalize(cursor, final)
+        return stretch.last[0] < head.number
+
+    async def _commit(self, cursor: Cursor, stretch: Stretch, head: Header) -> None:
+        with (
+            telemetry.timed(telemetry.COMMIT_SECONDS),
+            telemetry.timed(telemetry.HEAD_TO_COMMIT_SECONDS),
+        ):
+            async with transaction(self._pool) as connection:
+                await chains.move_cursor(
+                    connection,
+                    self._chain.chain_id,
+                    self._epoch,
+                    cursor.hash,
+                    stretch.last,
+                    head.number,
+                )
+                await chains.insert_blocks(connection, stretch.blocks)
+                await facts.insert_transfers(connection, stretch.transfers)
+                ours = await facts.insert_mints(connection, stretch.mints)
+                await signals.notify(connection, BLOCKS)
+        self._signals.ring(BLOCKS)
+        telemetry.BLOCKS.inc(stretch.last[0] - cursor.number)
+        telemetry.FACTS.labels("transfer").inc(len(stretch.transfers))
+        telemetry.FACTS.labels("mint").inc(len(stretch.mints))
+        if ours < len(stretch.mints):
+            log.error("mints.foreign", blocks_to=stretch.last[0], count=len(stretch.mints) - ours)
+
+    async def _finalize(self, cursor: Cursor, final: int | None) -> None:
+        async with session(self._pool) as connection:
+            if final is None:
+                final = await chains.settled_number(
+                    connection, self._policy.final_depth, self._policy.final_seconds
+                )
+            if final is not None and final > cursor.final_number:
+                await chains.raise_finality(connection, self._chain.chain_id, self._epoch, final)
+
+    async def _undo(self, cursor: Cursor, head: Header) -> None:
+        fork = await self._fork_below(cursor)
+        if fork[0] < cursor.final_number and not self._policy.follows_deep_reorgs:
+            raise Broken(
+                f"The chain was reorganised down to block {fork[0]}, below the final block "
+                f"{cursor.final_number}: the node follows another chain"
+            )
+        async with transaction(self._pool) as connection:
+            undone = await facts.undo_above(connection, fork[0])
+            await chains.move_cursor(
+                connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head.number
+            )
+            await signals.notify(connection, BLOCKS)
+        self._short_since = None
+        self._signals.ring(BLOCKS)
+        depth = cursor.number - fork[0]
+        telemetry.REORGS.inc()
+        telemetry.REORG_DEPTH.observe(depth)
+        log.warning("indexer.reorg", fork=fork[0], depth=depth, blocks=undone)
+
+    async def _fork_below(self, cursor: Cursor) -> tuple[int, Hash32]:
+        """Our highest block that the node still holds, searched one batch at a time."""
+        below = cursor.number
+        while True:
+            async with session(self._pool) as connection:
+                ours = await chains.newest_blocks(connection, below, _LOOK_BACK)
+            if not ours:
+                raise Broken("The node shares no block with the database: it follows another chain")
+            headers = await self._node.headers([number for number, _ in ours])
+            theirs = {header.number: header.hash for header in headers if header is not None}
+            fork = fork_point(ours, theirs)
+            if fork is not None:
+                return fork
+            below = ours[-1][0] - 1
+
+    def _measure(self, cursor: Cursor, head: Header) -> None:
+        telemetry.HEAD_BLOCK.set(head.number)
+        telemetry.SYNC_BLOCK.set(cursor.number)
+        telemetry.FINAL_BLOCK.set(cursor.final_number)
+        telemetry.HEAD_LAG_BLOCKS.set(max(0, head.number - cursor.number))

@@ -1,0 +1,17 @@
+"""What the indexer is told by the settings."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class IndexerPolicy:
+    """`follows_deep_reorgs`: dev chains only; elsewhere a reorg below finality stops the indexer."""
+
+    poll_seconds: float = 1.0
+    head_blocks: int = 16
+    """Blocks a step near the head, with their headers."""
+    range_blocks: int = 2_000
+    """Blocks a getLogs range while far behind; halved when a node refuses."""
+    final_depth: int = 64
+    final_seconds: float = 60.0
+    follows_deep_reorgs: bool = False

@@ -1,0 +1,1 @@
+"""The operator wallet: signs, publishes and confirms what the store has queued."""

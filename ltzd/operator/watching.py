@@ -1,0 +1,198 @@
+"""Watches the lane's transactions until finality: receipts, reorgs, lost bytes, taken nonces.
+
+Every attempt's hash is asked for. A missing receipt counts only after several looks in a row, since
+a node may lag; a mined transaction's block is compared with the indexed chain, and when it is not
+there the receipt is asked for again.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.chain.node import Header, Node, Receipt
+from ltzd.errors import NodeUnavailable
+from ltzd.operator.book import Book
+from ltzd.operator.minting import Minter
+from ltzd.operator.policy import MINT, LanePolicy, Stopped
+from ltzd.operator.purse import Purse
+from ltzd.rules.transactions import (
+    Finalized,
+    NonceTaken,
+    Place,
+    ReceiptLost,
+    ReceiptSeen,
+    State,
+)
+from ltzd.store import transactions
+from ltzd.store.database import Pool, session
+from ltzd.store.lanes import Lane
+from ltzd.store.signals import Bell
+from ltzd.store.transactions import Mined, OpenTransaction
+
+log = structlog.get_logger()
+
+_WINDOW = 64
+"""Receipts asked for at once: later nonces cannot be mined before earlier ones."""
+_MISSES = 3
+_MISSES_SECONDS = 1.5
+
+
+class Watcher:
+    def __init__(  # noqa: PLR0913 - the lane hands over all it has
+        self,
+        pool: Pool,
+        lane: Lane,
+        node: Node,
+        book: Book,
+        purse: Purse,
+        minter: Minter,
+        policy: LanePolicy,
+        blocks: Bell,
+        publisher: Bell,
+    ) -> None:
+        self._pool = pool
+        self._lane = lane
+        self._node = node
+        self._book = book
+        self._purse = purse
+        self._minter = minter
+        self._policy = policy
+        self._blocks = blocks
+        self._publisher = publisher
+        self._head: Header | None = None
+        self._sent_at: dict[int, float] = {}
+        self._missing: dict[int, tuple[int, float]] = {}
+
+    async def run(self) -> None:
+        while True:
+            await self._blocks.wait(self._policy.poll_seconds)
+            try:
+                await self.look()
+            except NodeUnavailable as error:
+                log.warning("watch.node_unavailable", reason=error.message)
+
+    async def look(self) -> None:
+        """One round. Raises NodeUnavailable: whatever was not decided waits for the next."""
+        head, _ = await self._node.head_and_final()
+        if head != self._head or self._purse.fees is None:
+            await self._purse.look(head)
+            self._publisher.ring()
+        self._head = head
+        await self._receipts_of_flight()
+        await self._judge_mined()
+        await self._repeat_the_late()
+
+    async def _receipts_of_flight(self) -> None:
+        """Ask in windows from the oldest nonce on; a window without any receipt ends the round."""
+        flight = self._book.in_flight()
+        _measure(flight)
+        for start in range(0, len(flight), _WINDOW):
+            window = flight[start : start + _WINDOW]
+            seen = 0
+            for tx, receipt in zip(window, await self._newest_receipts(window), strict=True):
+                if receipt is not None:
+                    seen += 1
+                    await self._mined(tx, receipt)
+            if seen == 0:
+                return
+
+    async def _newest_receipts(self, those: Sequence[OpenTransaction]) -> list[Receipt | None]:
+        """For each transaction the receipt of whichever attempt has one."""
+        hashes = [one for tx in those for one in tx.hashes]
+        found = {
+            receipt.transaction_hash: receipt
+            for receipt in await self._node.receipts(hashes)
+            if receipt is not None
+        }
+        return [next((found[one] for one in tx.hashes if one in found), None) for tx in those]
+
+    async def _mined(self, tx: OpenTransaction, receipt: Receipt) -> None:
+        if not receipt.succeeded:
+            log.error("mint.reverted", transaction=tx.id, nonce=tx.nonce)
+            self._minter.is_careful = True
+        await self._book.hear(tx, ReceiptSeen(_place(receipt)))
+        self._sent_at.pop(tx.nonce, None)
+        self._publisher.ring()
+
+    async def _check_taken(self, oldest: OpenTransaction) -> None:
+        """Whether somebody else used the oldest nonce: used up at finality, and no receipt of ours."""
+        if await self._node.nonce(self._lane.wallet, "finalized") <= oldest.nonce:
+            return
+        if not self._missed_often(oldest.nonce):
+            return
+        log.critical("nonce.taken", nonce=oldest.nonce)
+        await self._book.hear(oldest, NonceTaken())
+
+    async def _judge_mined(self) -> None:
+        async with session(self._pool) as connection:
+            mined = await transactions.mined_to_judge(connection, self._lane, _WINDOW * 4)
+        unindexed = [each for each in mined if not each.is_indexed]
+        receipts = await self._newest_receipts([each.transaction for each in unindexed])
+        for each in mined:
+            if each.is_indexed:
+                await self._finalize(each)
+        for each, receipt in zip(unindexed, receipts, strict=True):
+            await self._compare(each, receipt)
+
+    async def _compare(self, mined: Mined, receipt: Receipt | None) -> None:
+        """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
+        tx = mined.transaction
+        if receipt is None:
+            if self._missed_often(tx.nonce):
+                log.warning("mint.orphaned", transaction=tx.id, nonce=tx.nonce)
+                await self._book.hear(tx, ReceiptLost())
+                self._publisher.ring()
+            return
+        self._missing.pop(tx.nonce, None)
+        if _place(receipt) != tx.tx.place:
+            await self._book.hear(tx, ReceiptSeen(_place(receipt)))
+        elif mined.is_past_finality:
+            await self._finalize(mined)
+
+    async def _finalize(self, mined: Mined) -> None:
+        if mined.unminted:
+            raise Stopped(
+                f"Transaction {mined.transaction.id} is final, yet {mined.unminted} of its rewards "
+                "have no mint on chain: their references were used by others"
+            )
+        await self._book.hear(mined.transaction, Finalized())
+
+    def _missed_often(self, nonce: int) -> bool:
+        """Count a missing receipt; True after enough looks over enough time."""
+        now = asyncio.get_running_loop().time()
+        misses, since = self._missing.get(nonce, (0, now))
+        self._missing[nonce] = (misses + 1, since)
+        if misses + 1 < _MISSES or now - since < _MISSES_SECONDS:
+            return False
+        del self._missing[nonce]
+        return True
+
+    async def _repeat_the_late(self) -> None:
+        """Publish again whatever has stayed without receipt: a node may have dropped it."""
+        now = asyncio.get_running_loop().time()
+        flight = self._book.in_flight()[:_WINDOW]
+        late = [
+            tx
+            for tx in flight
+            if now - self._sent_at.setdefault(tx.nonce, now) >= self._policy.repeat_seconds
+        ]
+        for tx in late:
+            self._sent_at[tx.nonce] = now
+        if late:
+            await self._check_taken(late[0])
+            self._book.publish_again(late)
+            self._publisher.ring()
+
+
+def _measure(flight: Sequence[OpenTransaction]) -> None:
+    age = (datetime.now(UTC) - flight[0].created_at).total_seconds() if flight else 0
+    telemetry.OLDEST_UNCONFIRMED_SECONDS.labels(MINT).set(max(0.0, age))
+    telemetry.UNDECIDED.labels(MINT).set(sum(tx.tx.state is State.SIGNED for tx in flight))
+    telemetry.NONCE_GAP.labels(MINT).set(len(flight))
+
+
+def _place(receipt: Receipt) -> Place:
+    return Place(receipt.block_number, receipt.block_hash, receipt.succeeded)

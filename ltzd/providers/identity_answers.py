@@ -1,0 +1,159 @@
+"""What the identity provider's answers mean, decided without I/O.
+
+Nothing that the provider sends is trusted: a shape that is not understood raises `MalformedError`,
+never a KeyError, and no text of the provider reaches a message of ours (it may hold an e-mail
+address).
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TypeGuard
+
+from ltzd.providers.bounded_json import NotJsonError, decoded
+from ltzd.values import ZERO_ADDRESS, Address, address_of, checksummed
+
+_DID = re.compile(r"did:privy:[a-z0-9]+")
+_SLUG = re.compile(r"[a-z0-9_]{1,64}")
+
+
+class MalformedError(Exception):
+    """The provider answered something that is no user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def is_ok(self) -> bool:
+        return self.status in {200, 201}
+
+    @property
+    def is_passing(self) -> bool:
+        """The same request may succeed later: what the vendor's own clients repeat."""
+        return self.status in {408, 409, 429} or self.status >= 500
+
+
+@dataclass(frozen=True, slots=True)
+class FoundUser:
+    subject: str
+    wallet: Address | None
+
+
+def user_in(reply: Reply) -> FoundUser:
+    user = _object_in(reply.body)
+    subject, accounts = user.get("id"), user.get("linked_accounts")
+    if not isinstance(subject, str) or not _DID.fullmatch(subject):
+        raise MalformedError("the user has no usable id")
+    if not isinstance(accounts, list):
+        raise MalformedError("the user has no list of linked accounts")
+    return FoundUser(subject, _first_wallet(accounts))
+
+
+def existing_subject_in(reply: Reply) -> str | None:
+    """The user that a refused creation names: in `cause`, else in the error's text."""
+    body = _object_or_none(reply.body) or {}
+    for name in ("cause", "error", "message"):
+        value = body.get(name)
+        found = _DID.search(value if isinstance(value, str) else _nested_message(value))
+        if found:
+            return found[0]
+    return None
+
+
+def slug_in(reply: Reply) -> str | None:
+    """The provider's error code, if it is one that is fit for a log."""
+    code = (_object_or_none(reply.body) or {}).get("code")
+    return code if isinstance(code, str) and _SLUG.fullmatch(code) else None
+
+
+def pause_wished(reply: Reply, now: float) -> float | None:
+    """Seconds that the provider asks us to wait, from any of the three headers it is known to send.
+
+    `now` is in Unix seconds.
+    """
+    headers = reply.headers
+    if (millis := _number(headers.get("retry-after-ms"))) is not None:
+        return max(0.0, millis / 1000)
+    if (text := headers.get("retry-after")) is not None:
+        seconds = _number(text)
+        at = _http_date(text) if seconds is None else None
+        wished = seconds if at is None else at - now
+        return None if wished is None else max(0.0, wished)
+    if (reset := _number(headers.get("x-ratelimit-reset"))) is not None:
+        return max(0.0, reset - now)
+    return None
+
+
+def _first_wallet(accounts: list[object]) -> Address | None:
+    wallets = [account for account in accounts if _is_embedded_wallet(account)]
+    if not wallets:
+        return None
+    first = min(wallets, key=_wallet_index)
+    return _wallet_address(first.get("address"))
+
+
+def _is_embedded_wallet(account: object) -> TypeGuard[dict[str, object]]:
+    return (
+        isinstance(account, dict)
+        and account.get("type") == "wallet"
+        and account.get("connector_type") == "embedded"
+        and account.get("wallet_client_type") == "privy"
+        and account.get("chain_type") == "ethereum"
+    )
+
+
+def _wallet_index(wallet: Mapping[str, object]) -> float:
+    index = wallet.get("wallet_index")
+    return index if isinstance(index, int) else float("inf")
+
+
+def _wallet_address(text: object) -> Address:
+    try:
+        address = address_of(text) if isinstance(text, str) else ZERO_ADDRESS
+    except ValueError as error:
+        raise MalformedError("the wallet's address is none") from error
+    # A wrong checksum is a damaged address, and what is minted to it is gone.
+    if address == ZERO_ADDRESS or text not in {checksummed(address), "0x" + address.hex()}:
+        raise MalformedError("the wallet's address is none")
+    return address
+
+
+def _object_in(body: bytes) -> dict[str, object]:
+    found = _object_or_none(body)
+    if found is None:
+        raise MalformedError("the answer is no JSON object")
+    return found
+
+
+def _object_or_none(body: bytes) -> dict[str, object] | None:
+    try:
+        value = decoded(body)
+    except NotJsonError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _nested_message(value: object) -> str:
+    message = value.get("message") if isinstance(value, dict) else None
+    return message if isinstance(message, str) else ""
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _http_date(text: str) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,1 @@
+"""What should happen: pure decisions, no I/O and no clock."""

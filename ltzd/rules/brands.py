@@ -1,0 +1,273 @@
+"""A brand's configuration: what its file says, checked, with the specification's defaults.
+
+The shape is choices.md's brand file; amounts are whole LTZ. `parse_brand_file` reports every fault
+at once with its place in the file. A setting that this version cannot enforce yet is a fault too,
+since a limit that looks set and is not is worse than an error.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
+from functools import cached_property
+from typing import Annotated, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from ltzd.errors import FileRejected
+from ltzd.rules.domains import normal_domain
+from ltzd.rules.toml_files import Place, TomlFile, reason_of
+from ltzd.values import Address, address_of
+
+FIRST_CATALOGUE = {
+    "account_creation": 100,
+    "complete_survey": 75,
+    "newsletter_subscribe": 25,
+    "rate_experience": 50,
+    "subscribe_renewal": 200,
+    "form_submit": 10,
+}
+"""Event types that every brand has unless its file says otherwise, with their LTZ (spec 2.4)."""
+
+UNLIMITED = frozenset((-1, 999_999))
+"""Values of max_claims_per_user that mean no limit (spec 2.3.1)."""
+
+DEFAULT_BYPASS_SOURCES = ("discord_manual_reward", "voice_claim", "gateway_event")
+"""Spec 4.1 rule 5."""
+
+PER_DOLLAR_TYPE = "purchase"
+"""The one type whose events tell an amount of money (spec 2.4)."""
+
+SECTIONS_NOT_YET = ("perks", "constraints", "site")
+SETTINGS_NOT_YET = (
+    "signed_bypass",
+    "daily_mint_budget",
+    "max_reward_per_event",
+    "max_new_wallets_per_hour",
+    "events_per_minute_per_ip",
+    "webhook_url",
+)
+"""Understood, but not enforced by this version: refused unless they keep their default."""
+
+_MAX_COUNT = 10**12
+_EVENT_TYPE = re.compile(r"[A-Za-z0-9_]{1,50}")
+_ADDRESS = re.compile(r"0x[0-9a-f]{40}")
+
+
+def _number(value: object, info: ValidationInfo) -> object:
+    # pydantic reads a Decimal from text and from a bool too. In a file these are mistakes; in the
+    # stored JSON a Decimal is text.
+    if isinstance(value, bool) or (isinstance(value, str) and info.mode != "json"):
+        raise ValueError("must be a number")
+    return value
+
+
+def _known_time_zone(name: str) -> str:
+    try:
+        # "UTC" must work on machines without a time-zone database.
+        return name if name == "UTC" else ZoneInfo(name).key
+    except (KeyError, ValueError, OSError):
+        raise ValueError("must be a time zone that this machine knows, such as UTC") from None
+
+
+def _some_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names:
+        raise ValueError("must not be empty")
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise ValueError(f"holds {repeated[0]} more than once")
+    return names
+
+
+def _brand_domain(text: str) -> str:
+    domain = normal_domain(text)
+    if "." not in domain and domain != "localhost":
+        raise ValueError("must not be a whole top-level domain")
+    return domain
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must not hold control characters")
+    return text
+
+
+def _event_type(text: str) -> str:
+    if not _EVENT_TYPE.fullmatch(text):
+        raise ValueError("must be 1 to 50 letters, digits and underscores")
+    return text
+
+
+def _lower_case_address(text: str) -> str:
+    if not _ADDRESS.fullmatch(text):
+        raise ValueError("must be an address: 0x and 40 hex digits in lower case")
+    return text
+
+
+EventType = Annotated[str, AfterValidator(_event_type)]
+Text = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_printable)]
+Count = Annotated[int, Field(ge=0, le=_MAX_COUNT, strict=True)]
+Domain = Annotated[str, AfterValidator(_brand_domain)]
+PerDollar = Annotated[Decimal, BeforeValidator(_number), Field(gt=0, le=10**6, decimal_places=18)]
+Hours = Annotated[Decimal, BeforeValidator(_number), Field(ge=0, le=87_600, decimal_places=18)]
+Id = Annotated[str, AfterValidator(_lower_case_address)]
+
+
+class EventRule(BaseModel):
+    """One `[[events]]` entry. Without a reward the catalogue's counts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    type: EventType
+    enabled: StrictBool = True
+    reward: Annotated[int, Field(ge=0, le=10**9, strict=True)] | None = None
+    reward_per_dollar: PerDollar | None = None
+    cooldown_hours: Hours = Decimal(24)
+    max_claims_per_user: Annotated[int, Field(ge=-1, le=_MAX_COUNT, strict=True)] = 1
+    max_total_claims: Count | None = None
+    detection_method: Text = "api"
+    url_patterns: tuple[Text, ...] = ()
+    success_selectors: tuple[Text, ...] = ()
+    channels: tuple[Text, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_the_one_reward_of_its_type(self) -> Self:
+        if self.type == PER_DOLLAR_TYPE:
+            if self.reward is not None:
+                raise ValueError("purchase is rewarded by the dollar: give reward_per_dollar")
+            if self.reward_per_dollar is None and self.enabled:
+                raise ValueError("purchase needs reward_per_dollar")
+        elif self.reward_per_dollar is not None:
+            raise ValueError("reward_per_dollar is for purchase only: give reward")
+        elif self.enabled and self.reward is None and self.type not in FIRST_CATALOGUE:
+            raise ValueError("a type outside the first catalogue needs reward")
+        return self
+
+    @cached_property
+    def ltz(self) -> int:
+        """The reward of an event; of one dollar's worth, see `events.reward_of`, for `purchase`."""
+        return FIRST_CATALOGUE.get(self.type, 0) if self.reward is None else self.reward
+
+    @cached_property
+    def claims_per_user(self) -> int | None:
+        """None: as many as they like."""
+        return None if self.max_claims_per_user in UNLIMITED else self.max_claims_per_user
+
+    @cached_property
+    def cooldown(self) -> timedelta:
+        return timedelta(seconds=float(self.cooldown_hours * 3600))
+
+
+class Brand(BaseModel):
+    """A whole brand file. Domains are in normal form; `rule_of` is the way to its events."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    id: Id
+    name: Text
+    domains: Annotated[tuple[Domain, ...], AfterValidator(_some_names)]
+    automation: StrictBool = True
+    duplicate_window_seconds: Annotated[int, Field(ge=0, le=86_400, strict=True)] = 60
+    bypass_sources: tuple[Text, ...] = DEFAULT_BYPASS_SOURCES
+    signed_bypass: StrictBool = False
+    daily_mint_budget: Count = 0
+    max_reward_per_event: Count = 0
+    max_new_wallets_per_hour: Count = 0
+    events_per_minute_per_ip: Count = 0
+    webhook_url: Text | None = None
+    time_zone: Annotated[Text, AfterValidator(_known_time_zone)] = "UTC"
+    events: tuple[EventRule, ...] = ()
+
+    @cached_property
+    def address(self) -> Address:
+        return address_of(self.id)
+
+    def rule_of(self, event_type: str) -> EventRule | None:
+        """None for a type that is neither configured nor in the first catalogue, or is disabled."""
+        return self._rules.get(event_type)
+
+    def configured_events(self) -> tuple[EventRule, ...]:
+        """Every rule in force: the first catalogue in its order, then the file's in theirs."""
+        return tuple(self._rules.values())
+
+    @cached_property
+    def _rules(self) -> Mapping[str, EventRule]:
+        rules = {kind: EventRule(type=kind) for kind in FIRST_CATALOGUE}
+        rules |= {rule.type: rule for rule in self.events}
+        return {kind: rule for kind, rule in rules.items() if rule.enabled}
+
+
+def parse_brand_file(text: str, name: str) -> Brand:
+    """The brand that a file declares; `name` is the file's, for messages.
+
+    Raises FileRejected with every fault.
+    """
+    file = TomlFile(text, name)
+    flat, faults = _flat(file)
+    faults += _repeated_types(file)
+    faults += _not_enforced_yet(file, flat)
+    try:
+        brand = Brand.model_validate(flat)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        faults += [file.fault(_place(fault["loc"]), reason_of(fault)) for fault in found]
+        raise FileRejected(faults) from None
+    if faults:
+        raise FileRejected(faults)
+    return brand
+
+
+def _flat(file: TomlFile) -> tuple[dict[str, object], list[str]]:
+    """The document in the shape of `Brand`, and what is wrong with its sections."""
+    faults = []
+    for section in file.document:
+        if section in SECTIONS_NOT_YET:
+            faults.append(file.fault((section,), "this version does not support it yet"))
+        elif section not in ("brand", "events"):
+            faults.append(file.fault((section,), "unknown section"))
+    table = file.document.get("brand", {})
+    if not isinstance(table, dict):
+        raise FileRejected([*faults, file.fault(("brand",), "must be a section")])
+    if "events" in table:
+        faults.append(file.fault(("brand", "events"), "unknown key: each event is an [[events]]"))
+    return table | {"events": file.document.get("events", [])}, faults
+
+
+def _repeated_types(file: TomlFile) -> list[str]:
+    entries = file.document.get("events")
+    seen: set[str] = set()
+    faults = []
+    for index, entry in enumerate(entries if isinstance(entries, list) else []):
+        kind = entry.get("type") if isinstance(entry, dict) else None
+        if isinstance(kind, str) and kind in seen:
+            faults.append(file.fault(("events", index, "type"), f"{kind} is there already"))
+        if isinstance(kind, str):
+            seen.add(kind)
+    return faults
+
+
+def _not_enforced_yet(file: TomlFile, flat: Mapping[str, object]) -> list[str]:
+    return [
+        file.fault(
+            ("brand", setting),
+            "this version does not support it yet: leave it out",
+        )
+        for setting in SETTINGS_NOT_YET
+        if flat.get(setting, (default := Brand.model_fields[setting].default)) != default
+    ]
+
+
+def _place(loc: Place) -> Place:
+    return loc if loc[:1] == ("events",) else ("brand", *loc)

@@ -1,0 +1,1 @@
+"""PostgreSQL: one module per record."""

@@ -1,0 +1,180 @@
+"""The chain this database follows: its identity, the indexer's cursor, and the blocks behind it.
+
+The cursor moves by compare-and-set on its hash and the term's epoch, in the transaction that
+writes the facts; a holder whose term is over hears LostLane.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ltzd.errors import LostLane
+from ltzd.store.database import Connection
+from ltzd.values import Address, Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class ChainIdentity:
+    """Which chain and which LTZ; `first_block` is the one that LTZ was deployed in."""
+
+    chain_id: int
+    genesis_hash: Hash32
+    ltz: Address
+    first_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    number: int
+    hash: Hash32
+    final_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    number: int
+    hash: Hash32
+    parent_hash: Hash32
+    timestamp: int
+
+
+async def identity(connection: Connection) -> ChainIdentity | None:
+    """The one chain of this database; None while it is new."""
+    row = await connection.fetchrow("SELECT chain_id, genesis_hash, ltz, first_block FROM chains")
+    return ChainIdentity(*row) if row else None
+
+
+async def adopt(connection: Connection, chain: ChainIdentity, base: BlockRow) -> None:
+    """Begin to follow a chain from `base`, the block before LTZ. Safe to repeat."""
+    await connection.execute(
+        """
+        INSERT INTO chains (chain_id, genesis_hash, ltz, first_block,
+                            number, hash, head_number, final_number)
+        VALUES ($1, $2, $3, $4, $5, $6, $5, 0)
+            ON CONFLICT (chain_id) DO NOTHING
+        """,
+        chain.chain_id,
+        chain.genesis_hash,
+        chain.ltz,
+        chain.first_block,
+        base.number,
+        base.hash,
+    )
+    await insert_blocks(connection, [base])
+
+
+async def begin_term(connection: Connection, chain_id: int) -> int:
+    """Count the indexer's epoch up and answer it."""
+    epoch: int = await connection.fetchval(
+        "UPDATE chains SET epoch = epoch + 1 WHERE chain_id = $1 RETURNING epoch", chain_id
+    )
+    return epoch
+
+
+async def cursor(connection: Connection, chain_id: int) -> Cursor:
+    row = await connection.fetchrow(
+        "SELECT number, hash, final_number FROM chains WHERE chain_id = $1", chain_id
+    )
+    assert row is not None
+    return Cursor(*row)
+
+
+async def move_cursor(
+    connection: Connection,
+    chain_id: int,
+    epoch: int,
+    was: Hash32,
+    to: tuple[int, Hash32],
+    head_number: int,
+) -> None:
+    """Raises LostLane when another holder moved it."""
+    number, block_hash = to
+    moved = await connection.fetchval(
+        """
+        UPDATE chains
+           SET number = $4, hash = $5, head_number = $6,
+               final_number = least(final_number, $4), updated_at = now()
+         WHERE chain_id = $1 AND epoch = $2 AND hash = $3
+     RETURNING number
+        """,
+        chain_id,
+        epoch,
+        was,
+        number,
+        block_hash,
+        head_number,
+    )
+    if moved is None:
+        raise LostLane("Another process follows the chain")
+
+
+async def saw_head(connection: Connection, chain_id: int, epoch: int, head_number: int) -> None:
+    await connection.execute(
+        "UPDATE chains SET head_number = $3, updated_at = now() WHERE chain_id = $1 AND epoch = $2",
+        chain_id,
+        epoch,
+        head_number,
+    )
+
+
+async def raise_finality(
+    connection: Connection, chain_id: int, epoch: int, final_number: int
+) -> None:
+    """Move finality up, never past the cursor."""
+    await connection.execute(
+        """
+        UPDATE chains
+           SET final_number = greatest(final_number, least($3, number))
+         WHERE chain_id = $1 AND epoch = $2 AND final_number < least($3, number)
+        """,
+        chain_id,
+        epoch,
+        final_number,
+    )
+
+
+async def settled_number(connection: Connection, depth: int, seconds: float) -> int | None:
+    """The highest block that is both `depth` below the cursor and was seen `seconds` ago.
+
+    This is finality for nodes that have no `finalized` tag (choices.md, Reorgs).
+    """
+    number: int | None = await connection.fetchval(
+        """
+        SELECT max(blocks.number)
+          FROM blocks, chains
+         WHERE blocks.number <= chains.number - $1
+           AND blocks.seen_at <= now() - make_interval(secs => $2)
+        """,
+        depth,
+        seconds,
+    )
+    return number
+
+
+async def insert_blocks(connection: Connection, those: Sequence[BlockRow]) -> None:
+    await connection.executemany(
+        """
+        INSERT INTO blocks (number, hash, parent_hash, mined_at)
+        VALUES ($1, $2, $3, $4)
+            ON CONFLICT (hash) DO NOTHING
+        """,
+        [
+            (
+                block.number,
+                block.hash,
+                block.parent_hash,
+                datetime.fromtimestamp(block.timestamp, UTC),
+            )
+            for block in those
+        ],
+    )
+
+
+async def newest_blocks(connection: Connection, below: int, limit: int) -> list[tuple[int, Hash32]]:
+    """Kept blocks from `below` downwards, newest first."""
+    rows = await connection.fetch(
+        "SELECT number, hash FROM blocks WHERE number <= $1 ORDER BY number DESC LIMIT $2",
+        below,
+        limit,
+    )
+    return [(row["number"], Hash32(row["hash"])) for row in rows]

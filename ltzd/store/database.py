@@ -1,0 +1,152 @@
+"""The PostgreSQL pool, migrations, and what a lost database looks like to the rest.
+
+Timestamps are the database's (`now()`, `clock_timestamp()`). Every pooled connection leaves no
+session state behind, so the pool's reset (a round trip) is off; locks and LISTEN have connections
+of their own (`locks.py`, `signals.py`).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias, TypeVar
+
+import asyncpg
+import msgspec
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from ltzd.errors import DatabaseUnavailable, Misconfigured
+
+Connection: TypeAlias = asyncpg.Connection
+Pool: TypeAlias = asyncpg.Pool
+
+T = TypeVar("T")
+
+LOST: tuple[type[BaseException], ...] = (
+    OSError,
+    TimeoutError,
+    asyncpg.exceptions.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+)
+"""What asyncpg raises when the server is gone, going, or full."""
+
+_SERIALIZE_SECONDS = 10.0
+
+
+async def _prepare(connection: Connection) -> None:
+    await connection.set_type_codec(
+        "jsonb",
+        schema="pg_catalog",
+        encoder=lambda value: msgspec.json.encode(value).decode(),
+        decoder=msgspec.json.decode,
+    )
+
+
+async def _leave_as_is(_connection: Connection) -> None:
+    """No reset: nothing in ltzd leaves state in a pooled session."""
+
+
+async def open_pool(url: str, *, size: int = 10) -> Pool:
+    """Raises DatabaseUnavailable when nothing answers at `url`."""
+    try:
+        pool: Pool = await asyncpg.create_pool(
+            url,
+            min_size=min(2, size),
+            max_size=size,
+            init=_prepare,
+            reset=_leave_as_is,
+            command_timeout=30.0,
+            timeout=_SERIALIZE_SECONDS,
+            server_settings={"application_name": "ltzd"},
+        )
+    except LOST as error:
+        raise DatabaseUnavailable(
+            f"The database does not answer: {type(error).__name__}"
+        ) from error
+    return pool
+
+
+async def connect(url: str, name: str) -> Connection:
+    """A connection outside the pool, for locks and LISTEN. Raises DatabaseUnavailable."""
+    try:
+        connection: Connection = await asyncpg.connect(
+            url, timeout=_SERIALIZE_SECONDS, server_settings={"application_name": f"ltzd {name}"}
+        )
+    except LOST as error:
+        raise DatabaseUnavailable(
+            f"The database does not answer: {type(error).__name__}"
+        ) from error
+    await _prepare(connection)
+    return connection
+
+
+@asynccontextmanager
+async def transaction(pool: Pool) -> AsyncIterator[Connection]:
+    """One database transaction. Raises DatabaseUnavailable when the server is lost on the way."""
+    try:
+        async with pool.acquire() as connection, connection.transaction():
+            yield connection
+    except LOST as error:
+        raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
+
+
+@asynccontextmanager
+async def session(pool: Pool) -> AsyncIterator[Connection]:
+    """A pooled connection for single statements. Raises DatabaseUnavailable."""
+    try:
+        async with pool.acquire() as connection:
+            yield connection
+    except LOST as error:
+        raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
+
+
+async def answers(ask: Awaitable[T]) -> bool:
+    """Whether a database call succeeds at all."""
+    try:
+        await ask
+    except LOST:
+        return False
+    return True
+
+
+def _alembic(url: str) -> Config:
+    config = Config()
+    config.set_main_option("script_location", "ltzd:store/migrations")
+    config.set_main_option("path_separator", "os")
+    config.attributes["url"] = url.replace("postgresql://", "postgresql+asyncpg://", 1).replace(
+        "postgres://", "postgresql+asyncpg://", 1
+    )
+    return config
+
+
+async def migrate(url: str) -> None:
+    """Bring the schema to this program's revision; a newer schema is refused.
+
+    Safe to run from several processes at once. Connections opened before it must be closed:
+    asyncpg caches statements of the old schema.
+    """
+    await _refuse_newer(url)
+    await asyncio.to_thread(command.upgrade, _alembic(url), "head")
+
+
+async def _refuse_newer(url: str) -> None:
+    known = {
+        script.revision for script in ScriptDirectory.from_config(_alembic(url)).walk_revisions()
+    }
+    connection = await connect(url, "migrate")
+    try:
+        if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
+            return
+        current: Any = await connection.fetchval("SELECT version_num FROM alembic_version")
+    finally:
+        await connection.close()
+    if current is not None and current not in known:
+        raise Misconfigured(
+            f"The database has schema revision {current}, which this ltzd does not know; "
+            "run the newer ltzd that made it, or use another database."
+        )

@@ -1,0 +1,169 @@
+"""Facts of the chain and what is derived from them: balances, and how rewards learn of their mint.
+
+Facts go in and come out only together with the cursor (`chains.move_cursor`), in one database
+transaction of the indexer. Amounts are LTZ's smallest unit.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from uuid import UUID
+
+from ltzd.rules.facts import RewardMinted, Transfer
+from ltzd.store.database import Connection
+from ltzd.values import LTZ, ZERO_ADDRESS, Address
+
+
+async def insert_transfers(connection: Connection, those: Sequence[Transfer]) -> None:
+    """Write transfers and move the balances by them."""
+    if not those:
+        return
+    await connection.copy_records_to_table(
+        "transfers",
+        columns=[
+            "block_hash",
+            "log_index",
+            "block_number",
+            "transaction_hash",
+            "sender",
+            "recipient",
+            "amount",
+        ],
+        records=[
+            (
+                row.block_hash,
+                row.log_index,
+                row.block_number,
+                row.transaction_hash,
+                row.sender,
+                row.recipient,
+                Decimal(row.amount),
+            )
+            for row in those
+        ],
+    )
+    await _move_balances(connection, ((row.sender, row.recipient, row.amount) for row in those))
+
+
+async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) -> int:
+    """Write mints and tell their rewards; answers how many matched a reward of ours exactly."""
+    if not those:
+        return 0
+    await connection.copy_records_to_table(
+        "mints",
+        columns=[
+            "block_hash",
+            "log_index",
+            "block_number",
+            "transaction_hash",
+            "recipient",
+            "reference",
+            "amount",
+        ],
+        records=[
+            (
+                row.block_hash,
+                row.log_index,
+                row.block_number,
+                row.transaction_hash,
+                row.recipient,
+                row.reference,
+                Decimal(row.amount),
+            )
+            for row in those
+        ],
+    )
+    matched: int = await connection.fetchval(
+        """
+        WITH told AS (
+          UPDATE rewards
+             SET mint_block_number = fact.block_number,
+                 mint_block_hash = fact.block_hash,
+                 mint_transaction_hash = fact.transaction_hash
+            FROM unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::bytea[], $5::bigint[],
+                        $6::bigint[], $7::bytea[], $8::bytea[])
+                 AS fact (id, kind, seq, wallet, ltz, block_number, block_hash, transaction_hash)
+           WHERE rewards.id = fact.id AND rewards.kind = fact.kind AND rewards.seq = fact.seq
+             AND rewards.wallet = fact.wallet AND rewards.ltz = fact.ltz
+       RETURNING 1)
+        SELECT count(*) FROM told
+        """,
+        [UUID(bytes=row.reference[:16]) for row in those],
+        [row.reference[16] for row in those],
+        [int.from_bytes(row.reference[24:], "big", signed=True) for row in those],
+        [row.recipient for row in those],
+        # An amount that is not whole LTZ is nobody's reward.
+        [
+            row.amount // LTZ if row.amount % LTZ == 0 and row.amount // LTZ < 2**63 else -1
+            for row in those
+        ],
+        [row.block_number for row in those],
+        [row.block_hash for row in those],
+        [row.transaction_hash for row in those],
+    )
+    return matched
+
+
+async def undo_above(connection: Connection, fork: int) -> int:
+    """Take back every fact above block `fork` and all that was derived; answers how many blocks.
+
+    A reorg below finality (dev chains) also puts confirmed transactions back to mined, so that
+    their lane looks for them again.
+    """
+    gone = await connection.fetch(
+        "DELETE FROM transfers WHERE block_number > $1 RETURNING sender, recipient, amount", fork
+    )
+    await _move_balances(
+        connection, ((row["recipient"], row["sender"], int(row["amount"])) for row in gone)
+    )
+    await connection.execute("DELETE FROM mints WHERE block_number > $1", fork)
+    await connection.execute(
+        """
+        UPDATE rewards
+           SET mint_block_number = NULL, mint_block_hash = NULL, mint_transaction_hash = NULL
+         WHERE mint_block_number > $1
+        """,
+        fork,
+    )
+    await connection.execute(
+        """
+        UPDATE transactions
+           SET state = 'mined', settled_at = NULL
+         WHERE state = 'confirmed' AND block_number > $1
+           AND EXISTS (SELECT FROM chains WHERE final_number > $1)
+        """,
+        fork,
+    )
+    blocks = await connection.fetch("DELETE FROM blocks WHERE number > $1 RETURNING number", fork)
+    return len(blocks)
+
+
+async def _move_balances(
+    connection: Connection, moves: Iterable[tuple[Address, Address, int]]
+) -> None:
+    """Apply transfers (from, to, amount) to the balances, each wallet once, in one order."""
+    deltas: defaultdict[Address, int] = defaultdict(int)
+    for sender, recipient, amount in moves:
+        deltas[sender] -= amount
+        deltas[recipient] += amount
+    deltas.pop(ZERO_ADDRESS, None)
+    changed = sorted((wallet, delta) for wallet, delta in deltas.items() if delta)
+    # Two statements: a new row's CHECK would see a bare negative delta of an upsert.
+    await connection.execute(
+        """
+        INSERT INTO balances (wallet, amount)
+        SELECT wallet, 0 FROM unnest($1::bytea[]) AS new (wallet)
+            ON CONFLICT (wallet) DO NOTHING
+        """,
+        [wallet for wallet, delta in changed if delta > 0],
+    )
+    await connection.execute(
+        """
+        UPDATE balances
+           SET amount = balances.amount + moved.delta
+          FROM unnest($1::bytea[], $2::numeric[]) AS moved (wallet, delta)
+         WHERE balances.wallet = moved.wallet
+        """,
+        [wallet for wallet, _ in changed],
+        [Decimal(delta) for _, delta in changed],
+    )

@@ -1,0 +1,52 @@
+"""Who holds a lane or a chain: one advisory lock each, on a connection of its own.
+
+PostgreSQL elects: a session that ends gives its lock away. Losing the connection ends the holder's
+term at once here (`lost`), and the fencing epoch in the row (`lanes.epoch`, `chains.epoch`)
+refuses whatever an unaware holder still tries to write.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ltzd.store import database
+from ltzd.store.database import Connection
+
+RETRY_SECONDS = 0.5
+
+
+class Term:
+    """The time during which this process holds a lock."""
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+
+
+@asynccontextmanager
+async def held(url: str, name: str) -> AsyncIterator[Term]:
+    """Wait until the lock called `name` is ours; hold it to the end of the block.
+
+    Raises DatabaseUnavailable when the database cannot be reached.
+    """
+    connection = await database.connect(url, f"lock {name}"[:60])
+    try:
+        while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _key(name)):
+            await asyncio.sleep(RETRY_SECONDS)
+        term = Term()
+        connection.add_termination_listener(lambda _connection: term.lost.set())
+        yield term
+    finally:
+        await _close(connection)
+
+
+async def _close(connection: Connection) -> None:
+    """End the session so that the server gives the lock away now, not when it notices."""
+    try:
+        await connection.close(timeout=1.0)
+    except database.LOST:
+        connection.terminate()

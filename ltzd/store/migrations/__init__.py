@@ -1,0 +1,1 @@
+"""Numbered revisions of plain SQL that only move forward."""

@@ -1,0 +1,1 @@
+"""One revision a file, each running the SQL file of its number."""

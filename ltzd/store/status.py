@@ -1,0 +1,156 @@
+"""What the tables tell an operator: how far the chain is followed, what waits, what is under way.
+
+Cheap however large the tables grow, since it is asked every second: everything but the count of
+minted rewards reads only open rows, and that count becomes an estimate once it is large.
+"""
+
+from dataclasses import dataclass
+
+from ltzd.store.database import Connection
+from ltzd.values import Address
+
+ESTIMATE_ABOVE = 500_000
+"""Minted rewards; counting so many takes tens of milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFacts:
+    chain_id: int
+    ltz: Address
+    head_number: int
+    cursor_number: int
+    final_number: int
+    idle_seconds: float
+    """Since the row last moved. On a quiet chain it grows, which is no fault."""
+
+    @property
+    def lag_blocks(self) -> int:
+        return max(0, self.head_number - self.cursor_number)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneFacts:
+    """`oldest_seconds`: age of the oldest intent that is not settled; None without one."""
+
+    wallet: Address
+    kind: str
+    epoch: int
+    next_nonce: int
+    signed: int
+    published: int
+    mined: int
+    oldest_seconds: float | None
+
+    @property
+    def in_flight(self) -> int:
+        return self.signed + self.published + self.mined
+
+
+@dataclass(frozen=True, slots=True)
+class RewardFacts:
+    """`in_flight` have a transaction that is not settled and no mint that we know of."""
+
+    queued: int
+    oldest_queued_seconds: float | None
+    in_flight: int
+    minted: int
+    minted_is_estimate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    chain: ChainFacts | None
+    lanes: tuple[LaneFacts, ...]
+    rewards: RewardFacts
+    events_last_minute: int
+
+
+async def read_facts(connection: Connection) -> Facts:
+    return Facts(
+        chain=await _chain(connection),
+        lanes=await _lanes(connection),
+        rewards=await _rewards(connection),
+        events_last_minute=await _events_last_minute(connection),
+    )
+
+
+async def _chain(connection: Connection) -> ChainFacts | None:
+    row = await connection.fetchrow(
+        """
+        SELECT chain_id, ltz, head_number, number, final_number,
+               extract(epoch FROM now() - updated_at)::float8
+          FROM chains
+         LIMIT 1
+        """
+    )
+    return None if row is None else ChainFacts(*row)
+
+
+async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:
+    rows = await connection.fetch(
+        """
+        SELECT lanes.wallet, lanes.kind, lanes.epoch, lanes.next_nonce,
+               count(*) FILTER (WHERE open.state = 'signed'),
+               count(*) FILTER (WHERE open.state = 'published'),
+               count(*) FILTER (WHERE open.state = 'mined'),
+               extract(epoch FROM now() - min(open.created_at))::float8
+          FROM lanes
+          LEFT JOIN transactions AS open
+            ON open.chain_id = lanes.chain_id AND open.wallet = lanes.wallet
+           AND open.state IN ('signed', 'published', 'mined')
+         GROUP BY lanes.chain_id, lanes.wallet
+         ORDER BY lanes.kind, lanes.wallet
+        """
+    )
+    return tuple(LaneFacts(*row) for row in rows)
+
+
+async def _rewards(connection: Connection) -> RewardFacts:
+    waiting = await connection.fetchrow(
+        """
+        SELECT count(*), extract(epoch FROM now() - min(created_at))::float8
+          FROM rewards
+         WHERE transaction_id IS NULL AND mint_block_hash IS NULL
+        """
+    )
+    assert waiting is not None
+    in_flight: int = await connection.fetchval(
+        """
+        SELECT count(*)
+          FROM transactions AS open
+          JOIN rewards ON rewards.transaction_id = open.id
+         WHERE open.state IN ('signed', 'published', 'mined')
+           AND rewards.mint_block_hash IS NULL
+        """
+    )
+    minted, is_estimate = await _minted(connection)
+    return RewardFacts(waiting[0], waiting[1], in_flight, minted, is_estimate)
+
+
+async def _minted(connection: Connection) -> tuple[int, bool]:
+    """The partial index over minted rewards knows about how many it holds."""
+    estimate: float = await connection.fetchval(
+        "SELECT reltuples FROM pg_class WHERE oid = 'rewards_by_mint_block'::regclass"
+    )
+    if estimate > ESTIMATE_ABOVE:
+        return int(estimate), True
+    exact: int = await connection.fetchval(
+        "SELECT count(*) FROM rewards WHERE mint_block_number IS NOT NULL"
+    )
+    return exact, False
+
+
+async def _events_last_minute(connection: Connection) -> int:
+    """Brand by brand, because that is how events are indexed."""
+    count: int = await connection.fetchval(
+        """
+        SELECT coalesce(sum(recent.count), 0)::bigint
+          FROM brands
+          CROSS JOIN LATERAL (
+            SELECT count(*) FROM events
+             WHERE events.brand_id = brands.id
+               AND events.created_at > now() - interval '1 minute'
+          ) AS recent
+        """
+    )
+    return count

@@ -1,0 +1,220 @@
+"""Intents and their attempts: what a lane signed, published and saw mined.
+
+Every statement that changes a state names the state it expects; zero rows is a conflict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+
+from ltzd.errors import IllegalTransition
+from ltzd.rules.fees import Fees
+from ltzd.rules.transactions import Place, State, Transaction
+from ltzd.store.database import Connection
+from ltzd.store.lanes import Lane
+from ltzd.values import Address, Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a lane wants done next. `rewards` and `seqs` go together."""
+
+    nonce: int
+    to: Address
+    data: bytes
+    gas_limit: int
+    rewards: Sequence[UUID]
+    seqs: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Signed bytes of an intent."""
+
+    hash: Hash32
+    raw: bytes
+    fees: Fees
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction whose end is not final. `hashes` are its attempts, newest first; `raw` the newest's bytes."""
+
+    id: int
+    nonce: int
+    gas_limit: int
+    max_fee_per_gas: int
+    tx: Transaction
+    hashes: tuple[Hash32, ...]
+    raw: bytes
+    created_at: datetime
+
+
+async def store_signed(
+    connection: Connection, lane: Lane, intent: Intent, attempt: Attempt
+) -> tuple[int, datetime]:
+    """Write intent and attempt and tie the rewards to it; answers its id and time.
+
+    The caller holds the nonce's row (`lanes.reserve_nonce`) and the rewards' rows.
+    """
+    row = await connection.fetchrow(
+        """
+        WITH intent AS (
+          INSERT INTO transactions (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
+          VALUES ($1, $2, $3, 'mint', $4, $5, $6, 'signed')
+          RETURNING id, created_at
+        ), attempt AS (
+          INSERT INTO attempts
+                 (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
+          SELECT $7, id, $8, $9, $10 FROM intent
+        ), tied AS (
+          UPDATE rewards
+             SET transaction_id = intent.id, seq = chosen.seq
+            FROM intent, unnest($11::uuid[], $12::bigint[]) AS chosen (id, seq)
+           WHERE rewards.id = chosen.id AND rewards.transaction_id IS NULL
+       RETURNING 1
+        )
+        SELECT id, created_at, (SELECT count(*) FROM tied) AS tied FROM intent
+        """,
+        lane.chain_id,
+        lane.wallet,
+        intent.nonce,
+        intent.to,
+        intent.data,
+        intent.gas_limit,
+        attempt.hash,
+        attempt.raw,
+        attempt.fees.max_fee_per_gas,
+        attempt.fees.max_priority_fee_per_gas,
+        intent.rewards,
+        intent.seqs,
+    )
+    if row is None or row["tied"] != len(intent.rewards):
+        raise IllegalTransition("A reward of this batch has a transaction already")
+    return row["id"], row["created_at"]
+
+
+async def mark_published(connection: Connection, attempt: Hash32) -> None:
+    """A node holds the attempt's bytes. Safe to repeat; a later state stays."""
+    await connection.execute(
+        """
+        WITH attempt AS (
+          UPDATE attempts
+             SET published_at = coalesce(published_at, now())
+           WHERE hash = $1
+       RETURNING transaction_id
+        ), intent AS (
+          UPDATE transactions
+             SET state = 'published', published_at = coalesce(published_at, now())
+            FROM attempt
+           WHERE transactions.id = attempt.transaction_id AND state = 'signed'
+        )
+        SELECT pg_notify('ltzd_published', '')
+        """,
+        attempt,
+    )
+
+
+async def save(connection: Connection, transaction_id: int, was: State, tx: Transaction) -> None:
+    """Write what `advance` decided. Raises IllegalTransition when the row is in another state."""
+    place = tx.place
+    done = await connection.fetchval(
+        """
+        UPDATE transactions
+           SET state = $3,
+               succeeded = $4, block_number = $5, block_hash = $6,
+               mined_at = CASE WHEN $3 = 'mined' THEN now()
+                               WHEN $6::bytea IS NULL THEN NULL ELSE mined_at END,
+               settled_at = CASE WHEN $3 IN ('confirmed', 'reverted', 'displaced') THEN now() END
+         WHERE id = $1 AND state = $2
+     RETURNING id
+        """,
+        transaction_id,
+        was.value,
+        tx.state.value,
+        place.succeeded if place else None,
+        place.block_number if place else None,
+        place.block_hash if place else None,
+    )
+    if done is None:
+        raise IllegalTransition(f"Transaction {transaction_id} is no longer {was.name}")
+
+
+async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]:
+    """Everything of this lane without a receipt, in the order of nonces."""
+    rows = await connection.fetch(
+        """
+        SELECT *
+          FROM watched_transactions
+         WHERE chain_id = $1 AND wallet = $2 AND state IN ('signed', 'published')
+         ORDER BY nonce
+        """,
+        lane.chain_id,
+        lane.wallet,
+    )
+    return list(map(_open_transaction, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """A mined transaction and what the indexed chain says of its block.
+
+    `unminted` counts its rewards that have no fact though the indexer has passed the block.
+    """
+
+    transaction: OpenTransaction
+    is_indexed: bool
+    is_past_finality: bool
+    unminted: int
+
+
+async def mined_to_judge(connection: Connection, lane: Lane, limit: int) -> list[Mined]:
+    """Mined transactions that are past finality, or whose block the indexer does not hold.
+
+    The second kind needs a fresh receipt: the block was orphaned, or the indexer is behind.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT t.*,
+               b.hash IS NOT NULL AS is_indexed,
+               t.block_number <= c.final_number AS is_past_finality,
+               CASE WHEN t.succeeded AND t.block_number <= c.number THEN (
+                 SELECT count(*)
+                   FROM rewards r
+                  WHERE r.transaction_id = t.id AND r.mint_block_hash IS NULL) ELSE 0
+               END AS unminted
+          FROM watched_transactions t
+          JOIN chains c ON c.chain_id = t.chain_id
+          LEFT JOIN blocks b ON b.hash = t.block_hash
+         WHERE t.chain_id = $1 AND t.wallet = $2 AND t.state = 'mined'
+           AND (b.hash IS NULL OR t.block_number <= c.final_number)
+         ORDER BY t.nonce
+         LIMIT $3
+        """,
+        lane.chain_id,
+        lane.wallet,
+        limit,
+    )
+    return [
+        Mined(_open_transaction(row), row["is_indexed"], row["is_past_finality"], row["unminted"])
+        for row in rows
+    ]
+
+
+def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
+    place = None
+    if row["block_hash"] is not None:
+        place = Place(row["block_number"], Hash32(row["block_hash"]), row["succeeded"])
+    return OpenTransaction(
+        id=row["id"],
+        nonce=row["nonce"],
+        gas_limit=row["gas_limit"],
+        max_fee_per_gas=row["max_fee_per_gas"],
+        tx=Transaction(State(row["state"]), place),
+        hashes=tuple(map(Hash32, row["hashes"])),
+        raw=row["raw"],
+        created_at=row["created_at"],
+    )

@@ -1,0 +1,239 @@
+"""Every metric ltzd exposes, declared on one page.
+
+Names are `ltzd_<room>_…` in base units. Labels come from closed sets (kind, method, outcome,
+reason, route, stage): never an address, an id or a path. A gauge nobody has set shows 0.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+from ltzd.errors import Unavailable
+
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+PlatformCollector(registry=REGISTRY)
+GCCollector(registry=REGISTRY)
+
+FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+"""Buckets in seconds for what should take milliseconds."""
+SLOW = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
+"""Buckets in seconds for what waits for blocks."""
+COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+"""Buckets for how many went together."""
+
+
+def _counter(name: str, help_text: str, *labels: str) -> Counter:
+    return Counter(name, help_text, labels, registry=REGISTRY)
+
+
+def _gauge(name: str, help_text: str, *labels: str) -> Gauge:
+    return Gauge(name, help_text, labels, registry=REGISTRY)
+
+
+def _histogram(
+    name: str, help_text: str, *labels: str, buckets: tuple[float, ...] = FAST
+) -> Histogram:
+    return Histogram(name, help_text, labels, registry=REGISTRY, buckets=buckets)
+
+
+# --- http ---------------------------------------------------------------------------------------
+
+HTTP_REQUEST_SECONDS = _histogram(
+    "ltzd_http_request_seconds", "From a request's head to its answer", "route", "status"
+)
+HTTP_REFUSALS = _counter("ltzd_http_refusals_total", "Requests refused, by error class", "reason")
+
+# --- actions ------------------------------------------------------------------------------------
+
+EVENTS = _counter("ltzd_actions_events_total", "Events asked to be recorded", "outcome")
+GROUP_COMMIT_EVENTS = _histogram(
+    "ltzd_actions_group_commit_events", "Events in one database commit", buckets=COUNTS
+)
+GROUP_COMMIT_SECONDS = _histogram(
+    "ltzd_actions_group_commit_seconds", "One group's database commit"
+)
+REWARDS_QUEUED = _counter(
+    "ltzd_actions_rewards_queued_total", "Rewards put into the mint lane's queue", "kind"
+)
+HASH_WAIT_SECONDS = _histogram(
+    "ltzd_actions_hash_wait_seconds", "From an event's commit to its published hash"
+)
+
+# --- operator -----------------------------------------------------------------------------------
+
+TRANSACTIONS_CREATED = _counter(
+    "ltzd_operator_transactions_created_total", "Intents given a nonce", "kind"
+)
+TRANSACTIONS_SUBMITTED = _counter(
+    "ltzd_operator_transactions_submitted_total",
+    "Publications by the node's reply",
+    "kind",
+    "outcome",
+)
+TRANSACTIONS_SUCCESS = _counter(
+    "ltzd_operator_transactions_success_total", "Intents confirmed on chain", "kind"
+)
+TRANSACTIONS_FAILED = _counter(
+    "ltzd_operator_transactions_failed_total",
+    "Intents that ended without success",
+    "kind",
+    "reason",
+)
+TRANSACTIONS_DEMOTED = _counter(
+    "ltzd_operator_transactions_demoted_total", "Mined intents that a reorg put back", "kind"
+)
+TRANSACTIONS_BUMPED = _counter(
+    "ltzd_operator_transactions_bumped_total", "Attempts that replaced one with lower fees", "kind"
+)
+TRANSACTION_SECONDS = _histogram(
+    "ltzd_operator_transaction_processing_seconds",
+    "Time that an intent spent until this stage",
+    "kind",
+    "stage",
+    buckets=SLOW,
+)
+REWARDS_MINTED = _counter("ltzd_operator_rewards_minted_total", "Rewards in confirmed mints")
+BATCH_REWARDS = _histogram(
+    "ltzd_operator_batch_rewards", "Rewards in one mint transaction", buckets=COUNTS
+)
+QUEUED_REWARDS = _gauge("ltzd_operator_queued_rewards", "Rewards that wait for a mint transaction")
+IN_FLIGHT = _gauge("ltzd_operator_in_flight", "Intents signed and not settled", "kind")
+NONCES = _gauge(
+    "ltzd_operator_nonces", "The next nonce: allocated here, and on chain", "kind", "side"
+)
+NONCE_GAP = _gauge("ltzd_operator_nonce_gap", "Nonces allocated minus nonces mined", "kind")
+OLDEST_UNCONFIRMED_SECONDS = _gauge(
+    "ltzd_operator_oldest_unconfirmed_seconds", "Age of the oldest unsettled intent", "kind"
+)
+UNDECIDED = _gauge(
+    "ltzd_operator_undecided_publications", "Publications whose outcome is unknown", "kind"
+)
+RESERVED_WEI = _gauge(
+    "ltzd_operator_reserved_wei", "Worst-case gas of everything in flight", "kind"
+)
+BALANCE_WEI = _gauge("ltzd_operator_balance_wei", "The lanes' native balance", "kind")
+HELD_BY_CAP = _gauge(
+    "ltzd_operator_held_by_cap", "Intents waiting because fees are over the cap", "kind"
+)
+LANES_HELD = _gauge("ltzd_operator_lanes_held", "Lanes that this process holds", "kind")
+LANES_PAUSED = _gauge(
+    "ltzd_operator_lanes_paused", "Lanes that wait for something", "kind", "reason"
+)
+
+# --- indexer ------------------------------------------------------------------------------------
+
+HEAD_BLOCK = _gauge("ltzd_indexer_head_block", "The chain's newest block that we heard of")
+SYNC_BLOCK = _gauge("ltzd_indexer_sync_block", "The newest block whose facts are stored")
+FINAL_BLOCK = _gauge("ltzd_indexer_final_block", "The newest block that counts as final")
+HEAD_LAG_BLOCKS = _gauge("ltzd_indexer_head_lag_blocks", "Head minus the newest stored block")
+HEAD_TO_COMMIT_SECONDS = _histogram(
+    "ltzd_indexer_head_to_commit_seconds", "From hearing of a block to its facts being committed"
+)
+BLOCKS = _counter("ltzd_indexer_blocks_total", "Blocks stored")
+FACTS = _counter("ltzd_indexer_facts_total", "Facts stored", "kind")
+COMMIT_SECONDS = _histogram("ltzd_indexer_commit_seconds", "One database commit of facts")
+REORGS = _counter("ltzd_indexer_reorgs_total", "Reorgs followed")
+REORG_DEPTH = _histogram(
+    "ltzd_indexer_reorg_depth_blocks", "Blocks undone by a reorg", buckets=COUNTS
+)
+LOG_COMPLETENESS = _counter(
+    "ltzd_indexer_log_completeness_checks_total",
+    "Empty answers checked against the bloom",
+    "result",
+)
+
+# --- chain and providers ------------------------------------------------------------------------
+
+RPC_SECONDS = _histogram(
+    "ltzd_chain_rpc_request_seconds", "One JSON-RPC request, batches as one", "method", "outcome"
+)
+PROVIDER_SECONDS = _histogram(
+    "ltzd_providers_request_seconds", "One request to an outside service", "provider", "outcome"
+)
+
+# --- daemon -------------------------------------------------------------------------------------
+
+BUILD = Info("ltzd_daemon_build", "What runs", registry=REGISTRY)
+ROLE_UP = _gauge("ltzd_daemon_role_up", "Whether this process runs the role", "role")
+
+RPC_METHODS = frozenset(
+    (
+        "batch",
+        "eth_blockNumber",
+        "eth_call",
+        "eth_chainId",
+        "eth_estimateGas",
+        "eth_feeHistory",
+        "eth_gasPrice",
+        "eth_getBalance",
+        "eth_getBlockByHash",
+        "eth_getBlockByNumber",
+        "eth_getBlockReceipts",
+        "eth_getCode",
+        "eth_getLogs",
+        "eth_getTransactionByHash",
+        "eth_getTransactionCount",
+        "eth_getTransactionReceipt",
+        "eth_maxPriorityFeePerGas",
+        "eth_sendRawTransaction",
+        "web3_clientVersion",
+    )
+)
+"""Values of the method label; the rest is `other`."""
+
+
+@contextmanager
+def timed_rpc(method: str) -> Iterator[None]:
+    """Time the node's answer in this block; how the block ends is the outcome."""
+    label = method if method in RPC_METHODS else "other"
+    with _timed_call(RPC_SECONDS, label):
+        yield
+
+
+@contextmanager
+def timed_provider(provider: str) -> Iterator[None]:
+    """Time an outside service's answer in this block; how the block ends is the outcome."""
+    with _timed_call(PROVIDER_SECONDS, provider):
+        yield
+
+
+@contextmanager
+def _timed_call(histogram: Histogram, name: str) -> Iterator[None]:
+    begun = perf_counter()
+    outcome = "error"
+    try:
+        yield
+        outcome = "ok"
+    except Unavailable:
+        outcome = "unavailable"
+        raise
+    finally:
+        histogram.labels(name, outcome).observe(perf_counter() - begun)
+
+
+@contextmanager
+def timed(histogram: Histogram) -> Iterator[None]:
+    """Observe the seconds this block takes, however it ends."""
+    begun = perf_counter()
+    try:
+        yield
+    finally:
+        histogram.observe(perf_counter() - begun)
+
+
+def exposition() -> bytes:
+    """Everything in Prometheus' text format."""
+    return generate_latest(REGISTRY)

@@ -1,0 +1,20 @@
+"""What many tests share: one PostgreSQL for the run, a fresh database for each test that asks."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from ltzd.store.database import migrate
+from tests.support.postgres import Databases, a_postgres
+
+
+@pytest_asyncio.fixture(scope="session")
+async def databases() -> AsyncIterator[Databases]:
+    async with a_postgres(prepare=migrate) as databases:
+        yield databases
+
+
+@pytest_asyncio.fixture
+async def database_url(databases: Databases) -> AsyncIterator[str]:
+    async with databases.fresh() as url:
+        yield url

@@ -1,0 +1,250 @@
+"""Settings: one file and the environment, every fault at once, nothing secret in sight."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ltzd.daemon.settings import Settings, read_settings
+from ltzd.errors import FileRejected, Misconfigured
+
+EXAMPLE = Path(__file__).parents[2] / "config" / "ltzd.example.toml"
+SHORT = """\
+database_url = "postgresql://ltzd:hunter2@db.internal/ltzd"
+master_key_file = "{folder}/secret"
+[node]
+rpc_url = "https://node.example/hunter2"
+[contracts]
+ltz = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
+first_block = 7
+[operator]
+minter_key_file = "{folder}/secret"
+[identity]
+base_url = "https://identity.example/"
+app_id = "app"
+app_secret = "hunter2"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.upper().startswith("LTZD_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "secret").write_text("hunter2\n")
+    return tmp_path
+
+
+def a_file(folder: Path, text: str = SHORT) -> Path:
+    path = folder / "ltzd.toml"
+    path.write_text(text.replace("{folder}", str(folder)))
+    return path
+
+
+def faults_of(path: Path, roles: str | None = None) -> list[str]:
+    with pytest.raises(FileRejected) as caught:
+        read_settings(path, roles)
+    return caught.value.faults
+
+
+def test_a_short_file_has_the_defaults(folder: Path) -> None:
+    settings = read_settings(a_file(folder))
+
+    assert settings.roles == ("http", "operator", "indexer")
+    assert (settings.http.host, settings.http.port) == ("127.0.0.1", 8000)
+    assert settings.http.proxies_count == 0
+    assert settings.admin.port == 9464
+    assert settings.admin.token() is None
+    assert settings.operator.max_in_flight == 64
+    assert settings.operator.max_fee_wei == 100 * 10**9
+    assert settings.contracts.ltz.hex() == "5fbdb2315678afecb367f032d93f642f64180aa3"
+    assert settings.redis_url is None
+    assert settings.identity.base_url == "https://identity.example"
+    assert settings.identity.secret().get_secret_value() == "hunter2"
+
+
+def test_the_example_is_right(folder: Path) -> None:
+    for name in ("master.key", "minter.json", "minter.password", "identity.secret"):
+        shutil.copy(folder / "secret", folder / name)
+    text = EXAMPLE.read_text().replace("/etc/ltzd", str(folder))
+
+    settings = read_settings(a_file(folder, text))
+
+    assert settings.http.own_origins == ("https://app.example",)
+    assert settings.identity.secret().get_secret_value() == "hunter2"
+    settings.refuse_dev_providers()
+
+
+def test_nothing_secret_shows(folder: Path) -> None:
+    settings = read_settings(a_file(folder))
+
+    assert "hunter2" not in repr(settings) + str(settings)
+
+
+def test_variables_win_over_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LTZD_HTTP__PORT", "9000")
+    monkeypatch.setenv("LTZD_HTTP__OWN_ORIGINS", "https://a.example, https://b.example:8443")
+    monkeypatch.setenv("LTZD_ROLES", "http,indexer")
+    monkeypatch.setenv("LTZD_REDIS_URL", "redis://cache.internal")
+    monkeypatch.setenv("LTZD_IDENTITY__APP_ID", "another")
+
+    settings = read_settings(a_file(folder))
+
+    assert settings.http.port == 9000
+    assert settings.http.own_origins == ("https://a.example", "https://b.example:8443")
+    assert settings.roles == ("http", "indexer")
+    assert settings.redis_url is not None
+    assert settings.identity.app_id == "another"
+    assert settings.identity.base_url == "https://identity.example"
+
+
+def test_roles_of_the_command_line_win_over_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LTZD_ROLES", "http,indexer")
+
+    assert read_settings(a_file(folder), "indexer").roles == ("indexer",)
+    assert faults_of(a_file(folder), "http,nonsense") == [
+        "--roles: must be 'http', 'operator' or 'indexer'"
+    ]
+
+
+def test_settings_made_in_code_read_no_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dumped = read_settings(a_file(folder)).model_dump()
+    monkeypatch.setenv("LTZD_HTTP__PORT", "9000")
+
+    assert Settings(**dumped).http.port == 8000
+
+
+def test_every_fault_is_told_at_once_with_its_place(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LTZD_DATABSE_URL", "postgresql://x")
+    monkeypatch.setenv("LTZD_HTTP__PROT", "9000")
+    monkeypatch.setenv("LTZD_ADMIN__PORT", "high")
+    missing = folder / "none"
+    text = (
+        SHORT.replace("first_block = 7", "first_block = -7\nthird = 3")
+        .replace("https://node", "ftp://node")
+        .replace('app_id = "app"\n', "")
+        .replace("{folder}/secret", "{folder}/none", 1)
+    )
+
+    assert sorted(faults_of(a_file(folder, text))) == sorted(
+        [
+            "LTZD_DATABSE_URL: unknown variable",
+            "LTZD_HTTP__PROT: unknown key",
+            "LTZD_ADMIN__PORT: must be a valid integer, unable to parse string as an integer",
+            f"ltzd.toml:2: master_key_file: {missing} cannot be read: No such file or directory",
+            "ltzd.toml:4: node.rpc_url: must be a URL that starts with https:// or http://",
+            "ltzd.toml:7: contracts.first_block: must be greater than or equal to 0",
+            "ltzd.toml:8: contracts.third: unknown key",
+            "ltzd.toml:11: identity.app_id: is missing",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("[node]", "[nod]", "ltzd.toml:3: nod: unknown key"),
+        ("[node]", "x = 1\n[node]", "ltzd.toml:3: x: unknown key"),
+        ("postgresql://", "mysql://", "ltzd.toml:1: database_url: must be a URL that starts"),
+        ("0x5FbD", "0x5Fbd", "ltzd.toml:6: contracts.ltz: must be an address whose checksum"),
+        ("0x5FbDB2", "0x", "ltzd.toml:6: contracts.ltz: an address has 20 bytes"),
+        ("0x5FbDB2", "0xzzzzz2", "ltzd.toml:6: contracts.ltz:"),
+        ("[identity]", "max_fee_gwei = 101\n[identity]", "ltzd.toml:10: operator.max_fee_gwei:"),
+        ("[identity]", "max_fee_gwei = nan\n[identity]", "ltzd.toml:10: operator.max_fee_gwei:"),
+        ('app_secret = "hunter2"', "", "ltzd.toml:10: identity: give either app_secret or"),
+        (
+            'app_secret = "hunter2"',
+            'app_secret = "hunter2"\napp_secret_file = "{folder}/secret"',
+            "ltzd.toml:10: identity: give either app_secret or",
+        ),
+        (
+            "[identity]",
+            '[http]\nown_origins = ["https://a.example/x"]\n[identity]',
+            "ltzd.toml:11: http.own_origins[0]: must be an origin",
+        ),
+        ('minter_key_file = "{folder}/secret"', "", "ltzd.toml: operator.minter_key_file is"),
+        ("[node]", "[node", "ltzd.toml: no valid TOML:"),
+    ],
+)
+def test_a_fault_is_named(folder: Path, old: str, new: str, fault: str) -> None:
+    faults = faults_of(a_file(folder, SHORT.replace(old, new)))
+
+    assert [found for found in faults if found.startswith(fault)]
+    assert "hunter2" not in "".join(faults)
+
+
+def test_an_empty_secret_file_is_a_fault(folder: Path) -> None:
+    (folder / "empty").write_text("\n")
+    text = SHORT.replace("[identity]", '[admin]\ntoken_file = "{folder}/empty"\n[identity]')
+
+    assert faults_of(a_file(folder, text)) == [
+        f"ltzd.toml:11: admin.token_file: {folder / 'empty'} is empty"
+    ]
+
+
+def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"none\.toml cannot be read: No such file"):
+        read_settings(tmp_path / "none.toml")
+
+
+def test_a_variable_for_a_whole_section_must_be_json(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LTZD_HTTP", "nonsense")
+    [fault] = faults_of(a_file(folder))
+    assert "http" in fault
+
+    monkeypatch.setenv("LTZD_HTTP", '{"port": 9000}')
+    assert read_settings(a_file(folder)).http.port == 9000
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_an_admin_server_on_loopback_needs_no_token(folder: Path, host: str) -> None:
+    text = SHORT.replace("[identity]", f'[admin]\nhost = "{host}"\n[identity]')
+
+    assert read_settings(a_file(folder, text)).admin.host == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "admin.example", ""])
+def test_an_admin_server_elsewhere_needs_a_token(folder: Path, host: str) -> None:
+    section = f'[admin]\nhost = "{host}"\n'
+    with_token = section + 'token_file = "{folder}/secret"\n'
+
+    [fault] = faults_of(a_file(folder, SHORT.replace("[identity]", section + "[identity]")))
+    settings = read_settings(a_file(folder, SHORT.replace("[identity]", with_token + "[identity]")))
+
+    assert fault.startswith("ltzd.toml:10: admin: token_file is needed")
+    token = settings.admin.token()
+    assert token is not None
+    assert token.get_secret_value() == "hunter2"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://identity.example",
+        "https://127.0.0.1:9000",
+        "https://127.1",
+        "https://2130706433",
+        "https://[::1]",
+        "https://localhost",
+        "https://localhost.",
+        "https://x.localhost",
+        "https://0.0.0.0",
+    ],
+)
+def test_providers_of_dev_mode_are_refused_when_asked(folder: Path, url: str) -> None:
+    settings = read_settings(a_file(folder, SHORT.replace("https://identity.example/", url)))
+
+    with pytest.raises(Misconfigured, match="sandbox is for `ltzd dev` only"):
+        settings.refuse_dev_providers()

@@ -1,0 +1,184 @@
+"""Services in sessions of their own: started, taken back, stopped, never mistaken."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from ltzd.dev import ports, processes
+from ltzd.errors import Misconfigured
+from tests.support.folders import a_data_directory
+from tests.support.waiting import until
+
+WAITS = (sys.executable, "-c", "import time; time.sleep(600)")
+IGNORES_SIGTERM = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])
+print('child', child.pid, flush=True)
+time.sleep(600)
+"""
+STARTS_A_SERVICE_AND_IS_KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from ltzd.dev import processes
+
+async def main():
+    argv = (sys.executable, "-c", "import time; time.sleep(600)")
+    await processes.start(Path(sys.argv[1]), "sleeper", argv, port=4242, variant="long")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+@pytest_asyncio.fixture
+async def folder() -> AsyncIterator[Path]:
+    async with a_data_directory() as held:
+        yield held
+
+
+async def ends(pid: int) -> None:
+    async def gone() -> bool:
+        return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+    await until(gone)
+
+
+async def test_a_service_outlives_the_kill_of_its_starter_and_is_taken_back(folder: Path) -> None:
+    script = [sys.executable, "-c", STARTS_A_SERVICE_AND_IS_KILLED, str(folder)]
+    starter = await asyncio.create_subprocess_exec(*script)
+    assert await starter.wait() == -signal.SIGKILL
+
+    service = processes.take_back(folder, "sleeper")
+    assert service is not None
+    assert (service.port, service.variant) == (4242, "long")
+
+    await processes.stop(service, 5.0)
+    assert processes.take_back(folder, "sleeper") is None
+    await ends(service.pid)
+
+
+async def test_a_reused_process_id_is_never_mistaken_for_the_service(folder: Path) -> None:
+    service = await processes.start(folder, "sleeper", WAITS)
+    record = folder / "run" / "sleeper.json"
+    of_another_birth = json.loads(record.read_text()) | {"birth": "an earlier life"}
+    record.write_text(json.dumps(of_another_birth))
+
+    assert processes.take_back(folder, "sleeper") is None
+    await processes.stop(replace(service, birth="an earlier life"), 1.0)
+    assert processes.is_alive(service), "stopping the earlier life touched the living process"
+    await processes.stop(service, 5.0)
+
+
+async def test_a_copied_directory_does_not_claim_the_services_of_the_original(
+    folder: Path, tmp_path: Path
+) -> None:
+    service = await processes.start(folder, "sleeper", WAITS)
+    shutil.copytree(folder, tmp_path / "copy")
+    assert processes.take_back(tmp_path / "copy", "sleeper") is None
+    assert processes.take_back(folder, "sleeper") == service
+
+
+async def test_a_start_given_up_at_once_leaves_no_process(folder: Path) -> None:
+    start = asyncio.create_task(processes.start(folder, "sleeper", WAITS))
+    await asyncio.sleep(0)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert not [child for child in psutil.Process().children() if WAITS[2] in str(child.cmdline())]
+    assert processes.take_back(folder, "sleeper") is None
+
+
+async def test_stopping_ends_one_that_ignores_the_signal_and_its_children(folder: Path) -> None:
+    service = await processes.start(folder, "stubborn", (sys.executable, "-c", IGNORES_SIGTERM))
+
+    async def child() -> int | None:
+        line = processes.logged(service).strip()
+        return int(line.split()[1]) if line.startswith("child") else None
+
+    child_pid = await until(child)
+    assert child_pid is not None
+    await processes.stop(service, 0.2)
+    assert not processes.is_alive(service)
+    await ends(child_pid)
+
+
+async def test_a_death_is_heard_of(folder: Path) -> None:
+    service = await processes.start(folder, "sleeper", WAITS)
+    watcher = asyncio.create_task(processes.died(service))
+    os.kill(service.pid, signal.SIGKILL)
+    await asyncio.wait_for(watcher, 5.0)
+    assert processes.exit_code(service) == -signal.SIGKILL
+
+
+async def test_a_service_gets_no_secret_terminal_or_descriptor_of_ours(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LTZD_SECRET", "hunter2")
+    tells = "import os; print(sorted(os.environ), os.getsid(0) == os.getpid(), os.isatty(0))\n"
+    tells += "import sys; print(os.listdir('/proc/self/fd') if sys.platform == 'linux' else [])"
+    with socket.socket() as ours:
+        ours.set_inheritable(True)
+        service = await processes.start(folder, "teller", (sys.executable, "-c", tells))
+        assert await processes.ended_within(service, 10.0)
+    said = processes.logged(service)
+    assert "LTZD_SECRET" not in said
+    assert "True False" in said
+    assert str(ours.fileno()) not in said.splitlines()[1] or ours.fileno() < 4
+
+
+async def test_a_service_that_cannot_run_says_so_in_its_log(folder: Path) -> None:
+    service = await processes.start(folder, "absent", ("/nowhere/at/all",))
+    assert await processes.ended_within(service, 10.0)
+    assert processes.exit_code(service) == 1
+    assert "No such file" in processes.last_words(service)
+
+
+async def test_no_record_is_left_half_written(folder: Path) -> None:
+    (folder / "run").mkdir()
+    (folder / "run" / "sleeper.json").write_text('{"name": "slee')
+    assert processes.take_back(folder, "sleeper") is None
+    assert processes.remembered_port(folder, "sleeper") is None
+
+
+async def test_stopping_everything_leaves_no_process(folder: Path) -> None:
+    services = [await processes.start(folder, name, WAITS) for name in ("one", "two", "three")]
+    await processes.stop_all(folder, 5.0)
+    assert not [service for service in services if psutil.pid_exists(service.pid)]
+
+
+def test_a_taken_port_names_the_option_to_use() -> None:
+    with socket.socket() as taken:
+        taken.bind((ports.LOOPBACK, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(Misconfigured, match=f"Port {port} is in use.*another with --port"):
+            ports.check_free(port, "--port")
+    ports.check_free(port, "--port")
+
+
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_port_that_no_machine_has_is_refused(port: int) -> None:
+    with pytest.raises(Misconfigured, match="choose another with --admin-port"):
+        ports.check_free(port, "--admin-port")
+
+
+def test_a_launcher_needs_none_of_our_packages() -> None:
+    """It runs before anything else may fail, so it imports the standard library only."""
+    source = str(Path(processes.__file__).with_name("launch.py"))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import runpy; runpy.run_path({source!r})"], check=False
+    )
+    assert done.returncode == 0

@@ -1,0 +1,243 @@
+"""Brand files: what they mean, and every fault named with its place."""
+
+from decimal import Decimal
+
+import pytest
+
+from ltzd.errors import FileRejected
+from ltzd.rules.brands import FIRST_CATALOGUE, Brand, parse_brand_file
+from ltzd.values import address_of
+
+ID = "0x00000000000000000000000000000000000000aa"
+HEAD = f"""\
+[brand]
+id = "{ID}"
+name = "Demo"
+domains = ["shop.example"]
+"""
+
+
+def faults_of(text: str) -> list[str]:
+    with pytest.raises(FileRejected) as caught:
+        parse_brand_file(text, "demo.toml")
+    return caught.value.faults
+
+
+def test_a_short_file_has_the_defaults_of_the_specification() -> None:
+    brand = parse_brand_file(HEAD, "demo.toml")
+
+    assert brand.address == address_of(ID)
+    assert brand.domains == ("shop.example",)
+    assert brand.automation
+    assert brand.duplicate_window_seconds == 60
+    assert brand.bypass_sources == ("discord_manual_reward", "voice_claim", "gateway_event")
+    assert {rule.type: rule.ltz for rule in brand.configured_events()} == FIRST_CATALOGUE
+    survey = brand.rule_of("complete_survey")
+    assert survey is not None
+    assert (survey.ltz, survey.cooldown_hours, survey.claims_per_user) == (75, Decimal(24), 1)
+    assert survey.max_total_claims is None
+
+
+def test_domains_are_kept_in_normal_form() -> None:
+    text = HEAD.replace('"shop.example"', '"Shop.Example.", "bücher.example"')
+
+    assert parse_brand_file(text, "demo.toml").domains == ("shop.example", "xn--bcher-kva.example")
+
+
+def test_an_entry_replaces_the_catalogues_and_keeps_its_reward_unless_it_says_otherwise() -> None:
+    brand = parse_brand_file(
+        HEAD
+        + """
+        [[events]]
+        type = "account_creation"
+        cooldown_hours = 0.5
+        max_claims_per_user = -1
+        [[events]]
+        type = "form_submit"
+        reward = 0
+        max_claims_per_user = 999999
+        """,
+        "demo.toml",
+    )
+
+    creation, form = brand.rule_of("account_creation"), brand.rule_of("form_submit")
+    assert creation is not None
+    assert form is not None
+    assert (creation.ltz, creation.cooldown.total_seconds()) == (100, 1800)
+    assert creation.claims_per_user is None
+    assert (form.ltz, form.claims_per_user) == (0, None)
+
+
+def test_disabled_and_unknown_types_have_no_rule_and_types_are_case_sensitive() -> None:
+    brand = parse_brand_file(
+        HEAD + '[[events]]\ntype = "form_submit"\nenabled = false\n', "demo.toml"
+    )
+
+    assert brand.rule_of("form_submit") is None
+    assert brand.rule_of("purchase") is None
+    assert brand.rule_of("Account_Creation") is None
+    assert "form_submit" not in [rule.type for rule in brand.configured_events()]
+
+
+def test_configured_events_are_the_catalogue_and_then_the_files_own() -> None:
+    brand = parse_brand_file(
+        HEAD
+        + """
+        [[events]]
+        type = "custom_b"
+        reward = 1
+        [[events]]
+        type = "form_submit"
+        reward = 2
+        [[events]]
+        type = "custom_a"
+        reward = 3
+        """,
+        "demo.toml",
+    )
+
+    types = [rule.type for rule in brand.configured_events()]
+    assert types == [*FIRST_CATALOGUE, "custom_b", "custom_a"]
+
+
+def test_a_brand_survives_being_stored_as_json() -> None:
+    brand = parse_brand_file(
+        HEAD + '[[events]]\ntype = "purchase"\nreward_per_dollar = 1.25\ncooldown_hours = 0\n',
+        "demo.toml",
+    )
+
+    assert Brand.model_validate_json(brand.model_dump_json()) == brand
+
+
+@pytest.mark.parametrize(
+    ("addition", "fault"),
+    [
+        ('nam = "x"', "demo.toml:5: brand.nam: unknown key"),
+        ('automation = "yes"', "demo.toml:5: brand.automation: must be a valid boolean"),
+        ("duplicate_window_seconds = -1", "demo.toml:5: brand.duplicate_window_seconds: must be"),
+        ("duplicate_window_seconds = true", "demo.toml:5: brand.duplicate_window_seconds: must be"),
+        ('time_zone = "Mars/Olympus"', "demo.toml:5: brand.time_zone: must be a time zone"),
+        ('time_zone = "../etc"', "demo.toml:5: brand.time_zone: must be a time zone"),
+        ('bypass_sources = "voice_claim"', "demo.toml:5: brand.bypass_sources: must be a list"),
+        ("signed_bypass = true", "demo.toml:5: brand.signed_bypass: this version does not"),
+        ("daily_mint_budget = 5", "demo.toml:5: brand.daily_mint_budget: this version does not"),
+        ("max_reward_per_event = 5", "demo.toml:5: brand.max_reward_per_event: this version"),
+        ("max_new_wallets_per_hour = 5", "demo.toml:5: brand.max_new_wallets_per_hour: this"),
+        ("events_per_minute_per_ip = 5", "demo.toml:5: brand.events_per_minute_per_ip: this"),
+        ('webhook_url = "https://x.example"', "demo.toml:5: brand.webhook_url: this version"),
+        ("[[perks]]", "demo.toml:5: perks: this version does not support it yet"),
+        ("[[constraints]]", "demo.toml:5: constraints: this version does not support it yet"),
+        ("[site]", "demo.toml:5: site: this version does not support it yet"),
+        ("[sight]", "demo.toml:5: sight: unknown section"),
+        ("[[events]]", "demo.toml:5: events[0].type: is missing"),
+        ('[[events]]\ntype = "a b"', "demo.toml:6: events[0].type: must be 1 to 50 letters"),
+        (f'[[events]]\ntype = "{"a" * 51}"', "demo.toml:6: events[0].type: must be 1 to 50"),
+        ('[[events]]\ntype = "custom_x"', "demo.toml:5: events[0]: a type outside the first"),
+        ('[[events]]\ntype = "x"\nreward = 1.0', "demo.toml:7: events[0].reward: must be"),
+        ('[[events]]\ntype = "x"\nreward = -1', "demo.toml:7: events[0].reward: must be"),
+        ('[[events]]\ntype = "x"\nreward = true', "demo.toml:7: events[0].reward: must be"),
+        ('[[events]]\ntype = "purchase"', "demo.toml:5: events[0]: purchase needs reward_per"),
+        ('[[events]]\ntype = "purchase"\nreward = 2', "demo.toml:5: events[0]: purchase is"),
+        (
+            '[[events]]\ntype = "form_submit"\nreward_per_dollar = 2',
+            "demo.toml:5: events[0]: reward_per_dollar is for purchase only",
+        ),
+        (
+            '[[events]]\ntype = "form_submit"\ncooldown_hours = nan',
+            "demo.toml:7: events[0].cooldown_hours: must be a finite number",
+        ),
+        (
+            '[[events]]\ntype = "form_submit"\ncooldown_hours = "24"',
+            "demo.toml:7: events[0].cooldown_hours: must be a number",
+        ),
+        (
+            '[[events]]\ntype = "form_submit"\nmax_claims_per_user = -2',
+            "demo.toml:7: events[0].max_claims_per_user: must be",
+        ),
+        (
+            '[[events]]\ntype = "form_submit"\nchannels = ["ok", ""]',
+            "demo.toml:7: events[0].channels[1]: must have at least 1 character",
+        ),
+        (
+            '[[events]]\ntype = "form_submit"\n[[events]]\ntype = "form_submit"',
+            "demo.toml:8: events[1].type: form_submit is there already",
+        ),
+        ("x = ", "demo.toml: no valid TOML:"),
+    ],
+)
+def test_a_fault_is_named_with_its_file_line_and_field(addition: str, fault: str) -> None:
+    [found] = faults_of(HEAD + addition)
+
+    assert found.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("id", '"0x00000000000000000000000000000000000000AA"'),
+        ("id", '"0xaa"'),
+        ("id", "170"),
+        ("name", '""'),
+        ("name", '"a\\u001bb"'),
+        ("domains", "[]"),
+        ("domains", '"shop.example"'),
+        ("domains", '["shop.example", "SHOP.example"]'),
+        ("domains", '["https://shop.example"]'),
+        ("domains", '["10.0.0.1"]'),
+        ("domains", '["com"]'),
+        ("domains", '["*.shop.example"]'),
+    ],
+)
+def test_a_bad_value_is_a_fault_of_its_field(field: str, value: str) -> None:
+    lines = [f"{field} = {value}" if line.startswith(field) else line for line in HEAD.split("\n")]
+
+    [fault] = faults_of("\n".join(lines))
+
+    assert fault.startswith("demo.toml:")
+    assert f" brand.{field}" in fault
+
+
+def test_all_faults_are_told_at_once() -> None:
+    faults = faults_of(
+        """
+        [brand]
+        nam = "Demo"
+        [[events]]
+        type = "custom_x"
+        [[events]]
+        type = "form_submit"
+        reward = "ten"
+        [[perks]]
+        """
+    )
+
+    assert faults == [
+        "demo.toml:9: perks: this version does not support it yet",
+        "demo.toml:2: brand.id: is missing",
+        "demo.toml:2: brand.name: is missing",
+        "demo.toml:2: brand.domains: is missing",
+        "demo.toml:4: events[0]: a type outside the first catalogue needs reward",
+        "demo.toml:8: events[1].reward: must be a valid integer",
+        "demo.toml:3: brand.nam: unknown key",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "brand = 3", "events = 3", "[[brand]]", "[brand]\nevents = []"]
+)
+def test_other_shapes_are_faults_too(text: str) -> None:
+    assert faults_of(text)
+
+
+def test_text_inside_a_value_is_not_mistaken_for_a_line_of_the_file() -> None:
+    text = HEAD.replace('"Demo"', '"""\nreward = 1\n[[events]]\n"""') + "daily_mint_budget = 1\n"
+
+    assert "demo.toml:8: brand.daily_mint_budget: this version does not" in "\n".join(
+        faults_of(text)
+    )
+
+
+def test_a_limit_that_keeps_its_default_may_be_written_down() -> None:
+    text = HEAD + "daily_mint_budget = 0\nsigned_bypass = false\n"
+
+    assert parse_brand_file(text, "demo.toml").daily_mint_budget == 0

@@ -1,0 +1,47 @@
+"""Data directories for real services in tests, emptied of processes even after a killed run."""
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ltzd.dev import data_dir, processes
+from ltzd.errors import Misconfigured
+
+_PREFIX = "ltzd-test-"
+_SURELY_HELD_AFTER_SECONDS = 60.0
+
+
+@asynccontextmanager
+async def a_data_directory() -> AsyncIterator[Path]:
+    """A held, empty data directory; whatever runs in it is stopped, and it is deleted."""
+    await _sweep()
+    parent = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    try:
+        with data_dir.hold(parent / "data") as held:
+            try:
+                yield held
+            finally:
+                await processes.stop_all(held, 8.0)
+    finally:
+        shutil.rmtree(parent)
+
+
+async def _sweep() -> None:
+    """End what a test run that was killed left behind; a living run holds its directories."""
+    for parent in _perhaps_abandoned():
+        with contextlib.suppress(Misconfigured, OSError):
+            with data_dir.hold(parent / "data") as held:
+                await processes.stop_all(held, 8.0)
+            shutil.rmtree(parent)
+
+
+def _perhaps_abandoned() -> list[Path]:
+    old = time.time() - _SURELY_HELD_AFTER_SECONDS
+    folders = Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
+    with contextlib.suppress(FileNotFoundError):
+        return [folder for folder in folders if folder.stat().st_mtime < old]
+    return []

@@ -1,0 +1,76 @@
+"""One embedded PostgreSQL server for a whole test run, and a fresh database for each test.
+
+A conftest makes them fixtures:
+
+    @pytest_asyncio.fixture(scope="session")
+    async def databases() -> AsyncIterator[Databases]:
+        async with a_postgres(prepare=migrate) as databases:
+            yield databases
+
+    @pytest_asyncio.fixture
+    async def database_url(databases: Databases) -> AsyncIterator[str]:
+        async with databases.fresh() as url:
+            yield url
+"""
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from ltzd.dev import postgres
+from tests.support.folders import a_data_directory
+
+_TEMPLATE = "prepared"
+
+
+class Databases:
+    def __init__(self, server_url: str) -> None:
+        self._server_url = server_url
+        self._numbers = itertools.count(1)
+
+    def url_of(self, database: str) -> str:
+        return f"{self._server_url.rpartition('/')[0]}/{database}"
+
+    async def fresh_database(self) -> str:
+        """The URL of a new copy of the prepared database."""
+        name = f"test_{next(self._numbers)}"
+        await self._execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+        return self.url_of(name)
+
+    async def drop(self, url: str) -> None:
+        """Drop the database, whoever is still connected to it."""
+        await self._execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
+    @asynccontextmanager
+    async def fresh(self) -> AsyncIterator[str]:
+        url = await self.fresh_database()
+        try:
+            yield url
+        finally:
+            await self.drop(url)
+
+    async def make_template(self, prepare: Callable[[str], Awaitable[None]]) -> None:
+        await self._execute(f"CREATE DATABASE {_TEMPLATE}")
+        await prepare(self.url_of(_TEMPLATE))
+
+    async def _execute(self, statement: str) -> None:
+        connection = await asyncpg.connect(self._server_url)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+@asynccontextmanager
+async def a_postgres(prepare: Callable[[str], Awaitable[None]]) -> AsyncIterator[Databases]:
+    """A server for one test run; `prepare` migrates the database that all others are copied from.
+
+    It must leave no connection open: PostgreSQL copies only a database nobody uses.
+    """
+    async with a_data_directory() as folder:
+        server = await postgres.start(folder, postgres.UNSAFE_BUT_FAST)
+        databases = Databases(server.url)
+        await databases.make_template(prepare)
+        yield databases

@@ -1,0 +1,205 @@
+"""The operator's door: what it tells, and to whom."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import aiohttp
+import pytest
+
+from ltzd.errors import DatabaseUnavailable, Misconfigured
+from ltzd.http.admin import AdminPolicy, AdminSources, LaneState, build_admin_app
+from ltzd.store.status import ChainFacts, Facts, LaneFacts, RewardFacts
+from ltzd.values import Address, checksummed
+from tests.support.http_surface import WALLET, serving
+
+CHAIN = ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5)
+LANE = LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.25)
+FACTS = Facts(CHAIN, (LANE,), RewardFacts(7, 1.25, 6, 100, False), 9)
+HELD = LaneState(WALLET, "mint", True, None, 10**20)
+
+
+@dataclass
+class Behind:
+    facts: Facts | None = FACTS
+    lanes: Sequence[LaneState] = field(default_factory=lambda: (HELD,))
+
+    async def read(self) -> Facts:
+        if self.facts is None:
+            raise DatabaseUnavailable("postgres://user:password@host is gone")
+        return self.facts
+
+
+@asynccontextmanager
+async def a_door(
+    behind: Behind, policy: AdminPolicy | None = None
+) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    sources = AdminSources(("http", "operator"), behind.read, lambda: behind.lanes)
+    async with serving(build_admin_app(sources, policy or AdminPolicy())) as url:
+        async with aiohttp.ClientSession() as client:
+            yield client, url
+
+
+async def get(behind: Behind, path: str, **headers: str) -> tuple[int, Any]:
+    async with a_door(behind) as (client, url), client.get(url + path, headers=headers) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_status_tells_head_lag_lanes_and_queues() -> None:
+    status, answer = await get(Behind(), "/status")
+    assert status == 200
+    assert answer["chain"] == {
+        "chainId": 31337,
+        "ltz": checksummed(CHAIN.ltz),
+        "head": 12,
+        "cursor": 10,
+        "lagBlocks": 2,
+        "final": 5,
+        "idleSeconds": 0.5,
+    }
+    assert answer["lanes"] == [
+        {
+            "wallet": checksummed(WALLET),
+            "kind": "mint",
+            "isHeld": True,
+            "stopped": None,
+            "epoch": 3,
+            "nextNonce": 41,
+            "signed": 1,
+            "published": 2,
+            "mined": 3,
+            "inFlight": 6,
+            "oldestSeconds": 4.2,
+            "balanceWei": str(10**20),
+        }
+    ]
+    assert answer["rewards"] == {
+        "queued": 7,
+        "oldestQueuedSeconds": 1.2,
+        "inFlight": 6,
+        "minted": 100,
+        "mintedIsEstimate": False,
+    }
+    assert answer["eventsLastMinute"] == 9
+    assert answer["roles"] == ["http", "operator"]
+    assert (answer["ready"], answer["reasons"], answer["database"]) == (True, [], "connected")
+
+
+async def test_without_a_database_status_says_so_and_no_more() -> None:
+    status, answer = await get(Behind(facts=None), "/status")
+    assert status == 200
+    assert (answer["database"], answer["ready"]) == ("unavailable", False)
+    assert "chain" not in answer
+    assert "password" not in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("behind", "reason"),
+    [
+        (Behind(facts=None), "The database does not answer"),
+        (Behind(replace(FACTS, chain=None)), "The indexer has not begun to follow the chain"),
+        (
+            Behind(replace(FACTS, chain=replace(CHAIN, head_number=100))),
+            "The indexer is 90 blocks behind the head",
+        ),
+        (
+            Behind(replace(FACTS, chain=replace(CHAIN, idle_seconds=90.0))),
+            "The indexer has stood still for 90 s",
+        ),
+        (
+            Behind(lanes=(replace(HELD, is_held=False),)),
+            f"Lane mint {checksummed(WALLET)} is not held by this process",
+        ),
+        (
+            Behind(lanes=(replace(HELD, is_held=False, stopped="foreign nonce"),)),
+            f"Lane mint {checksummed(WALLET)} stopped: foreign nonce",
+        ),
+    ],
+)
+async def test_readiness_names_what_is_missing(behind: Behind, reason: str) -> None:
+    assert await get(behind, "/readyz") == (503, {"ready": False, "reasons": [reason]})
+
+
+async def test_a_quiet_chain_is_no_fault() -> None:
+    quiet = replace(CHAIN, head_number=10, idle_seconds=86_400.0)
+    assert await get(Behind(replace(FACTS, chain=quiet)), "/readyz") == (
+        200,
+        {"ready": True, "reasons": []},
+    )
+
+
+async def test_the_process_is_alive_even_without_a_database() -> None:
+    assert await get(Behind(facts=None), "/healthz") == (200, {"status": "alive"})
+
+
+async def test_metrics_are_prometheus_text_with_our_names() -> None:
+    async with a_door(Behind()) as (client, url), client.get(url + "/metrics") as answer:
+        text = await answer.text()
+        assert answer.headers["Content-Type"].startswith("text/plain; version=")
+    for name in (
+        "ltzd_operator_queued_rewards 7.0",
+        "ltzd_operator_nonce_gap",
+        "ltzd_operator_oldest_unconfirmed_seconds",
+        "ltzd_operator_undecided_publications",
+        "ltzd_operator_reserved_wei",
+        "ltzd_operator_held_by_cap",
+        "ltzd_indexer_head_lag_blocks",
+        "ltzd_indexer_head_to_commit_seconds_bucket",
+        "ltzd_indexer_reorgs_total",
+        "ltzd_actions_group_commit_events_bucket",
+        "process_resident_memory_bytes",
+    ):
+        assert name in text
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9464", "192.0.2.1", "", "[", "a@b"])
+@pytest.mark.parametrize("path", ["/status", "/metrics", "/healthz", "/nowhere"])
+async def test_a_foreign_host_is_refused(host: str, path: str) -> None:
+    status, answer = await get(Behind(), path, Host=host)
+    assert (status, answer["code"]) == (403, "FORBIDDEN")
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://192.0.2.1", "null", "x"])
+async def test_a_foreign_page_is_refused(origin: str) -> None:
+    status, answer = await get(Behind(), "/status", Origin=origin)
+    assert (status, answer["code"]) == (403, "FORBIDDEN")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:9464", "[::1]:9464", "ltzd.localhost:1"])
+async def test_this_machines_names_are_accepted(host: str) -> None:
+    status, _ = await get(Behind(), "/status", Host=host, Origin="http://localhost:3000")
+    assert status == 200
+
+
+async def test_without_a_token_only_this_machine_may_be_bound() -> None:
+    sources = AdminSources((), Behind().read)
+    for host in ("0.0.0.0", "::", "192.0.2.1", "ltzd.example"):
+        with pytest.raises(Misconfigured, match="token_file"):
+            build_admin_app(sources, AdminPolicy(host=host))
+
+
+@pytest.mark.parametrize("path", ["/status", "/metrics", "/readyz", "/nowhere"])
+async def test_elsewhere_the_token_opens_everything(path: str) -> None:
+    policy = AdminPolicy(host="0.0.0.0", token="right token")
+    async with a_door(Behind(), policy) as (client, url):
+        for given in (
+            "",
+            "Bearer",
+            "Bearer wrong",
+            "Basic right token",
+            "Bearer \u00e9",
+            "right token",
+        ):
+            async with client.get(url + path, headers={"Authorization": given}) as answer:
+                assert answer.status == 401
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+        headers = {"Authorization": "Bearer right token", "Host": "ltzd.example"}
+        async with client.get(url + path, headers=headers) as answer:
+            assert answer.status == (404 if path == "/nowhere" else 200)
+        async with client.get(url + "/healthz", headers={"Host": "ltzd.example"}) as answer:
+            assert answer.status == 200
+
+
+async def test_the_token_is_in_no_repr() -> None:
+    assert "right token" not in repr(AdminPolicy(token="right token"))

@@ -1,0 +1,192 @@
+"""What surrounds every request: ids, unknown paths, broken HTTP, starting and stopping."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from ltzd.errors import Misconfigured
+from ltzd.http.app import build_app
+from ltzd.http.server import listen, serve
+from ltzd.http.services import Health, HttpPolicy, Services
+from tests.support.http_surface import EventBook, Surface, a_surface, an_event
+from tests.support.waiting import until
+
+
+@pytest_asyncio.fixture
+async def surface() -> AsyncIterator[Surface]:
+    async with a_surface() as surface:
+        yield surface
+
+
+async def ask(surface: Surface, method: str, path: str, **options: Any) -> tuple[int, Any, Any]:
+    async with surface.client.request(method, surface.url + path, **options) as answer:
+        raw = await answer.read()
+        return answer.status, json.loads(raw) if raw else None, answer.headers
+
+
+async def say(surface: Surface, raw: bytes) -> bytes:
+    """Bytes to the server's port, and everything it says until it hangs up."""
+    port = int(surface.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(raw)
+        return await asyncio.wait_for(reader.read(), 5)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_unknown_paths_answer_in_the_envelope_of_their_surface(surface: Surface) -> None:
+    for path in (
+        "/service-api/nothing",
+        "/service-api",
+        "/service-api/",
+        "/service-api/events/a/b",
+    ):
+        status, answer, _ = await ask(surface, "GET", path)
+        assert (status, answer) == (404, {"success": False, "error": "Unknown endpoint"})
+    for path in ("/", "/relay", "/service-apis", "/%2e%2e/x", "//", "/docs/nothing"):
+        status, answer, _ = await ask(surface, "POST", path, data=b"x")
+        assert (status, answer) == (404, {"error": "Unknown endpoint", "code": "NOT_FOUND"})
+
+
+async def test_a_wrong_method_is_405_and_says_which_are_right(surface: Surface) -> None:
+    status, answer, headers = await ask(surface, "GET", "/service-api/manual-event")
+    assert (status, answer) == (405, {"success": False, "error": "Method not allowed"})
+    assert headers["Allow"] == "OPTIONS, POST"
+    status, _, headers = await ask(surface, "DELETE", "/service-api/health")
+    assert (status, headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+
+
+async def test_head_answers_like_get_without_a_body(surface: Surface) -> None:
+    status, answer, headers = await ask(surface, "HEAD", "/service-api/health")
+    assert (status, answer) == (200, None)
+    assert int(headers["Content-Length"]) > 0
+
+
+async def test_a_sane_request_id_comes_back_and_others_are_replaced(surface: Surface) -> None:
+    for given, is_kept in (("abc-1.2_3", True), ("a" * 65, False), ("a b", False), ("é", False)):
+        _, _, headers = await ask(
+            surface, "GET", "/service-api/health", headers={"X-Request-Id": given}
+        )
+        assert (headers["X-Request-Id"] == given) is is_kept
+    ids = [(await ask(surface, "GET", "/nowhere"))[2]["X-Request-Id"] for _ in range(3)]
+    assert len(set(ids)) == 3
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\r\n\r\n",
+        b"rubbish\r\n\r\n",
+        b"GET / HTTP/9\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\n\r\n",
+        b"GET http:// HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"\xff\xfe HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"a" * 9_000 + b"\r\n\r\n",
+        b"POST /service-api/manual-event HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /service-api/manual-event HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n{",
+        b"POST /service-api/manual-event HTTP/1.1\r\nContent-Length: 9\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /service-api/manual-event HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
+        b"POST /service-api/manual-event HTTP/1.1\r\nExpect: tea\r\nContent-Length: 2\r\n\r\n{}",
+    ],
+)
+async def test_broken_http_gets_a_json_answer_below_500(surface: Surface, raw: bytes) -> None:
+    said = await say(surface, raw)
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert 400 <= int(head.split(b" ")[1]) < 500, said
+    answer = json.loads(body)
+    assert answer["error"]
+    assert b"Traceback" not in said
+    assert surface.book.asked == []
+
+
+async def test_a_client_that_hangs_up_early_hurts_nobody(surface: Surface) -> None:
+    port = int(surface.url.rpartition(":")[2])
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST /service-api/manual-event HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    status, _, _ = await ask(surface, "GET", "/service-api/health")
+    assert status == 200
+
+
+def an_app(book: EventBook, policy: HttpPolicy) -> Any:
+    async def health() -> Health:
+        return Health(True, True, True)
+
+    return build_app(Services(book, health, lambda _host: False), policy)
+
+
+async def test_stopping_lets_a_request_finish_and_takes_no_new_ones() -> None:
+    book = EventBook(gate=asyncio.Event())
+    stop = asyncio.Event()
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    app = an_app(book, HttpPolicy(grace_seconds=5))
+    server = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result))
+    url = f"http://127.0.0.1:{await port}/service-api"
+    async with aiohttp.ClientSession() as client:
+        async with client.get(f"{url}/debug") as idle:  # leaves a connection open
+            assert idle.status == 200
+        asked = asyncio.create_task(client.post(f"{url}/manual-event", json=an_event()))
+        await until(lambda: _is(bool(book.asked)))
+        stop.set()
+        await until(lambda: _refuses(port.result()))
+        assert book.gate is not None
+        book.gate.set()
+        async with await asked as answer:
+            assert answer.status == 200
+            assert answer.headers["Connection"] == "close"
+        await asyncio.wait_for(server, 2)
+
+
+async def test_stopping_waits_no_longer_than_its_grace() -> None:
+    book = EventBook(gate=asyncio.Event())
+    stop = asyncio.Event()
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    app = an_app(book, HttpPolicy(grace_seconds=0.1))
+    server = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result))
+    url = f"http://127.0.0.1:{await port}/service-api/manual-event"
+    async with aiohttp.ClientSession() as client:
+        asked = asyncio.create_task(client.post(url, json=an_event()))
+        await until(lambda: _is(bool(book.asked)))
+        stop.set()
+        await asyncio.wait_for(server, 2)
+        with pytest.raises(aiohttp.ClientError):
+            await asked
+
+
+async def _is(fact: bool) -> bool:
+    return fact
+
+
+async def _refuses(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return True
+    writer.close()
+    return False
+
+
+async def test_an_occupied_port_is_a_sentence() -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Misconfigured, match=f"Port {port} on 127.0.0.1 cannot be used"):
+            await serve(an_app(EventBook(), HttpPolicy()), "127.0.0.1", port, asyncio.Event())
+
+
+async def test_an_address_of_another_machine_is_a_sentence() -> None:
+    with pytest.raises(Misconfigured, match=r"Port 8000 on 192\.0\.2\.1 cannot be used"):
+        listen("192.0.2.1", 8000)
+    with pytest.raises(Misconfigured, match="is no address of this machine"):
+        listen("no-such-host.invalid", 8000)
