@@ -1,11 +1,14 @@
-"""What many tests share: one PostgreSQL for the run, a fresh database for each test that asks."""
+"""What many tests share: one PostgreSQL, a fresh database for each test that asks, whole instances."""
 
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
 from ltzd.store.database import migrate
+from tests.support.instances import instance, instances, one_instance
 from tests.support.postgres import Databases, a_postgres
+
+__all__ = ["database_url", "databases", "instance", "instances", "one_instance"]
 
 
 @pytest_asyncio.fixture(scope="session")

@@ -32,7 +32,7 @@ from ltzd.rules.domains import event_domain, is_authorized
 from ltzd.rules.events import ClaimRecord, check_channel, decide, is_bypass, reward_of
 from ltzd.store import events, users
 from ltzd.store.brands import BrandBook
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.events import ClaimKey, EventRow, TotalKey
 from ltzd.store.signals import REWARDS, Signals
 from ltzd.store.users import User
@@ -235,12 +235,8 @@ class EventHandler:
                 connection, (one.total_key for one in group if one.total_key)
             )
             outcomes, accepted = _decide_all(group, claims, totals, now)
-            met = {one.user.email_key: one.user for one in accepted}
-            new = [user for user in met.values() if user.email_key not in self._known]
-            there = await users.insert(connection, new) if new else {}
-            rows = [
-                _with_user(one, there.get(one.key[2], (one.user, False))[0]) for one in accepted
-            ]
+            there = await self._settle_users(connection, accepted)
+            rows = [_with_user(one, there[one.key[2]][0]) for one in accepted]
             if rows:
                 changed = {one.key: claims[one.key] for one in accepted}
                 await events.write(connection, rows, changed, totals)
@@ -248,6 +244,15 @@ class EventHandler:
             self._signals.ring(REWARDS)
         self._known.update({key: user for key, (user, _) in there.items()})
         return [_outcome(one, refusal, there) for one, refusal in zip(group, outcomes, strict=True)]
+
+    async def _settle_users(
+        self, connection: Connection, accepted: Sequence[_Claim]
+    ) -> dict[str, tuple[User, bool]]:
+        """Who each event is for, and whether he is new: whoever was written first counts."""
+        keys = {one.key[2] for one in accepted}
+        there = {key: (user, False) for key in keys if (user := self._known.get(key))}
+        new = {one.key[2]: one.user for one in accepted if one.key[2] not in there}
+        return there | await users.insert(connection, list(new.values())) if new else there
 
     async def _answer(self, event: EventRow, written: _Written) -> RecordedEvent:
         hash_ = None
@@ -279,7 +284,8 @@ def _admit(request: EventRequest, brand: Brand) -> tuple[EventRule, str]:
     if not is_authorized(domain, brand.domains):
         configured = ", ".join(brand.domains)
         raise DomainUnauthorized(
-            f"Domain {domain} is not authorized for this brand, which is configured for {configured}",
+            f"Domain {domain} is not authorized for this brand, "
+            f"which is configured for {configured}",
             domain=domain,
             configuredDomains=list(brand.domains),
         )
@@ -325,7 +331,7 @@ def _outcome(
     """A new user is announced by one event of the group: the first that was accepted."""
     if refusal is not None:
         return refusal
-    user, is_new = there.get(claim.key[2], (claim.user, False))
+    user, is_new = there[claim.key[2]]
     if is_new:
         there[claim.key[2]] = (user, False)
     return _Written(user, is_new)

@@ -18,7 +18,7 @@ Answer = TypeVar("Answer")
 
 
 class GroupCommit(Generic[Item, Answer]):
-    """`write` commits items and answers each, in order: with a value, or an exception for its caller."""
+    """`write` commits items and answers each, in order: a value, or an exception for its caller."""
 
     def __init__(
         self,

@@ -19,7 +19,8 @@ def _mask(value: bytes) -> int:
 def may_hold(bloom: bytes, *values: bytes) -> bool:
     """Whether the bloom may hold all `values` (addresses, topics): False is certain.
 
-    An all-zero bloom of a chain that fills none in also says False; the caller must know such chains.
+    An all-zero bloom of a chain that fills none in also says False; the caller must know such
+    chains.
     """
     bits = int.from_bytes(bloom, "big")
     return all(bits & mask == mask for mask in map(_mask, values))

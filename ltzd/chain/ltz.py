@@ -14,7 +14,7 @@ from eth_abi.abi import encode
 from eth_hash.auto import keccak
 
 from ltzd.rules.facts import Fact, RewardMinted, Transfer
-from ltzd.values import Address, Hash32, Reference
+from ltzd.values import Address, Hash32, Reference, hash_of
 
 
 def _selector(signature: str) -> bytes:
@@ -53,7 +53,7 @@ def _row(reward: Reward) -> bytes:
 
 
 def mint_gas_limit(count: int) -> int:
-    """Gas that `count` rewards can need at worst (contracts.md: ceilings 69k alone, 30k in a batch).
+    """Gas that `count` rewards can need at worst (ceilings: 69k alone, 30k in a batch).
 
     Beside the ceilings it covers slots that a first mint turns from zero: supply, bucket, bitmap.
     """
@@ -71,17 +71,17 @@ def balance_call(wallet: Address) -> bytes:
 def decode_log(log: dict[str, Any]) -> Fact | None:
     """The fact in a log of LTZ, or None for one that ltzd keeps no record of (an approval, a role).
 
-    Raises ValueError or KeyError when a log with one of our topics is malformed.
+    Raises ValueError, KeyError, TypeError or AttributeError when such a log is malformed.
     """
     topics = log["topics"]
-    topic = bytes.fromhex(topics[0][2:]) if topics else b""
+    topic = bytes.fromhex(topics[0][2:]) if topics != [] else b""
     if topic == TRANSFER_TOPIC and len(topics) == 3:
         return Transfer(
-            *_place(log), _address(topics[1]), _address(topics[2]), int(log["data"], 16)
+            *_place(log), _address(topics[1]), _address(topics[2]), _amount(log["data"])
         )
     if topic == REWARD_MINTED_TOPIC and len(topics) == 3:
-        reference = Reference(bytes.fromhex(topics[2][2:]))
-        return RewardMinted(*_place(log), _address(topics[1]), reference, int(log["data"], 16))
+        reference = Reference(hash_of(topics[2]))
+        return RewardMinted(*_place(log), _address(topics[1]), reference, _amount(log["data"]))
     return None
 
 
@@ -95,7 +95,11 @@ def _place(log: dict[str, Any]) -> tuple[int, Hash32, int, Hash32]:
 
 
 def _address(topic: str) -> Address:
-    return Address(bytes.fromhex(topic[26:]))
+    return Address(hash_of(topic)[12:])
+
+
+def _amount(data: str) -> int:
+    return int.from_bytes(hash_of(data), "big")
 
 
 @cache
@@ -114,6 +118,6 @@ def creation_code(arguments: Sequence[object]) -> bytes:
 
 
 def encode_call(signature: str, *arguments: object) -> bytes:
-    """Call data of a cold call, by eth-abi: `encode_call("setMintLimit(address,uint88,uint40)", …)`."""
+    """Call data of a cold call, by eth-abi: `encode_call("grantRole(bytes32,address)", …)`."""
     types = signature[signature.index("(") + 1 : -1]
     return _selector(signature) + encode(types.split(",") if types else [], list(arguments))

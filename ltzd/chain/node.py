@@ -12,7 +12,7 @@ from typing import Any
 
 from ltzd.chain.rpc import Call, Rpc, RpcError
 from ltzd.errors import NodeUnavailable
-from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
+from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +44,25 @@ class Publication(Enum):
 
 
 # Spellings of geth, anvil, Erigon, Nethermind, Besu and our tester chain (peers.md, case 2).
-_KNOWN = re.compile(r"(?<!un)known transaction|already known|already imported|alreadyknown", re.IGNORECASE)
+_KNOWN = re.compile(
+    r"(?<!un)known transaction|already known|already imported|alreadyknown", re.IGNORECASE
+)
 _NONCE = re.compile(r"nonce too low|nonce is too low|oldnonce|invalid nonce.*low", re.IGNORECASE)
 _PRICE = re.compile(
-    r"underpriced|max fee per gas less than block base fee|fee ?cap|feetoolow|gas price (is )?(too )?low"
-    r"|less than block base fee",
+    r"underpriced|max fee per gas less than block base fee|fee ?cap|feetoolow"
+    r"|gas price (is )?(too )?low|less than block base fee|same nonce in the queue"
+    r"|gas price below (configured )?minimum",
     re.IGNORECASE,
 )
-_FUNDS = re.compile(r"insufficient (funds|balance)|enough funds|insufficientfunds", re.IGNORECASE)
+_FUNDS = re.compile(
+    r"insufficient (funds|balance)|enough funds|insufficientfunds|upfront cost exceeds",
+    re.IGNORECASE,
+)
 
 
 def _classify(error: RpcError) -> Publication:
     text = error.message
-    if "execution reverted" in text:
+    if "execution reverted" in text.lower():
         return Publication.REFUSED
     for pattern, publication in (
         (_KNOWN, Publication.ACCEPTED),
@@ -76,7 +82,7 @@ class Node:
         self._rpc = rpc
 
     async def chain_id(self) -> int:
-        return int(await self._ask("eth_chainId"), 16)
+        return _number(await self._ask("eth_chainId"))
 
     async def block(self, at: int | str) -> Header | None:
         """The canonical header at a height or tag; None where the node has none."""
@@ -86,7 +92,7 @@ class Node:
         return _header(await self._ask("eth_getBlockByHash", hex_of(block_hash), False))
 
     async def head_and_final(self) -> tuple[Header, int | None]:
-        """The newest header and the height of `finalized`, None where the node knows no such tag."""
+        """The newest header and the height of `finalized`: None where the node has no such tag."""
         head, final = await self._rpc.batch(
             [
                 ("eth_getBlockByNumber", ("latest", False)),
@@ -130,8 +136,11 @@ class Node:
         receipts = await self._ask("eth_getBlockReceipts", hex_of(block_hash))
         if not isinstance(receipts, list):
             raise NodeUnavailable("The node has no receipts of a block that it named")
-        logs = [log for receipt in receipts for log in receipt["logs"]]
-        return [log for log in logs if address_of(log["address"]) == contract]
+        try:
+            logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
+            return [log for log in logs if address_of(log["address"]) == contract]
+        except (KeyError, TypeError, ValueError) as error:
+            raise NodeUnavailable("The node's receipts are malformed") from error
 
     async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
         answers = await self._rpc.batch(
@@ -141,23 +150,23 @@ class Node:
 
     async def nonce(self, wallet: Address, at: str = "latest") -> int:
         """Transactions of `wallet` up to a tag: `latest`, `pending`, `finalized`."""
-        return int(await self._ask("eth_getTransactionCount", hex_of(wallet), at), 16)
+        return _number(await self._ask("eth_getTransactionCount", hex_of(wallet), at))
 
     async def balance(self, wallet: Address) -> int:
-        return int(await self._ask("eth_getBalance", hex_of(wallet), "latest"), 16)
+        return _number(await self._ask("eth_getBalance", hex_of(wallet), "latest"))
 
     async def code(self, address: Address) -> bytes:
-        return bytes.fromhex((await self._ask("eth_getCode", hex_of(address), "latest"))[2:])
+        return _data(await self._ask("eth_getCode", hex_of(address), "latest"))
 
     async def priority_fee(self) -> int:
-        return int(await self._ask("eth_maxPriorityFeePerGas"), 16)
+        return _number(await self._ask("eth_maxPriorityFeePerGas"))
 
     async def view(self, to: Address, data: bytes, sender: Address | None = None) -> bytes:
         """What a call would return. Raises RpcError with its revert data."""
         call = {"to": hex_of(to), "data": hex_of(data)}
         if sender is not None:
             call["from"] = hex_of(sender)
-        return bytes.fromhex((await self._rpc.call("eth_call", call, "latest"))[2:])
+        return _data(await self._rpc.call("eth_call", call, "latest"))
 
     async def publish(self, raw: bytes) -> tuple[Publication, str]:
         """Hand signed bytes to the node; the text is its own, for logs.
@@ -192,9 +201,30 @@ def _log_filter(contract: Address, first: int, last: int) -> dict[str, str]:
     return {"address": hex_of(contract), "fromBlock": hex(first), "toBlock": hex(last)}
 
 
+def _number(answer: Any) -> int:
+    try:
+        return int(answer, 16)
+    except (TypeError, ValueError) as error:
+        raise NodeUnavailable("The node's number is malformed") from error
+
+
+def _data(answer: Any) -> bytes:
+    try:
+        return bytes_of(answer)
+    except (AttributeError, ValueError) as error:
+        raise NodeUnavailable("The node's bytes are malformed") from error
+
+
 def _log_list(answer: Any) -> list[dict[str, Any]]:
+    """Logs that name their block; what else is in them `ltz.decode_log` judges."""
     if not isinstance(answer, list):
         raise NodeUnavailable("The node's logs are not a list")
+    try:
+        for each in answer:
+            hash_of(each["blockHash"])
+            int(each["blockNumber"], 16)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NodeUnavailable("The node's log is malformed") from error
     return answer
 
 
@@ -216,14 +246,16 @@ def _header(answer: Any) -> Header | None:
 
 
 def _receipt(answer: Any) -> Receipt | None:
-    if answer is None or answer.get("blockHash") is None:
+    if answer is None:
         return None
     try:
+        if answer["blockHash"] is None:
+            return None  # some nodes answer for a transaction that still waits
         return Receipt(
             transaction_hash=hash_of(answer["transactionHash"]),
             block_number=int(answer["blockNumber"], 16),
             block_hash=hash_of(answer["blockHash"]),
             succeeded=int(answer["status"], 16) == 1,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's receipt is malformed") from error

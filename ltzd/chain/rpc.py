@@ -65,7 +65,7 @@ class Rpc:
     async def batch(self, calls: Sequence[Call]) -> list[Any]:
         """Results in the order of `calls`; a failed call's place holds its RpcError.
 
-        Raises NodeUnavailable when the batch as a whole has no answer.
+        Raises NodeUnavailable when the batch as a whole has no answer, or lacks one of its replies.
         """
         if not calls:
             return []
@@ -73,8 +73,12 @@ class Rpc:
         with telemetry.timed_rpc("batch"):
             replies = await self._post(envelopes)
             if not isinstance(replies, list):
-                return [_result(replies)]  # raises: a batch is refused with a single error object
-            by_id = {reply.get("id"): reply for reply in replies if isinstance(reply, dict)}
+                raise NodeUnavailable(f"The node refuses a batch: {_outcome(replies)}")
+            by_id = {
+                reply["id"]: reply
+                for reply in replies
+                if isinstance(reply, dict) and isinstance(reply.get("id"), int)
+            }
             return [_outcome(by_id.get(envelope["id"])) for envelope in envelopes]
 
     def _envelope(self, method: str, params: Sequence[object]) -> dict[str, object]:
@@ -117,7 +121,10 @@ def _outcome(reply: Any) -> Any:
         return reply["result"]
     if not isinstance(error, dict):
         return RpcError(0, str(error))
-    return RpcError(int(error.get("code") or 0), str(error.get("message", "")), _revert_data(error))
+    code = error.get("code")
+    return RpcError(
+        code if isinstance(code, int) else 0, str(error.get("message", "")), _revert_data(error)
+    )
 
 
 def _revert_data(error: dict[str, Any]) -> bytes | None:

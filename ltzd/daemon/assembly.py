@@ -108,7 +108,6 @@ def _lane(
         signals,
         LanePolicy(
             max_in_flight=settings.operator.max_in_flight,
-            poll_seconds=settings.operator.poll_seconds,
             fees=FeePolicy(cap=settings.operator.max_fee_wei),
         ),
     )
@@ -126,7 +125,7 @@ def _follower(
         chain,
         signals,
         IndexerPolicy(
-            poll_seconds=settings.operator.poll_seconds,
+            poll_seconds=settings.node.poll_seconds,
             follows_deep_reorgs=chain.chain_id in DEV_CHAIN_IDS,
         ),
     )

@@ -84,8 +84,14 @@ def _take_over_stdlib(
     for name in SANIC:
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
+    logging.getLogger("sanic.error").addFilter(_is_our_fault)
     for name, quiet_level in QUIET.items():
         logging.getLogger(name).setLevel(quiet_level)
+
+
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Sanic reports a body that a caller sent to a path which wants none as our error."""
+    return not record.getMessage().endswith("body not consumed.")
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -24,6 +24,8 @@ from ltzd.store.signals import BRANDS
 
 log = structlog.get_logger()
 
+_WORKING_SECONDS = 5.0
+
 
 def run(settings: Settings) -> None:
     """`ltzd run`: until a signal. Raises Misconfigured, Unavailable, Broken."""
@@ -62,6 +64,7 @@ async def run_roles(
                 ]
                 for event in listening:
                     await event.wait()
+                await _until_working(daemon)
                 log.info("ltzd.ready", version=__version__, roles=list(settings.roles))
                 on_ready()
                 await stop.wait()
@@ -72,6 +75,21 @@ async def run_roles(
         except BaseExceptionGroup as group_error:
             raise first_cause(group_error) from group_error
     log.info("ltzd.stopped")
+
+
+async def _until_working(daemon: Daemon) -> None:
+    """Ready means ready: wait a bounded time until rewards would be signed and blocks followed.
+
+    A node that is away, or another process that holds a lane, must not keep HTTP from serving.
+    """
+    deadline = asyncio.get_running_loop().time() + _WORKING_SECONDS
+    while asyncio.get_running_loop().time() < deadline:
+        lane, follower = daemon.lane, daemon.follower
+        if (lane is None or lane.is_ready or lane.stopped) and (
+            follower is None or follower.is_serving
+        ):
+            return
+        await asyncio.sleep(0.02)
 
 
 def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -37,6 +37,8 @@ from ltzd.rules.toml_files import Place, TomlFile, dotted, reason_of
 from ltzd.values import Address, address_of, checksummed
 
 PREFIX = "LTZD_"
+DEV_VARIABLE = "ANVIL"
+"""LTZD_ANVIL names dev mode's anvil; `ltzd run` may inherit it."""
 Role = Literal["http", "operator", "indexer"]
 ROLES: tuple[Role, ...] = ("http", "operator", "indexer")
 
@@ -138,6 +140,7 @@ class Section(BaseModel):
 
 class Node(Section):
     rpc_url: Annotated[SecretStr, _url(("https", "http"))]
+    poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
 
 
 class Http(Section):
@@ -173,7 +176,6 @@ class Operator(Section):
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 64
     max_fee_gwei: Annotated[Decimal, Field(gt=0, le=100)] = Decimal(100)
     """Spec 8: nothing goes out above 100 gwei."""
-    poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
 
     def minter_key(self) -> bytes:
         """Raises Misconfigured. Opening an encrypted key takes about a second."""
@@ -287,7 +289,7 @@ def _unknown_variables() -> list[str]:
     return [
         f"{name}: unknown variable"
         for key, name in _variables().items()
-        if key.partition("__")[0].lower() not in Settings.model_fields
+        if key.partition("__")[0].lower() not in Settings.model_fields and key != DEV_VARIABLE
     ]
 
 

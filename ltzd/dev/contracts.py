@@ -158,7 +158,8 @@ async def _mined(node: Node, transaction: str) -> int:
         if receipt is not None:
             if not receipt.succeeded:
                 raise Misconfigured(
-                    f"The dev chain reverted the set-up transaction {transaction}; start with --clean."
+                    f"The dev chain reverted the set-up transaction {transaction}; "
+                    "start with --clean."
                 )
             return receipt.block_number
         await asyncio.sleep(0.02)

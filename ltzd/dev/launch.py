@@ -25,6 +25,10 @@ PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_RAISE = 2
 CAPABILITY_VERSION_3 = 0x20080522
 CAP_DAC_OVERRIDE = 1
+_REFUSED = (
+    "root may not hand on its file access here, so use folders that every user may enter, "
+    "or start as an ordinary user"
+)
 
 
 def birth_of(pid: int) -> str:
@@ -103,14 +107,14 @@ def _keep_only(capability: int) -> None:
     # Effective, permitted, inheritable: for capabilities below 32, then for those above.
     sets = (ctypes.c_uint32 * 6)(bit, bit, bit, 0, 0, 0)
     if ctypes.CDLL(None, use_errno=True).capset(header, sets) != 0:
-        raise OSError(ctypes.get_errno(), "this machine's root may not pass on its file access")
+        raise OSError(ctypes.get_errno(), _REFUSED)
     _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability)
 
 
 def _prctl(option: int, *arguments: int) -> None:
     padded = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
     if ctypes.CDLL(None, use_errno=True).prctl(option, *padded) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl {option} was refused")
+        raise OSError(ctypes.get_errno(), _REFUSED)
 
 
 if __name__ == "__main__":

@@ -38,44 +38,42 @@ def run(options: DevOptions) -> None:
 
 
 async def _run(folder: Path, options: DevOptions) -> None:
-    stop = asyncio.Event()
+    stop, ready = asyncio.Event(), asyncio.Event()
     stop_on_signals(stop)
+    door.shut(folder)
     if options.clean:
         await data_dir.clean(folder)
-    door.shut(folder)
     ports.check_free(options.port, "--port")
     ports.check_free(options.admin_port, "--admin-port")
     logs.configure()
+    serving = asyncio.create_task(_serve(folder, options, stop, ready))
+    hurrying = asyncio.create_task(_end_start(serving, stop, ready))
     try:
-        async with asyncio.TaskGroup() as group:
-            serving = group.create_task(_serve(folder, options, stop))
-            await _first_done(serving, stop)
-    except BaseExceptionGroup as group_error:
-        raise first_cause(group_error) from group_error
+        await serving
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+    except BaseExceptionGroup as group:
+        raise first_cause(group) from group
     finally:
+        hurrying.cancel()
         door.shut(folder)
 
 
-async def _first_done(serving: "asyncio.Task[None]", stop: asyncio.Event) -> None:
-    """Cancel a start that is still under way when the stop comes; a running instance ends itself."""
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
+async def _end_start(serving: asyncio.Task[None], stop: asyncio.Event, ready: asyncio.Event) -> None:
+    """A start that is under way is cancelled by the stop; a ready instance hears it itself."""
+    await stop.wait()
+    if not ready.is_set():
+        serving.cancel()
 
 
-async def _serve(folder: Path, options: DevOptions, stop: asyncio.Event) -> None:
+async def _serve(
+    folder: Path, options: DevOptions, stop: asyncio.Event, ready: asyncio.Event
+) -> None:
     async with services.running(folder, options) as started:
-        setting_up = asyncio.create_task(_set_up(folder, options, started))
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({setting_up, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if stop.is_set():
-            setting_up.cancel()
-            await asyncio.gather(setting_up, return_exceptions=True)
-            return
-        stopping.cancel()
-        instance = await setting_up
+        instance = await _set_up(folder, options, started)
         try:
-            await _live(instance, stop)
+            await _live(instance, stop, ready)
         finally:
             await instance.sandbox.stop()
 
@@ -90,16 +88,17 @@ class _Instance:
     brand: DemoBrand
 
 
-async def _live(instance: _Instance, stop: asyncio.Event) -> None:
+async def _live(instance: _Instance, stop: asyncio.Event, ready: asyncio.Event) -> None:
     """Run the roles while every service lives."""
 
-    def ready() -> None:
+    def open_door() -> None:
+        ready.set()
         door.open_with(instance.folder, instance.door)
         print(_welcome(instance), flush=True)
 
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(services.watch(instance.folder, instance.services))
-        await run_roles(instance.settings, stop, is_dev=True, on_ready=ready)
+        await run_roles(instance.settings, stop, is_dev=True, on_ready=open_door)
         watching.cancel()
 
 
@@ -119,7 +118,7 @@ async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _I
     sealer = Sealer.from_file(folder / "master.key", create=True)
     brand = await demo_brands.apply(folder, started.database_url, sealer, "brand")
     other = await demo_brands.apply(folder, started.database_url, sealer, "other_brand")
-    sandbox = Sandbox(folder, ports.free_port(), started.rpc_url, ltz.ltz)
+    sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, ltz.ltz)
     await sandbox.start()
     content = {
         "baseUrl": f"http://127.0.0.1:{options.port}",
@@ -142,6 +141,18 @@ async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _I
     return _Instance(folder, started, settings, sandbox, content, brand)
 
 
+def _sandbox_port(folder: Path) -> int:
+    """The same at every start while it is free, so that open pages stay good."""
+    remembered = folder / "sandbox.port"
+    if remembered.exists():
+        port = int(remembered.read_text())
+        if ports.is_free(port):
+            return port
+    port = ports.free_port()
+    remembered.write_text(str(port))
+    return port
+
+
 def _settings(  # noqa: PLR0913, PLR0917 - one place where dev's choices become settings
     folder: Path,
     options: DevOptions,
@@ -157,7 +168,7 @@ def _settings(  # noqa: PLR0913, PLR0917 - one place where dev's choices become 
             "redis_url": started.redis_url,
             "master_key_file": folder / "master.key",
             "explorer_url": sandbox.explorer_url,
-            "node": {"rpc_url": started.rpc_url},
+            "node": {"rpc_url": started.rpc_url, "poll_seconds": POLL_SECONDS},
             "contracts": {"ltz": checksummed(ltz.ltz), "first_block": ltz.first_block},
             "identity": {
                 "base_url": identity.base_url,
@@ -172,7 +183,6 @@ def _settings(  # noqa: PLR0913, PLR0917 - one place where dev's choices become 
             "operator": {
                 "minter_key_file": minter_file,
                 "max_in_flight": MAX_IN_FLIGHT,
-                "poll_seconds": POLL_SECONDS,
             },
         }
     )

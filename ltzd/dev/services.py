@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from ltzd.chain.node import Node
 from ltzd.chain.rpc import Rpc, RpcError
 from ltzd.daemon.assembly import DEV_CHAIN_IDS
-from ltzd.dev import chain, postgres, processes, redis
+from ltzd.dev import anvil_pool, chain, postgres, processes, redis
 from ltzd.dev.options import DevOptions
 from ltzd.errors import DatabaseUnavailable, Misconfigured, NodeUnavailable
 from ltzd.store import chains, database
@@ -35,6 +35,7 @@ class DevServices:
     chain_id: int
     genesis: str
     started: tuple[str, ...]
+    is_our_anvil: bool
 
 
 @asynccontextmanager
@@ -47,10 +48,12 @@ async def running(data_dir: Path, options: DevOptions) -> AsyncIterator[DevServi
 
 
 async def watch(data_dir: Path, services: DevServices) -> None:
-    """Raise Misconfigured when a service that was started here has ended."""
+    """Keep the services going; raise Misconfigured when one that was started here has ended."""
     async with asyncio.TaskGroup() as group:
         for name in services.started:
             group.create_task(_must_live(data_dir, name))
+        if services.is_our_anvil:
+            group.create_task(anvil_pool.keep_moving(services.rpc_url))
 
 
 async def _must_live(data_dir: Path, name: str) -> None:
@@ -68,7 +71,7 @@ async def _start(data_dir: Path, options: DevOptions) -> DevServices:
         database_task = group.create_task(_database(data_dir, options))
         redis_task = group.create_task(_redis(data_dir, options))
         chain_task = group.create_task(_chain(data_dir, options))
-    rpc_url, chain_id = chain_task.result()
+    rpc_url, chain_id, kind = chain_task.result()
     genesis = await chain.genesis_hash(rpc_url)
     database_url = await _fitting_database(
         data_dir, options, database_task.result(), chain_id, genesis, rpc_url
@@ -82,6 +85,7 @@ async def _start(data_dir: Path, options: DevOptions) -> DevServices:
         chain_id=chain_id,
         genesis=genesis,
         started=tuple(name for name, url in zip(names, given, strict=True) if url is None),
+        is_our_anvil=kind == "anvil",
     )
 
 
@@ -90,7 +94,7 @@ async def _database(data_dir: Path, options: DevOptions) -> str:
         return (await postgres.start(data_dir)).url
     try:
         await (await database.connect(options.database_url, "dev")).close()
-    except (DatabaseUnavailable, ValueError) as error:
+    except (DatabaseUnavailable, Misconfigured) as error:
         raise Misconfigured(
             "The database of --database-url does not answer; start it, or correct the URL."
         ) from error
@@ -108,18 +112,18 @@ async def _ping(url: str) -> None:
     try:
         client = Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
         async with client:
-            await client.execute_command("PING")
+            await client.echo("ltzd")
     except (RedisError, OSError, ValueError) as error:
         raise Misconfigured(
             "The Redis of --redis-url does not answer; start it, or correct the URL."
         ) from error
 
 
-async def _chain(data_dir: Path, options: DevOptions) -> tuple[str, int]:
-    """The chain's URL and id; a given node must be a dev chain."""
+async def _chain(data_dir: Path, options: DevOptions) -> tuple[str, int, str]:
+    """The chain's URL, id and kind; a given node must be a dev chain."""
     if options.rpc_url is None:
         started = await chain.start(data_dir, options.chain, options.block_time_seconds, None)
-        return started.rpc_url, started.chain_id
+        return started.rpc_url, started.chain_id, started.kind
     try:
         async with Rpc(options.rpc_url) as rpc:
             chain_id = await Node(rpc).chain_id()
@@ -130,13 +134,13 @@ async def _chain(data_dir: Path, options: DevOptions) -> tuple[str, int]:
     if chain_id not in DEV_CHAIN_IDS:
         allowed = ", ".join(map(str, sorted(DEV_CHAIN_IDS)))
         raise Misconfigured(
-            f"The node at {options.rpc_url} is chain {chain_id}, which is no dev chain ({allowed}); "
+            f"The node at {options.rpc_url} is chain {chain_id}, no dev chain ({allowed}); "
             "use `ltzd run` with real chains."
         )
-    return options.rpc_url, chain_id
+    return options.rpc_url, chain_id, "given"
 
 
-async def _fitting_database(  # noqa: PLR0913, PLR0917 - what tells two chains apart
+async def _fitting_database(
     data_dir: Path,
     options: DevOptions,
     url: str,
@@ -151,8 +155,8 @@ async def _fitting_database(  # noqa: PLR0913, PLR0917 - what tells two chains a
     if options.database_url is not None:
         raise Misconfigured(
             f"The database of --database-url follows chain {known.chain_id} with genesis "
-            f"{hex_of(known.genesis_hash)} and LTZ {hex_of(known.ltz)}, which the node at {rpc_url} "
-            "is not; give an empty database, or that chain's node with --rpc-url."
+            f"{hex_of(known.genesis_hash)} and LTZ {hex_of(known.ltz)}, which the node at "
+            f"{rpc_url} is not; give an empty database, or that chain's node with --rpc-url."
         )
     aside = await postgres.rename_aside(data_dir)
     print(

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, cast
 import structlog
 from sanic import Sanic
 from sanic.config import Config
+from sanic.exceptions import SanicException
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
@@ -61,9 +62,22 @@ def new_app(name: str) -> App:
             env_prefix=None,  # daemon/settings.py alone reads the environment
         ),
         error_handler=Refusals(),
+        request_class=AnswerableRequest,
         configure_logging=False,
     )
     return app
+
+
+class AnswerableRequest(Request):
+    """Sanic answers a URL it cannot parse with a made-up request that has the same URL."""
+
+    def __init__(self, url_bytes: bytes, *args: Any, **options: Any) -> None:
+        try:
+            super().__init__(url_bytes, *args, **options)
+        except SanicException:
+            if options.get("method") != "NONE":
+                raise
+            super().__init__(b"*", *args, **options)
 
 
 class _RequestIds:

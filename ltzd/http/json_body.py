@@ -3,10 +3,12 @@
 Raises BodyTooLarge and BodyUnreadable. A key that occurs twice has its last value.
 """
 
+import asyncio
 import re
 from typing import Any
 
 import msgspec
+from sanic.exceptions import RequestTimeout
 from sanic.request import Request
 
 from ltzd.http.errors import BodyTooLarge, BodyUnreadable
@@ -17,6 +19,9 @@ EVENT_HANDLER_LIMIT = 10_240
 READ_AWAY_LIMIT = 1024 * 1024
 """A body over its limit is still read to the end, up to here: a client that is writing would
 otherwise meet a closed socket before it reads its 413."""
+
+ARRIVAL_SECONDS = 30.0
+"""Sanic's own timer starts again with every byte that comes."""
 
 DEEPEST = 32
 """Levels of nesting."""
@@ -42,6 +47,18 @@ async def read_object(request: Request, limit: int = EVENT_HANDLER_LIMIT) -> dic
 async def _read(request: Request, limit: int) -> bytes:
     stream: Any = request.stream
     stream.request_max_size = READ_AWAY_LIMIT
+    if stream.request_body is True and len(stream.recv_buffer) >= stream.request_bytes_left:
+        return await _read_on(stream, limit)  # all here; a timer would cost more than the reading
+    try:
+        async with asyncio.timeout(ARRIVAL_SECONDS):
+            return await _read_on(stream, limit)
+    except TimeoutError as error:
+        # Else Sanic would wait for the rest after the answer.
+        stream.keep_alive, stream.request_body = False, None
+        raise RequestTimeout("The body did not arrive in time") from error
+
+
+async def _read_on(stream: Any, limit: int) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while stream.request_body:

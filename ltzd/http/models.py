@@ -147,7 +147,7 @@ class RecordedAnswer(Answered):
         mint = None if event.transaction_hash is None else hex_of(event.transaction_hash)
         return {
             "success": True,
-            "eventId": str(event.event_id),
+            "eventId": event.event_id,
             "message": _message(event),
             "rewardAmount": event.ltz,
             "eventType": event.event_type,

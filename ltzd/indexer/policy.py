@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class IndexerPolicy:
-    """`follows_deep_reorgs`: dev chains only; elsewhere a reorg below finality stops the indexer."""
+    """`follows_deep_reorgs`: dev chains only; elsewhere such a reorg stops the indexer."""
 
     poll_seconds: float = 1.0
     head_blocks: int = 16

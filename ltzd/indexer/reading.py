@@ -58,7 +58,7 @@ async def read_head(node: Node, contract: Address, first: int, last: int) -> Str
 
 
 async def read_range(node: Node, contract: Address, first: int, last: int) -> Stretch | None:
-    """Final blocks first…last by one getLogs; the span shrinks while the node finds it too large."""
+    """Final blocks first…last by one getLogs; fewer while the node finds the span too large."""
     while True:
         try:
             logs = await node.logs(first, last, contract)
@@ -97,7 +97,7 @@ def _by_block(logs: Iterable[dict[str, Any]]) -> dict[Hash32, list[dict[str, Any
 
 
 async def _doubted(node: Node, contract: Address, header: Header) -> list[dict[str, Any]]:
-    """Logs of a block that came back empty, asked again if its bloom says that there may be some."""
+    """Logs of a block that came back empty: asked again if its bloom may hold some."""
     if not bloom.may_hold(header.bloom, contract):
         return []
     logs = await node.logs_of_block(header.hash, contract)
@@ -125,7 +125,7 @@ def _facts(logs: Iterable[dict[str, Any]]) -> Iterable[Fact]:
             continue
         try:
             fact = ltz.decode_log(each)
-        except (KeyError, ValueError, TypeError, IndexError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise NodeUnavailable("The node's log is malformed") from error
         if fact is not None:
             yield fact

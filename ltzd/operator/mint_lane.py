@@ -147,8 +147,8 @@ class MintLane:
         above = await self._ref_word(word) >> (next_seq % 256)
         if above or await self._ref_word(word + 1):
             raise Stopped(
-                f"LTZ has minted references from {next_seq} on, which the database has not given out: "
-                "the database is an old copy"
+                f"LTZ has minted references from {next_seq} on, which the database has not "
+                "given out: the database is an old copy"
             )
         return next_seq
 

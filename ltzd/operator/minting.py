@@ -1,4 +1,4 @@
-"""Turns queued rewards into one signed mint: intent, nonce and bytes in one database transaction."""
+"""Turns queued rewards into a signed mint: intent, nonce and bytes in one database transaction."""
 
 import itertools
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ MINT = "mint"
 
 @dataclass(frozen=True, slots=True)
 class LanePolicy:
-    """`repeat_seconds`: how long a publication may stay without receipt before its bytes go again."""
+    """`repeat_seconds`: how long a publication may lack a receipt before its bytes go again."""
 
     max_in_flight: int = 64
     poll_seconds: float = 1.0

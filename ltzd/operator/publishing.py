@@ -1,4 +1,4 @@
-"""Hands the lane's signed bytes to the node in the order of their nonces, then signs the next batch.
+"""Hands the lane's signed bytes to the node in the order of nonces, then signs the next batch.
 
 While a publication is under way rewards gather; whatever waits at its end goes out together. An
 unanswered publication is unknown, never failed: the same bytes go again.

@@ -1,4 +1,4 @@
-"""What the lane's wallet may spend now: fees from the newest block, its balance less what is reserved.
+"""What the lane's wallet may spend now: the newest block's fees, its balance less what is reserved.
 
 Units: wei.
 """
@@ -23,7 +23,7 @@ class Purse:
 
     async def look(self, head: Header) -> None:
         """Take fees and balance as of `head`. Raises NodeUnavailable and forgets the fees."""
-        self.fees = None
+        self.forget()
         if head.base_fee is None:
             raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
         tip = await self._node.priority_fee()
@@ -32,8 +32,12 @@ class Purse:
         telemetry.HELD_BY_CAP.labels(MINT).set(self.fees is None)
         telemetry.BALANCE_WEI.labels(MINT).set(balance)
 
+    def forget(self) -> None:
+        """Without a node that answers nothing is signed: fees of now may be too low later."""
+        self.fees = None
+
     def can_afford(self, gas_limit: int, reserved: int) -> bool:
-        """Whether the balance covers `gas_limit` at worst beside `reserved` wei of others in flight."""
+        """Whether the balance covers `gas_limit` at worst beside `reserved` wei in flight."""
         return (
             self.fees is not None
             and self.balance is not None

@@ -41,7 +41,7 @@ _MISSES_SECONDS = 1.5
 
 
 class Watcher:
-    def __init__(  # noqa: PLR0913 - the lane hands over all it has
+    def __init__(  # noqa: PLR0913, PLR0917 - the lane hands over all it has
         self,
         pool: Pool,
         lane: Lane,
@@ -72,12 +72,13 @@ class Watcher:
             try:
                 await self.look()
             except NodeUnavailable as error:
+                self._purse.forget()
                 log.warning("watch.node_unavailable", reason=error.message)
 
     async def look(self) -> None:
         """One round. Raises NodeUnavailable: whatever was not decided waits for the next."""
         head, _ = await self._node.head_and_final()
-        if head != self._head or self._purse.fees is None:
+        if self._purse.fees is None or self._head is None or head.hash != self._head.hash:
             await self._purse.look(head)
             self._publisher.ring()
         self._head = head
@@ -118,7 +119,7 @@ class Watcher:
         self._publisher.ring()
 
     async def _check_taken(self, oldest: OpenTransaction) -> None:
-        """Whether somebody else used the oldest nonce: used up at finality, and no receipt of ours."""
+        """Whether the oldest nonce was used by somebody else: final, and no receipt is ours."""
         if await self._node.nonce(self._lane.wallet, "finalized") <= oldest.nonce:
             return
         if not self._missed_often(oldest.nonce):

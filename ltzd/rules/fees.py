@@ -21,7 +21,7 @@ class Fees:
 
 
 def fees_for(base_fee: int, tip: int, policy: FeePolicy) -> Fees | None:
-    """Fees that outlast six full blocks of growth (2 × base fee), or None while the cap forbids.
+    """Fees that outlast six full blocks of growth (2 x base fee), or None while the cap forbids.
 
     The cap forbids when even the next block's base fee and tip would pass it.
     """

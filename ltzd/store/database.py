@@ -6,9 +6,10 @@ of their own (`locks.py`, `signals.py`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+import threading
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import asyncpg
 import msgspec
@@ -20,8 +21,6 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 
 Connection: TypeAlias = asyncpg.Connection
 Pool: TypeAlias = asyncpg.Pool
-
-T = TypeVar("T")
 
 LOST: tuple[type[BaseException], ...] = (
     OSError,
@@ -35,7 +34,9 @@ LOST: tuple[type[BaseException], ...] = (
 )
 """What asyncpg raises when the server is gone, going, or full."""
 
-_SERIALIZE_SECONDS = 10.0
+_CONNECT_SECONDS = 10.0
+_ALEMBIC = threading.Lock()
+"""alembic's context is a global of the process; between processes its advisory lock serves."""
 
 
 async def _prepare(connection: Connection) -> None:
@@ -61,13 +62,13 @@ async def open_pool(url: str, *, size: int = 10) -> Pool:
             init=_prepare,
             reset=_leave_as_is,
             command_timeout=30.0,
-            timeout=_SERIALIZE_SECONDS,
+            timeout=_CONNECT_SECONDS,
             server_settings={"application_name": "ltzd"},
         )
     except LOST as error:
-        raise DatabaseUnavailable(
-            f"The database does not answer: {type(error).__name__}"
-        ) from error
+        raise _no_answer(error) from error
+    except (asyncpg.PostgresError, ValueError) as error:
+        raise _refused(error) from error
     return pool
 
 
@@ -75,14 +76,26 @@ async def connect(url: str, name: str) -> Connection:
     """A connection outside the pool, for locks and LISTEN. Raises DatabaseUnavailable."""
     try:
         connection: Connection = await asyncpg.connect(
-            url, timeout=_SERIALIZE_SECONDS, server_settings={"application_name": f"ltzd {name}"}
+            url, timeout=_CONNECT_SECONDS, server_settings={"application_name": f"ltzd {name}"}
         )
+        await _prepare(connection)
     except LOST as error:
-        raise DatabaseUnavailable(
-            f"The database does not answer: {type(error).__name__}"
-        ) from error
-    await _prepare(connection)
+        raise _no_answer(error) from error
+    except (asyncpg.PostgresError, ValueError) as error:
+        raise _refused(error) from error
     return connection
+
+
+def _no_answer(error: BaseException) -> DatabaseUnavailable:
+    return DatabaseUnavailable(f"The database does not answer: {type(error).__name__}")
+
+
+def _refused(error: BaseException) -> Misconfigured:
+    """The server speaks, and says no: a wrong password, user, database or URL."""
+    kind = getattr(error, "sqlstate", None) or type(error).__name__
+    return Misconfigured(
+        f"The database refuses the connection ({kind}); correct database_url: user, password, name."
+    )
 
 
 @asynccontextmanager
@@ -105,15 +118,6 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
         raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
 
 
-async def answers(ask: Awaitable[T]) -> bool:
-    """Whether a database call succeeds at all."""
-    try:
-        await ask
-    except LOST:
-        return False
-    return True
-
-
 def _alembic(url: str) -> Config:
     config = Config()
     config.set_main_option("script_location", "ltzd:store/migrations")
@@ -131,7 +135,12 @@ async def migrate(url: str) -> None:
     asyncpg caches statements of the old schema.
     """
     await _refuse_newer(url)
-    await asyncio.to_thread(command.upgrade, _alembic(url), "head")
+    await asyncio.to_thread(_upgrade, url)
+
+
+def _upgrade(url: str) -> None:
+    with _ALEMBIC:
+        command.upgrade(_alembic(url), "head")
 
 
 async def _refuse_newer(url: str) -> None:

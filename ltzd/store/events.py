@@ -14,6 +14,7 @@ import msgspec
 
 from ltzd.rules.events import ClaimRecord
 from ltzd.store.database import Connection
+from ltzd.store.signals import ORIGIN
 from ltzd.values import Address, Hash32
 
 ClaimKey = tuple[Address, str, str]
@@ -156,7 +157,7 @@ async def write(
             FROM unnest($20::uuid[], $21::bytea[], $22::bytea[], $23::bigint[])
                  AS new (id, brand_id, wallet, ltz)
         )
-        SELECT pg_notify('ltzd_rewards', '')
+        SELECT pg_notify('ltzd_rewards', $25)
         """,
         [key[0] for key in claims],
         [key[1] for key in claims],
@@ -182,6 +183,7 @@ async def write(
         [event.wallet for event in rewarded],
         [event.ltz for event in rewarded],
         EVENT_REWARD,
+        ORIGIN,
     )
 
 

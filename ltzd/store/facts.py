@@ -89,7 +89,8 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
         SELECT count(*) FROM told
         """,
         [UUID(bytes=row.reference[:16]) for row in those],
-        [row.reference[16] for row in those],
+        # With other padding than ours (values.reward_reference) it is nobody's reward either.
+        [row.reference[16] if not any(row.reference[17:24]) else -1 for row in those],
         [int.from_bytes(row.reference[24:], "big", signed=True) for row in those],
         [row.recipient for row in those],
         # An amount that is not whole LTZ is nobody's reward.

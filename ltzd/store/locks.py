@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from ltzd.errors import DatabaseUnavailable
 from ltzd.store import database
 from ltzd.store.database import Connection
 
@@ -31,17 +32,25 @@ def _key(name: str) -> int:
 async def held(url: str, name: str) -> AsyncIterator[Term]:
     """Wait until the lock called `name` is ours; hold it to the end of the block.
 
-    Raises DatabaseUnavailable when the database cannot be reached.
+    Raises DatabaseUnavailable when the database cannot be reached, or is lost while we wait.
     """
     connection = await database.connect(url, f"lock {name}"[:60])
     try:
-        while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _key(name)):
-            await asyncio.sleep(RETRY_SECONDS)
+        await _take(connection, _key(name))
         term = Term()
         connection.add_termination_listener(lambda _connection: term.lost.set())
         yield term
     finally:
         await _close(connection)
+
+
+async def _take(connection: Connection, key: int) -> None:
+    try:
+        # No event tells that another process's session ended.
+        while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", key):  # noqa: ASYNC110
+            await asyncio.sleep(RETRY_SECONDS)
+    except database.LOST as error:
+        raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
 
 
 async def _close(connection: Connection) -> None:

@@ -22,7 +22,7 @@ class QueuedReward:
 
 
 async def take_queued(connection: Connection, limit: int) -> list[QueuedReward]:
-    """The oldest rewards that wait for a transaction, locked until this database transaction ends."""
+    """The oldest rewards without a transaction, locked until this database transaction ends."""
     rows = await connection.fetch(
         """
         SELECT id, kind, wallet, ltz, seq, created_at

@@ -6,9 +6,9 @@ also looks by itself after `POLL_SECONDS`.
 """
 
 import asyncio
+import secrets
 from typing import Final
 
-import asyncpg
 import structlog
 
 from ltzd.errors import DatabaseUnavailable
@@ -27,7 +27,12 @@ BRANDS: Final = "ltzd_brands"
 CHANNELS = (REWARDS, PUBLISHED, BLOCKS, BRANDS)
 POLL_SECONDS = 1.0
 
+ORIGIN: Final = secrets.token_hex(8)
+"""What this process's notifications carry, so that it does not wake itself twice."""
+
 log = structlog.get_logger()
+
+_LOST: tuple[type[BaseException], ...] = (DatabaseUnavailable, *database.LOST)
 
 
 class Bell:
@@ -72,7 +77,7 @@ class Signals:
         while True:
             try:
                 await self._listen_once()
-            except (DatabaseUnavailable, *database.LOST) as error:
+            except _LOST as error:
                 log.warning("signals.lost", reason=type(error).__name__)
             await asyncio.sleep(pause)
             pause = min(pause * 2, 5.0)
@@ -95,11 +100,12 @@ class Signals:
         _connection: object,
         _pid: int,
         channel: str,
-        _payload: object,
+        origin: object,
     ) -> None:
-        self.ring(channel)
+        if origin != ORIGIN:
+            self.ring(channel)
 
 
 async def notify(connection: Connection, channel: str) -> None:
     """Wake the other processes when this database transaction commits."""
-    await connection.execute("SELECT pg_notify($1, '')", channel)
+    await connection.execute("SELECT pg_notify($1, $2)", channel, ORIGIN)

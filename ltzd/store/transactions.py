@@ -15,6 +15,7 @@ from ltzd.rules.fees import Fees
 from ltzd.rules.transactions import Place, State, Transaction
 from ltzd.store.database import Connection
 from ltzd.store.lanes import Lane
+from ltzd.store.signals import ORIGIN
 from ltzd.values import Address, Hash32
 
 
@@ -41,7 +42,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction whose end is not final. `hashes` are its attempts, newest first; `raw` the newest's bytes."""
+    """A transaction whose end is not final.
+
+    `hashes` are its attempts, newest first; `raw` is the newest's bytes.
+    """
 
     id: int
     nonce: int
@@ -63,7 +67,8 @@ async def store_signed(
     row = await connection.fetchrow(
         """
         WITH intent AS (
-          INSERT INTO transactions (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
+          INSERT INTO transactions
+                 (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
           VALUES ($1, $2, $3, 'mint', $4, $5, $6, 'signed')
           RETURNING id, created_at
         ), attempt AS (
@@ -112,9 +117,10 @@ async def mark_published(connection: Connection, attempt: Hash32) -> None:
             FROM attempt
            WHERE transactions.id = attempt.transaction_id AND state = 'signed'
         )
-        SELECT pg_notify('ltzd_published', '')
+        SELECT pg_notify('ltzd_published', $2)
         """,
         attempt,
+        ORIGIN,
     )
 
 

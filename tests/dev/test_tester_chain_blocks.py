@@ -7,7 +7,8 @@ import pytest
 from eth_bloom.bloom import BloomFilter
 from eth_hash.auto import keccak
 
-from ltzd.values import bytes_of
+from ltzd.dev.tester_chain.rlp_codec import encode
+from ltzd.values import bytes_of, hex_of
 from tests.support.tester import EMITTER, Rpc, RpcRefusedError, a_tester, topic, word
 
 
@@ -28,9 +29,51 @@ async def _emit(rpc: Rpc, emitter: str, *words: int) -> Any:
     return await rpc.receipt(await rpc("eth_sendTransaction", call))
 
 
-async def test_a_header_hashes_to_its_hash_and_names_its_parent(rpc: Rpc) -> None:
+# The fields of a Cancun header in their order.
+HEADER = [
+    "parentHash",
+    "sha3Uncles",
+    "miner",
+    "stateRoot",
+    "transactionsRoot",
+    "receiptsRoot",
+    "logsBloom",
+    "difficulty",
+    "number",
+    "gasLimit",
+    "gasUsed",
+    "timestamp",
+    "extraData",
+    "mixHash",
+    "nonce",
+    "baseFeePerGas",
+    "withdrawalsRoot",
+    "blobGasUsed",
+    "excessBlobGas",
+    "parentBeaconBlockRoot",
+]
+NUMBERS = {
+    "difficulty",
+    "number",
+    "gasLimit",
+    "gasUsed",
+    "timestamp",
+    "baseFeePerGas",
+    "blobGasUsed",
+    "excessBlobGas",
+}
+
+
+def _hash_of(block: Any) -> str:
+    fields = [int(block[f], 16) if f in NUMBERS else bytes_of(block[f]) for f in HEADER]
+    return hex_of(keccak(encode(fields)))
+
+
+async def test_headers_hash_to_their_hash_and_name_their_parent(rpc: Rpc) -> None:
     await rpc("anvil_mine", 2)
     first, second = await rpc.block(1), await rpc.block(2)
+    assert _hash_of(await rpc.block(0)) == first["parentHash"]
+    assert _hash_of(second) == second["hash"]
     assert second["parentHash"] == first["hash"]
     assert int(second["timestamp"], 16) > int(first["timestamp"], 16)
     assert await rpc("eth_getBlockByHash", first["hash"], False) == first
@@ -66,6 +109,25 @@ async def test_a_block_of_many_numbers_its_transactions_and_logs(rpc: Rpc) -> No
         == (block["transactions"][3])
     )
     assert await rpc("eth_getTransactionReceipt", sent[7]) == receipts[7]
+
+
+async def test_roots_follow_from_the_transactions_and_receipts_that_are_shown(rpc: Rpc) -> None:
+    receipt = await _emit(rpc, await rpc.deploy(EMITTER), 3, 4)
+    block = await rpc("eth_getBlockByHash", receipt["blockHash"], False)
+    raw = bytes_of(await rpc("eth_getRawTransactionByHash", receipt["transactionHash"]))
+    logs = [
+        [bytes_of(log["address"]), [bytes_of(one) for one in log["topics"]], bytes_of(log["data"])]
+        for log in receipt["logs"]
+    ]
+    shown = [1, int(receipt["cumulativeGasUsed"], 16), bytes_of(receipt["logsBloom"]), logs]
+    roots = [_root_of_one(raw), _root_of_one(b"\x02" + encode(shown))]
+    assert roots == [block["transactionsRoot"], block["receiptsRoot"]]
+
+
+def _root_of_one(item: bytes) -> str:
+    """A trie of one leaf, whose key is the RLP of 0."""
+    leaf = [b"\x20" + encode(0), item]
+    return hex_of(keccak(encode(leaf)))
 
 
 async def test_tags_name_the_right_blocks(rpc: Rpc) -> None:

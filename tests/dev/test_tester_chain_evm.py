@@ -49,6 +49,7 @@ _STEPS = st.one_of(
 )
 
 
+@pytest.mark.filterwarnings("ignore:SELFDESTRUCT opcode present:DeprecationWarning")
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_STEPS, max_size=40).map(b"".join), st.integers(0, 30_000))
 def test_any_code_ends_as_in_py_evm_with_the_same_gas(code: bytes, gas: int) -> None:

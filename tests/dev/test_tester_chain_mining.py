@@ -1,6 +1,7 @@
 """When the tester chain mines, what time it is there, and who hears of it."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tests.support.tester import (
     EMITTER,
+    ENDLESS,
     Rpc,
     RpcRefusedError,
     a_tester,
@@ -105,6 +107,20 @@ async def test_sending_does_not_wait_for_execution() -> None:
         assert all("result" in reply for reply in replies)
         await asyncio.gather(*(rpc.receipt(reply["result"]) for reply in replies[-1:]))
         assert await rpc("eth_getStorageAt", emitter, "0x0", "latest") == "0x" + word(300)
+
+
+async def test_closing_the_chain_ends_what_runs() -> None:
+    async with a_tester() as rpc:
+        endless = await rpc.deploy(ENDLESS)
+        running = asyncio.create_task(rpc("eth_call", {"to": endless}))
+        assert await rpc.number() == 1
+    with pytest.raises((aiohttp.ClientError, RpcRefusedError)):
+        await running
+
+    async def nothing_runs() -> bool:
+        return not any(one.name.startswith("reader") for one in threading.enumerate())
+
+    await until(nothing_runs)
 
 
 async def _subscribe(socket: aiohttp.ClientWebSocketResponse, *params: object) -> str:

@@ -30,7 +30,7 @@ def _call(url: str, method: str, *params: object, seconds: float = 5) -> Any:
         return json.load(reply).get("result")
 
 
-async def test_sigterm_ends_it_within_a_second_even_while_code_runs() -> None:
+async def test_sigterm_ends_it_at_once_even_while_code_runs() -> None:
     process = await _started("--port", "0")
     url = await _url(process)
     account = (await asyncio.to_thread(_call, url, "eth_accounts"))[0]

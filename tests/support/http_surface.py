@@ -100,9 +100,10 @@ async def serving(app: App) -> AsyncIterator[str]:
     stop = asyncio.Event()
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=listening.set_result))
-    await asyncio.wait([task, listening], return_when=asyncio.FIRST_COMPLETED)
+    task.add_done_callback(lambda _task: listening.done() or listening.cancel())
+    await asyncio.wait({listening})
     if task.done():
-        task.result()
+        await task
     try:
         yield f"http://127.0.0.1:{listening.result()}"
     finally:

@@ -36,9 +36,9 @@ async def a_door(
     behind: Behind, policy: AdminPolicy | None = None
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     sources = AdminSources(("http", "operator"), behind.read, lambda: behind.lanes)
-    async with serving(build_admin_app(sources, policy or AdminPolicy())) as url:
-        async with aiohttp.ClientSession() as client:
-            yield client, url
+    app = build_admin_app(sources, policy or AdminPolicy())
+    async with serving(app) as url, aiohttp.ClientSession() as client:
+        yield client, url
 
 
 async def get(behind: Behind, path: str, **headers: str) -> tuple[int, Any]:

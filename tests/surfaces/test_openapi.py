@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
+from pydantic import BaseModel
 
 from ltzd.errors import CooldownActive, DatabaseUnavailable, DomainUnauthorized, IdentityUnavailable
 from ltzd.http import models
@@ -77,7 +78,10 @@ async def test_the_documented_request_has_the_rules_of_the_specification(surface
 
 async def test_each_status_that_is_seen_is_documented_with_its_shape(surface: Surface) -> None:
     responses = (await document(surface))["paths"]["/service-api/manual-event"]["post"]["responses"]
-    shapes = {"RecordedAnswer": models.RecordedAnswer, "Refusal": models.Refusal}
+    shapes: dict[str, type[BaseModel]] = {
+        "RecordedAnswer": models.RecordedAnswer,
+        "Refusal": models.Refusal,
+    }
     refusals = [
         None,
         DomainUnauthorized("no", domain="x"),

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.errors import Misconfigured
+from ltzd.http import json_body
 from ltzd.http.app import build_app
 from ltzd.http.server import listen, serve
 from ltzd.http.services import Health, HttpPolicy, Services
@@ -79,6 +80,10 @@ async def test_a_sane_request_id_comes_back_and_others_are_replaced(surface: Sur
     assert len(set(ids)) == 3
 
 
+POST = b"POST /service-api/manual-event HTTP/1.1\r\n"
+CLOSING = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -86,25 +91,26 @@ async def test_a_sane_request_id_comes_back_and_others_are_replaced(surface: Sur
         b"rubbish\r\n\r\n",
         b"GET / HTTP/9\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\n\r\n",
-        b"GET http:// HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        b"GET * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET http://" + CLOSING,
+        b"GET *" + CLOSING,
+        b"GET //" + CLOSING,
+        b"GET " + b"/a" * 3_000 + CLOSING,
         b"\xff\xfe HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost x\r\n\r\n",
         b"GET / HTTP/1.1\r\nX: " + b"a" * 9_000 + b"\r\n\r\n",
-        b"POST /service-api/manual-event HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST /service-api/manual-event HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n{",
-        b"POST /service-api/manual-event HTTP/1.1\r\nContent-Length: 9\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /service-api/manual-event HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
-        b"POST /service-api/manual-event HTTP/1.1\r\nExpect: tea\r\nContent-Length: 2\r\n\r\n{}",
+        POST + b"Content-Length: -1\r\n\r\n",
+        POST + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\n{",
+        POST + b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
+        POST + b"Expect: tea\r\nContent-Length: 2\r\n\r\n{}",
+        POST + b"Content-Length: 5000000\r\n\r\n{}",
     ],
 )
 async def test_broken_http_gets_a_json_answer_below_500(surface: Surface, raw: bytes) -> None:
     said = await say(surface, raw)
     head, _, body = said.partition(b"\r\n\r\n")
     assert 400 <= int(head.split(b" ")[1]) < 500, said
-    answer = json.loads(body)
-    assert answer["error"]
+    assert json.loads(body)["error"]
     assert b"Traceback" not in said
     assert surface.book.asked == []
 
@@ -118,6 +124,50 @@ async def test_a_client_that_hangs_up_early_hurts_nobody(surface: Surface) -> No
     await writer.wait_closed()
     status, _, _ = await ask(surface, "GET", "/service-api/health")
     assert status == 200
+
+
+async def test_a_client_that_leaves_while_we_work_is_no_error(
+    surface: Surface, caplog: pytest.LogCaptureFixture
+) -> None:
+    surface.book.gate = asyncio.Event()
+    port = int(surface.url.rpartition(":")[2])
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    body = json.dumps(an_event()).encode()
+    writer.write(POST + b"Content-Type: application/json\r\n")
+    writer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    await until(lambda: _is(bool(surface.book.asked)))
+    writer.close()
+    await writer.wait_closed()
+    surface.book.gate.set()
+    status, _, _ = await ask(surface, "GET", "/service-api/health")
+    assert status == 200
+    assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
+
+
+async def test_a_body_that_comes_in_pieces_is_read_whole(surface: Surface) -> None:
+    port = int(surface.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    body = json.dumps(an_event()).encode()
+    writer.write(POST + b"Content-Type: application/json\r\nExpect: 100-continue\r\n")
+    writer.write(b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body))
+    assert await reader.readline() == b"HTTP/1.1 100 Continue\r\n"
+    assert await reader.readline() == b"\r\n"
+    for at in range(0, len(body), 20):
+        writer.write(body[at : at + 20])
+        await writer.drain()
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.close()
+    await writer.wait_closed()
+    assert len(surface.book.asked) == 1
+
+
+async def test_a_body_that_never_comes_is_given_up(
+    surface: Surface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_body, "ARRIVAL_SECONDS", 0.05)
+    said = await say(surface, POST + b"Connection: close\r\nContent-Length: 10\r\n\r\n{")
+    assert said.startswith(b"HTTP/1.1 408")
+    assert surface.book.asked == []
 
 
 def an_app(book: EventBook, policy: HttpPolicy) -> Any:

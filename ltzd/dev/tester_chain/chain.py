@@ -35,7 +35,7 @@ class Snapshot:
     offset_seconds: int
 
 
-class TesterChain:
+class Chain:
     def __init__(self, chain_id: int) -> None:
         self.chain_id = chain_id
         self.evm = Evm(chain_id)
@@ -57,6 +57,7 @@ class TesterChain:
         self._base_fee_set: int | None = None
 
     def close(self) -> None:
+        self.evm.closing.set()
         self._builder.stop()
         self._readers.stop()
 

@@ -3,7 +3,9 @@
 Three quarters of what a contract executes is pushing, duplicating, swapping and popping, and every
 step pays for its gas through three calls. Here those steps touch stack and meter directly. Where
 jumps may land is found out once for each code, not once for each call. Measured on LTZ's
-`mintReward`: 1.6 times as fast.
+`mintReward`: 1.4 times as fast.
+
+Code that never ends must jump, so a jump is where execution stops when the chain is closed.
 """
 
 from collections.abc import Callable
@@ -31,6 +33,10 @@ class QuickComputation(CancunComputation):
         self.meter = self._gas_meter
         self.items: list[int | bytes] = self._stack.values  # type: ignore[attr-defined]
         self.code.valid_positions, self.code.invalid_positions = _landings(message.code)  # type: ignore[attr-defined]
+
+
+class ChainClosedError(Exception):
+    """Not one of the EVM's own errors, so that nothing catches it on its way out."""
 
 
 def _push(size: int, gas: int) -> Step:
@@ -79,6 +85,16 @@ def _pop(gas: int) -> Step:
     return run
 
 
+def _jump(logic: Step, gas: int) -> Step:
+    def run(computation: Any) -> None:
+        if computation.state.closing.is_set():
+            raise ChainClosedError
+        _charge(computation, gas)
+        logic(computation)
+
+    return run
+
+
 def _other(logic: Step, gas: int) -> Step:
     def run(computation: Any) -> None:
         _charge(computation, gas)
@@ -106,6 +122,8 @@ def _quick(code: int, opcode: Any) -> Step:
         return _dup(code - opcode_values.DUP1 + 1, gas)
     if opcode_values.SWAP1 <= code <= opcode_values.SWAP16:
         return _swap(code - opcode_values.SWAP1 + 1, gas)
+    if code in {opcode_values.JUMP, opcode_values.JUMPI}:
+        return _jump(logic, gas)
     return _pop(gas) if code == opcode_values.POP else _other(logic, gas)
 
 

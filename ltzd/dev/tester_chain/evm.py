@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 from typing import Any
 
 from coincurve import PrivateKey
@@ -43,6 +44,7 @@ class Outcome:
 class Evm:
     def __init__(self, chain_id: int) -> None:
         self.chain_id = chain_id
+        self.closing = Event()
         backend = _backend()
         self._db = backend.chain.chaindb.db
         self.genesis = Block(backend.chain.get_canonical_block_header_by_number(0), None)
@@ -109,7 +111,7 @@ class Evm:
             base_fee_per_gas=header.base_fee_per_gas,
             excess_blob_gas=0,
         )
-        return State(self._db, context, parent.state_root)
+        return State(self._db, context, parent.state_root, self.closing)
 
 
 def _backend() -> Any:

@@ -8,14 +8,14 @@ py-evm is slower than the senders.
 import asyncio
 from typing import Final
 
-from ltzd.dev.tester_chain.chain import TesterChain
+from ltzd.dev.tester_chain.chain import Chain
 
 _DEMAND_SECONDS: Final = 1.0
 _SHARE_OF_INTERVAL: Final = 0.8
 
 
 class Miner:
-    def __init__(self, chain: TesterChain, block_time: float) -> None:
+    def __init__(self, chain: Chain, block_time: float) -> None:
         self._chain = chain
         self.automine = block_time == 0
         self.interval_seconds = block_time

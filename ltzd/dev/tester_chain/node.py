@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ltzd.dev.tester_chain.chain import TesterChain
+from ltzd.dev.tester_chain.chain import Chain
 from ltzd.dev.tester_chain.miner import Miner
 from ltzd.dev.tester_chain.params import Params
 
 
 @dataclass(frozen=True)
 class Node:
-    chain: TesterChain
+    chain: Chain
     miner: Miner
 
 

@@ -61,9 +61,6 @@ class Pool:
             nonce += 1
         return nonce
 
-    def has_executable(self, nonce_of: NonceOf, base_fee: int) -> bool:
-        return next(self.executable(nonce_of, base_fee), None) is not None
-
     def executable(self, nonce_of: NonceOf, base_fee: int) -> Iterator[Transaction]:
         """The best tip first, then the earliest; those of one sender in the order of nonces."""
         heap: list[tuple[int, int, Transaction]] = []

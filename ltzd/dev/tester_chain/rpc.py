@@ -87,7 +87,7 @@ async def _result(node: Node, methods: Mapping[str, Method], name: str, params: 
     if method is None:
         raise RpcError(METHOD_NOT_FOUND, f"the method {name} does not exist/is not available")
     if isinstance(params, dict):
-        params = [params]
+        params = [params] if params else []
     if not isinstance(params, list | None):
         raise RpcError(INVALID_PARAMS, "params: expected a list")
     given = Params(params or [])

@@ -19,7 +19,7 @@ from typing import Final
 
 from aiohttp import WSMsgType, web
 
-from ltzd.dev.tester_chain.chain import TesterChain
+from ltzd.dev.tester_chain.chain import Chain
 from ltzd.dev.tester_chain.methods import METHODS
 from ltzd.dev.tester_chain.miner import Miner
 from ltzd.dev.tester_chain.node import Method, Node
@@ -31,7 +31,7 @@ DEFAULT_CHAIN_ID: Final = 131_277_322_940_537
 _BODY_BYTES_AT_MOST: Final = 64 * 1024 * 1024
 _FAREWELL_SECONDS: Final = 0.2
 # py-evm holds the interpreter for this long before the server gets its turn.
-_SWITCH_SECONDS: Final = 0.0005
+_SWITCH_SECONDS: Final = 0.0001
 _BACKLOG: Final = 1_024
 
 
@@ -50,8 +50,10 @@ async def serve(
         sys.stdout.write(f"listening on {server.url}\n")
         sys.stdout.flush()
         ending = asyncio.create_task(told_to_end.wait())
-        await asyncio.wait({ending, server.mining}, return_when=asyncio.FIRST_COMPLETED)
-        ending.cancel()
+        try:
+            await asyncio.wait({ending, server.mining}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ending.cancel()
         if server.mining.done():
             await server.mining
 
@@ -59,7 +61,7 @@ async def serve(
 @dataclass(frozen=True)
 class Server:
     url: str
-    chain: TesterChain
+    chain: Chain
     mining: asyncio.Task[None]
     """Ends only by a fault, which whoever waits for it gets to see."""
 
@@ -76,7 +78,7 @@ async def running(
     if block_time < 0:
         raise Misconfigured("The block time is negative; give 0 to mine on demand.")
     listener = _listener(host, port)
-    chain = TesterChain(chain_id)
+    chain = Chain(chain_id)
     node = Node(chain, Miner(chain, block_time))
     runner = web.AppRunner(_application(node), access_log=None, shutdown_timeout=_FAREWELL_SECONDS)
     await runner.setup()

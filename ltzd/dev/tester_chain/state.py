@@ -3,6 +3,7 @@
 One state belongs to one thread. Nothing reaches the database before `persist`.
 """
 
+from threading import Event
 from typing import Any
 
 from eth._utils.address import generate_contract_address
@@ -45,13 +46,17 @@ class _CancunState(CancunState):
     computation_class = QuickComputation
     transaction_executor_class = _Executor
 
+    closing: Event
+
     def set_system_contracts(self) -> None:
         """A dev chain has no beacon chain, so no contract that stores its roots."""
 
 
 class State:
-    def __init__(self, database: Any, context: Any, root: Hash32) -> None:
+    def __init__(self, database: Any, context: Any, root: Hash32, closing: Event) -> None:
+        """Once `closing` is set, `run` may raise ChainClosedError."""
         self._inner: Any = _CancunState(database, context, root)  # type: ignore[arg-type]
+        self._inner.closing = closing
 
     @property
     def root(self) -> Hash32:

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 import msgspec
 
-from ltzd.dev.tester_chain.chain import TesterChain
+from ltzd.dev.tester_chain.chain import Chain
 from ltzd.dev.tester_chain.errors import INVALID_PARAMS, RpcError
 from ltzd.dev.tester_chain.ledger import HeadChange
 from ltzd.dev.tester_chain.log_filter import LogFilter, log_filter
@@ -27,7 +27,7 @@ WAITING_AT_MOST: Final = 20_000
 class Subscriptions:
     """Of one connection; `outbox` holds what is to be written to it, None ends it."""
 
-    def __init__(self, chain: TesterChain) -> None:
+    def __init__(self, chain: Chain) -> None:
         self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._chain = chain
         self._kinds: dict[str, str | LogFilter] = {}
@@ -78,8 +78,10 @@ class Subscriptions:
                     self._tell(subscription, log_object(block, log, removed=removed))
 
     def _tell(self, subscription: str, result: object) -> None:
-        if self.outbox.qsize() >= WAITING_AT_MOST:
-            self.outbox.put_nowait(None)
+        waiting = self.outbox.qsize()
+        if waiting >= WAITING_AT_MOST:
+            if waiting == WAITING_AT_MOST:
+                self.outbox.put_nowait(None)
             return
         notice = {
             "jsonrpc": "2.0",

@@ -1,7 +1,7 @@
 """A daemon thread that runs one job after the other, so that the server keeps answering.
 
-`concurrent.futures` would join its threads when the process ends, and one EVM loop can take
-longer than the second that SIGTERM is given.
+`concurrent.futures` would join its threads when the process ends, and a job can take longer than
+the second that SIGTERM is given.
 """
 
 import asyncio

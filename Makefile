@@ -1,0 +1,60 @@
+# Every target makes its own environment: there is nothing to install first.
+#
+#   make run ARGS="--port 8001"      ARGS go to the command that the target runs
+#   make test ARGS="-k duplicate"
+#   make run PYTHON=python3.12       another Python, 3.11 or newer
+
+SHELL = /bin/bash
+PYTHON ?=
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check contracts bench lock clean
+
+help: ## Show this
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: ## Make .venv from requirements.lock, nothing else
+	@scripts/environment
+
+run: setup ## Start everything on this machine, with a demo brand
+	@exec .venv/bin/ltzd dev $(ARGS)
+
+# Both run every part whatever the earlier ones say, so that one run shows every failure.
+
+test: setup ## Run the whole test suite: the contracts', then ltzd's
+	@status=0; \
+	scripts/with-node npm test --silent || status=1; \
+	.venv/bin/python -m pytest $(ARGS) || status=1; \
+	exit $$status
+
+CHECKS = \
+	"ruff format --check --quiet --output-format concise" \
+	"ruff check --quiet" \
+	"mypy" \
+	"lint-imports" \
+	"scripts/with-node npm run verify --silent" \
+	"python -m pytest --quiet tests/dev/test_house.py"
+
+check: setup ## Check format, lint, types, import rules, compiled contracts, house rules
+	@status=0; export PATH="$(CURDIR)/.venv/bin:$$PATH"; \
+	for each in $(CHECKS); do echo "-- $$each"; $$each || { status=1; echo "-- FAILED: $$each"; }; done; \
+	exit $$status
+
+contracts: ## Compile the contracts into ltzd/chain/compiled
+	@scripts/with-node npm run build --silent
+
+bench: setup ## Run all benchmarks; `make bench-NAME` runs one
+	@scripts/with-node true
+	@.venv/bin/python -m benchmarks $(ARGS)
+
+bench-%: setup
+	@scripts/with-node true
+	@.venv/bin/python -m benchmarks $* $(ARGS)
+
+lock: setup ## Make the lock files anew; ARGS=--upgrade takes newer versions
+	@scripts/lock $(ARGS)
+
+clean: ## Delete what the targets made; the dev instance's data in .ltzd stays
+	rm -rf .venv .tools contracts/node_modules contracts/out contracts/cache
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

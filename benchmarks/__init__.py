@@ -1,0 +1,1 @@
+"""Ratios against the machine's limits and against peers; `docs/benchmarks.md` tells the method."""

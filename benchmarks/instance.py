@@ -1,0 +1,116 @@
+"""A whole ltzd under test: `ltzd dev` on anvil with one-second blocks, and the benchmarks' brand.
+
+anvil's automine strands transactions of concurrent senders, so blocks come by the clock.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks import load
+from benchmarks.processes import START_SECONDS, check_alive, free_port, running
+from ltzd.rules.brands import Brand, parse_brand_file
+
+BRAND_FILE = Path(__file__).with_name("brand.toml")
+EVENT_PATH = "/service-api/manual-event"
+HASH_IN_ANSWER = '"transactionHash":"0x'
+BLOCK_SECONDS = 1
+SETTLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    pid: int
+    port: int
+    data_dir: Path
+    door: dict[str, Any]
+    """dev.json."""
+    brand: Brand
+
+    def events(self, users: range) -> list[str]:
+        """One prepared request for each user."""
+        kind = next(rule.type for rule in self.brand.events)
+        domain = self.brand.domains[0]
+        return [
+            load.post(
+                self.port,
+                EVENT_PATH,
+                json.dumps(
+                    {
+                        "brandId": self.brand.id,
+                        "eventType": kind,
+                        "userEmail": f"user{number}@{domain}",
+                        "domain": domain,
+                    }
+                ),
+            )
+            for number in users
+        ]
+
+    async def backlog(self) -> int:
+        """Rewards that are owed and not minted in any block we know."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.door['adminUrl']}/status") as answer,
+        ):
+            rewards = (await answer.json())["rewards"]
+            return int(rewards["queued"]) + int(rewards["inFlight"])
+
+    async def settle(self) -> None:
+        """Answers once every reward is minted and nothing of the load before is left to do."""
+        async with asyncio.timeout(SETTLE_SECONDS):
+            while await self.backlog():  # noqa: ASYNC110 - the facts are another process's
+                await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def started(folder: Path) -> AsyncIterator[Instance]:
+    data_dir, log = folder / "ltzd", folder / "ltzd.log"
+    port = free_port()
+    arguments = ["-m", "ltzd", "dev", "--data-dir", str(data_dir), "--port", str(port)]
+    arguments += ["--admin-port", str(free_port())]
+    arguments += ["--chain", "anvil", "--block-time", str(BLOCK_SECONDS)]
+    async with running(arguments, log) as process:
+        door = await _opened(process, data_dir / "dev.json", log)
+        await _apply_brand(data_dir)
+        brand = parse_brand_file(BRAND_FILE.read_text(encoding="utf-8"), BRAND_FILE.name)
+        instance = Instance(process.pid, port, data_dir, door, brand)
+        await _until_brand_is_known(instance)
+        yield instance
+
+
+async def _opened(process: asyncio.subprocess.Process, door: Path, log: Path) -> dict[str, Any]:
+    async with asyncio.timeout(START_SECONDS):
+        while (content := _read(door)) is None:
+            check_alive(process, log)
+            await asyncio.sleep(0.1)
+    return content
+
+
+def _read(door: Path) -> dict[str, Any] | None:
+    content: dict[str, Any] | None = json.loads(door.read_bytes()) if door.exists() else None
+    return content
+
+
+async def _apply_brand(data_dir: Path) -> None:
+    arguments = ["-m", "ltzd", "brand", "apply", str(BRAND_FILE), "--data-dir", str(data_dir)]
+    log = data_dir.parent / "brand.log"
+    async with running(arguments, log) as process:
+        if await process.wait() != 0:
+            check_alive(process, log)
+
+
+async def _until_brand_is_known(instance: Instance) -> None:
+    url = f"{instance.door['baseUrl']}/service-api/event-config?brandId={instance.brand.id}"
+    async with asyncio.timeout(START_SECONDS), aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(url) as answer:
+                if answer.status == 200:
+                    return
+            await asyncio.sleep(0.1)

@@ -1,0 +1,227 @@
+"""The load generator: a closed loop of keep-alive connections, in a process of its own.
+
+Each client sends prepared bytes, reads the status line, the content-length and the body, and sends
+the next. `measure` starts the process, gives it a Plan and reads its Load; both travel as JSON.
+"""
+
+import asyncio
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from time import perf_counter, process_time, time
+from typing import Self, cast
+
+import msgspec
+import uvloop
+
+STATUS_OK = b"200"
+STATUS_QUEUED = b"202"
+_LENGTH = b"content-length:"
+_PATIENCE_SECONDS = 30.0
+"""How long the last answers may take when the time is up."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`seconds` None sends each request once; else they go round until the time is up.
+
+    Answers of the first `warm_up_seconds` and of the last `cool_down_seconds` are not counted. A
+    200 without `must_hold` in its body is an error.
+    """
+
+    port: int
+    requests: list[str]
+    clients: int = 64
+    warm_up_seconds: float = 0.0
+    seconds: float | None = None
+    cool_down_seconds: float = 0.0
+    must_hold: str = ""
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What came back while it counted. Latencies are of accepted answers, in milliseconds.
+
+    `began` is the wall-clock time at which counting began. `generator_share` is the part of a core
+    that the generator itself used: near 1 it is the bottleneck, not what it measures.
+    """
+
+    accepted: int
+    queued: int
+    errors: int
+    first_error: str
+    began: float
+    seconds: float
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+    generator_share: float
+
+
+async def measure(plan: Plan) -> Load:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "benchmarks.load",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    answer, _ = await process.communicate(msgspec.json.encode(plan))
+    if process.returncode != 0:
+        raise SystemExit(f"the load generator ended with {process.returncode}")
+    return msgspec.json.decode(answer, type=Load)
+
+
+def get(port: int, path: str) -> str:
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
+
+
+def post(port: int, path: str, body: str) -> str:
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body.encode())}\r\n\r\n{body}"
+    )
+
+
+class _Generator:
+    def __init__(self, plan: Plan, wall_clock: float) -> None:
+        self._must_hold = plan.must_hold.encode()
+        self._requests = self._order([request.encode() for request in plan.requests], plan)
+        start = perf_counter()
+        self._begin = start + plan.warm_up_seconds
+        self._end = float("inf") if plan.seconds is None else self._begin + plan.seconds
+        self._last = self._end + plan.cool_down_seconds
+        self._began_wall = wall_clock + plan.warm_up_seconds
+        self._latencies = array("d")
+        self._queued = 0
+        self._errors = 0
+        self._first_error = ""
+        self._open = 0
+        self._latest = start
+        self.done = asyncio.Event()
+
+    @staticmethod
+    def _order(requests: Sequence[bytes], plan: Plan) -> Iterator[bytes]:
+        yield from requests
+        while plan.seconds is not None:
+            yield from requests
+
+    def opened(self) -> None:
+        self._open += 1
+
+    def closed(self) -> None:
+        self._open -= 1
+        if self._open == 0:
+            self.done.set()
+
+    def next_request(self) -> bytes | None:
+        if perf_counter() >= self._last:
+            return None
+        return next(self._requests, None)
+
+    def answered(self, sent_at: float, status: bytes, body: bytes) -> None:
+        now = perf_counter()
+        if not self._begin <= now < self._end:
+            return
+        self._latest = now
+        if status == STATUS_OK and self._must_hold in body:
+            self._latencies.append(now - sent_at)
+        elif status == STATUS_QUEUED:
+            self._queued += 1
+        else:
+            self.failed(f"{status.decode()} {body.decode(errors='replace')}")
+
+    def failed(self, reason: str) -> None:
+        self._errors += 1
+        self._first_error = self._first_error or reason[:500]
+
+    def result(self) -> Load:
+        end = self._latest if self._end == float("inf") else self._end
+        seconds = end - self._begin
+        ordered = sorted(self._latencies)
+        return Load(
+            accepted=len(ordered),
+            queued=self._queued,
+            errors=self._errors,
+            first_error=self._first_error,
+            began=self._began_wall,
+            seconds=seconds,
+            per_second=len(ordered) / seconds if seconds > 0 else 0.0,
+            p50_ms=_percentile(ordered, 0.50),
+            p99_ms=_percentile(ordered, 0.99),
+            generator_share=0.0,
+        )
+
+
+def _percentile(ordered: Sequence[float], part: float) -> float:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))] * 1000 if ordered else 0.0
+
+
+class _Client(asyncio.Protocol):
+    def __init__(self, generator: _Generator) -> None:
+        self._generator = generator
+        self._transport: asyncio.Transport
+        self._unread = b""
+        self._sent_at = 0.0
+        self._is_waiting = False
+
+    @classmethod
+    async def connected(cls, generator: _Generator, port: int) -> Self:
+        loop = asyncio.get_running_loop()
+        _, client = await loop.create_connection(lambda: cls(generator), "127.0.0.1", port)
+        return client
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without saying so
+        self._generator.opened()
+
+    def send(self) -> None:
+        request = self._generator.next_request()
+        if request is None:
+            self._transport.close()
+            return
+        self._is_waiting = True
+        self._sent_at = perf_counter()
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        if self._unread:
+            data = self._unread + data
+        head_end = data.find(b"\r\n\r\n")
+        if head_end < 0 or len(data) < head_end + 4 + _length(data[:head_end]):
+            self._unread = data
+            return
+        self._unread = b""
+        self._is_waiting = False
+        self._generator.answered(self._sent_at, data[9:12], data[head_end + 4 :])
+        self.send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_waiting:
+            self._generator.failed(f"connection lost: {exc!r}")
+        self._generator.closed()
+
+
+def _length(head: bytes) -> int:
+    lower = head.lower()
+    at = lower.find(_LENGTH)
+    return 0 if at < 0 else int(lower[at + len(_LENGTH) :].split(b"\r", 1)[0])
+
+
+async def _run(plan: Plan) -> Load:
+    generator = _Generator(plan, time())
+    used, start = process_time(), perf_counter()
+    clients = [await _Client.connected(generator, plan.port) for _ in range(plan.clients)]
+    for client in clients:
+        client.send()
+    patience = None
+    if plan.seconds is not None:
+        total = plan.warm_up_seconds + plan.seconds + plan.cool_down_seconds
+        patience = total + _PATIENCE_SECONDS
+    async with asyncio.timeout(patience):
+        await generator.done.wait()
+    share = (process_time() - used) / (perf_counter() - start)
+    return msgspec.structs.replace(generator.result(), generator_share=share)
+
+
+if __name__ == "__main__":
+    _plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
+    sys.stdout.buffer.write(msgspec.json.encode(uvloop.run(_run(_plan))))

@@ -1,0 +1,76 @@
+"""The measured programs as processes of their own: started on free ports, awaited, ended."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+START_SECONDS = 120.0
+STOP_SECONDS = 20.0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def running(arguments: Sequence[str], log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`python ARGUMENTS`; what it prints goes to `log`."""
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, stdout=output, stderr=asyncio.subprocess.STDOUT
+        )
+    try:
+        yield process
+    finally:
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+async def until_it_listens(process: asyncio.subprocess.Process, port: int, log: Path) -> None:
+    async with asyncio.timeout(START_SECONDS):
+        while True:
+            check_alive(process, log)
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.05)
+                continue
+            writer.close()
+            return
+
+
+def check_alive(process: asyncio.subprocess.Process, log: Path) -> None:
+    if process.returncode is not None:
+        text = log.read_text(errors="replace")
+        raise SystemExit(f"process {process.pid} ended with {process.returncode}:\n{text[-3000:]}")
+
+
+@asynccontextmanager
+async def hello(folder: Path) -> AsyncIterator[int]:
+    """The bare Sanic server; yields its port."""
+    port, log = free_port(), folder / "hello.log"
+    async with running(["-m", "benchmarks.hello", str(port)], log) as process:
+        await until_it_listens(process, port, log)
+        yield port
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

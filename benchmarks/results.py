@@ -1,0 +1,114 @@
+"""What a benchmark found: a JSON file, and lines for the table in docs/benchmarks.md."""
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.processes import cores
+
+FOLDER = Path(__file__).with_name("results")
+DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The median of several rounds, each of which measured both sides.
+
+    `must` and `aim` are bounds from below, or from above where `is_lower_better`.
+    """
+
+    name: str
+    rounds: tuple[float, ...]
+    must: float
+    aim: float
+    figures: str
+    """Both sides' absolute figures, for reading."""
+    is_lower_better: bool = False
+
+    @property
+    def value(self) -> float:
+        return median(self.rounds)
+
+    @property
+    def verdict(self) -> str:
+        if self._reaches(self.aim):
+            return "aim met"
+        return "must met" if self._reaches(self.must) else "MISSED"
+
+    def _reaches(self, bound: float) -> bool:
+        value = round(self.value, 2)
+        return value <= bound if self.is_lower_better else value >= bound
+
+    def line(self) -> str:
+        sign = "≤" if self.is_lower_better else "≥"
+        spread = f"{min(self.rounds):.2f} to {max(self.rounds):.2f}"
+        return (
+            f"| {self.name} | **{self.value:.2f}** ({spread}) | {sign} {self.must:g} | "
+            f"{sign} {self.aim:g} | {self.verdict} | {self.figures} |"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "value": self.value,
+            "rounds": self.rounds,
+            "must": self.must,
+            "aim": self.aim,
+            "is_lower_better": self.is_lower_better,
+            "verdict": self.verdict,
+            "figures": self.figures,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """An absolute figure that no goal is set for."""
+
+    name: str
+    figures: str
+
+    def line(self) -> str:
+        return f"| {self.name} | | | | | {self.figures} |"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "figures": self.figures}
+
+
+Found = Ratio | Figure
+
+
+def record(name: str, found: Sequence[Found], details: Any, *, in_document: bool) -> None:
+    """Print, write `results/NAME.json`, and replace these names' lines in the document."""
+    content = {
+        "benchmark": name,
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "sanic": version("sanic"),
+        "cores": cores(),
+        "found": [one.as_json() for one in found],
+        "details": details,
+    }
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / f"{name}.json"
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    print(*(one.line() for one in found), sep="\n", flush=True)
+    if in_document:
+        for one in found:
+            _put_line(one)
+
+
+def _put_line(found: Found) -> None:
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    start = f"| {found.name} |"
+    at = next((index for index, line in enumerate(lines) if line.startswith(start)), None)
+    if at is None:
+        at = 1 + max(index for index, line in enumerate(lines) if line.startswith("|"))
+        lines.insert(at, "")
+    lines[at] = found.line()
+    DOCUMENT.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,58 @@
+# What both scripts beside this file need of Python: sourced, from the top of the clone.
+
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0
+
+say() {
+  printf 'ltzd: %s\n' "$1" >&2
+}
+
+is_recent() {
+  "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+# The path of a Python that is new enough: PYTHON, or the first one on PATH.
+find_python() {
+  for name in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14}; do
+    if command -v "$name" >/dev/null 2>&1 && is_recent "$name"; then
+      "$name" -c 'import sys; print(sys.executable)'
+      return
+    fi
+  done
+  if [ -n "${PYTHON:-}" ]; then
+    say "PYTHON is $PYTHON, which is no Python 3.11 or newer."
+  else
+    say "Python 3.11 or newer is needed, and none is on PATH."
+    say "Install it (Debian and Ubuntu: apt-get install python3 python3-venv), or name one: make PYTHON=/path/to/python3.12 …"
+  fi
+  return 1
+}
+
+# pip of $python, or of a small environment made for it where it has none.
+pip() {
+  if "$python" -m pip --version >/dev/null 2>&1; then
+    "$python" -m pip "$@"
+    return
+  fi
+  if ! [ -x .tools/pip/bin/pip ] && ! "$python" -m venv .tools/pip >/dev/null 2>&1; then
+    rm -rf .tools/pip
+    say "$python has neither pip nor a working venv module: install them (Debian and Ubuntu: apt-get install python3-venv)."
+    return 1
+  fi
+  .tools/pip/bin/python -m pip "$@"
+}
+
+# pinned LOCK PACKAGE: installs a lock of one package by itself and sets $tool to its directory.
+pinned() {
+  version=$(sed -n "s/^$2==\([^ ;]*\).*/\1/p" "$1")
+  tool=.tools/$2-$version
+  if ! [ -d "$tool" ]; then
+    mkdir -p .tools
+    fresh=$(mktemp -d ".tools/$2.XXXXXX")
+    if ! pip install --quiet --no-deps --require-hashes --requirement "$1" --target "$fresh"; then
+      rm -rf "$fresh"
+      return 1
+    fi
+    chmod 755 "$fresh"
+    mv "$fresh" "$tool"
+  fi
+}

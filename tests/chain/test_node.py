@@ -1,0 +1,235 @@
+"""Node answers become typed observations, and nonsense becomes NodeUnavailable, never a crash."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ltzd.chain.node import Header, Node, Publication, Receipt
+from ltzd.chain.rpc import RpcError
+from ltzd.errors import NodeUnavailable
+from ltzd.values import Address, Hash32, hex_of
+from tests.support.scripted_node import a_server, always, error, refusing, result
+
+LTZ = Address(b"\x17" * 20)
+HASH = Hash32(b"\xaa" * 32)
+PARENT = Hash32(b"\xbb" * 32)
+
+A_BLOCK: dict[str, object] = {
+    "number": "0x10",
+    "hash": hex_of(HASH),
+    "parentHash": hex_of(PARENT),
+    "timestamp": "0x65",
+    "logsBloom": "0x" + "00" * 255 + "01",
+    "baseFeePerGas": "0x7",
+}
+A_RECEIPT: dict[str, object] = {
+    "transactionHash": hex_of(PARENT),
+    "blockNumber": "0x10",
+    "blockHash": hex_of(HASH),
+    "status": "0x1",
+}
+A_LOG: dict[str, object] = {
+    "address": hex_of(LTZ),
+    "topics": [],
+    "data": "0x",
+    "blockNumber": "0x10",
+    "blockHash": hex_of(HASH),
+    "transactionHash": hex_of(PARENT),
+    "logIndex": "0x0",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "publication"),
+    [
+        # Our bytes are there already, in the words of geth, OpenEthereum, Nethermind, Besu, Erigon.
+        ("already known", Publication.ACCEPTED),
+        ("ALREADY_EXISTS: already known", Publication.ACCEPTED),
+        ("known transaction: 0xabcdef", Publication.ACCEPTED),
+        ("Known transaction", Publication.ACCEPTED),
+        ("Transaction with the same hash was already imported.", Publication.ACCEPTED),
+        ("transaction already imported", Publication.ACCEPTED),
+        ("AlreadyKnown", Publication.ACCEPTED),
+        ("AlreadyKnown, hash 0xabc", Publication.ACCEPTED),
+        # What looks like it and is not.
+        ("unknown transaction", Publication.REFUSED),
+        ("Unknown transaction type 0x05", Publication.REFUSED),
+        ("execution reverted: already known", Publication.REFUSED),
+        ("execution reverted: nonce too low", Publication.REFUSED),
+        ("Execution reverted: insufficient funds", Publication.REFUSED),
+        ("nonce too low", Publication.NONCE_TOO_LOW),
+        ("nonce too low: address 0x1, tx: 5 state: 6", Publication.NONCE_TOO_LOW),
+        ("Nonce too low", Publication.NONCE_TOO_LOW),
+        ("OldNonce, Current nonce: 7, nonce of rejected tx: 6", Publication.NONCE_TOO_LOW),
+        ("Transaction nonce is too low. Try incrementing the nonce.", Publication.NONCE_TOO_LOW),
+        ("nonce too high", Publication.REFUSED),
+        ("NonceGap", Publication.REFUSED),
+        ("replacement transaction underpriced", Publication.UNDERPRICED),
+        ("transaction underpriced: gas tip cap 0", Publication.UNDERPRICED),
+        ("max fee per gas less than block base fee: address 0x1", Publication.UNDERPRICED),
+        ("fee cap less than block base fee", Publication.UNDERPRICED),
+        ("FeeTooLow, MaxFeePerGas too low.", Publication.UNDERPRICED),
+        ("FeeTooLowToCompete", Publication.UNDERPRICED),
+        ("Transaction gas price is too low.", Publication.UNDERPRICED),
+        ("Gas price below configured minimum gas price", Publication.UNDERPRICED),
+        (
+            "There is another transaction with same nonce in the queue. Try a higher gas price",
+            Publication.UNDERPRICED,
+        ),
+        ("insufficient funds for gas * price + value", Publication.UNAFFORDABLE),
+        ("Insufficient funds for gas * price + value", Publication.UNAFFORDABLE),
+        ("InsufficientFunds, Account balance: 0", Publication.UNAFFORDABLE),
+        ("sender doesn't have enough funds to send tx", Publication.UNAFFORDABLE),
+        ("Upfront cost exceeds account balance", Publication.UNAFFORDABLE),
+        ("intrinsic gas too low", Publication.REFUSED),
+        ("exceeds block gas limit", Publication.REFUSED),
+        ("txpool is full", Publication.REFUSED),
+        ("invalid sender", Publication.REFUSED),
+        ("", Publication.REFUSED),
+    ],
+)
+async def test_every_spelling_means_one_thing(text: str, publication: Publication) -> None:
+    async with a_server(refusing(text)) as rpc:
+        assert await Node(rpc).publish(b"\x02") == (publication, text)
+
+
+async def test_a_taken_publication_is_accepted() -> None:
+    async with a_server(always(hex_of(HASH))) as rpc:
+        assert await Node(rpc).publish(b"\x02") == (Publication.ACCEPTED, "")
+
+
+async def test_an_unanswered_publication_is_unknown() -> None:
+    async with a_server(lambda _asked: b"") as rpc:
+        with pytest.raises(NodeUnavailable):
+            await Node(rpc).publish(b"\x02")
+
+
+async def test_a_header_holds_what_the_block_says() -> None:
+    bloom = bytes(255) + b"\x01"
+    async with a_server(always(A_BLOCK)) as rpc:
+        assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, 7)
+    async with a_server(always(A_BLOCK | {"baseFeePerGas": None})) as rpc:
+        assert await Node(rpc).block_by_hash(HASH) == Header(16, HASH, PARENT, 101, bloom, None)
+
+
+async def test_a_missing_block_or_receipt_is_none() -> None:
+    async with a_server(always(None)) as rpc:
+        node = Node(rpc)
+        assert await node.block("latest") is None
+        assert await node.block_by_hash(HASH) is None
+        assert await node.headers([1, 2]) == [None, None]
+        assert await node.receipts([HASH]) == [None]
+
+
+async def test_a_receipt_without_a_block_is_none() -> None:
+    async with a_server(always(A_RECEIPT | {"blockHash": None})) as rpc:
+        assert await Node(rpc).receipts([PARENT]) == [None]
+
+
+async def test_a_receipt_tells_where_and_how_a_call_ended() -> None:
+    async with a_server(always(A_RECEIPT)) as rpc:
+        assert await Node(rpc).receipts([PARENT]) == [Receipt(PARENT, 16, HASH, True)]
+    async with a_server(always(A_RECEIPT | {"status": "0x0"})) as rpc:
+        assert await Node(rpc).receipts([PARENT]) == [Receipt(PARENT, 16, HASH, False)]
+
+
+@pytest.mark.parametrize(
+    "final", [{"error": {"code": -39001, "message": "unknown block"}}, {"result": None}]
+)
+async def test_a_node_without_finality_says_none(final: dict[str, object]) -> None:
+    def respond(asked: Any) -> object:
+        return [result(asked[0], A_BLOCK), {"id": asked[1]["id"]} | final]
+
+    async with a_server(respond) as rpc:
+        head, finalized = await Node(rpc).head_and_final()
+    assert (head.number, finalized) == (16, None)
+
+
+async def test_a_head_that_fails_is_no_head() -> None:
+    def respond(asked: Any) -> object:
+        return [error(asked[0], "header not found"), result(asked[1], A_BLOCK)]
+
+    async with a_server(respond) as rpc:
+        with pytest.raises(NodeUnavailable, match="header not found"):
+            await Node(rpc).head_and_final()
+    async with a_server(always(None)) as rpc:
+        with pytest.raises(NodeUnavailable):
+            await Node(rpc).head_and_final()
+
+
+async def test_only_the_contracts_logs_of_a_blocks_receipts_count() -> None:
+    foreign = A_LOG | {"address": "0x" + "99" * 20}
+    async with a_server(always([{"logs": [A_LOG, foreign]}, {"logs": []}])) as rpc:
+        assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG]
+
+
+async def test_a_refused_range_is_an_rpc_error_that_a_caller_can_act_on() -> None:
+    async with a_server(refusing("query exceeds max results")) as rpc:
+        with pytest.raises(RpcError, match="max results"):
+            await Node(rpc).logs(1, 2_000, LTZ)
+
+
+async def test_a_reverted_view_tells_its_data() -> None:
+    def respond(asked: Any) -> object:
+        told = {"code": 3, "message": "execution reverted", "data": "0x01"}
+        return {"id": asked["id"], "error": told}
+
+    async with a_server(respond) as rpc:
+        with pytest.raises(RpcError) as raised:
+            await Node(rpc).view(LTZ, b"", LTZ)
+    assert raised.value.data == b"\x01"
+
+
+QUESTIONS: dict[str, Callable[[Node], Awaitable[object]]] = {
+    "chain_id": lambda node: node.chain_id(),
+    "block": lambda node: node.block(1),
+    "block_by_hash": lambda node: node.block_by_hash(HASH),
+    "head_and_final": lambda node: node.head_and_final(),
+    "headers": lambda node: node.headers([1]),
+    "headers_and_logs": lambda node: node.headers_and_logs(1, 2, LTZ),
+    "logs": lambda node: node.logs(1, 2, LTZ),
+    "logs_of_block": lambda node: node.logs_of_block(HASH, LTZ),
+    "logs_by_receipts": lambda node: node.logs_by_receipts(HASH, LTZ),
+    "receipts": lambda node: node.receipts([HASH]),
+    "nonce": lambda node: node.nonce(LTZ),
+    "balance": lambda node: node.balance(LTZ),
+    "code": lambda node: node.code(LTZ),
+    "priority_fee": lambda node: node.priority_fee(),
+    "view": lambda node: node.view(LTZ, b""),
+}
+
+NONSENSE: list[object] = [
+    7,
+    True,
+    "0xzz",
+    "latest",
+    {},
+    [5],
+    [None],
+    [{"logs": [5]}],
+    {"number": "0x"},
+    A_BLOCK | {"hash": "0x1234"},
+    A_BLOCK | {"number": None},
+    A_BLOCK | {"logsBloom": None},
+    A_BLOCK | {"baseFeePerGas": 7},
+    A_RECEIPT | {"status": None},
+    A_RECEIPT | {"blockHash": 5},
+    [A_LOG | {"blockHash": None}],
+    [A_LOG | {"blockNumber": 5}],
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_nonsense_is_no_answer(question: str) -> None:
+    for nonsense in NONSENSE:
+        async with a_server(always(nonsense)) as rpc:
+            with pytest.raises(NodeUnavailable):
+                await QUESTIONS[question](Node(rpc))
+
+
+@pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"logs", "view"}))
+async def test_an_error_object_means_no_more_than_no_answer(question: str) -> None:
+    async with a_server(refusing("internal error")) as rpc:
+        with pytest.raises(NodeUnavailable, match="internal error"):
+            await QUESTIONS[question](Node(rpc))

@@ -1,0 +1,82 @@
+"""`ltzd status` against a running admin server, and against none."""
+
+import asyncio
+import io
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+from rich.console import Console
+
+from ltzd.cli import status as command
+from ltzd.errors import Misconfigured, Unavailable
+from ltzd.http.admin import AdminPolicy, AdminSources, build_admin_app
+from ltzd.http.server import listen
+from ltzd.store.status import ChainFacts, Facts, LaneFacts, RewardFacts
+from ltzd.values import Address
+from tests.support.http_surface import CHECKSUMMED_WALLET, WALLET, serving
+
+FACTS = Facts(
+    ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5),
+    (LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.0),),
+    RewardFacts(7, 1.0, 6, 100, True),
+    9,
+)
+
+
+async def read() -> Facts:
+    return FACTS
+
+
+def an_admin_app(policy: AdminPolicy | None = None) -> Any:
+    return build_admin_app(AdminSources(("http",), read), policy or AdminPolicy())
+
+
+async def test_json_is_one_line_with_what_the_admin_server_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with serving(an_admin_app()) as url:
+        await asyncio.to_thread(command.status, url, False, True)
+        async with aiohttp.ClientSession() as client:
+            facts = await command.fetch(client, url)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line) | {"timestamp": ""} == facts | {"timestamp": ""}
+    assert json.loads(line)["chain"]["lagBlocks"] == 2
+
+
+async def test_the_table_shows_chain_lanes_and_queues() -> None:
+    async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    console = Console(file=io.StringIO(), width=160, record=True)
+    console.print(command.page(facts))
+    text = console.export_text()
+    for expected in (
+        "ready",
+        "head 12, followed to 10 (2 behind), final 5",
+        "7 queued (oldest 1 s), 6 in flight, about 100 minted",
+        "9 in the last minute",
+        CHECKSUMMED_WALLET,
+        "41",
+    ):
+        assert expected in text
+
+
+async def test_the_token_is_sent_and_its_absence_explained() -> None:
+    async with serving(an_admin_app(AdminPolicy(token="right"))) as url:
+        await asyncio.to_thread(command.status, url, False, True, "right")
+        with pytest.raises(Misconfigured, match="give the admin token"):
+            await asyncio.to_thread(command.status, url, False, True, "wrong")
+
+
+def test_where_nothing_listens_there_is_a_sentence() -> None:
+    with listen("127.0.0.1", 0) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(Unavailable, match=f"Nothing answers at http://127.0.0.1:{port}"):
+        command.status(f"http://127.0.0.1:{port}", follow=False, as_json=True)
+
+
+async def test_another_server_is_not_taken_for_ours() -> None:
+    async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
+        with pytest.raises(Unavailable, match="is not ltzd's admin server"):
+            await command.fetch(client, url + "/healthz")

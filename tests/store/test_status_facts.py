@@ -1,0 +1,135 @@
+"""The facts an operator sees, from real rows."""
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest_asyncio
+
+from ltzd.store import database
+from ltzd.store.database import Connection
+from ltzd.store.status import read_facts
+from ltzd.values import Address
+
+WALLET = Address(b"\x11" * 20)
+BRAND = b"\xab" * 20
+
+
+@pytest_asyncio.fixture
+async def connection(database_url: str) -> AsyncIterator[Connection]:
+    connection = await database.connect(database_url, "test")
+    yield connection
+    await connection.close()
+
+
+async def a_transaction(connection: Connection, nonce: int, state: str) -> int:
+    mined = b"\x33" * 32 if state in {"mined", "confirmed"} else None
+    number: int = await connection.fetchval(
+        """
+        INSERT INTO transactions (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state,
+                                  block_hash, block_number, created_at)
+        VALUES (1, $1, $2, 'mint', $1, '', 1, $3, $4, 5, now() - interval '10 seconds')
+     RETURNING id
+        """,
+        WALLET,
+        nonce,
+        state,
+        mined,
+    )
+    return number
+
+
+async def a_reward(
+    connection: Connection, transaction: int | None = None, minted: bool = False
+) -> None:
+    mark = b"\x44" * 32 if minted else None
+    await connection.execute(
+        """
+        INSERT INTO rewards (id, kind, brand_id, wallet, ltz, seq, transaction_id,
+                             mint_block_number, mint_block_hash, mint_transaction_hash, created_at)
+        VALUES ($1, 1, $2, $3, 5, (SELECT count(*) FROM rewards), $4, $5, $6, $6,
+                now() - interval '20 seconds')
+        """,
+        uuid4(),
+        BRAND,
+        WALLET,
+        transaction,
+        7 if minted else None,
+        mark,
+    )
+
+
+async def test_an_empty_database_has_nothing_to_tell(connection: Connection) -> None:
+    facts = await read_facts(connection)
+    assert facts.chain is None
+    assert facts.lanes == ()
+    assert (facts.rewards.queued, facts.rewards.in_flight, facts.rewards.minted) == (0, 0, 0)
+    assert facts.rewards.oldest_queued_seconds is None
+    assert facts.events_last_minute == 0
+
+
+async def test_the_cursors_lag_is_counted_in_blocks(connection: Connection) -> None:
+    await connection.execute(
+        """
+        INSERT INTO chains (chain_id, genesis_hash, ltz, first_block, number, hash, head_number,
+                            final_number, updated_at)
+        VALUES (31337, $1, $2, 1, 10, $1, 13, 4, now() - interval '5 seconds')
+        """,
+        b"\x01" * 32,
+        b"\x02" * 20,
+    )
+    chain = (await read_facts(connection)).chain
+    assert chain is not None
+    assert (chain.chain_id, chain.head_number, chain.cursor_number) == (31337, 13, 10)
+    assert (chain.lag_blocks, chain.final_number) == (3, 4)
+    assert 5 <= chain.idle_seconds < 10
+
+
+async def test_a_lane_counts_what_is_not_settled(connection: Connection) -> None:
+    await connection.execute(
+        """
+        INSERT INTO lanes (chain_id, wallet, kind, epoch, next_nonce)
+        VALUES (1, $1, 'mint', 2, 6)
+        """,
+        WALLET,
+    )
+    states = ("confirmed", "mined", "published", "published", "signed", "displaced")
+    for nonce, state in enumerate(states):
+        await a_transaction(connection, nonce, state)
+    (lane,) = (await read_facts(connection)).lanes
+    assert (lane.wallet, lane.kind, lane.epoch, lane.next_nonce) == (WALLET, "mint", 2, 6)
+    assert (lane.signed, lane.published, lane.mined, lane.in_flight) == (1, 2, 1, 4)
+    assert lane.oldest_seconds is not None
+    assert 10 <= lane.oldest_seconds < 15
+
+
+async def test_a_reward_is_queued_then_in_flight_then_minted(connection: Connection) -> None:
+    published = await a_transaction(connection, 0, "published")
+    confirmed = await a_transaction(connection, 1, "confirmed")
+    for _ in range(3):
+        await a_reward(connection)
+    await a_reward(connection, published)
+    await a_reward(connection, published, minted=True)
+    await a_reward(connection, confirmed, minted=True)
+    rewards = (await read_facts(connection)).rewards
+    assert (rewards.queued, rewards.in_flight, rewards.minted) == (3, 1, 2)
+    assert rewards.minted_is_estimate is False
+    assert rewards.oldest_queued_seconds is not None
+    assert 20 <= rewards.oldest_queued_seconds < 25
+
+
+async def test_only_events_of_the_last_minute_are_counted(connection: Connection) -> None:
+    await connection.execute(
+        "INSERT INTO brands (id, name, configuration, revision) VALUES ($1, 'Demo', '{}', 1)", BRAND
+    )
+    for age in (0, 10, 59, 61, 3600):
+        await connection.execute(
+            """
+            INSERT INTO events (id, brand_id, event_type, email, user_id, domain, ltz, created_at)
+            VALUES ($1, $2, 'a', 'ada@example.com', $1, 'shop.example', 1,
+                    now() - make_interval(secs => $3))
+            """,
+            uuid4(),
+            BRAND,
+            age,
+        )
+    assert (await read_facts(connection)).events_last_minute == 3

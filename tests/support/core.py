@@ -1,0 +1,108 @@
+"""Builders for the core: a pool, a followed chain, rewards in the queue, running tasks."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest_asyncio
+from eth_hash.auto import keccak
+
+from ltzd.chain.signing import Signer
+from ltzd.rules.fees import GWEI, Fees
+from ltzd.store import chains
+from ltzd.store.chains import BlockRow, ChainIdentity
+from ltzd.store.database import Connection, Pool, open_pool, session, transaction
+from ltzd.store.transactions import Attempt, Intent
+from ltzd.values import Address, Hash32
+from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+
+BRAND = Address(b"\xb0" * 20)
+MINTER = Signer(b"\x01" * 32)
+FEES = Fees(3 * GWEI, GWEI)
+
+
+@pytest_asyncio.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    pool = await open_pool(database_url)
+    yield pool
+    pool.terminate()
+
+
+@asynccontextmanager
+async def running(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Tasks that are cancelled at the end; one that died meanwhile fails the test."""
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    try:
+        yield tasks
+    finally:
+        dead = [task for task in tasks if task.done() and not task.cancelled()]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        assert not dead, "a loop ended by itself"
+
+
+def a_hash(text: str) -> Hash32:
+    return Hash32(keccak(text.encode()))
+
+
+def a_wallet(number: int) -> Address:
+    return Address(number.to_bytes(20, "big"))
+
+
+async def follow(pool: Pool, node: FakeNode, first_block: int = 1) -> ChainIdentity:
+    """The database adopts the node's chain; LTZ was deployed in `first_block`."""
+    chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, first_block)
+    base = node.blocks[first_block - 1]
+    async with transaction(pool) as connection:
+        await chains.adopt(
+            connection, chain, BlockRow(base.number, base.hash, base.parent_hash, 1_700_000_000)
+        )
+    return chain
+
+
+async def queue_reward(
+    connection: Connection, wallet: Address | None = None, ltz: int = 100, kind: int = 1
+) -> UUID:
+    reward = uuid4()
+    await connection.execute(
+        "INSERT INTO rewards (id, kind, brand_id, wallet, ltz) VALUES ($1, $2, $3, $4, $5)",
+        reward,
+        kind,
+        BRAND,
+        wallet or a_wallet(0xA11CE),
+        ltz,
+    )
+    return reward
+
+
+async def queue_rewards(pool: Pool, count: int) -> list[UUID]:
+    async with transaction(pool) as connection:
+        return [await queue_reward(connection, a_wallet(number + 1)) for number in range(count)]
+
+
+def an_intent(nonce: int, rewards: Iterable[UUID] = (), first_seq: int = 0) -> Intent:
+    ids = list(rewards)
+    seqs = list(range(first_seq, first_seq + len(ids)))
+    return Intent(nonce, LTZ_AT, b"\x01", 100_000, ids, seqs)
+
+
+def an_attempt(text: str) -> Attempt:
+    return Attempt(a_hash(text), text.encode(), FEES)
+
+
+async def states(pool: Pool) -> list[str]:
+    """Of all transactions, in the order of nonces."""
+    async with session(pool) as connection:
+        rows = await connection.fetch("SELECT state FROM transactions ORDER BY nonce")
+    return [row["state"] for row in rows]
+
+
+async def value(pool: Pool, sql: str, *arguments: object) -> Any:
+    async with session(pool) as connection:
+        return await connection.fetchval(sql, *arguments)

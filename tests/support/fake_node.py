@@ -1,0 +1,435 @@
+"""A node in memory that behaves: takes transactions, mines them, forgets blocks, misleads.
+
+It answers JSON-RPC in place of `Rpc`, so `Node` and all above it are the real ones. LTZ is the only
+contract: it mints, skips or refuses used references, and logs as contracts/src/LTZ.sol does.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from eth_abi.abi import decode
+from eth_account import Account
+from eth_bloom.bloom import BloomFilter
+from eth_hash.auto import keccak
+from rlp.codec import decode as rlp_decode
+
+from ltzd.chain.node import Node
+from ltzd.chain.rpc import Call, Rpc, RpcError
+from ltzd.errors import NodeUnavailable
+from ltzd.rules.fees import GWEI
+from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
+
+CHAIN_ID: Final = 31337
+LTZ_AT: Final = Address(b"\x17" * 20)
+ETHER: Final = 10**18
+
+_MINT: Final = keccak(b"mintReward(address,uint256,bytes32)")[:4]
+_MINT_BATCH: Final = keccak(b"mintRewardBatch((address,uint96,bytes32)[])")[:4]
+_REF_WORD: Final = keccak(b"refWord(uint256)")[:4]
+_TRANSFER: Final = keccak(b"Transfer(address,address,uint256)")
+_MINTED: Final = keccak(b"RewardMinted(address,bytes32,uint256)")
+_SKIPPED: Final = keccak(b"RewardSkipped(address,bytes32,uint256)")
+
+
+class Reverted(Exception):
+    pass
+
+
+@dataclass(frozen=True)
+class Log:
+    topics: Sequence[bytes]
+    data: bytes
+    address: Address = LTZ_AT
+
+
+def transfer_log(sender: bytes, recipient: bytes, amount: int) -> Log:
+    return Log([_TRANSFER, _word(sender), _word(recipient)], amount.to_bytes(32, "big"))
+
+
+def minted_log(recipient: bytes, reference: bytes, amount: int) -> Log:
+    return Log([_MINTED, _word(recipient), reference], amount.to_bytes(32, "big"))
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A transaction as it arrived."""
+
+    raw: bytes
+    hash: Hash32
+    sender: Address
+    nonce: int
+    max_fee_per_gas: int
+    gas_limit: int
+    to: Address
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Done:
+    sent: Sent
+    succeeded: bool
+    logs: Sequence[Log]
+
+
+@dataclass(frozen=True)
+class Block:
+    number: int
+    hash: Hash32
+    parent_hash: Hash32
+    base_fee: int
+    transactions: Sequence[Done] = ()
+    said: Sequence[Log] = ()
+    """Logs of transactions that a test does not care for."""
+    nonces: dict[Address, int] = field(default_factory=dict)
+    used: dict[int, bytes] = field(default_factory=dict)
+    """References by seq, as of this block."""
+
+    def logs(self) -> Iterator[tuple[Hash32, Log]]:
+        for log in self.said:
+            yield Hash32(keccak(b"said" + self.hash)), log
+        for done in self.transactions:
+            for log in done.logs:
+                yield done.sent.hash, log
+
+
+class FakeNode(Rpc):
+    """Mines when told to, or at once with `mines_at_once`; what it must do wrong is set on it."""
+
+    def __init__(self) -> None:
+        super().__init__("fake:")
+        genesis = Hash32(keccak(b"genesis"))
+        self.blocks: list[Block] = [Block(0, genesis, Hash32(bytes(32)), GWEI)]
+        self.pool: dict[Hash32, Sent] = {}
+        self.arrived: list[bytes] = []
+        """Every publication that reached the node, whatever was answered."""
+        self.asked: Counter[str] = Counter()
+        self.node = Node(self)
+
+        self.base_fee = GWEI
+        self.tip = GWEI // 10
+        self.balance = 1_000 * ETHER
+        self.final_depth: int | None = 64
+        """None: the node knows no finality."""
+        self.mines_at_once = False
+        self.reverts: Callable[[bytes], bool] = lambda _data: False
+        """Which mints the contract refuses, by their call data."""
+
+        self.is_down = False
+        self.lost_replies = 0
+        """Publications from now on that arrive, though their sender hears nothing."""
+        self.refusal: str | None = None
+        """What every publication is answered instead of being taken."""
+        self.lag = 0
+        """Newest blocks that this node does not have yet."""
+        self.empty_answers = 0
+        """Questions for logs by range that are answered with none, though there are some."""
+        self.is_blind_by_hash = False
+        """Whether it also answers none to questions for logs by block hash."""
+        self.longest_range: int | None = None
+        self.before: dict[str, Callable[[], None]] = {}
+        """What happens once, just before a method is answered."""
+        self._salt = 0
+        self._methods: dict[str, Callable[..., Any]] = {
+            "eth_chainId": self._chain_id,
+            "eth_getBlockByNumber": self._block_by_number,
+            "eth_getBlockByHash": self._block_by_hash,
+            "eth_getLogs": self._logs,
+            "eth_getBlockReceipts": self._block_receipts,
+            "eth_getTransactionReceipt": self._transaction_receipt,
+            "eth_getTransactionCount": self._transaction_count,
+            "eth_getBalance": self._balance,
+            "eth_getCode": self._code,
+            "eth_maxPriorityFeePerGas": self._max_priority_fee_per_gas,
+            "eth_call": self._call,
+            "eth_sendRawTransaction": self._send_raw_transaction,
+        }
+
+    # --- what happens on the chain ------------------------------------------------------------
+
+    @property
+    def head(self) -> Block:
+        return self.blocks[-1]
+
+    def mine(self, count: int = 1, *, logs: Sequence[Log] = (), takes_pool: bool = True) -> Block:
+        """`logs` go into the first of the blocks."""
+        for _ in range(count):
+            self.blocks.append(self._next_block(logs, takes_pool))
+            logs = ()
+        return self.head
+
+    def forget_blocks(self, depth: int, *, forgets_transactions: bool = False) -> None:
+        """The newest blocks were never there; what they held waits in the pool again."""
+        for block in self.blocks[-depth:]:
+            for done in block.transactions:
+                if not forgets_transactions:
+                    self.pool[done.sent.hash] = done.sent
+        del self.blocks[-depth:]
+
+    def reorg(self, depth: int, *, forgets_transactions: bool = False) -> None:
+        """Other blocks at the same heights and one more, none of them with the pool in it."""
+        self.forget_blocks(depth, forgets_transactions=forgets_transactions)
+        self.mine(depth + 1, takes_pool=False)
+
+    def use_nonce(self, wallet: Address) -> None:
+        """Somebody else signs with the wallet's key, and is mined."""
+        self.mine(takes_pool=False)
+        self.head.nonces[wallet] = self.head.nonces.get(wallet, 0) + 1
+
+    def nonces(self) -> dict[int, set[bytes]]:
+        """All bytes that ever arrived, by nonce: more than one a nonce is a double spend."""
+        found: dict[int, set[bytes]] = {}
+        for raw in self.arrived:
+            found.setdefault(_sent(raw).nonce, set()).add(raw)
+        return found
+
+    def minted(self) -> Counter[bytes]:
+        """How often each reference is minted on the canonical chain."""
+        return Counter(
+            log.topics[2]
+            for block in self.blocks
+            for _, log in block.logs()
+            if log.topics[0] == _MINTED
+        )
+
+    def _next_block(self, said: Sequence[Log], takes_pool: bool) -> Block:
+        self._salt += 1
+        parent = self.head
+        number = parent.number + 1
+        nonces, used = dict(parent.nonces), dict(parent.used)
+        done = list(self._execute(nonces, used)) if takes_pool else []
+        return Block(
+            number=number,
+            hash=Hash32(keccak(parent.hash + number.to_bytes(8, "big") + bytes((self._salt,)))),
+            parent_hash=parent.hash,
+            base_fee=self.base_fee,
+            transactions=done,
+            said=said,
+            nonces=nonces,
+            used=used,
+        )
+
+    def _execute(self, nonces: dict[Address, int], used: dict[int, bytes]) -> Iterator[Done]:
+        for sent in sorted(self.pool.values(), key=lambda sent: sent.nonce):
+            if sent.nonce < nonces.get(sent.sender, 0):
+                del self.pool[sent.hash]
+            elif sent.nonce == nonces.get(sent.sender, 0) and sent.max_fee_per_gas >= self.base_fee:
+                del self.pool[sent.hash]
+                nonces[sent.sender] = sent.nonce + 1
+                try:
+                    yield Done(sent, True, self._mint(sent.data, used))
+                except Reverted:
+                    yield Done(sent, False, [])
+
+    def _mint(self, data: bytes, used: dict[int, bytes]) -> list[Log]:
+        """Logs of a mint; `used` moves along."""
+        if self.reverts(data):
+            raise Reverted("the mint limit")
+        rewards = _rewards(data)
+        logs: list[Log] = []
+        for to, amount, reference in rewards:
+            seq = int.from_bytes(reference[24:], "big")
+            if seq not in used:
+                used[seq] = reference
+                logs += [transfer_log(bytes(20), to, amount), minted_log(to, reference, amount)]
+            elif len(rewards) == 1 and data[:4] == _MINT:
+                raise Reverted("RefAlreadyUsed")
+            else:
+                topics = [_SKIPPED, _word(to), reference]
+                logs.append(Log(topics, amount.to_bytes(32, "big")))
+        return logs
+
+    # --- JSON-RPC -----------------------------------------------------------------------------
+
+    async def call(self, method: str, *params: object) -> Any:
+        answer = await self._answer(method, params)
+        if isinstance(answer, RpcError):
+            raise answer
+        return answer
+
+    async def batch(self, calls: Sequence[Call]) -> list[Any]:
+        return [await self._answer(method, params) for method, params in calls]
+
+    async def _answer(self, method: str, params: Sequence[Any]) -> Any:
+        await asyncio.sleep(0)
+        self.asked[method] += 1
+        if self.is_down:
+            raise NodeUnavailable("The node does not answer: ClientConnectorError")
+        happening = self.before.pop(method, None)
+        if happening is not None:
+            happening()
+        try:
+            return self._methods[method](*params)
+        except RpcError as error:
+            return error
+
+    def _seen(self) -> list[Block]:
+        return self.blocks[: len(self.blocks) - self.lag]
+
+    def _at(self, tag: str) -> Block | None:
+        seen = self._seen()
+        if tag in {"latest", "pending"}:
+            return seen[-1]
+        if tag == "finalized":
+            if self.final_depth is None:
+                raise RpcError(-39001, "unknown block")
+            return seen[max(0, seen[-1].number - self.final_depth)]
+        return next((block for block in seen if block.number == int(tag, 16)), None)
+
+    def _by_hash(self, block_hash: str) -> Block | None:
+        return next((block for block in self._seen() if block.hash == hash_of(block_hash)), None)
+
+    def _chain_id(self) -> str:
+        return hex(CHAIN_ID)
+
+    def _block_by_number(self, tag: str, _full: bool) -> Any:
+        return _header(self._at(tag))
+
+    def _block_by_hash(self, block_hash: str, _full: bool) -> Any:
+        return _header(self._by_hash(block_hash))
+
+    def _logs(self, where: dict[str, str]) -> Any:
+        if "blockHash" in where:
+            block = self._by_hash(where["blockHash"])
+            if block is None:
+                raise RpcError(-32000, "unknown block")
+            return [] if self.is_blind_by_hash else _logs_of(block, where["address"])
+        first, last = int(where["fromBlock"], 16), int(where["toBlock"], 16)
+        if self.longest_range is not None and last - first + 1 > self.longest_range:
+            raise RpcError(-32005, "query exceeds max results 10000")
+        if self.empty_answers:
+            self.empty_answers -= 1
+            return []
+        return [
+            log
+            for block in self._seen()
+            if first <= block.number <= last
+            for log in _logs_of(block, where["address"])
+        ]
+
+    def _block_receipts(self, block_hash: str) -> Any:
+        block = self._by_hash(block_hash)
+        return block and [{"logs": _logs_of(block, None)}]
+
+    def _transaction_receipt(self, transaction_hash: str) -> Any:
+        for block in self._seen():
+            for done in block.transactions:
+                if done.sent.hash == hash_of(transaction_hash):
+                    return {
+                        "transactionHash": transaction_hash,
+                        "blockNumber": hex(block.number),
+                        "blockHash": hex_of(block.hash),
+                        "status": hex(done.succeeded),
+                    }
+        return None
+
+    def _transaction_count(self, wallet: str, tag: str) -> Any:
+        block = self._at(tag)
+        return hex(block.nonces.get(address_of(wallet), 0) if block else 0)
+
+    def _balance(self, _wallet: str, _tag: str) -> str:
+        return hex(self.balance)
+
+    def _code(self, address: str, _tag: str) -> str:
+        return "0x60" if address_of(address) == LTZ_AT else "0x"
+
+    def _max_priority_fee_per_gas(self) -> str:
+        return hex(self.tip)
+
+    def _call(self, call: dict[str, str], _tag: str) -> str:
+        data = bytes_of(call["data"])
+        if data[:4] == _REF_WORD:
+            word = int.from_bytes(data[4:], "big")
+            used = self._seen()[-1].used
+            bits = sum(1 << (seq % 256) for seq in used if seq // 256 == word)
+            return hex_of(bits.to_bytes(32, "big"))
+        try:
+            self._mint(data, dict(self._seen()[-1].used))
+        except Reverted as error:
+            raise RpcError(3, f"execution reverted: {error}", b"\x08\xc3\x79\xa0") from error
+        return "0x"
+
+    def _send_raw_transaction(self, raw: str) -> str:
+        self.arrived.append(bytes_of(raw))
+        if self.refusal is not None:
+            raise RpcError(-32000, self.refusal)
+        sent = _sent(bytes_of(raw))
+        self._take(sent)
+        if self.lost_replies:
+            self.lost_replies -= 1
+            raise NodeUnavailable("The node does not answer: TimeoutError")
+        return hex_of(sent.hash)
+
+    def _take(self, sent: Sent) -> None:
+        if sent.hash in self.pool:
+            raise RpcError(-32000, "already known")
+        if sent.nonce < self.head.nonces.get(sent.sender, 0):
+            raise RpcError(-32000, "nonce too low")
+        if sent.gas_limit * sent.max_fee_per_gas > self.balance:
+            raise RpcError(-32000, "insufficient funds for gas * price + value")
+        self.pool[sent.hash] = sent
+        if self.mines_at_once:
+            self.mine()
+
+
+def _word(value: bytes) -> bytes:
+    return value.rjust(32, b"\x00")
+
+
+def _sent(raw: bytes) -> Sent:
+    fields = rlp_decode(raw[1:])  # type: ignore[no-untyped-call]
+    return Sent(
+        raw=raw,
+        hash=Hash32(keccak(raw)),
+        sender=address_of(Account.recover_transaction(raw)),
+        nonce=int.from_bytes(fields[1], "big"),
+        max_fee_per_gas=int.from_bytes(fields[3], "big"),
+        gas_limit=int.from_bytes(fields[4], "big"),
+        to=Address(fields[5]),
+        data=fields[7],
+    )
+
+
+def _rewards(data: bytes) -> list[tuple[bytes, int, bytes]]:
+    """(to, amount, reference) of mintReward or mintRewardBatch."""
+    if data[:4] == _MINT:
+        rows = [decode(["address", "uint256", "bytes32"], data[4:])]
+    else:
+        assert data[:4] == _MINT_BATCH, "LTZ has no such function"
+        (rows,) = decode(["(address,uint96,bytes32)[]"], data[4:])
+    return [(address_of(to), amount, reference) for to, amount, reference in rows]
+
+
+def _header(block: Block | None) -> Any:
+    if block is None:
+        return None
+    bloom = BloomFilter()
+    for _, log in block.logs():
+        bloom.extend([log.address, *log.topics])
+    return {
+        "number": hex(block.number),
+        "hash": hex_of(block.hash),
+        "parentHash": hex_of(block.parent_hash),
+        "timestamp": hex(1_700_000_000 + block.number),
+        "logsBloom": f"0x{int(bloom):0512x}",
+        "baseFeePerGas": hex(block.base_fee),
+    }
+
+
+def _logs_of(block: Block, address: str | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "address": hex_of(log.address),
+            "topics": [hex_of(topic) for topic in log.topics],
+            "data": hex_of(log.data),
+            "blockNumber": hex(block.number),
+            "blockHash": hex_of(block.hash),
+            "transactionHash": hex_of(transaction_hash),
+            "logIndex": hex(index),
+            "removed": False,
+        }
+        for index, (transaction_hash, log) in enumerate(block.logs())
+        if address is None or log.address == address_of(address)
+    ]

@@ -1,0 +1,100 @@
+"""Stands between ltzd and a node and does what networks do: refuses, loses replies, delays, answers 502.
+
+Replies are lost only after the node has taken the request: that is what makes them dangerous.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import aiohttp
+from aiohttp import web
+
+from ltzd.dev import ports
+
+PUBLISH = "eth_sendRawTransaction"
+
+
+class NodeProxy:
+    """Faults are plain attributes; set them back to make the network well again."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._port = ports.free_port()
+        self._runner: web.AppRunner | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self.published: list[str] = []
+        """Signed bytes that were handed on, in order."""
+        self.lose_publications = 0
+        """So many next publications reach the node, and nobody hears its reply."""
+        self.hold: Literal["request", "reply", ""] = ""
+        """Publications hang, before or after the node has them, until their sender is gone."""
+        self.held: list[str] = []
+        self.delay_seconds = 0.0
+        self.bad_gateway = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    async def connect(self) -> None:
+        """Listen, again on the same port."""
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0)
+            self._session = aiohttp.ClientSession(connector=connector)
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_post("/", self._pass_on)
+        self._runner = web.AppRunner(app, shutdown_timeout=0, access_log=None, handler_cancellation=True)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
+
+    async def cut(self) -> None:
+        """Drop every connection and refuse new ones."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def close(self) -> None:
+        await self.cut()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _pass_on(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if self.bad_gateway:
+            return web.Response(status=502, text="<html>Bad Gateway</html>")
+        if self.delay_seconds:
+            await asyncio.sleep(self.delay_seconds)
+        raws = [call["params"][0] for call in _calls(body) if call["method"] == PUBLISH]
+        await self._hang_if(raws, "request")
+        assert self._session is not None
+        async with self._session.post(self._target, json=body) as reply:
+            answer = await reply.read()
+            status = reply.status
+        self.published += raws
+        await self._hang_if(raws, "reply")
+        if raws and self.lose_publications > 0:
+            self.lose_publications -= 1
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response(status=status, body=answer, content_type="application/json")
+
+    async def _hang_if(self, raws: list[str], what: str) -> None:
+        if raws and self.hold == what:
+            self.held += raws
+            await asyncio.Event().wait()  # aiohttp cancels this handler with its connection
+
+
+def _calls(body: Any) -> list[Mapping[str, Any]]:
+    return body if isinstance(body, list) else [body]
+
+
+@asynccontextmanager
+async def a_node_proxy(target: str) -> AsyncIterator[NodeProxy]:
+    proxy = NodeProxy(target)
+    await proxy.connect()
+    try:
+        yield proxy
+    finally:
+        await proxy.close()
