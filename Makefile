@@ -29,8 +29,8 @@ test: setup ## Run the whole test suite: the contracts', then ltzd's
 	exit $$status
 
 CHECKS = \
-	"ruff format --check --quiet --output-format concise" \
-	"ruff check --quiet" \
+	"ruff format --check --quiet --output-format concise ltzd tests benchmarks" \
+	"ruff check --quiet ltzd tests benchmarks" \
 	"mypy" \
 	"lint-imports" \
 	"scripts/with-node npm run verify --silent" \

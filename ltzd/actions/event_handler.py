@@ -1,13 +1,13 @@
 """Records a brand's customer events and owes their rewards (spec 4.1).
 
-Checks run first without locks; then the wallet is found or made at the identity provider; then one
-database transaction repeats the limit checks under locks and writes event, reward and wake-up. The
-answer waits until the mint is published, five seconds at most: later it is "queued", and the event
-is minted all the same.
+Checks run first; then the wallet is found or made at the identity provider; then the limits are
+decided on how the claims stand, and one statement writes event, reward and wake-up if they still
+stand so. The answer waits until the mint is published, five seconds at most: later it is "queued",
+and the event is minted all the same.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from cachetools import LRUCache
 
 from ltzd import telemetry
-from ltzd.actions.group_commit import GroupCommit
+from ltzd.actions.group_commit import AGAIN, Again, GroupCommit
 from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.errors import (
     AutomationDisabled,
@@ -32,8 +32,8 @@ from ltzd.rules.domains import event_domain, is_authorized
 from ltzd.rules.events import ClaimRecord, check_channel, decide, is_bypass, reward_of
 from ltzd.store import events, users
 from ltzd.store.brands import BrandBook
-from ltzd.store.database import Connection, Pool, session, transaction
-from ltzd.store.events import ClaimKey, EventRow, TotalKey
+from ltzd.store.database import Pool, session
+from ltzd.store.events import ClaimKey, EventRow, NewEvent, Standing, TotalKey
 from ltzd.store.signals import REWARDS, Signals
 from ltzd.store.users import User
 from ltzd.values import Address, Hash32
@@ -41,6 +41,7 @@ from ltzd.values import Address, Hash32
 HASH_WAIT_SECONDS = 5.0
 """How long an answer waits for its hash before it says "queued" (design.md 4, Events)."""
 _KNOWN_USERS = 100_000
+_NO_CLAIM = ClaimRecord()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,37 +86,48 @@ class EventStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
-    """An event that passed the checks without locks, with what the locked check needs."""
+class _Check:
+    """What decides on one event, once its claim is read."""
 
-    event: EventRow
     key: ClaimKey
-    user: User
     rule: EventRule
     window_seconds: int
     is_bypass: bool
     skips_cooldown: bool
 
-    def decide(self, claim: ClaimRecord, total: int | None, now: datetime) -> None:
+    @property
+    def total_keys(self) -> tuple[TotalKey, ...]:
+        """Empty for a type without a global maximum, whose total nobody counts."""
+        return (self.key[:2],) if self.rule.max_total_claims is not None else ()
+
+    def decide(self, standing: Standing) -> ClaimRecord:
+        """The claim as it stands. Raises the first refusal."""
+        claim = standing.claims.get(self.key, _NO_CLAIM)
         decide(
             rule=self.rule,
             window_seconds=self.window_seconds,
             bypass=self.is_bypass,
             skip_cooldown=self.skips_cooldown,
             claim=claim,
-            total_claims=total,
-            now=now,
+            total_claims=standing.totals.get(self.key[:2]),
+            now=standing.now,
         )
+        return claim
 
-    @property
-    def total_key(self) -> TotalKey | None:
-        """None for a type without a global maximum, whose total nobody counts."""
-        return self.key[:2] if self.rule.max_total_claims is not None else None
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """An event that passed the first checks. `is_known_user`: he has a row already."""
+
+    event: EventRow
+    user: User
+    is_known_user: bool
+    check: _Check
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    user: User
+    wallet: Address
     is_new_user: bool
 
 
@@ -187,72 +199,64 @@ class EventHandler:
         source = request.metadata.get("source")
         source = source if isinstance(source, str) else None
         key = (request.brand_id, request.event_type, users.email_key(request.email))
-        nobody = User(UUID(int=0), key[2], "", Address(bytes(20)))
-        claim = _Claim(
-            event=EventRow(
-                id=uuid4(),
-                brand_id=request.brand_id,
-                event_type=request.event_type,
-                email=request.email,
-                user_id=nobody.id,
-                domain=domain,
-                source=source,
-                user_identifier=request.user_identifier,
-                metadata=request.metadata,
-                ltz=ltz,
-                wallet=nobody.wallet,
-            ),
+        check = _Check(
             key=key,
-            user=nobody,
             rule=rule,
             window_seconds=brand.duplicate_window_seconds,
             is_bypass=is_bypass(brand, source),
             skips_cooldown=request.metadata.get("skip_cooldown") is True,
         )
-        return replace(claim, user=self._known.get(key[2]) or await self._meet(claim))
+        user = self._known.get(key[2])
+        is_known = user is not None
+        if user is None:
+            user, is_known = await self._meet(request.email, check)
+        event = EventRow(
+            id=uuid4(),
+            brand_id=request.brand_id,
+            event_type=request.event_type,
+            email=request.email,
+            user_id=user.id,
+            domain=domain,
+            source=source,
+            user_identifier=request.user_identifier,
+            metadata=request.metadata,
+            ltz=ltz,
+            wallet=user.wallet,
+        )
+        return _Claim(event, user, is_known, check)
 
-    async def _meet(self, claim: _Claim) -> User:
+    async def _meet(self, email: str, check: _Check) -> tuple[User, bool]:
         """A user this process does not know yet: from the database, else from the provider.
 
-        A hopeless event is refused before a wallet is made for it.
+        Also answers whether he has a row. A hopeless event is refused before a wallet is made.
         """
         async with session(self._pool) as connection:
-            record, now = await events.find_claim(connection, claim.key)
-            total = claim.total_key and await events.find_total(connection, claim.total_key)
-            user = await users.find(connection, claim.key[2])
-        claim.decide(record, total, now)
+            standing = await events.standing(connection, [check.key], check.total_keys)
+            user = await users.find(connection, check.key[2])
+        check.decide(standing)
         if user is not None:
             self._known[user.email_key] = user
-            return user
-        found = await self._identity.wallet_of_email(claim.event.email)
-        return User(uuid4(), claim.key[2], found.subject, found.wallet)
+            return user, True
+        found = await self._identity.wallet_of_email(email)
+        id_ = users.user_id(found.subject, check.key[2])
+        return User(id_, check.key[2], found.subject, found.wallet), False
 
-    async def _write(self, group: Sequence[_Claim]) -> list[_Written | Exception]:
-        """One database transaction for a group: decide under locks, in order, then write."""
-        async with transaction(self._pool) as connection:
-            claims, now = await events.lock_claims(connection, (one.key for one in group))
-            totals = await events.lock_totals(
-                connection, (one.total_key for one in group if one.total_key)
+    async def _write(self, group: Sequence[_Claim]) -> list[_Written | Exception | Again]:
+        """Decide a group on how things stand, in order, and write what still stands so."""
+        async with session(self._pool) as connection:
+            checks = [one.check for one in group]
+            standing = await events.standing(
+                connection,
+                (check.key for check in checks),
+                (key for check in checks for key in check.total_keys),
             )
-            outcomes, accepted = _decide_all(group, claims, totals, now)
-            there = await self._settle_users(connection, accepted)
-            rows = [_with_user(one, there[one.key[2]][0]) for one in accepted]
-            if rows:
-                changed = {one.key: claims[one.key] for one in accepted}
-                await events.write(connection, rows, changed, totals)
-        if accepted:
+            verdicts = _decide_all(group, standing)
+            accepted = [verdict for verdict in verdicts if isinstance(verdict, NewEvent)]
+            won = await events.write(connection, accepted) if accepted else {}
+        self._known.update({one.user.email_key: one.user for one in group if one.check.key in won})
+        if won:
             self._signals.ring(REWARDS)
-        self._known.update({key: user for key, (user, _) in there.items()})
-        return [_outcome(one, refusal, there) for one, refusal in zip(group, outcomes, strict=True)]
-
-    async def _settle_users(
-        self, connection: Connection, accepted: Sequence[_Claim]
-    ) -> dict[str, tuple[User, bool]]:
-        """Who each event is for, and whether he is new: whoever was written first counts."""
-        keys = {one.key[2] for one in accepted}
-        there = {key: (user, False) for key in keys if (user := self._known.get(key))}
-        new = {one.key[2]: one.user for one in accepted if one.key[2] not in there}
-        return there | await users.insert(connection, list(new.values())) if new else there
+        return _outcomes(group, verdicts, won)
 
     async def _answer(self, event: EventRow, written: _Written) -> RecordedEvent:
         hash_ = None
@@ -264,7 +268,7 @@ class EventHandler:
             event_id=event.id,
             event_type=event.event_type,
             ltz=event.ltz,
-            wallet=written.user.wallet,
+            wallet=written.wallet,
             wallet_created=written.is_new_user,
             transaction_hash=hash_,
             status="final" if event.ltz == 0 else "published" if hash_ else "queued",
@@ -297,44 +301,64 @@ def _admit(request: EventRequest, brand: Brand) -> tuple[EventRule, str]:
     return rule, domain
 
 
-def _decide_all(
-    group: Sequence[_Claim],
-    claims: dict[ClaimKey, ClaimRecord],
-    totals: dict[TotalKey, int],
-    now: datetime,
-) -> tuple[list[LtzdError | None], list[_Claim]]:
-    """Decide in order, each on what those before it left; moves `claims` and `totals` along."""
-    outcomes: list[LtzdError | None] = []
-    accepted: list[_Claim] = []
+def _decide_all(group: Sequence[_Claim], standing: Standing) -> list[NewEvent | LtzdError | Again]:
+    """Decide in order, each on what those before it left; moves `standing` along.
+
+    A second good event of a claim waits for the next group: a write takes one of each.
+    """
+    verdicts: list[NewEvent | LtzdError | Again] = []
+    taken: set[ClaimKey] = set()
     for one in group:
-        total = totals[one.total_key] if one.total_key else None
+        key = one.check.key
         try:
-            one.decide(claims[one.key], total, now)
+            claim = one.check.decide(standing)
         except Refused as refusal:
-            outcomes.append(refusal)
+            verdicts.append(refusal)
             continue
-        outcomes.append(None)
-        accepted.append(one)
-        claims[one.key] = ClaimRecord(claims[one.key].claims + 1, one.event.id, now)
-        if one.total_key:
-            totals[one.total_key] += 1
-    return outcomes, accepted
+        if key in taken:
+            verdicts.append(AGAIN)
+            continue
+        taken.add(key)
+        standing.claims[key] = ClaimRecord(claim.claims + 1, one.event.id, standing.now)
+        for total in one.check.total_keys:
+            standing.totals[total] = standing.totals.get(total, 0) + 1
+        verdicts.append(_new_event(one, standing.claims[key]))
+    return verdicts
 
 
-def _with_user(claim: _Claim, user: User) -> EventRow:
-    return replace(claim.event, user_id=user.id, wallet=user.wallet)
+def _new_event(one: _Claim, claim: ClaimRecord) -> NewEvent:
+    return NewEvent(
+        event=one.event,
+        key=one.check.key,
+        claim=claim,
+        identity_subject=None if one.is_known_user else one.user.identity_subject,
+        maximum=one.check.rule.max_total_claims,
+    )
 
 
-def _outcome(
-    claim: _Claim, refusal: LtzdError | None, there: dict[str, tuple[User, bool]]
-) -> _Written | Exception:
-    """A new user is announced by one event of the group: the first that was accepted."""
-    if refusal is not None:
-        return refusal
-    user, is_new = there[claim.key[2]]
-    if is_new:
-        there[claim.key[2]] = (user, False)
-    return _Written(user, is_new)
+def _outcomes(
+    group: Sequence[_Claim],
+    verdicts: Sequence[NewEvent | LtzdError | Again],
+    won: dict[ClaimKey, bool],
+) -> list[_Written | Exception | Again]:
+    """What each caller hears; a new user is announced by one event.
+
+    Whoever lost its claim to another process decides again, and so does whoever was refused beside
+    a loser, perhaps because of it.
+    """
+    lost = {v.key[:2] for v in verdicts if isinstance(v, NewEvent) and v.key not in won}
+    announced: set[str] = set()
+    outcomes: list[_Written | Exception | Again] = []
+    for one, verdict in zip(group, verdicts, strict=True):
+        key = one.check.key
+        if isinstance(verdict, NewEvent) and key in won:
+            outcomes.append(_Written(one.user.wallet, won[key] and key[2] not in announced))
+            announced.add(key[2])
+        elif isinstance(verdict, NewEvent | Again) or key[:2] in lost:
+            outcomes.append(AGAIN)
+        else:
+            outcomes.append(verdict)
+    return outcomes
 
 
 def _status(event: events.StoredEvent) -> str:

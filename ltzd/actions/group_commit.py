@@ -2,16 +2,27 @@
 
 While a commit is under way items gather; whatever waits at its end goes into the next. An answer
 is given only after its commit, so it is as durable as a commit of its own. An item that makes a
-commit fail is tried alone, so that it cannot take its neighbours down.
+commit fail is tried alone, so that it cannot take its neighbours down; one that lost a race
+(`AGAIN`) goes into the next commit.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
 from typing import Generic, TypeVar
 
 from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable, Unavailable
+
+
+class Again(Enum):
+    """The answer of an item that must be decided again."""
+
+    AGAIN = "again"
+
+
+AGAIN = Again.AGAIN
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -22,7 +33,7 @@ class GroupCommit(Generic[Item, Answer]):
 
     def __init__(
         self,
-        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
+        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Again]]],
         *,
         width: int = 2,
         largest: int = 200,
@@ -75,10 +86,19 @@ class GroupCommit(Generic[Item, Answer]):
                 return
             answers = [error]
         telemetry.GROUP_COMMIT_EVENTS.observe(len(taken))
-        for (_, future), answer in zip(taken, answers, strict=True):
-            if future.done():
-                continue
-            if isinstance(answer, Exception):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+        for one, answer in zip(taken, answers, strict=True):
+            self._tell(one, answer)
+
+    def _tell(
+        self, one: tuple[Item, asyncio.Future[Answer]], answer: Answer | Exception | Again
+    ) -> None:
+        future = one[1]
+        if isinstance(answer, Again):
+            self._waiting.appendleft(one)
+            self._idle.release()
+        elif future.done():
+            return
+        elif isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

@@ -84,7 +84,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
             identity=identity,
             hashes=hashes,
             events=EventHandler(pool, signals, brands, identity, hashes),
-            lane=_lane(settings, pool, node, chain, signals),
+            lane=_lane(settings, pool, node, chain, signals, hashes),
             follower=_follower(settings, pool, node, chain, signals),
         )
 
@@ -95,7 +95,12 @@ async def _close(pool: Pool) -> None:
 
 
 def _lane(
-    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
+    settings: Settings,
+    pool: Pool,
+    node: Node,
+    chain: ChainIdentity,
+    signals: Signals,
+    hashes: PublishedHashes,
 ) -> MintLane | None:
     if "operator" not in settings.roles:
         return None
@@ -110,6 +115,7 @@ def _lane(
             max_in_flight=settings.operator.max_in_flight,
             fees=FeePolicy(cap=settings.operator.max_fee_wei),
         ),
+        hashes.deliver,
     )
 
 

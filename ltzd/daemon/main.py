@@ -5,6 +5,7 @@ roles still work for it, then they end, then the connections close.
 """
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -65,6 +66,7 @@ async def run_roles(
                 for event in listening:
                     await event.wait()
                 await _until_working(daemon)
+                _spare_the_collector()
                 log.info("ltzd.ready", version=__version__, roles=list(settings.roles))
                 on_ready()
                 await stop.wait()
@@ -90,6 +92,13 @@ async def _until_working(daemon: Daemon) -> None:
         ):
             return
         await asyncio.sleep(0.02)
+
+
+def _spare_the_collector() -> None:
+    """What start-up made lives to the end: looking through it again and again costs time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
 
 
 def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

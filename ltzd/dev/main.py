@@ -60,7 +60,9 @@ async def _run(folder: Path, options: DevOptions) -> None:
         door.shut(folder)
 
 
-async def _end_start(serving: asyncio.Task[None], stop: asyncio.Event, ready: asyncio.Event) -> None:
+async def _end_start(
+    serving: asyncio.Task[None], stop: asyncio.Event, ready: asyncio.Event
+) -> None:
     """A start that is under way is cancelled by the stop; a ready instance hears it itself."""
     await stop.wait()
     if not ready.is_set():
@@ -153,7 +155,7 @@ def _sandbox_port(folder: Path) -> int:
     return port
 
 
-def _settings(  # noqa: PLR0913, PLR0917 - one place where dev's choices become settings
+def _settings(
     folder: Path,
     options: DevOptions,
     started: DevServices,

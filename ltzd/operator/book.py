@@ -11,9 +11,9 @@ from dataclasses import replace
 import structlog
 
 from ltzd import telemetry
-from ltzd.operator.policy import MINT
+from ltzd.operator.policy import MINT, OnPublished
 from ltzd.rules.transactions import Accepted, Effect, Observation, State, advance
-from ltzd.store import lanes, rewards, transactions
+from ltzd.store import rewards, transactions
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.lanes import Lane
 from ltzd.store.signals import PUBLISHED, REWARDS, Signals
@@ -25,8 +25,9 @@ _IN_FLIGHT = (State.SIGNED, State.PUBLISHED)
 
 
 class Book:
-    def __init__(self, pool: Pool, lane: Lane, signals: Signals) -> None:
+    def __init__(self, pool: Pool, lane: Lane, signals: Signals, on_published: OnPublished) -> None:
         self._pool = pool
+        self._on_published = on_published
         self._lane = lane
         self._signals = signals
         self._turn = asyncio.Lock()
@@ -70,13 +71,16 @@ class Book:
         """A node holds the bytes: from now on the hash may be shown."""
         async with self._turn:
             self._to_publish.pop(tx.nonce, None)
+            if tx.rewards:
+                self._on_published(tx.rewards, tx.hashes[0])
             async with session(self._pool) as connection:
                 await transactions.mark_published(connection, tx.hashes[0])
             current = self._by_nonce.get(tx.nonce)
             if current is not None:
                 heard, _ = advance(current.tx, Accepted())
                 self._by_nonce[tx.nonce] = replace(current, tx=heard)
-        self._signals.ring(PUBLISHED)
+        if not tx.rewards:
+            self._signals.ring(PUBLISHED)
 
     async def hear(self, tx: OpenTransaction, seen: Observation) -> list[Effect]:
         """Advance one transaction, save it with its effects on rewards, and mirror it."""
@@ -85,9 +89,9 @@ class Book:
             after, effects = advance(current.tx, seen)
             if after == current.tx:
                 return effects
-            async with transaction(self._pool) as connection:
-                await lanes.check_term(connection, self._lane)
-                await transactions.save(connection, tx.id, current.tx.state, after)
+            opened = transaction if Effect.REQUEUE in effects else session
+            async with opened(self._pool) as connection:
+                await transactions.save(connection, self._lane, tx.id, current.tx.state, after)
                 if Effect.REQUEUE in effects:
                     await rewards.requeue(connection, tx.id)
             self._mirror(replace(current, tx=after))

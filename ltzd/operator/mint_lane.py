@@ -16,8 +16,8 @@ from ltzd.chain.rpc import RpcError
 from ltzd.chain.signing import Signer
 from ltzd.errors import LostLane, NodeUnavailable, Unavailable
 from ltzd.operator.book import Book
-from ltzd.operator.minting import Minter
-from ltzd.operator.policy import MINT, LanePolicy, MintTarget, Stopped
+from ltzd.operator.minting import Counters, Minter
+from ltzd.operator.policy import MINT, LanePolicy, MintTarget, OnPublished, Stopped
 from ltzd.operator.publishing import Publisher
 from ltzd.operator.purse import Purse
 from ltzd.operator.watching import Watcher
@@ -43,6 +43,7 @@ class MintLane:
         target: MintTarget,
         signals: Signals,
         policy: LanePolicy,
+        on_published: OnPublished = lambda _rewards, _hash: None,
     ) -> None:
         self._pool = pool
         self._database_url = database_url
@@ -50,6 +51,7 @@ class MintLane:
         self._signer = signer
         self._target = target
         self._policy = policy
+        self._on_published = on_published
         self._signals = signals
         self._rewards = signals.bell(REWARDS)
         self._blocks = signals.bell(BLOCKS)
@@ -88,12 +90,20 @@ class MintLane:
             await asyncio.sleep(_PAUSE_SECONDS if self.stopped is None else 10.0)
 
     async def _serve(self, term: Term) -> None:
-        lane = await self._begin()
-        book = Book(self._pool, lane, self._signals)
+        lane, counters = await self._begin()
+        book = Book(self._pool, lane, self._signals, self._on_published)
         await book.load()
         self._purse = purse = Purse(self._node, lane.wallet, self._policy.fees)
         minter = Minter(
-            self._pool, lane, self._target, self._signer, self._node, book, purse, self._policy
+            self._pool,
+            lane,
+            self._target,
+            self._signer,
+            self._node,
+            book,
+            purse,
+            self._policy,
+            counters,
         )
         publisher = Publisher(self._node, book, minter, self._rewards)
         watcher = Watcher(
@@ -116,7 +126,7 @@ class MintLane:
             group.create_task(watcher.run())
             group.create_task(_until_lost(term))
 
-    async def _begin(self) -> Lane:
+    async def _begin(self) -> tuple[Lane, Counters]:
         """Check wallet and references against the chain, then count the epoch up."""
         wallet, chain_id = self._signer.address, self._target.chain_id
         used = await self._node.nonce(wallet, "latest")
@@ -131,7 +141,12 @@ class MintLane:
         first_seq = await self._check_references(seq)
         async with transaction(self._pool) as connection:
             await lanes.start_seqs(connection, chain_id, self._target.ltz, first_seq)
-            return await lanes.begin_term(connection, chain_id, wallet, "mint", used)
+            lane = await lanes.begin_term(connection, chain_id, wallet, MINT, used)
+            next_nonce = await lanes.next_nonce(connection, chain_id, wallet)
+            next_seq = await lanes.next_seq(connection, chain_id, self._target.ltz)
+        assert next_nonce is not None
+        assert next_seq is not None
+        return lane, Counters(next_nonce, next_seq)
 
     async def _check_references(self, next_seq: int | None) -> int:
         """The counter, checked: no reference at or above it may be used (contracts.md).

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from uuid import UUID
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,17 +16,28 @@ from ltzd.operator.policy import MINT, LanePolicy, MintTarget
 from ltzd.operator.purse import Purse
 from ltzd.rules.fees import Fees
 from ltzd.rules.transactions import State, Transaction
-from ltzd.store import lanes, rewards, transactions
-from ltzd.store.database import Connection, Pool, transaction
+from ltzd.store import rewards, transactions
+from ltzd.store.database import Connection, Pool, session
 from ltzd.store.lanes import Lane
 from ltzd.store.rewards import QueuedReward
 from ltzd.store.transactions import Attempt, Intent, OpenTransaction
-from ltzd.values import LTZ, reward_reference
+from ltzd.values import LTZ, Reference, reward_reference
 
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Where a term begins: the lane's next nonce and the next reference's seq."""
+
+    next_nonce: int
+    next_seq: int
+
+
 class Minter:
+    """Holds the lane's counters in memory: while the term lasts nobody else moves them, and the
+    statement that stores an intent refuses if somebody did."""
+
     def __init__(
         self,
         pool: Pool,
@@ -37,6 +48,7 @@ class Minter:
         book: Book,
         purse: Purse,
         policy: LanePolicy,
+        counters: Counters,
     ) -> None:
         self._pool = pool
         self._lane = lane
@@ -46,6 +58,8 @@ class Minter:
         self._book = book
         self._purse = purse
         self._policy = policy
+        self._next_nonce = counters.next_nonce
+        self._next_seq = counters.next_seq
         self.is_careful = False
         """After a mint reverted, each batch is simulated first, until one passes."""
 
@@ -60,75 +74,69 @@ class Minter:
         if not self._purse.can_afford(ltz.mint_gas_limit(ltz.MAX_BATCH), self._book.reserved_wei()):
             log.warning("lane.paused", reason="balance")
             return False
-        if self.is_careful and await self._would_revert():
-            return False
-        async with transaction(self._pool) as connection:
-            batch = await rewards.take_queued(connection, ltz.MAX_BATCH)
+        async with session(self._pool) as connection:
+            batch = await rewards.queued(connection, ltz.MAX_BATCH)
             if not batch:
                 return False
-            tx = await self._store(connection, batch, fees)
+            mint = self._mint(batch)
+            if self.is_careful and await self._would_revert(mint):
+                return False
+            tx = await self._store(connection, mint, fees)
         self._book.add(tx)
         telemetry.BATCH_REWARDS.observe(len(batch))
         telemetry.TRANSACTIONS_CREATED.labels(MINT).inc()
         return True
 
-    async def _store(
-        self, connection: Connection, batch: Sequence[QueuedReward], fees: Fees
-    ) -> OpenTransaction:
-        nonce = await lanes.reserve_nonce(connection, self._lane)
-        seqs = await self._seqs(connection, batch)
-        data = ltz.mint_call(_mints(batch, seqs))
-        gas_limit = ltz.mint_gas_limit(len(batch))
+    def _mint(self, batch: Sequence[QueuedReward]) -> Intent:
+        """The batch as an intent; a reward keeps the seq it has, others get the counter's next."""
+        seqs = _numbered(batch, self._next_seq)
+        mints = [
+            ltz.Reward(reward.wallet, reward.ltz * LTZ, _reference(reward, seq))
+            for reward, seq in zip(batch, seqs, strict=True)
+        ]
+        return Intent(
+            nonce=self._next_nonce,
+            to=self._target.ltz,
+            data=ltz.mint_call(mints),
+            gas_limit=ltz.mint_gas_limit(len(batch)),
+            rewards=[reward.id for reward in batch],
+            seqs=seqs,
+            next_seq=self._next_seq,
+            fresh_seqs=sum(reward.seq is None for reward in batch),
+        )
+
+    async def _store(self, connection: Connection, mint: Intent, fees: Fees) -> OpenTransaction:
         signed = self._signer.sign(
             Unsigned(
                 chain_id=self._target.chain_id,
-                nonce=nonce,
+                nonce=mint.nonce,
                 max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
                 max_fee_per_gas=fees.max_fee_per_gas,
-                gas_limit=gas_limit,
-                to=self._target.ltz,
+                gas_limit=mint.gas_limit,
+                to=mint.to,
                 value=0,
-                data=data,
+                data=mint.data,
             )
         )
-        ids: list[UUID] = [reward.id for reward in batch]
-        intent = Intent(nonce, self._target.ltz, data, gas_limit, ids, seqs)
         attempt = Attempt(signed.hash, signed.raw, fees)
-        row_id, created_at = await transactions.store_signed(
-            connection, self._lane, intent, attempt
-        )
+        row_id, created_at = await transactions.store_signed(connection, self._lane, mint, attempt)
+        self._next_nonce += 1
+        self._next_seq += mint.fresh_seqs
         return OpenTransaction(
             id=row_id,
-            nonce=nonce,
-            gas_limit=gas_limit,
+            nonce=mint.nonce,
+            gas_limit=mint.gas_limit,
             max_fee_per_gas=fees.max_fee_per_gas,
             tx=Transaction(State.SIGNED),
             hashes=(signed.hash,),
             raw=signed.raw,
             created_at=created_at,
+            rewards=tuple(mint.rewards),
         )
 
-    async def _seqs(self, connection: Connection, batch: Sequence[QueuedReward]) -> list[int]:
-        missing = sum(reward.seq is None for reward in batch)
-        if not missing:
-            return _numbered(batch, 0)
-        return _numbered(
-            batch,
-            await lanes.reserve_seqs(connection, self._target.chain_id, self._target.ltz, missing),
-        )
-
-    async def _would_revert(self) -> bool:
-        """Simulate the next batch; the seqs that it would take are read, not taken."""
-        async with transaction(self._pool) as connection:
-            batch = await rewards.take_queued(connection, ltz.MAX_BATCH)
-            first = await lanes.next_seq(connection, self._target.chain_id, self._target.ltz) or 0
-        if not batch:
-            return False
-        seqs = _numbered(batch, first)
+    async def _would_revert(self, mint: Intent) -> bool:
         try:
-            await self._node.view(
-                self._target.ltz, ltz.mint_call(_mints(batch, seqs)), self._signer.address
-            )
+            await self._node.view(mint.to, mint.data, self._signer.address)
         except RpcError as error:
             log.error("mint.would_revert", reason=error.message, data=(error.data or b"").hex())
             return True
@@ -142,8 +150,5 @@ def _numbered(batch: Sequence[QueuedReward], first: int) -> list[int]:
     return [next(fresh) if reward.seq is None else reward.seq for reward in batch]
 
 
-def _mints(batch: Sequence[QueuedReward], seqs: Sequence[int]) -> list[ltz.Reward]:
-    return [
-        ltz.Reward(reward.wallet, reward.ltz * LTZ, reward_reference(reward.id, reward.kind, seq))
-        for reward, seq in zip(batch, seqs, strict=True)
-    ]
+def _reference(reward: QueuedReward, seq: int) -> Reference:
+    return reward_reference(reward.id, reward.kind, seq)

@@ -1,10 +1,15 @@
 """What a mint lane is told by the settings, and which chain and token it works on."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from ltzd.errors import Unavailable
 from ltzd.rules.fees import FeePolicy
-from ltzd.values import Address
+from ltzd.values import Address, Hash32
+
+OnPublished = Callable[[Sequence[UUID], Hash32], None]
+"""Is told the hash of rewards whose mint a node just took: sooner than through the database."""
 
 MINT = "mint"
 """The kind of this lane's work, in rows and metric labels."""

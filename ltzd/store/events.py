@@ -1,15 +1,17 @@
-"""Events and the claims they make: one row per brand, event type and user is the lock.
+"""Events and the claims they make: read as they stand, decided by rules, written if still so.
 
-Whoever writes events first locks their claims (`lock_claims`), in one order, then their totals,
-then the users: so two writers never wait for each other in a circle.
+A claim's count grows by one with each event, so it is the version that the write compares: of two
+writers that decided on the same claim one loses and decides again. A global maximum is a CHECK of
+the totals' table, so no race can pass it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import msgspec
 
 from ltzd.rules.events import ClaimRecord
@@ -43,148 +45,179 @@ class EventRow:
     wallet: Address
 
 
-async def find_claim(connection: Connection, key: ClaimKey) -> tuple[ClaimRecord, datetime]:
-    """The claim as it stands, without a lock, and the database's time."""
-    row = await connection.fetchrow(
-        """
-        SELECT c.claims, c.last_event_id, c.last_event_at, clock_timestamp() AS now
-          FROM (SELECT 1) AS always
-          LEFT JOIN claims c ON c.brand_id = $1 AND c.event_type = $2 AND c.email_key = $3
-        """,
-        *key,
-    )
-    assert row is not None
-    return ClaimRecord(row["claims"] or 0, row["last_event_id"], row["last_event_at"]), row["now"]
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Claims and totals as they stand, and the database's time; a key without a row is missing."""
+
+    claims: dict[ClaimKey, ClaimRecord]
+    totals: dict[TotalKey, int]
+    now: datetime
 
 
-async def find_total(connection: Connection, key: TotalKey) -> int:
-    """Claims of all users together, without a lock."""
-    total: int = await connection.fetchval(
-        """
-        SELECT coalesce(
-                 (SELECT claims FROM claim_totals WHERE brand_id = $1 AND event_type = $2),
-                 (SELECT sum(claims) FROM claims WHERE brand_id = $1 AND event_type = $2),
-                 0)::bigint
-        """,
-        *key,
-    )
-    return total
-
-
-async def lock_claims(
-    connection: Connection, keys: Iterable[ClaimKey]
-) -> tuple[dict[ClaimKey, ClaimRecord], datetime]:
-    """Lock these claims to the commit, making missing ones; answers them and the time after."""
-    ordered = sorted(set(keys))
+async def standing(
+    connection: Connection, keys: Iterable[ClaimKey], total_keys: Iterable[TotalKey]
+) -> Standing:
+    """Read without locks; `write` refuses what has changed since."""
+    wanted = list(set(keys))
     rows = await connection.fetch(
         """
-        INSERT INTO claims (brand_id, event_type, email_key)
-        SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[])
-            ON CONFLICT (brand_id, event_type, email_key) DO UPDATE SET claims = claims.claims
-     RETURNING brand_id, event_type, email_key, claims, last_event_id, last_event_at,
+        SELECT brand_id, event_type, email_key, c.claims, c.last_event_id, c.last_event_at,
                clock_timestamp() AS now
+          FROM unnest($1::bytea[], $2::text[], $3::text[])
+               AS wanted (brand_id, event_type, email_key)
+          LEFT JOIN claims c USING (brand_id, event_type, email_key)
         """,
-        [key[0] for key in ordered],
-        [key[1] for key in ordered],
-        [key[2] for key in ordered],
+        [key[0] for key in wanted],
+        [key[1] for key in wanted],
+        [key[2] for key in wanted],
     )
     claims = {
-        (Address(row["brand_id"]), row["event_type"], row["email_key"]): ClaimRecord(
-            row["claims"], row["last_event_id"], row["last_event_at"]
-        )
+        (Address(row[0]), row[1], row[2]): ClaimRecord(row[3], row[4], row[5])
         for row in rows
+        if row[3] is not None
     }
-    return claims, max(row["now"] for row in rows)
+    totals = await _totals(connection, set(total_keys))
+    return Standing(claims, totals, max(row["now"] for row in rows))
 
 
-async def lock_totals(connection: Connection, keys: Iterable[TotalKey]) -> dict[TotalKey, int]:
-    """Lock the totals of event types that have a global maximum; a missing one is counted first."""
-    ordered = sorted(set(keys))
-    if not ordered:
+async def _totals(connection: Connection, wanted: set[TotalKey]) -> dict[TotalKey, int]:
+    """The kept totals; one that nobody keeps yet is counted."""
+    if not wanted:
         return {}
     rows = await connection.fetch(
         """
-        INSERT INTO claim_totals (brand_id, event_type, claims)
-        SELECT brand_id, event_type, (
-                 SELECT coalesce(sum(c.claims), 0) FROM claims c
-                  WHERE c.brand_id = wanted.brand_id AND c.event_type = wanted.event_type)
+        SELECT brand_id, event_type, coalesce(t.claims, (
+                 SELECT sum(c.claims)
+                   FROM claims c
+                  WHERE c.brand_id = wanted.brand_id AND c.event_type = wanted.event_type
+               ), 0)::bigint
           FROM unnest($1::bytea[], $2::text[]) AS wanted (brand_id, event_type)
-            ON CONFLICT (brand_id, event_type) DO UPDATE SET claims = claim_totals.claims
-     RETURNING brand_id, event_type, claims
+          LEFT JOIN claim_totals t USING (brand_id, event_type)
         """,
-        [key[0] for key in ordered],
-        [key[1] for key in ordered],
+        [key[0] for key in wanted],
+        [key[1] for key in wanted],
     )
-    return {(Address(row["brand_id"]), row["event_type"]): row["claims"] for row in rows}
+    return {(Address(row[0]), row[1]): row[2] for row in rows}
 
 
-async def write(
-    connection: Connection,
-    those: Sequence[EventRow],
-    claims: Mapping[ClaimKey, ClaimRecord],
-    totals: Mapping[TotalKey, int],
-) -> None:
-    """Write events, their rewards, the claims and totals as they are now, and the wake-up."""
-    rewarded = [event for event in those if event.ltz > 0]
-    await connection.execute(
-        """
-        WITH claimed AS (
-          UPDATE claims
-             SET claims = new.claims, last_event_id = new.last_event_id,
-                 last_event_at = new.last_event_at
-            FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[],
-                        $6::timestamptz[])
-                 AS new (brand_id, event_type, email_key, claims, last_event_id, last_event_at)
-           WHERE claims.brand_id = new.brand_id AND claims.event_type = new.event_type
-             AND claims.email_key = new.email_key
-        ), counted AS (
-          UPDATE claim_totals
-             SET claims = new.claims
-            FROM unnest($7::bytea[], $8::text[], $9::bigint[]) AS new (brand_id, event_type, claims)
-           WHERE claim_totals.brand_id = new.brand_id AND claim_totals.event_type = new.event_type
-        ), recorded AS (
-          INSERT INTO events (id, brand_id, event_type, email, user_id, domain, source,
-                              user_identifier, metadata, ltz)
-          SELECT id, brand_id, event_type, email, user_id, domain, source, user_identifier,
-                 metadata::jsonb, ltz
-            FROM unnest($10::uuid[], $11::bytea[], $12::text[], $13::text[], $14::uuid[],
-                        $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[])
-                 AS new (id, brand_id, event_type, email, user_id, domain, source,
-                         user_identifier, metadata, ltz)
-        ), owed AS (
-          INSERT INTO rewards (id, kind, brand_id, wallet, ltz)
-          SELECT id, $24, brand_id, wallet, ltz
-            FROM unnest($20::uuid[], $21::bytea[], $22::bytea[], $23::bigint[])
-                 AS new (id, brand_id, wallet, ltz)
-        )
-        SELECT pg_notify('ltzd_rewards', $25)
-        """,
-        [key[0] for key in claims],
-        [key[1] for key in claims],
-        [key[2] for key in claims],
-        [claim.claims for claim in claims.values()],
-        [claim.last_event_id for claim in claims.values()],
-        [claim.last_event_at for claim in claims.values()],
-        [key[0] for key in totals],
-        [key[1] for key in totals],
-        list(totals.values()),
-        [event.id for event in those],
-        [event.brand_id for event in those],
-        [event.event_type for event in those],
-        [event.email for event in those],
-        [event.user_id for event in those],
-        [event.domain for event in those],
-        [event.source for event in those],
-        [event.user_identifier for event in those],
-        [msgspec.json.encode(event.metadata).decode() for event in those],
-        [event.ltz for event in those],
-        [event.id for event in rewarded],
-        [event.brand_id for event in rewarded],
-        [event.wallet for event in rewarded],
-        [event.ltz for event in rewarded],
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to be written if its claim still stands at `claim.claims - 1`.
+
+    `identity_subject` is None for a user who has a row; `maximum` is the global one, None without.
+    At most one new event of a claim goes into a `write`.
+    """
+
+    event: EventRow
+    key: ClaimKey
+    claim: ClaimRecord
+    identity_subject: str | None
+    maximum: int | None
+
+
+async def write(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, bool]:
+    """Write events with claims, totals, users, rewards and the wake-up, in one statement.
+
+    Answers the claims that were written, each with whether its user is new. A claim that changed
+    since it was read is left out, with its event; nothing is written, and nothing answered, when
+    another writer has brought a total so far that a global maximum would be passed.
+    """
+    ordered = sorted(those, key=lambda new: new.key)
+    try:
+        rows = await connection.fetch(_WRITE, *_columns(ordered))
+    except asyncpg.CheckViolationError as error:
+        if error.constraint_name != "claims_within_maximum":
+            raise
+        return {}
+    return {(Address(row[0]), row[1], row[2]): row[3] for row in rows}
+
+
+def _columns(ordered: Sequence[NewEvent]) -> list[object]:
+    events = [new.event for new in ordered]
+    return [
+        [new.key[0] for new in ordered],
+        [new.key[1] for new in ordered],
+        [new.key[2] for new in ordered],
+        [new.claim.claims for new in ordered],
+        [event.id for event in events],
+        [new.claim.last_event_at for new in ordered],
+        [new.maximum for new in ordered],
+        [event.user_id for event in events],
+        [new.identity_subject for new in ordered],
+        [event.wallet for event in events],
+        [event.email for event in events],
+        [event.domain for event in events],
+        [event.source for event in events],
+        [event.user_identifier for event in events],
+        [msgspec.json.encode(event.metadata).decode() for event in events],
+        [event.ltz for event in events],
         EVENT_REWARD,
         ORIGIN,
-    )
+    ]
+
+
+# One statement, so one round trip and all or nothing. Claims come first and in one order; all else
+# hangs on the claims that were won, so writers never wait for each other in a circle.
+_WRITE = """
+WITH new AS MATERIALIZED (
+  SELECT *
+    FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[], $6::timestamptz[],
+                $7::bigint[], $8::uuid[], $9::text[], $10::bytea[], $11::text[], $12::text[],
+                $13::text[], $14::text[], $15::text[], $16::bigint[])
+         AS new (brand_id, event_type, email_key, claims, id, at, maximum, user_id, subject, wallet,
+                 email, domain, source, user_identifier, metadata, ltz)
+), won AS (
+  INSERT INTO claims (brand_id, event_type, email_key, claims, last_event_id, last_event_at)
+  SELECT brand_id, event_type, email_key, claims, id, at
+    FROM new
+   ORDER BY brand_id, event_type, email_key
+      ON CONFLICT (brand_id, event_type, email_key) DO UPDATE
+     SET claims = excluded.claims, last_event_id = excluded.last_event_id,
+         last_event_at = excluded.last_event_at
+   WHERE claims.claims = excluded.claims - 1
+  RETURNING brand_id, event_type, email_key, last_event_id
+), accepted AS MATERIALIZED (
+  SELECT new.* FROM new JOIN won ON won.last_event_id = new.id
+), met AS (
+  INSERT INTO users (id, email_key, identity_subject, wallet)
+  SELECT DISTINCT ON (email_key) user_id, email_key, subject, wallet
+    FROM accepted
+   WHERE subject IS NOT NULL
+   ORDER BY email_key
+      ON CONFLICT (email_key) DO NOTHING
+  RETURNING email_key
+), counted AS (
+  INSERT INTO claim_totals (brand_id, event_type, claims, maximum)
+  SELECT brand_id, event_type,
+         count(*) + (SELECT coalesce(sum(c.claims), 0) FROM claims c
+                      WHERE c.brand_id = a.brand_id AND c.event_type = a.event_type),
+         min(maximum)
+    FROM accepted a
+   WHERE maximum IS NOT NULL
+   GROUP BY brand_id, event_type
+   ORDER BY brand_id, event_type
+      ON CONFLICT (brand_id, event_type) DO UPDATE
+     SET claims = claim_totals.claims + (
+           SELECT count(*) FROM accepted a
+            WHERE a.brand_id = excluded.brand_id AND a.event_type = excluded.event_type),
+         maximum = excluded.maximum
+), recorded AS (
+  INSERT INTO events (id, brand_id, event_type, email, user_id, domain, source, user_identifier,
+                      metadata, ltz)
+  SELECT id, brand_id, event_type, email, user_id, domain, source, user_identifier,
+         metadata::jsonb, ltz
+    FROM accepted
+), owed AS (
+  INSERT INTO rewards (id, kind, brand_id, wallet, ltz)
+  SELECT id, $17, brand_id, wallet, ltz FROM accepted WHERE ltz > 0
+), told AS (
+  SELECT pg_notify('ltzd_rewards', $18)
+)
+SELECT brand_id, event_type, email_key, met.email_key IS NOT NULL AS is_new_user
+  FROM won
+ CROSS JOIN told
+  LEFT JOIN met USING (email_key)
+"""
 
 
 @dataclass(frozen=True, slots=True)

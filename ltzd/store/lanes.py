@@ -1,11 +1,11 @@
 """Lanes: the wallets that sign, their next nonce, and the counter of references.
 
-Every write of a lane's holder names its epoch; a holder whose term is over hears LostLane.
+Every write of a lane's holder names its epoch (`transactions.store_signed`, `transactions.save`); a
+holder whose term is over hears LostLane.
 """
 
 from dataclasses import dataclass
 
-from ltzd.errors import LostLane
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
@@ -44,36 +44,6 @@ async def begin_term(
     return Lane(chain_id, wallet, epoch)
 
 
-async def reserve_nonce(connection: Connection, lane: Lane) -> int:
-    """Take the lane's next nonce; rolling back gives it back. Raises LostLane."""
-    nonce: int | None = await connection.fetchval(
-        """
-        UPDATE lanes
-           SET next_nonce = next_nonce + 1
-         WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
-     RETURNING next_nonce - 1
-        """,
-        lane.chain_id,
-        lane.wallet,
-        lane.epoch,
-    )
-    if nonce is None:
-        raise LostLane("Another process holds the lane")
-    return nonce
-
-
-async def check_term(connection: Connection, lane: Lane) -> None:
-    """Raise LostLane unless the term lasts; the row stays share-locked to the commit."""
-    holds = await connection.fetchval(
-        "SELECT 1 FROM lanes WHERE chain_id = $1 AND wallet = $2 AND epoch = $3 FOR SHARE",
-        lane.chain_id,
-        lane.wallet,
-        lane.epoch,
-    )
-    if holds is None:
-        raise LostLane("Another process holds the lane")
-
-
 async def next_seq(connection: Connection, chain_id: int, ltz: Address) -> int | None:
     """The next reference's seq; None where no counter exists yet."""
     seq: int | None = await connection.fetchval(
@@ -93,19 +63,3 @@ async def start_seqs(connection: Connection, chain_id: int, ltz: Address, first:
         ltz,
         first,
     )
-
-
-async def reserve_seqs(connection: Connection, chain_id: int, ltz: Address, count: int) -> int:
-    """Take `count` consecutive seqs; answers the first."""
-    first: int = await connection.fetchval(
-        """
-        UPDATE reference_counters
-           SET next_seq = next_seq + $3
-         WHERE chain_id = $1 AND ltz = $2
-     RETURNING next_seq - $3
-        """,
-        chain_id,
-        ltz,
-        count,
-    )
-    return first

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from ltzd.store.database import Connection
@@ -18,19 +17,17 @@ class QueuedReward:
     wallet: Address
     ltz: int
     seq: int | None
-    created_at: datetime
 
 
-async def take_queued(connection: Connection, limit: int) -> list[QueuedReward]:
-    """The oldest rewards without a transaction, locked until this database transaction ends."""
+async def queued(connection: Connection, limit: int) -> list[QueuedReward]:
+    """The oldest rewards that wait for a transaction; who takes them checks that they still do."""
     rows = await connection.fetch(
         """
-        SELECT id, kind, wallet, ltz, seq, created_at
+        SELECT id, kind, wallet, ltz, seq
           FROM rewards
          WHERE transaction_id IS NULL AND mint_block_hash IS NULL
          ORDER BY position
          LIMIT $1
-           FOR UPDATE SKIP LOCKED
         """,
         limit,
     )
@@ -65,16 +62,3 @@ async def requeue(connection: Connection, transaction_id: int) -> int:
         transaction_id,
     )
     return len(rows)
-
-
-async def oldest_queued_at(connection: Connection) -> datetime | None:
-    at: datetime | None = await connection.fetchval(
-        """
-        SELECT created_at
-          FROM rewards
-         WHERE transaction_id IS NULL AND mint_block_hash IS NULL
-         ORDER BY position
-         LIMIT 1
-        """
-    )
-    return at

@@ -1,6 +1,6 @@
 """Intents and their attempts: what a lane signed, published and saw mined.
 
-Every statement that changes a state names the state it expects; zero rows is a conflict.
+Every statement that changes something names what it expects to find; zero rows is a conflict.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from ltzd.errors import IllegalTransition
+from ltzd.errors import LostLane
 from ltzd.rules.fees import Fees
 from ltzd.rules.transactions import Place, State, Transaction
 from ltzd.store.database import Connection
@@ -21,7 +21,10 @@ from ltzd.values import Address, Hash32
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a lane wants done next. `rewards` and `seqs` go together."""
+    """What a lane wants done next.
+
+    `rewards` and `seqs` go together; `fresh_seqs` of them come from the counter at `next_seq`.
+    """
 
     nonce: int
     to: Address
@@ -29,6 +32,8 @@ class Intent:
     gas_limit: int
     rewards: Sequence[UUID]
     seqs: Sequence[int]
+    next_seq: int
+    fresh_seqs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ class Attempt:
 class OpenTransaction:
     """A transaction whose end is not final.
 
-    `hashes` are its attempts, newest first; `raw` is the newest's bytes.
+    `hashes` are its attempts, newest first; `raw` the newest's bytes; `rewards` are told only by
+    the term that signed it.
     """
 
     id: int
@@ -55,21 +61,42 @@ class OpenTransaction:
     hashes: tuple[Hash32, ...]
     raw: bytes
     created_at: datetime
+    rewards: tuple[UUID, ...] = ()
 
 
 async def store_signed(
     connection: Connection, lane: Lane, intent: Intent, attempt: Attempt
 ) -> tuple[int, datetime]:
-    """Write intent and attempt and tie the rewards to it; answers its id and time.
+    """Write intent and attempt, take the nonce and the seqs, tie the rewards: all or nothing.
 
-    The caller holds the nonce's row (`lanes.reserve_nonce`) and the rewards' rows.
+    Answers the intent's id and time. Raises LostLane when nonce, counter, epoch or a reward are no
+    longer as the lane knows them: somebody else works with them.
     """
     row = await connection.fetchrow(
         """
-        WITH intent AS (
+        WITH due AS (
+          SELECT id
+            FROM rewards
+           WHERE id = ANY($11::uuid[]) AND transaction_id IS NULL AND mint_block_hash IS NULL
+             FOR UPDATE
+        ), counter AS (
+          UPDATE reference_counters
+             SET next_seq = next_seq + $14
+           WHERE chain_id = $1 AND ltz = $4 AND next_seq = $13
+             AND (SELECT count(*) FROM due) = cardinality($11::uuid[])
+             AND EXISTS (SELECT FROM lanes
+                          WHERE chain_id = $1 AND wallet = $2 AND epoch = $15 AND next_nonce = $3
+                            FOR UPDATE)
+       RETURNING 1
+        ), lane AS (
+          UPDATE lanes
+             SET next_nonce = next_nonce + 1
+            FROM counter
+           WHERE chain_id = $1 AND wallet = $2
+        ), intent AS (
           INSERT INTO transactions
                  (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
-          VALUES ($1, $2, $3, 'mint', $4, $5, $6, 'signed')
+          SELECT $1, $2, $3, 'mint', $4, $5, $6, 'signed' FROM counter
           RETURNING id, created_at
         ), attempt AS (
           INSERT INTO attempts
@@ -79,10 +106,9 @@ async def store_signed(
           UPDATE rewards
              SET transaction_id = intent.id, seq = chosen.seq
             FROM intent, unnest($11::uuid[], $12::bigint[]) AS chosen (id, seq)
-           WHERE rewards.id = chosen.id AND rewards.transaction_id IS NULL
-       RETURNING 1
+           WHERE rewards.id = chosen.id
         )
-        SELECT id, created_at, (SELECT count(*) FROM tied) AS tied FROM intent
+        SELECT id, created_at FROM intent
         """,
         lane.chain_id,
         lane.wallet,
@@ -96,9 +122,12 @@ async def store_signed(
         attempt.fees.max_priority_fee_per_gas,
         intent.rewards,
         intent.seqs,
+        intent.next_seq,
+        intent.fresh_seqs,
+        lane.epoch,
     )
-    if row is None or row["tied"] != len(intent.rewards):
-        raise IllegalTransition("A reward of this batch has a transaction already")
+    if row is None:
+        raise LostLane("Another process works on this lane, its references or its rewards")
     return row["id"], row["created_at"]
 
 
@@ -124,8 +153,10 @@ async def mark_published(connection: Connection, attempt: Hash32) -> None:
     )
 
 
-async def save(connection: Connection, transaction_id: int, was: State, tx: Transaction) -> None:
-    """Write what `advance` decided. Raises IllegalTransition when the row is in another state."""
+async def save(
+    connection: Connection, lane: Lane, transaction_id: int, was: State, tx: Transaction
+) -> None:
+    """Write what `advance` decided. Raises LostLane when the row or the lane's term is another."""
     place = tx.place
     done = await connection.fetchval(
         """
@@ -136,6 +167,9 @@ async def save(connection: Connection, transaction_id: int, was: State, tx: Tran
                                WHEN $6::bytea IS NULL THEN NULL ELSE mined_at END,
                settled_at = CASE WHEN $3 IN ('confirmed', 'reverted', 'displaced') THEN now() END
          WHERE id = $1 AND state = $2
+           AND EXISTS (SELECT FROM lanes
+                        WHERE chain_id = $7 AND wallet = $8 AND epoch = $9
+                          FOR SHARE)
      RETURNING id
         """,
         transaction_id,
@@ -144,9 +178,12 @@ async def save(connection: Connection, transaction_id: int, was: State, tx: Tran
         place.succeeded if place else None,
         place.block_number if place else None,
         place.block_hash if place else None,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
     )
     if done is None:
-        raise IllegalTransition(f"Transaction {transaction_id} is no longer {was.name}")
+        raise LostLane(f"Transaction {transaction_id} is no longer {was.name}, or the term is over")
 
 
 async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]:

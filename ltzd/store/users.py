@@ -1,8 +1,7 @@
 """Users: one e-mail address, one wallet, across all brands."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from ltzd.store.database import Connection
 from ltzd.values import Address
@@ -16,6 +15,14 @@ class User:
     wallet: Address
 
 
+_NAMESPACE = UUID("1b9ad1a4-3c5e-4f0e-9c38-0d3a9b6f6a51")
+
+
+def user_id(subject: str, key: str) -> UUID:
+    """ltzd's stable id of a user: whoever meets him first, in any process, gives him the same."""
+    return uuid5(_NAMESPACE, f"{subject} {key}")
+
+
 def email_key(email: str) -> str:
     """E-mail addresses are compared without regard to case (design.md 4, Events)."""
     return email.lower()
@@ -26,24 +33,3 @@ async def find(connection: Connection, key: str) -> User | None:
         "SELECT id, email_key, identity_subject, wallet FROM users WHERE email_key = $1", key
     )
     return User(*row) if row else None
-
-
-async def insert(connection: Connection, those: Sequence[User]) -> dict[str, tuple[User, bool]]:
-    """Insert users unless their e-mail address has one already.
-
-    Answers by e-mail key who is there now, and whether this call made him. The rows stay locked.
-    """
-    ordered = sorted(those, key=lambda user: user.email_key)
-    rows = await connection.fetch(
-        """
-        INSERT INTO users (id, email_key, identity_subject, wallet)
-        SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[])
-            ON CONFLICT (email_key) DO UPDATE SET email_key = excluded.email_key
-     RETURNING id, email_key, identity_subject, wallet, xmax = 0 AS is_new
-        """,
-        [user.id for user in ordered],
-        [user.email_key for user in ordered],
-        [user.identity_subject for user in ordered],
-        [user.wallet for user in ordered],
-    )
-    return {row["email_key"]: (User(*row[:4]), row["is_new"]) for row in rows}

@@ -85,6 +85,8 @@ async def balances_on_chain(instance: Instance, wallets: Iterable[str]) -> dict[
         }
         for number, (_, data) in enumerate(calls)
     ]
+    if not batch:
+        return {}  # JSON-RPC refuses an empty batch
     replies = {reply["id"]: reply["result"] for reply in await instance.rpc.post(batch)}
     return {wallet: int(replies[number], 16) for number, (wallet, _) in enumerate(calls)}
 

@@ -175,6 +175,13 @@ class Instance:
         """Process ids and command lines of all that has to do with the folder and lives."""
         return processes_of(self.folder)
 
+    def service_pids(self) -> dict[str, int]:
+        """Database, cache and chain, as far as they run here."""
+        found = {
+            name: processes.take_back(self.data_dir, name) for name in ("postgres", "redis", "chain")
+        }
+        return {name: service.pid for name, service in found.items() if service}
+
     def said(self) -> str:
         """Its output so far, of all its lives."""
         out = self.folder / "out"

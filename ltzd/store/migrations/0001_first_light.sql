@@ -46,8 +46,8 @@ CREATE TABLE events (
 );
 CREATE INDEX events_by_brand ON events (brand_id, created_at);
 
--- One row per brand, event type and user: the lock under which duplicate window, cooldown and the
--- user's maximum are decided.
+-- One row per brand, event type and user: what duplicate window, cooldown and the user's maximum are
+-- decided on. `claims` grows by one with each event, so it is also the version that a writer compares.
 CREATE TABLE claims (
   brand_id      bytea NOT NULL,
   event_type    text NOT NULL,
@@ -62,7 +62,9 @@ CREATE TABLE claims (
 CREATE TABLE claim_totals (
   brand_id   bytea NOT NULL,
   event_type text NOT NULL,
-  claims     bigint NOT NULL DEFAULT 0,
+  claims     bigint NOT NULL,
+  maximum    bigint NOT NULL,
+  CONSTRAINT claims_within_maximum CHECK (claims <= maximum),
   PRIMARY KEY (brand_id, event_type)
 ) WITH (fillfactor = 50);
 

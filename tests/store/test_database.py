@@ -1,0 +1,111 @@
+"""Migrations run once, from anywhere; a lost server is DatabaseUnavailable, never a driver's error."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from ltzd.errors import DatabaseUnavailable, Misconfigured
+from ltzd.store import database
+from ltzd.store.database import Pool, session, transaction
+from tests.support.core import value
+from tests.support.postgres import Databases
+
+NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
+
+
+async def tables(url: str) -> set[str]:
+    connection = await database.connect(url, "test")
+    try:
+        rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    finally:
+        await connection.close()
+    return {row["tablename"] for row in rows}
+
+
+async def empty(url: str) -> None:
+    connection = await database.connect(url, "test")
+    try:
+        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    finally:
+        await connection.close()
+
+
+async def test_migrating_again_changes_nothing(database_url: str) -> None:
+    before = await tables(database_url)
+    await database.migrate(database_url)
+    assert await tables(database_url) == before
+    assert {"events", "rewards", "transactions", "alembic_version"} <= before
+
+
+async def test_two_migrations_at_once_make_one_schema(database_url: str) -> None:
+    await empty(database_url)
+    await asyncio.gather(*(database.migrate(database_url) for _ in range(3)))
+    assert {"events", "rewards", "transactions", "alembic_version"} <= await tables(database_url)
+
+
+async def test_a_newer_schema_is_refused(database_url: str) -> None:
+    connection = await database.connect(database_url, "test")
+    await connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    await connection.close()
+
+    with pytest.raises(Misconfigured, match=r"9999.*newer ltzd"):
+        await database.migrate(database_url)
+
+
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with pytest.raises(DatabaseUnavailable):
+        await database.open_pool(NOWHERE)
+    with pytest.raises(DatabaseUnavailable):
+        await database.connect(NOWHERE, "test")
+    with pytest.raises(DatabaseUnavailable):
+        await database.migrate(NOWHERE)
+
+
+async def test_a_database_that_does_not_exist_is_the_operators_fault(
+    databases: Databases,
+) -> None:
+    with pytest.raises(Misconfigured, match="3D000"):
+        await database.connect(databases.url_of("nothing"), "test")
+
+
+async def kill_pooled(url: str) -> None:
+    connection = await database.connect(url, "test")
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'ltzd' AND datname = current_database()"
+    )
+    await connection.close()
+
+
+async def test_a_connection_lost_in_a_transaction_is_unavailable_and_the_pool_recovers(
+    database_url: str, pool: Pool
+) -> None:
+    with pytest.raises(DatabaseUnavailable):
+        async with transaction(pool) as connection:
+            await connection.execute("SELECT 1")
+            await kill_pooled(database_url)
+            await connection.execute("SELECT 1")
+    assert await value(pool, "SELECT 1") == 1
+
+
+async def test_a_connection_lost_in_a_session_is_unavailable_and_the_pool_recovers(
+    database_url: str, pool: Pool
+) -> None:
+    with pytest.raises(DatabaseUnavailable):
+        async with session(pool) as connection:
+            await kill_pooled(database_url)
+            await connection.execute("SELECT 1")
+    assert await value(pool, "SELECT 1") == 1
+
+
+async def test_a_fault_of_ours_is_not_dressed_up_as_a_lost_database(pool: Pool) -> None:
+    with pytest.raises(asyncpg.UndefinedTableError):
+        async with transaction(pool) as connection:
+            await connection.execute("SELECT * FROM nothing")
+
+
+async def test_jsonb_comes_back_as_it_went(pool: Pool) -> None:
+    said = {"a": [1, 2.5, None, "ü\u2028"], "b": {"c": True}}
+    async with session(pool) as connection:
+        assert await connection.fetchval("SELECT $1::jsonb", said) == said
