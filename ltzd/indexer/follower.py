@@ -6,6 +6,8 @@ transaction; then the new branch is followed like any other blocks.
 """
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import structlog
 
@@ -24,7 +26,10 @@ from ltzd.values import Hash32
 
 log = structlog.get_logger()
 
+Row = TypeVar("Row")
+
 _PAUSE_SECONDS = 0.5
+_ROWS_A_TURN = 500
 _LOOK_BACK = 128
 """Blocks compared in one batch when the fork point is searched."""
 
@@ -144,8 +149,11 @@ class Follower:
                     head.number,
                 )
                 await chains.insert_blocks(connection, stretch.blocks)
-                await facts.insert_transfers(connection, stretch.transfers)
-                ours = await facts.insert_mints(connection, stretch.mints)
+                for some in _turns(stretch.transfers):
+                    await facts.insert_transfers(connection, some)
+                ours = 0
+                for minted in _turns(stretch.mints):
+                    ours += await facts.insert_mints(connection, minted)
                 await signals.notify(connection, BLOCKS)
         self._signals.ring(BLOCKS)
         telemetry.BLOCKS.inc(stretch.last[0] - cursor.number)
@@ -203,3 +211,9 @@ class Follower:
         telemetry.SYNC_BLOCK.set(cursor.number)
         telemetry.FINAL_BLOCK.set(cursor.final_number)
         telemetry.HEAD_LAG_BLOCKS.set(max(0, head.number - cursor.number))
+
+
+def _turns(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Rows in portions that hold up the requests of this process only for moments."""
+    for start in range(0, len(rows), _ROWS_A_TURN):
+        yield rows[start : start + _ROWS_A_TURN]

@@ -4,7 +4,9 @@ A `Stretch` is a run of blocks with every fact in it, ready to be committed. Far
 holds headers only of blocks with facts and of its last block.
 """
 
-from collections.abc import Iterable, Sequence
+import asyncio
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,8 @@ from ltzd.store.chains import BlockRow
 from ltzd.values import Address, Hash32
 
 log = structlog.get_logger()
+
+_LOGS_A_TURN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ async def read_head(node: Node, contract: Address, first: int, last: int) -> Str
     for header in chain:
         if header.hash not in by_block:
             by_block[header.hash] = await _doubted(node, contract, header)
-    return _stretch(
+    return await _stretch(
         chain[0].parent_hash, chain, (log for each in by_block.values() for log in each)
     )
 
@@ -74,7 +78,7 @@ async def read_range(node: Node, contract: Address, first: int, last: int) -> St
         return None
     if not _by_block(logs).keys() <= {header.hash for header in headers}:
         return None
-    return _stretch(None, headers, logs)
+    return await _stretch(None, headers, logs)
 
 
 def _linked(headers: Sequence[Header | None], first: int) -> list[Header] | None:
@@ -107,16 +111,27 @@ async def _doubted(node: Node, contract: Address, header: Header) -> list[dict[s
     return logs
 
 
-def _stretch(
+async def _stretch(
     parent_hash: Hash32 | None, headers: Sequence[Header], logs: Iterable[dict[str, Any]]
 ) -> Stretch:
-    facts = sorted(_facts(logs), key=lambda fact: (fact.block_number, fact.log_index))
+    """Decode in turns, so that a large block does not hold up the requests of this process."""
+    facts: list[Fact] = []
+    for turn in _turns(logs):
+        facts.extend(_facts(turn))
+        await asyncio.sleep(0)
+    facts.sort(key=lambda fact: (fact.block_number, fact.log_index))
     return Stretch(
         parent_hash,
         [BlockRow(each.number, each.hash, each.parent_hash, each.timestamp) for each in headers],
         [fact for fact in facts if isinstance(fact, Transfer)],
         [fact for fact in facts if isinstance(fact, RewardMinted)],
     )
+
+
+def _turns(logs: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    rest = iter(logs)
+    while turn := list(itertools.islice(rest, _LOGS_A_TURN)):
+        yield turn
 
 
 def _facts(logs: Iterable[dict[str, Any]]) -> Iterable[Fact]:

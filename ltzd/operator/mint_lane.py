@@ -16,6 +16,7 @@ from ltzd.chain.rpc import RpcError
 from ltzd.chain.signing import Signer
 from ltzd.errors import LostLane, NodeUnavailable, Unavailable
 from ltzd.operator.book import Book
+from ltzd.operator.desk import Desk
 from ltzd.operator.minting import Counters, Minter
 from ltzd.operator.policy import MINT, LanePolicy, MintTarget, OnPublished, Stopped
 from ltzd.operator.publishing import Publisher
@@ -91,32 +92,13 @@ class MintLane:
 
     async def _serve(self, term: Term) -> None:
         lane, counters = await self._begin()
+        desk = Desk(self._pool, self._node, lane, self._target, self._signer, self._policy)
         book = Book(self._pool, lane, self._signals, self._on_published)
         await book.load()
         self._purse = purse = Purse(self._node, lane.wallet, self._policy.fees)
-        minter = Minter(
-            self._pool,
-            lane,
-            self._target,
-            self._signer,
-            self._node,
-            book,
-            purse,
-            self._policy,
-            counters,
-        )
+        minter = Minter(desk, book, purse, counters)
         publisher = Publisher(self._node, book, minter, self._rewards)
-        watcher = Watcher(
-            self._pool,
-            lane,
-            self._node,
-            book,
-            purse,
-            minter,
-            self._policy,
-            self._blocks,
-            self._rewards,
-        )
+        watcher = Watcher(desk, book, purse, minter, self._blocks, self._rewards)
         self.is_serving, self.stopped = True, None
         telemetry.LANES_HELD.labels(MINT).set(1)
         log.info("lane.serving", wallet=hex_of(lane.wallet), epoch=lane.epoch, resumed=book.count())

@@ -8,17 +8,16 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain import ltz
-from ltzd.chain.node import Node
 from ltzd.chain.rpc import RpcError
-from ltzd.chain.signing import Signer, Unsigned
+from ltzd.chain.signing import Unsigned
 from ltzd.operator.book import Book
-from ltzd.operator.policy import MINT, LanePolicy, MintTarget
+from ltzd.operator.desk import Desk
+from ltzd.operator.policy import MINT
 from ltzd.operator.purse import Purse
 from ltzd.rules.fees import Fees
 from ltzd.rules.transactions import State, Transaction
 from ltzd.store import rewards, transactions
-from ltzd.store.database import Connection, Pool, session
-from ltzd.store.lanes import Lane
+from ltzd.store.database import Connection, session
 from ltzd.store.rewards import QueuedReward
 from ltzd.store.transactions import Attempt, Intent, OpenTransaction
 from ltzd.values import LTZ, Reference, reward_reference
@@ -35,29 +34,16 @@ class Counters:
 
 
 class Minter:
-    """Holds the lane's counters in memory: while the term lasts nobody else moves them, and the
-    statement that stores an intent refuses if somebody did."""
+    """Holds the lane's counters in memory.
 
-    def __init__(
-        self,
-        pool: Pool,
-        lane: Lane,
-        target: MintTarget,
-        signer: Signer,
-        node: Node,
-        book: Book,
-        purse: Purse,
-        policy: LanePolicy,
-        counters: Counters,
-    ) -> None:
-        self._pool = pool
-        self._lane = lane
-        self._target = target
-        self._signer = signer
-        self._node = node
+    While the term lasts nobody else moves them, and the statement that stores an intent refuses if
+    somebody did.
+    """
+
+    def __init__(self, desk: Desk, book: Book, purse: Purse, counters: Counters) -> None:
+        self._desk = desk
         self._book = book
         self._purse = purse
-        self._policy = policy
         self._next_nonce = counters.next_nonce
         self._next_seq = counters.next_seq
         self.is_careful = False
@@ -69,12 +55,12 @@ class Minter:
         Raises LostLane, DatabaseUnavailable, NodeUnavailable; nothing is spent then.
         """
         fees = self._purse.fees
-        if fees is None or self._book.count() >= self._policy.max_in_flight:
+        if fees is None or self._book.count() >= self._desk.policy.max_in_flight:
             return False
         if not self._purse.can_afford(ltz.mint_gas_limit(ltz.MAX_BATCH), self._book.reserved_wei()):
             log.warning("lane.paused", reason="balance")
             return False
-        async with session(self._pool) as connection:
+        async with session(self._desk.pool) as connection:
             batch = await rewards.queued(connection, ltz.MAX_BATCH)
             if not batch:
                 return False
@@ -96,7 +82,7 @@ class Minter:
         ]
         return Intent(
             nonce=self._next_nonce,
-            to=self._target.ltz,
+            to=self._desk.target.ltz,
             data=ltz.mint_call(mints),
             gas_limit=ltz.mint_gas_limit(len(batch)),
             rewards=[reward.id for reward in batch],
@@ -106,9 +92,9 @@ class Minter:
         )
 
     async def _store(self, connection: Connection, mint: Intent, fees: Fees) -> OpenTransaction:
-        signed = self._signer.sign(
+        signed = self._desk.signer.sign(
             Unsigned(
-                chain_id=self._target.chain_id,
+                chain_id=self._desk.target.chain_id,
                 nonce=mint.nonce,
                 max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
                 max_fee_per_gas=fees.max_fee_per_gas,
@@ -119,7 +105,9 @@ class Minter:
             )
         )
         attempt = Attempt(signed.hash, signed.raw, fees)
-        row_id, created_at = await transactions.store_signed(connection, self._lane, mint, attempt)
+        row_id, created_at = await transactions.store_signed(
+            connection, self._desk.lane, mint, attempt
+        )
         self._next_nonce += 1
         self._next_seq += mint.fresh_seqs
         return OpenTransaction(
@@ -136,7 +124,7 @@ class Minter:
 
     async def _would_revert(self, mint: Intent) -> bool:
         try:
-            await self._node.view(mint.to, mint.data, self._signer.address)
+            await self._desk.node.view(mint.to, mint.data, self._desk.signer.address)
         except RpcError as error:
             log.error("mint.would_revert", reason=error.message, data=(error.data or b"").hex())
             return True

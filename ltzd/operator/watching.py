@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node import Header, Node, Receipt
+from ltzd.chain.node import Header, Receipt
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.book import Book
+from ltzd.operator.desk import Desk
 from ltzd.operator.minting import Minter
-from ltzd.operator.policy import MINT, LanePolicy, Stopped
+from ltzd.operator.policy import MINT, Stopped
 from ltzd.operator.purse import Purse
 from ltzd.rules.transactions import (
     Finalized,
@@ -27,8 +28,7 @@ from ltzd.rules.transactions import (
     State,
 )
 from ltzd.store import transactions
-from ltzd.store.database import Pool, session
-from ltzd.store.lanes import Lane
+from ltzd.store.database import session
 from ltzd.store.signals import Bell
 from ltzd.store.transactions import Mined, OpenTransaction
 
@@ -41,25 +41,19 @@ _MISSES_SECONDS = 1.5
 
 
 class Watcher:
-    def __init__(  # noqa: PLR0913, PLR0917 - the lane hands over all it has
+    def __init__(
         self,
-        pool: Pool,
-        lane: Lane,
-        node: Node,
+        desk: Desk,
         book: Book,
         purse: Purse,
         minter: Minter,
-        policy: LanePolicy,
         blocks: Bell,
         publisher: Bell,
     ) -> None:
-        self._pool = pool
-        self._lane = lane
-        self._node = node
+        self._desk = desk
         self._book = book
         self._purse = purse
         self._minter = minter
-        self._policy = policy
         self._blocks = blocks
         self._publisher = publisher
         self._head: Header | None = None
@@ -68,7 +62,7 @@ class Watcher:
 
     async def run(self) -> None:
         while True:
-            await self._blocks.wait(self._policy.poll_seconds)
+            await self._blocks.wait(self._desk.policy.poll_seconds)
             try:
                 await self.look()
             except NodeUnavailable as error:
@@ -77,7 +71,7 @@ class Watcher:
 
     async def look(self) -> None:
         """One round. Raises NodeUnavailable: whatever was not decided waits for the next."""
-        head, _ = await self._node.head_and_final()
+        head, _ = await self._desk.node.head_and_final()
         if self._purse.fees is None or self._head is None or head.hash != self._head.hash:
             await self._purse.look(head)
             self._publisher.ring()
@@ -105,7 +99,7 @@ class Watcher:
         hashes = [one for tx in those for one in tx.hashes]
         found = {
             receipt.transaction_hash: receipt
-            for receipt in await self._node.receipts(hashes)
+            for receipt in await self._desk.node.receipts(hashes)
             if receipt is not None
         }
         return [next((found[one] for one in tx.hashes if one in found), None) for tx in those]
@@ -120,7 +114,7 @@ class Watcher:
 
     async def _check_taken(self, oldest: OpenTransaction) -> None:
         """Whether the oldest nonce was used by somebody else: final, and no receipt is ours."""
-        if await self._node.nonce(self._lane.wallet, "finalized") <= oldest.nonce:
+        if await self._desk.node.nonce(self._desk.lane.wallet, "finalized") <= oldest.nonce:
             return
         if not self._missed_often(oldest.nonce):
             return
@@ -128,8 +122,8 @@ class Watcher:
         await self._book.hear(oldest, NonceTaken())
 
     async def _judge_mined(self) -> None:
-        async with session(self._pool) as connection:
-            mined = await transactions.mined_to_judge(connection, self._lane, _WINDOW * 4)
+        async with session(self._desk.pool) as connection:
+            mined = await transactions.mined_to_judge(connection, self._desk.lane, _WINDOW * 4)
         unindexed = [each for each in mined if not each.is_indexed]
         receipts = await self._newest_receipts([each.transaction for each in unindexed])
         for each in mined:
@@ -178,7 +172,7 @@ class Watcher:
         late = [
             tx
             for tx in flight
-            if now - self._sent_at.setdefault(tx.nonce, now) >= self._policy.repeat_seconds
+            if now - self._sent_at.setdefault(tx.nonce, now) >= self._desk.policy.repeat_seconds
         ]
         for tx in late:
             self._sent_at[tx.nonce] = now
