@@ -3,10 +3,11 @@
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from benchmarks import instance, load, processes, results
+from benchmarks import instance, load, processes, resources, results
 from benchmarks.instance import Instance
 from benchmarks.load import Load, Plan
 from benchmarks.results import Figure, Found, Ratio
@@ -18,8 +19,18 @@ WARM_UP_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Round:
+    """`cpu`: microseconds of each program for one accepted event."""
+
     hello: Load
     intake: Load
+    cpu: dict[str, float]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "hello": msgspec.to_builtins(self.hello),
+            "intake": msgspec.to_builtins(self.intake),
+            "cpu_microseconds_per_event": self.cpu,
+        }
 
 
 async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
@@ -31,10 +42,7 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
     found = _found(measured, newcomers)
     details = {
         "new_users": msgspec.to_builtins(newcomers),
-        "rounds": [
-            {"hello": msgspec.to_builtins(one.hello), "intake": msgspec.to_builtins(one.intake)}
-            for one in measured
-        ],
+        "rounds": [one.as_json() for one in measured],
     }
     results.record("intake", found, details, in_document=in_document)
 
@@ -47,15 +55,15 @@ async def first_events(ltzd: Instance, users: int) -> Load:
         clients=CLIENTS,
         must_hold=instance.HASH_IN_ANSWER,
     )
-    newcomers = _checked(await load.measure(plan))
-    _print("new users", newcomers)
+    newcomers = check(await load.measure(plan))
+    show("new users", newcomers)
     await ltzd.settle()
     return newcomers
 
 
 async def _round(ltzd: Instance, hello_port: int, seconds: float) -> Round:
     """Both sides, one after the other; ltzd has nothing left to do while hello is measured."""
-    hello = _checked(
+    hello = check(
         await load.measure(
             Plan(
                 port=hello_port,
@@ -67,8 +75,10 @@ async def _round(ltzd: Instance, hello_port: int, seconds: float) -> Round:
             )
         )
     )
-    _print("hello", hello)
-    intake = _checked(
+    show("hello", hello)
+    those = resources.programs(ltzd.pid, ltzd.data_dir)
+    before = resources.cpu_seconds(those)
+    intake = check(
         await load.measure(
             Plan(
                 port=ltzd.port,
@@ -80,12 +90,18 @@ async def _round(ltzd: Instance, hello_port: int, seconds: float) -> Round:
             )
         )
     )
-    _print("intake", intake)
+    show("intake", intake)
     await ltzd.settle()
-    return Round(hello, intake)
+    after = resources.cpu_seconds(those)
+    cpu = {name: 1e6 * (after[name] - before[name]) / intake.recorded for name in after}
+    print(
+        "            CPU µs an event:",
+        ", ".join(f"{name} {used:.0f}" for name, used in cpu.items()),
+    )
+    return Round(hello, intake, cpu)
 
 
-def _checked(measured: Load) -> Load:
+def check(measured: Load) -> Load:
     if measured.errors:
         print(f"  {measured.errors} errors, the first: {measured.first_error}", flush=True)
     if not measured.accepted:
@@ -93,7 +109,7 @@ def _checked(measured: Load) -> Load:
     return measured
 
 
-def _print(side: str, measured: Load) -> None:
+def show(side: str, measured: Load) -> None:
     print(
         f"  {side:9} {measured.per_second:8,.0f}/s  p50 {measured.p50_ms:6.2f} ms  "
         f"p99 {measured.p99_ms:6.2f} ms  queued {measured.queued}  errors {measured.errors}  "

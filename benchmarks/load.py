@@ -40,11 +40,13 @@ class Plan(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True):
     """What came back while it counted. Latencies are of accepted answers, in milliseconds.
 
-    `began` is the wall-clock time at which counting began. `generator_share` is the part of a core
-    that the generator itself used: near 1 it is the bottleneck, not what it measures.
+    `recorded` counts every 200 and 202, those before and after the counting too. `began` is the
+    wall-clock time at which counting began. `generator_share` is the part of a core that the
+    generator itself used: near 1 it is the bottleneck, not what it measures.
     """
 
     accepted: int
+    recorded: int
     queued: int
     errors: int
     first_error: str
@@ -92,6 +94,7 @@ class _Generator:
         self._began_wall = wall_clock + plan.warm_up_seconds
         self._latencies = array("d")
         self._queued = 0
+        self._recorded = 0
         self._errors = 0
         self._first_error = ""
         self._open = 0
@@ -119,15 +122,17 @@ class _Generator:
 
     def answered(self, sent_at: float, status: bytes, body: bytes) -> None:
         now = perf_counter()
+        is_accepted = status == STATUS_OK and self._must_hold in body
+        is_queued = status == STATUS_QUEUED
+        self._recorded += is_accepted or is_queued
+        if not is_accepted and not is_queued:
+            self.failed(f"{status.decode()} {body.decode(errors='replace')}")
         if not self._begin <= now < self._end:
             return
         self._latest = now
-        if status == STATUS_OK and self._must_hold in body:
+        self._queued += is_queued
+        if is_accepted:
             self._latencies.append(now - sent_at)
-        elif status == STATUS_QUEUED:
-            self._queued += 1
-        else:
-            self.failed(f"{status.decode()} {body.decode(errors='replace')}")
 
     def failed(self, reason: str) -> None:
         self._errors += 1
@@ -139,6 +144,7 @@ class _Generator:
         ordered = sorted(self._latencies)
         return Load(
             accepted=len(ordered),
+            recorded=self._recorded,
             queued=self._queued,
             errors=self._errors,
             first_error=self._first_error,

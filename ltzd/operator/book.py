@@ -1,22 +1,20 @@
 """The lane's transactions in flight: the rows that have no receipt yet, mirrored in memory.
 
-The rows are the truth; one process holds the lane, so the mirror cannot go stale. State changes go
-one at a time through `hear`.
+The rows are the truth; one process holds the lane, so the mirror cannot go stale.
 """
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import structlog
 
 from ltzd import telemetry
 from ltzd.operator.policy import MINT, OnPublished
-from ltzd.rules.transactions import Accepted, Effect, Observation, State, advance
+from ltzd.rules.transactions import Accepted, Effect, Observation, State, Transaction, advance
 from ltzd.store import rewards, transactions
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.lanes import Lane
-from ltzd.store.signals import PUBLISHED, REWARDS, Signals
+from ltzd.store.signals import PUBLISHED, REWARDS, Bell, Signals
 from ltzd.store.transactions import OpenTransaction
 
 log = structlog.get_logger()
@@ -30,9 +28,10 @@ class Book:
         self._on_published = on_published
         self._lane = lane
         self._signals = signals
-        self._turn = asyncio.Lock()
         self._by_nonce: dict[int, OpenTransaction] = {}
         self._to_publish: dict[int, None] = {}
+        self._to_mark: list[OpenTransaction] = []
+        self._marks = Bell()
 
     async def load(self) -> None:
         """Read what an earlier term left in flight; all of it is to be published again."""
@@ -67,42 +66,59 @@ class Book:
             if tx.nonce in self._by_nonce:
                 self._to_publish[tx.nonce] = None
 
-    async def published(self, tx: OpenTransaction) -> None:
-        """A node holds the bytes: from now on the hash may be shown."""
-        async with self._turn:
-            self._to_publish.pop(tx.nonce, None)
-            if tx.rewards:
-                self._on_published(tx.rewards, tx.hashes[0])
-            async with session(self._pool) as connection:
-                await transactions.mark_published(connection, tx.hashes[0])
-            current = self._by_nonce.get(tx.nonce)
-            if current is not None:
-                heard, _ = advance(current.tx, Accepted())
-                self._by_nonce[tx.nonce] = replace(current, tx=heard)
-        if not tx.rewards:
-            self._signals.ring(PUBLISHED)
+    def published(self, tx: OpenTransaction) -> None:
+        """A node holds the bytes: from now on the hash may be shown; `run` writes it down."""
+        self._to_publish.pop(tx.nonce, None)
+        self._to_mark.append(tx)
+        self._marks.ring()
+        if tx.rewards:
+            self._on_published(tx.rewards, tx.hashes[0])
+        current = self._by_nonce.get(tx.nonce)
+        if current is not None:
+            heard, _ = advance(current.tx, Accepted())
+            self._by_nonce[tx.nonce] = replace(current, tx=heard)
 
-    async def hear(self, tx: OpenTransaction, seen: Observation) -> list[Effect]:
-        """Advance one transaction, save it with its effects on rewards, and mirror it."""
-        async with self._turn:
-            current = self._by_nonce.get(tx.nonce, tx)
-            after, effects = advance(current.tx, seen)
-            if after == current.tx:
-                return effects
-            opened = transaction if Effect.REQUEUE in effects else session
-            async with opened(self._pool) as connection:
-                await transactions.save(connection, self._lane, tx.id, current.tx.state, after)
+    async def run(self) -> None:
+        """Mark as published what was, off the path of the next batch.
+
+        Dying before it costs a second publication of the same bytes.
+        """
+        while True:
+            await self._marks.wait()
+            marked, self._to_mark = self._to_mark, []
+            if not marked:
+                continue
+            async with session(self._pool) as connection:
+                await transactions.mark_published(connection, [tx.hashes[0] for tx in marked])
+            if not all(tx.rewards for tx in marked):
+                self._signals.ring(PUBLISHED)
+
+    async def hear(self, those: Sequence[tuple[OpenTransaction, Observation]]) -> None:
+        """Advance transactions; save them, with the effects on their rewards, in one commit."""
+        moved: list[tuple[Transaction, OpenTransaction, list[Effect]]] = []
+        for tx, seen in those:
+            known = self._by_nonce.get(tx.nonce, tx)
+            after, effects = advance(known.tx, seen)
+            if after != known.tx:
+                moved.append((known.tx, replace(known, tx=after), effects))
+        if not moved:
+            return
+        async with transaction(self._pool) as connection:
+            changes = [(before, now) for before, now, _ in moved]
+            await transactions.save(connection, self._lane, changes)
+            for _, now, effects in moved:
                 if Effect.REQUEUE in effects:
-                    await rewards.requeue(connection, tx.id)
-            self._mirror(replace(current, tx=after))
+                    await rewards.requeue(connection, now.id)
+        for _, now, effects in moved:
+            self._tell(now, effects)
+
+    def _tell(self, tx: OpenTransaction, effects: list[Effect]) -> None:
+        self._mirror(tx)
+        _count(tx.tx.state)
         if Effect.REQUEUE in effects:
             self._signals.ring(REWARDS)
         if Effect.ALERT in effects:
-            log.error(
-                "transaction.alert", transaction=tx.id, nonce=tx.nonce, state=after.state.value
-            )
-        _count(after.state)
-        return effects
+            log.error("transaction.alert", transaction=tx.id, state=tx.tx.state.value)
 
     def _mirror(self, tx: OpenTransaction) -> None:
         if tx.tx.state in _IN_FLIGHT:

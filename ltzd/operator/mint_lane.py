@@ -104,6 +104,7 @@ class MintLane:
         log.info("lane.serving", wallet=hex_of(lane.wallet), epoch=lane.epoch, resumed=book.count())
         self._blocks.ring()
         async with asyncio.TaskGroup() as group:
+            group.create_task(book.run())
             group.create_task(publisher.run())
             group.create_task(watcher.run())
             group.create_task(_until_lost(term))

@@ -51,12 +51,12 @@ class Publisher:
             log.warning("publication.unknown", nonce=tx.nonce, reason=error.message)
             return False
         telemetry.TRANSACTIONS_SUBMITTED.labels(MINT, publication.value).inc()
-        return await self._settle(tx, publication, text)
+        return self._settle(tx, publication, text)
 
-    async def _settle(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
+    def _settle(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
         match publication:
             case Publication.ACCEPTED:
-                await self._book.published(tx)
+                self._book.published(tx)
                 return True
             case Publication.NONCE_TOO_LOW:
                 # Mined already, or used by somebody else: only receipts and finality tell.

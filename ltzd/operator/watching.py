@@ -22,6 +22,7 @@ from ltzd.operator.purse import Purse
 from ltzd.rules.transactions import (
     Finalized,
     NonceTaken,
+    Observation,
     Place,
     ReceiptLost,
     ReceiptSeen,
@@ -86,13 +87,11 @@ class Watcher:
         _measure(flight)
         for start in range(0, len(flight), _WINDOW):
             window = flight[start : start + _WINDOW]
-            seen = 0
-            for tx, receipt in zip(window, await self._newest_receipts(window), strict=True):
-                if receipt is not None:
-                    seen += 1
-                    await self._mined(tx, receipt)
-            if seen == 0:
+            receipts = await self._newest_receipts(window)
+            mined = [(tx, receipt) for tx, receipt in zip(window, receipts, strict=True) if receipt]
+            if not mined:
                 return
+            await self._mined(mined)
 
     async def _newest_receipts(self, those: Sequence[OpenTransaction]) -> list[Receipt | None]:
         """For each transaction the receipt of whichever attempt has one."""
@@ -104,12 +103,13 @@ class Watcher:
         }
         return [next((found[one] for one in tx.hashes if one in found), None) for tx in those]
 
-    async def _mined(self, tx: OpenTransaction, receipt: Receipt) -> None:
-        if not receipt.succeeded:
-            log.error("mint.reverted", transaction=tx.id, nonce=tx.nonce)
-            self._minter.is_careful = True
-        await self._book.hear(tx, ReceiptSeen(_place(receipt)))
-        self._sent_at.pop(tx.nonce, None)
+    async def _mined(self, those: Sequence[tuple[OpenTransaction, Receipt]]) -> None:
+        await self._book.hear([(tx, ReceiptSeen(_place(receipt))) for tx, receipt in those])
+        for tx, receipt in those:
+            self._sent_at.pop(tx.nonce, None)
+            if not receipt.succeeded:
+                log.error("mint.reverted", transaction=tx.id, nonce=tx.nonce)
+                self._minter.is_careful = True
         self._publisher.ring()
 
     async def _check_taken(self, oldest: OpenTransaction) -> None:
@@ -119,41 +119,34 @@ class Watcher:
         if not self._missed_often(oldest.nonce):
             return
         log.critical("nonce.taken", nonce=oldest.nonce)
-        await self._book.hear(oldest, NonceTaken())
+        await self._book.hear([(oldest, NonceTaken())])
 
     async def _judge_mined(self) -> None:
         async with session(self._desk.pool) as connection:
             mined = await transactions.mined_to_judge(connection, self._desk.lane, _WINDOW * 4)
         unindexed = [each for each in mined if not each.is_indexed]
         receipts = await self._newest_receipts([each.transaction for each in unindexed])
-        for each in mined:
-            if each.is_indexed:
-                await self._finalize(each)
+        heard = [(each.transaction, _finalized(each)) for each in mined if each.is_indexed]
         for each, receipt in zip(unindexed, receipts, strict=True):
-            await self._compare(each, receipt)
+            seen = self._compare(each, receipt)
+            if seen is not None:
+                heard.append((each.transaction, seen))
+        await self._book.hear(heard)
+        if any(isinstance(seen, ReceiptLost) for _, seen in heard):
+            self._publisher.ring()
 
-    async def _compare(self, mined: Mined, receipt: Receipt | None) -> None:
+    def _compare(self, mined: Mined, receipt: Receipt | None) -> Observation | None:
         """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
         tx = mined.transaction
         if receipt is None:
-            if self._missed_often(tx.nonce):
-                log.warning("mint.orphaned", transaction=tx.id, nonce=tx.nonce)
-                await self._book.hear(tx, ReceiptLost())
-                self._publisher.ring()
-            return
+            if not self._missed_often(tx.nonce):
+                return None
+            log.warning("mint.orphaned", transaction=tx.id, nonce=tx.nonce)
+            return ReceiptLost()
         self._missing.pop(tx.nonce, None)
         if _place(receipt) != tx.tx.place:
-            await self._book.hear(tx, ReceiptSeen(_place(receipt)))
-        elif mined.is_past_finality:
-            await self._finalize(mined)
-
-    async def _finalize(self, mined: Mined) -> None:
-        if mined.unminted:
-            raise Stopped(
-                f"Transaction {mined.transaction.id} is final, yet {mined.unminted} of its rewards "
-                "have no mint on chain: their references were used by others"
-            )
-        await self._book.hear(mined.transaction, Finalized())
+            return ReceiptSeen(_place(receipt))
+        return _finalized(mined) if mined.is_past_finality else None
 
     def _missed_often(self, nonce: int) -> bool:
         """Count a missing receipt; True after enough looks over enough time."""
@@ -180,6 +173,16 @@ class Watcher:
             await self._check_taken(late[0])
             self._book.publish_again(late)
             self._publisher.ring()
+
+
+def _finalized(mined: Mined) -> Observation:
+    """Raises Stopped when a final mint has rewards without a mint on chain."""
+    if mined.unminted:
+        raise Stopped(
+            f"Transaction {mined.transaction.id} is final, yet {mined.unminted} of its rewards "
+            "have no mint on chain: their references were used by others"
+        )
+    return Finalized()
 
 
 def _measure(flight: Sequence[OpenTransaction]) -> None:

@@ -63,7 +63,7 @@ async def open_pool(url: str, *, size: int = 10) -> Pool:
             reset=_leave_as_is,
             command_timeout=30.0,
             timeout=_CONNECT_SECONDS,
-            server_settings={"application_name": "ltzd"},
+            server_settings={"application_name": "ltzd", "plan_cache_mode": "force_generic_plan"},
         )
     except LOST as error:
         raise _no_answer(error) from error

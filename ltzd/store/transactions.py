@@ -131,14 +131,14 @@ async def store_signed(
     return row["id"], row["created_at"]
 
 
-async def mark_published(connection: Connection, attempt: Hash32) -> None:
-    """A node holds the attempt's bytes. Safe to repeat; a later state stays."""
+async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> None:
+    """A node holds these attempts' bytes. Safe to repeat; a later state stays."""
     await connection.execute(
         """
         WITH attempt AS (
           UPDATE attempts
              SET published_at = coalesce(published_at, now())
-           WHERE hash = $1
+           WHERE hash = ANY($1::bytea[])
        RETURNING transaction_id
         ), intent AS (
           UPDATE transactions
@@ -148,42 +148,54 @@ async def mark_published(connection: Connection, attempt: Hash32) -> None:
         )
         SELECT pg_notify('ltzd_published', $2)
         """,
-        attempt,
+        attempts,
         ORIGIN,
     )
 
 
 async def save(
-    connection: Connection, lane: Lane, transaction_id: int, was: State, tx: Transaction
+    connection: Connection, lane: Lane, those: Sequence[tuple[Transaction, OpenTransaction]]
 ) -> None:
-    """Write what `advance` decided. Raises LostLane when the row or the lane's term is another."""
-    place = tx.place
-    done = await connection.fetchval(
+    """Write what `advance` decided: each transaction as it was, and as it is now.
+
+    Raises LostLane when a row or the lane's term is another. A row may still be `signed` when it
+    was published: marking it comes later.
+    """
+    places = [after.tx.place for _, after in those]
+    done = await connection.fetch(
         """
-        UPDATE transactions
-           SET state = $3,
-               succeeded = $4, block_number = $5, block_hash = $6,
-               mined_at = CASE WHEN $3 = 'mined' THEN now()
-                               WHEN $6::bytea IS NULL THEN NULL ELSE mined_at END,
-               settled_at = CASE WHEN $3 IN ('confirmed', 'reverted', 'displaced') THEN now() END
-         WHERE id = $1 AND state = $2
+        UPDATE transactions t
+           SET state = new.state,
+               succeeded = new.succeeded,
+               block_number = new.block_number,
+               block_hash = new.block_hash,
+               mined_at = CASE WHEN new.state = 'mined' THEN now()
+                               WHEN new.block_hash IS NULL THEN NULL ELSE mined_at END,
+               settled_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'displaced')
+                                 THEN now() END
+          FROM unnest($1::bigint[], $2::boolean[], $3::text[], $4::boolean[], $5::bigint[],
+                      $6::bytea[])
+               AS new (id, was_mined, state, succeeded, block_number, block_hash)
+         WHERE t.id = new.id
+           AND CASE WHEN new.was_mined THEN t.state = 'mined'
+                    ELSE t.state IN ('signed', 'published') END
            AND EXISTS (SELECT FROM lanes
                         WHERE chain_id = $7 AND wallet = $8 AND epoch = $9
                           FOR SHARE)
-     RETURNING id
+     RETURNING t.id
         """,
-        transaction_id,
-        was.value,
-        tx.state.value,
-        place.succeeded if place else None,
-        place.block_number if place else None,
-        place.block_hash if place else None,
+        [after.id for _, after in those],
+        [before.state is State.MINED for before, _ in those],
+        [after.tx.state.value for _, after in those],
+        [place.succeeded if place else None for place in places],
+        [place.block_number if place else None for place in places],
+        [place.block_hash if place else None for place in places],
         lane.chain_id,
         lane.wallet,
         lane.epoch,
     )
-    if done is None:
-        raise LostLane(f"Transaction {transaction_id} is no longer {was.name}, or the term is over")
+    if len(done) != len(those):
+        raise LostLane("A transaction is no longer as the lane knows it, or the term is over")
 
 
 async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]:

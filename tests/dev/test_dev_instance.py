@@ -1,19 +1,46 @@
 """`ltzd dev` as a whole: one command, one event in, LTZ on a chain, the indexed truth out."""
 
+import asyncio
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
+import psutil
+import pytest
+import pytest_asyncio
+
+from ltzd.dev.chain import DevChain
 from tests.support.books import (
     LTZ,
+    all_minted,
+    assert_books_agree,
     balances_on_chain,
     indexed_balances,
     mint_logs,
 )
-from tests.support.instance import Instance
+from tests.support.chains import anvil_chain, tester_chain
+from tests.support.instance import Instance, a_folder, an_instance
+from tests.support.ordinary_user import an_ordinary_user
+from tests.support.redis import a_redis
+from tests.support.waiting import until
+
+__all__ = ["anvil_chain", "tester_chain"]
 
 
 def somebody() -> str:
     """An e-mail address that no other event has."""
     return f"{uuid4().hex}@shop.example"
+
+
+# The main job
 
 
 async def test_an_event_becomes_minted_ltz_that_the_index_and_the_chain_agree_on(
@@ -63,3 +90,274 @@ async def test_the_explorer_shows_the_mint_of_an_event(instance: Instance) -> No
     async with instance.http.get(page) as reply:
         assert reply.status == 200
         assert str(answer.hash) in await reply.text()
+
+
+async def test_the_printed_line_works_as_pasted(instance: Instance) -> None:
+    line = next(each for each in instance.said().splitlines() if each.strip().startswith("curl "))
+    said = json.loads(await (pasted(line) if shutil.which("curl") else sent(instance, line)))
+    assert said["success"] is True, said
+    assert re.fullmatch("0x[0-9a-f]{64}", said["transactionHash"])
+    assert (await instance.minted(said["eventId"]))["rewardAmount"] == said["rewardAmount"]
+
+
+async def pasted(line: str) -> bytes:
+    shell = await asyncio.create_subprocess_shell(line, stdout=asyncio.subprocess.PIPE)
+    out, _ = await shell.communicate()
+    assert shell.returncode == 0
+    return out
+
+
+async def sent(instance: Instance, line: str) -> bytes:
+    """What curl would do, on a machine without it."""
+    curl, silent, url, header, kind, data, body = shlex.split(line)
+    assert (curl, silent, header, data) == ("curl", "-s", "-H", "-d")
+    name, _, value = kind.partition(": ")
+    async with instance.http.post(url, data=body, headers={name: value}) as reply:
+        return await reply.read()
+
+
+async def test_dev_json_is_private_and_tells_where_everything_is(instance: Instance) -> None:
+    path = instance.data_dir / "dev.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    door: dict[str, Any] = json.loads(path.read_text())
+    assert door.keys() >= {
+        *("baseUrl", "adminUrl", "rpcUrl", "chainId", "explorerUrl", "databaseUrl", "redisUrl"),
+        *("sandboxUrl", "operator", "operators", "minter", "contracts", "brand", "otherBrand"),
+        "sandbox",
+    }
+    assert door["chainId"] == int(await instance.rpc("eth_chainId"), 16)
+    assert await instance.rpc("eth_getCode", door["contracts"]["LTZ"], "latest") != "0x"
+    assert door["operators"][0] == door["operator"] != door["minter"]
+    for brand in (door["brand"], door["otherBrand"]):
+        assert brand.keys() >= {"brandId", "domain", "securityKey", "apiKey", "webhookSecret"}
+    for url in (door["baseUrl"] + "/service-api/health", door["adminUrl"] + "/readyz"):
+        async with instance.http.get(url) as reply:
+            assert reply.status == 200
+
+
+async def test_everything_listens_on_loopback_only(one_instance: Instance) -> None:
+    listening = [
+        connection.laddr
+        for pid in one_instance.processes()
+        for connection in psutil.Process(pid).net_connections()
+        if connection.status == "LISTEN"
+    ]
+    assert len({address.port for address in listening}) >= 6
+    assert {address.ip for address in listening} == {"127.0.0.1"}
+
+
+# Refusals
+
+
+@pytest_asyncio.fixture
+async def idle() -> AsyncIterator[Instance]:
+    """A folder in which nothing has been started yet."""
+    async with an_instance("--chain", "tester", started=False) as instance:
+        yield instance
+
+
+@pytest.mark.parametrize("option", ["--port", "--admin-port"])
+async def test_an_occupied_port_is_refused_before_anything_starts(
+    idle: Instance, one_instance: Instance, option: str
+) -> None:
+    sentence = await idle.refused(option, str(one_instance.port))
+    assert sentence == (
+        f"ltzd: Port {one_instance.port} is in use; "
+        f"stop the other program or choose another with {option}."
+    )
+    assert not (idle.data_dir / "postgres").exists()
+
+
+async def test_a_second_ltzd_is_refused_in_the_data_directory_of_the_first(
+    idle: Instance, one_instance: Instance
+) -> None:
+    assert one_instance.process is not None
+    sentence = await idle.refused("--data-dir", str(one_instance.data_dir))
+    assert f"Another ltzd (process {one_instance.process.pid}) uses " in sentence
+    assert (await one_instance.post_event(somebody())).status == 200
+
+
+async def test_a_folder_of_somebody_else_is_neither_used_nor_cleaned(idle: Instance) -> None:
+    idle.data_dir.mkdir()
+    (idle.data_dir / "thesis.txt").write_text("years of work")
+    for more in ([], ["--clean"]):
+        sentence = await idle.refused(*more)
+        assert "holds files that are not ltzd's" in sentence
+    assert [path.name for path in idle.data_dir.iterdir()] == ["thesis.txt"]
+
+
+async def test_a_data_directory_that_is_a_file_is_refused(idle: Instance) -> None:
+    idle.data_dir.write_text("not a folder")
+    assert "choose another with --data-dir" in await idle.refused()
+
+
+@pytest.mark.parametrize(
+    ("option", "url", "words"),
+    [
+        ("--rpc-url", "http://127.0.0.1:9", "correct --rpc-url"),
+        ("--database-url", "postgresql://nobody@127.0.0.1:9/nothing", "The database of --database-url"),
+        ("--database-url", "nonsense", "The database of --database-url"),
+        ("--redis-url", "redis://127.0.0.1:9/0", "The Redis of --redis-url"),
+    ],
+)
+async def test_a_service_given_by_url_that_does_not_answer_is_a_sentence(
+    idle: Instance, option: str, url: str, words: str
+) -> None:
+    assert words in await idle.refused(option, url)
+
+
+async def test_a_given_database_of_another_chain_is_refused_and_left_alone(
+    database_url: str, tester_chain: DevChain, anvil_chain: DevChain
+) -> None:
+    async with a_redis() as redis_url:
+        given = ("--database-url", database_url, "--redis-url", redis_url)
+        async with an_instance("--rpc-url", tester_chain.rpc_url, *given) as first:
+            assert first.service_pids() == {}, "it started what it was given"
+            answer = await first.post_event(somebody())
+            await all_minted(first)
+            await first.stop()
+        async with an_instance("--rpc-url", anvil_chain.rpc_url, *given, started=False) as second:
+            sentence = await second.refused()
+            assert f"The database of --database-url follows chain {tester_chain.chain_id}" in sentence
+            assert "give an empty database, or that chain's node with --rpc-url" in sentence
+            second.door = first.door
+            recorded = await second.ask("SELECT id FROM rewards WHERE mint_block_hash IS NOT NULL")
+            assert str(recorded) == answer.event_id
+
+
+# Lives
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "moment", ["lock", "run/initdb.json", "run/postgres.json", "contracts.json", "brand.keys.json"]
+)
+async def test_a_signal_during_the_start_ends_everything(
+    idle: Instance, moment: str, number: signal.Signals
+) -> None:
+    await idle.begin()
+
+    async def begun() -> bool:
+        assert idle.is_running
+        return (idle.data_dir / moment).exists()
+
+    await until(begun, 30)
+    await idle.stop(number)
+    assert not (idle.data_dir / "dev.json").exists()
+
+
+async def test_a_dev_instance_keeps_its_books_from_one_life_to_the_next() -> None:
+    """anvil keeps its chain on disk; with a block time, requests wait for no block."""
+    async with an_instance("--chain", "anvil", "--block-time", "1") as instance:
+        answers = [await instance.post_event(somebody()) for _ in range(3)]
+        assert {answer.status for answer in answers} == {200}
+        await all_minted(instance)
+        before = instance.door
+        head = await instance.rpc.number()
+        await instance.stop()
+        assert not (instance.data_dir / "dev.json").exists()
+
+        await instance.start()
+
+        assert instance.door["contracts"] == before["contracts"]
+        assert instance.door["brand"] == before["brand"]
+        assert await instance.rpc.number() >= head
+        async with asyncio.TaskGroup() as group:
+            for answer in answers:
+                group.create_task(instance.minted(answer.event_id))
+        answers.append(await instance.post_event(somebody()))
+        await all_minted(instance)
+        await assert_books_agree(instance, answers)
+        await a_request_in_flight_is_answered(instance, signal.SIGINT)
+
+
+async def a_request_in_flight_is_answered(instance: Instance, number: signal.Signals) -> None:
+    fault = {"service": "identity", "delaySeconds": 1.0, "times": 1}
+    async with instance.http.post(instance.door["sandbox"]["faultUrl"], json=fault) as reply:
+        assert reply.status == 200, await reply.text()
+    posting = asyncio.create_task(instance.post_event(somebody()))
+    await until(lambda: asyncio.sleep(0.3, True))
+    assert not posting.done()
+    await instance.stop(number)
+    answer = await posting
+    assert (answer.status, answer.body["status"]) == (200, "published")
+
+
+async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(idle: Instance) -> None:
+    """The tester chain lives in memory, so each life has another."""
+    await idle.start()
+    answer = await idle.post_event(somebody())
+    assert answer.status == 200
+    await a_request_in_flight_is_answered(idle, signal.SIGTERM)
+
+    await idle.start()
+
+    (kept,) = idle.data_dir.glob("postgres.old-*")
+    said = f"The database followed another chain; it is kept as {kept}, and a new one begins."
+    assert said in idle.said()
+    async with idle.http.get(f"{idle.base_url}/service-api/events/{answer.event_id}") as reply:
+        assert reply.status == 404
+    assert (await idle.post_event(somebody())).status == 200
+    minter = idle.minter
+    await idle.stop()
+
+    await idle.start("--clean")
+
+    assert idle.minter != minter
+    assert not list(idle.data_dir.glob("postgres.old-*"))
+    assert (await idle.post_event(somebody())).status == 200
+    await all_minted(idle)
+    await assert_books_agree(idle)
+    await idle.stop()
+    await broken_parts_are_sentences(idle)
+
+
+async def broken_parts_are_sentences(instance: Instance) -> None:
+    """Each is put right again before the next."""
+    for part, words in (
+        ("postgres/global/pg_control", "PostgreSQL"),
+        ("postgres/PG_VERSION", "PostgreSQL"),
+        ("keys/minter", "keys/minter"),
+        ("master.key", "master.key"),
+    ):
+        path = instance.data_dir / part
+        whole = path.read_bytes()
+        path.write_bytes(b"rubbish")
+        sentence = await instance.refused()
+        assert words in sentence, sentence
+        path.write_bytes(whole)
+
+
+async def test_a_service_that_dies_ends_ltzd_with_a_sentence_and_the_next_start_mends_it() -> None:
+    async with an_instance("--chain", "anvil") as instance:
+        answers = []
+        for name in ("redis", "postgres", "chain"):
+            answers.append(await instance.post_event(somebody()))
+            await all_minted(instance)
+            os.kill(instance.service_pids()[name], signal.SIGKILL)
+            sentence = await instance.last_sentence()
+            assert f"The service {name} ended by itself" in sentence
+            assert "start `ltzd dev` again" in sentence
+            await instance.start()
+        answers.append(await instance.post_event(somebody()))
+        await all_minted(instance)
+        await assert_books_agree(instance)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="every other test runs as an ordinary user already")
+async def test_an_ordinary_user_can_run_it() -> None:
+    with a_folder() as folder:
+        user = an_ordinary_user(folder)
+        async with an_instance("--chain", "tester", account=user) as instance:
+            owners = {
+                psutil.Process(pid).uids().effective for pid in instance.processes()
+            }
+            assert owners == {user.uid}
+            assert not list(foreign_files(instance.data_dir, user.uid))
+            assert (await instance.post_event(somebody())).status == 200
+            await all_minted(instance)
+            await assert_books_agree(instance)
+
+
+def foreign_files(folder: Path, uid: int) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.lstat().st_uid != uid]

@@ -1,13 +1,15 @@
-"""Migrations run once, from anywhere; a lost server is DatabaseUnavailable, never a driver's error."""
+"""Migrations run once, from anywhere; a lost server is DatabaseUnavailable, no driver's error."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import asyncpg
 import pytest
 
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Connection, Pool, session, transaction
 from tests.support.core import value
 from tests.support.postgres import Databases
 
@@ -78,24 +80,18 @@ async def kill_pooled(url: str) -> None:
     await connection.close()
 
 
-async def test_a_connection_lost_in_a_transaction_is_unavailable_and_the_pool_recovers(
-    database_url: str, pool: Pool
+@pytest.mark.parametrize("opened", [session, transaction])
+async def test_a_lost_connection_is_unavailable_and_the_pool_recovers(
+    database_url: str, pool: Pool, opened: Callable[[Pool], AbstractAsyncContextManager[Connection]]
 ) -> None:
-    with pytest.raises(DatabaseUnavailable):
-        async with transaction(pool) as connection:
+    async def lose() -> None:
+        async with opened(pool) as connection:
             await connection.execute("SELECT 1")
             await kill_pooled(database_url)
             await connection.execute("SELECT 1")
-    assert await value(pool, "SELECT 1") == 1
 
-
-async def test_a_connection_lost_in_a_session_is_unavailable_and_the_pool_recovers(
-    database_url: str, pool: Pool
-) -> None:
     with pytest.raises(DatabaseUnavailable):
-        async with session(pool) as connection:
-            await kill_pooled(database_url)
-            await connection.execute("SELECT 1")
+        await lose()
     assert await value(pool, "SELECT 1") == 1
 
 

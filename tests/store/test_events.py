@@ -1,29 +1,40 @@
-"""Claims and totals are counted under locks; an event, its reward and its wake-up are one write."""
+"""An event is written with all that hangs on it if its claim still stands, or not at all."""
 
 import asyncio
 from dataclasses import replace
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 
 from ltzd.rules.events import ClaimRecord
 from ltzd.store import events, users
-from ltzd.store.database import Connection, Pool, session, transaction
-from ltzd.store.events import EventRow
-from ltzd.store.users import User
+from ltzd.store.database import Pool, session
+from ltzd.store.events import ClaimKey, EventRow, NewEvent, Standing
 from tests.support.core import BRAND, a_hash, a_wallet, value
 
-KEY = (BRAND, "account_creation", "ann@shop.example")
-TOTAL = KEY[:2]
+EMAIL = "Ann@shop.example"
+SUBJECT = "did:privy:ann"
 
 
-def an_event(**changes: object) -> EventRow:
+def a_key(email: str = EMAIL, event_type: str = "account_creation") -> ClaimKey:
+    return (BRAND, event_type, users.email_key(email))
+
+
+KEY = a_key()
+
+
+def a_new_event(
+    standing: Standing, key: ClaimKey = KEY, maximum: int | None = None, **changes: object
+) -> NewEvent:
+    """The next event of a claim, decided on how things stand."""
+    claims = standing.claims.get(key, ClaimRecord()).claims
     row = EventRow(
         id=uuid4(),
         brand_id=BRAND,
-        event_type="account_creation",
-        email="Ann@shop.example",
-        user_id=UUID(int=7),
+        event_type=key[1],
+        email=EMAIL,
+        user_id=users.user_id(SUBJECT, key[2]),
         domain="shop.example",
         source=None,
         user_identifier=None,
@@ -31,134 +42,195 @@ def an_event(**changes: object) -> EventRow:
         ltz=100,
         wallet=a_wallet(1),
     )
-    return replace(row, **changes)  # type: ignore[arg-type]
+    row = replace(row, **changes)  # type: ignore[arg-type]
+    return NewEvent(row, key, ClaimRecord(claims + 1, row.id, standing.now), SUBJECT, maximum)
 
 
-async def claim_once(connection: Connection, event: EventRow) -> int:
-    """What every writer does; answers the claims before this one."""
-    claims, now = await events.lock_claims(connection, [KEY])
-    totals = await events.lock_totals(connection, [TOTAL])
-    before = claims[KEY].claims
-    claims[KEY] = ClaimRecord(before + 1, event.id, now)
-    await events.write(connection, [event], claims, {TOTAL: totals[TOTAL] + 1})
-    return before
+async def stand(pool: Pool, *keys: ClaimKey) -> Standing:
+    async with session(pool) as connection:
+        return await events.standing(connection, keys, [key[:2] for key in keys])
+
+
+async def write(pool: Pool, *those: NewEvent) -> dict[ClaimKey, bool]:
+    async with session(pool) as connection:
+        return await events.write(connection, those)
+
+
+async def counts(pool: Pool) -> tuple[int, int, int, int]:
+    """Events, rewards, users, claims."""
+    async with session(pool) as connection:
+        row = await connection.fetchrow(
+            "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM rewards), "
+            "(SELECT count(*) FROM users), (SELECT coalesce(sum(claims), 0) FROM claims)"
+        )
+    return tuple(map(int, row))  # type: ignore[return-value]
 
 
 async def test_nobody_has_claimed_at_first(pool: Pool) -> None:
-    async with session(pool) as connection:
-        claim, now = await events.find_claim(connection, KEY)
-        assert claim == ClaimRecord(0, None, None)
-        assert now.tzinfo is not None
-        assert await events.find_total(connection, TOTAL) == 0
-        assert await events.lock_totals(connection, []) == {}
+    standing = await stand(pool, KEY)
+
+    assert (standing.claims, standing.totals) == ({}, {KEY[:2]: 0})
+    assert standing.now.tzinfo is not None
 
 
 async def test_what_is_written_is_read(pool: Pool) -> None:
-    event = an_event()
-    async with transaction(pool) as connection:
-        await claim_once(connection, event)
+    new = a_new_event(await stand(pool, KEY))
+
+    assert await write(pool, new) == {KEY: True}
+
+    assert (await stand(pool, KEY)).claims == {KEY: new.claim}
     async with session(pool) as connection:
-        claim, now = await events.find_claim(connection, KEY)
-        assert (claim.claims, claim.last_event_id) == (1, event.id)
-        assert claim.last_event_at is not None
-        assert claim.last_event_at <= now
-        assert await events.find_total(connection, TOTAL) == 1
-        row = await connection.fetchrow("SELECT email, metadata, ltz FROM events")
-        assert tuple(row) == (event.email, event.metadata, 100)
+        row = await connection.fetchrow("SELECT id, email, metadata, ltz, user_id FROM events")
+        assert tuple(row) == (
+            new.event.id,
+            EMAIL,
+            new.event.metadata,
+            100,
+            new.event.user_id,
+        )
         reward = await connection.fetchrow("SELECT id, kind, wallet, ltz, seq FROM rewards")
-        assert tuple(reward) == (event.id, events.EVENT_REWARD, event.wallet, 100, None)
+        assert tuple(reward) == (new.event.id, events.EVENT_REWARD, a_wallet(1), 100, None)
+        user = await users.find(connection, KEY[2])
+        assert user == users.User(new.event.user_id, KEY[2], SUBJECT, a_wallet(1))
 
 
 async def test_a_reward_of_nothing_is_no_reward(pool: Pool) -> None:
-    async with transaction(pool) as connection:
-        await claim_once(connection, an_event(ltz=0))
-    assert await value(pool, "SELECT count(*) FROM events") == 1
-    assert await value(pool, "SELECT count(*) FROM rewards") == 0
+    await write(pool, a_new_event(await stand(pool, KEY), ltz=0))
+
+    assert await counts(pool) == (1, 0, 1, 1)
 
 
-async def test_simultaneous_writers_count_every_claim_once(pool: Pool) -> None:
-    async def claim() -> int:
-        async with transaction(pool) as connection:
-            return await claim_once(connection, an_event())
+async def test_a_claim_that_changed_since_it_was_read_is_left_out_with_its_event(
+    pool: Pool,
+) -> None:
+    other = a_key("bob@shop.example")
+    standing = await stand(pool, KEY, other)
+    await write(pool, a_new_event(standing))
 
-    before = await asyncio.gather(*(claim() for _ in range(25)))
+    late, untouched = a_new_event(standing), a_new_event(standing, other)
+    assert await write(pool, late, untouched) == {other: True}
 
-    assert sorted(before) == list(range(25))
-    assert await value(pool, "SELECT claims FROM claim_totals") == 25
-
-
-async def test_times_of_one_claim_never_go_back(pool: Pool) -> None:
-    """The second writer's time is taken after it has waited for the first."""
-    async with transaction(pool) as connection:
-        await events.lock_claims(connection, [KEY])
-        second = asyncio.create_task(_time_under_lock(pool))
-        await asyncio.wait([second], timeout=0.1)
-        committed_after = await connection.fetchval("SELECT clock_timestamp()")
-    assert await second >= committed_after
+    assert await value(pool, "SELECT count(*) FROM events WHERE id = $1", late.event.id) == 0
+    assert await counts(pool) == (2, 2, 2, 2)
 
 
-async def _time_under_lock(pool: Pool) -> object:
-    async with transaction(pool) as connection:
-        _, now = await events.lock_claims(connection, [KEY])
-        return now
+async def test_a_second_event_of_a_user_announces_nobody(pool: Pool) -> None:
+    await write(pool, a_new_event(await stand(pool, KEY)))
+    again = a_new_event(await stand(pool, KEY))
+    known = replace(a_new_event(await stand(pool, FORM), FORM), identity_subject=None)
+
+    assert await write(pool, again) == {KEY: False}
+    assert await write(pool, known) == {FORM: False}
+    assert (await counts(pool))[2] == 1
 
 
-async def test_a_total_that_nobody_kept_is_counted_first(pool: Pool) -> None:
-    async with session(pool) as connection:
-        for number in range(3):
-            await connection.execute(
-                "INSERT INTO claims (brand_id, event_type, email_key, claims) VALUES ($1,$2,$3,4)",
-                *TOTAL,
-                f"{number}@shop.example",
-            )
-        assert await events.find_total(connection, TOTAL) == 12
-        assert await events.lock_totals(connection, [TOTAL, TOTAL]) == {TOTAL: 12}
+FORM = a_key(event_type="form_submit")
+
+
+async def test_of_simultaneous_writers_on_one_standing_one_wins(pool: Pool) -> None:
+    standing = await stand(pool, KEY)
+    won = await asyncio.gather(*(write(pool, a_new_event(standing)) for _ in range(20)))
+
+    assert sorted(map(len, won)) == [0] * 19 + [1]
+    assert await counts(pool) == (1, 1, 1, 1)
+
+
+async def test_of_simultaneous_first_events_of_a_user_one_makes_him(pool: Pool) -> None:
+    keys = [a_key(event_type=f"type_{number}") for number in range(20)]
+    standing = await stand(pool, *keys)
+    won = await asyncio.gather(*(write(pool, a_new_event(standing, key)) for key in keys))
+
+    made = [is_new for each in won for is_new in each.values()]
+    assert sorted(made) == [False] * 19 + [True]
+    assert await counts(pool) == (20, 20, 1, 20)
 
 
 async def test_writers_of_the_same_claims_in_any_order_do_not_deadlock(pool: Pool) -> None:
-    keys = [(BRAND, "form_submit", f"{number}@shop.example") for number in range(30)]
+    keys = [a_key(f"{number}@shop.example") for number in range(30)]
 
-    async def lock(backwards: bool) -> None:
-        async with transaction(pool) as connection:
-            await events.lock_claims(connection, keys[::-1] if backwards else keys)
+    async def write_some(number: int) -> int:
+        standing = await stand(pool, *keys)
+        those = [a_new_event(standing, key, maximum=10_000) for key in keys]
+        return len(await write(pool, *(those[::-1] if number % 2 else those)))
 
-    await asyncio.gather(*(lock(number % 2 == 0) for number in range(16)))
+    won = await asyncio.gather(*map(write_some, range(12)))
+
+    assert sum(won) == (await counts(pool))[0] == (await stand(pool, *keys)).totals[KEY[:2]]
 
 
-@pytest.mark.parametrize("text", ["nul \x00 inside", "\x00"])
-async def test_a_nul_in_metadata_is_the_databases_refusal_of_that_write(
-    pool: Pool, text: str
+async def test_a_total_is_never_brought_over_its_maximum(pool: Pool) -> None:
+    keys = [a_key(f"{number}@shop.example") for number in range(30)]
+    standing = await stand(pool, *keys)
+
+    async def write_one(key: ClaimKey) -> int:
+        return len(await write(pool, a_new_event(standing, key, maximum=7)))
+
+    won = await asyncio.gather(*map(write_one, keys))
+
+    assert sum(won) == 7
+    assert await counts(pool) == (7, 7, 7, 7)
+    assert (await stand(pool, KEY)).totals == {KEY[:2]: 7}
+
+
+async def test_a_group_that_would_pass_the_maximum_writes_nothing(pool: Pool) -> None:
+    keys = [a_key(f"{number}@shop.example") for number in range(3)]
+    standing = await stand(pool, *keys)
+    free = a_new_event(standing, a_key(event_type="form_submit"))
+
+    assert await write(pool, free, *(a_new_event(standing, key, maximum=2) for key in keys)) == {}
+    assert await counts(pool) == (0, 0, 0, 0)
+
+
+async def test_a_total_that_nobody_kept_is_counted_first(pool: Pool) -> None:
+    """Claims from before the brand set a maximum count."""
+    for number in range(3):
+        key = a_key(f"{number}@shop.example")
+        await write(pool, a_new_event(await stand(pool, key), key))
+    assert (await stand(pool, KEY)).totals == {KEY[:2]: 3}
+
+    standing = await stand(pool, KEY)
+    assert await write(pool, a_new_event(standing, maximum=3)) == {}
+    assert await write(pool, a_new_event(standing, maximum=4)) == {KEY: True}
+    assert await value(pool, "SELECT claims FROM claim_totals") == 4
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"k": "nul \x00 inside"}, {"\x00": 1}, {"a": [{"b\x00": ""}]}]
+)
+async def test_a_nul_in_metadata_fails_its_own_write_only(
+    pool: Pool, metadata: dict[str, object]
 ) -> None:
     """PostgreSQL keeps no NUL: http removes it, and a group commit isolates whoever gets here."""
-    with pytest.raises(Exception, match="Unicode"):
-        async with transaction(pool) as connection:
-            await claim_once(connection, an_event(metadata={"k": text}))
-    assert await value(pool, "SELECT count(*) FROM events") == 0
+    standing = await stand(pool, KEY)
+    with pytest.raises(asyncpg.PostgresError):
+        await write(pool, a_new_event(standing, metadata=metadata))
+    assert await counts(pool) == (0, 0, 0, 0)
+    assert await write(pool, a_new_event(standing)) == {KEY: True}
 
 
 async def test_a_found_event_tells_how_far_its_reward_has_come(pool: Pool) -> None:
-    user = User(UUID(int=7), KEY[2], "did", a_wallet(1))
-    event = an_event()
-    async with transaction(pool) as connection:
-        await users.insert(connection, [user])
-        await claim_once(connection, event)
-        assert await events.find(connection, uuid4()) is None
-        found = await events.find(connection, event.id)
+    new = a_new_event(await stand(pool, KEY))
+    await write(pool, new)
+
+    async def told() -> tuple[object, ...]:
+        async with session(pool) as connection:
+            found = await events.find(connection, new.event.id)
         assert found is not None
-        assert (found.hash, found.mint_block_number, found.is_final) == (None, None, False)
-        assert (found.ltz, found.wallet) == (100, user.wallet)
+        assert (found.ltz, found.wallet) == (100, a_wallet(1))
+        return found.hash, found.mint_block_number, found.is_final
+
+    assert await told() == (None, None, False)
+    async with session(pool) as connection:
+        assert await events.find(connection, UUID(int=5)) is None
         await connection.execute(
             "UPDATE rewards SET mint_block_number = 5, mint_block_hash = $1, "
             "mint_transaction_hash = $2",
             a_hash("block"),
             a_hash("mint"),
         )
-        found = await events.find(connection, event.id)
-        assert found is not None
-        assert (found.hash, found.mint_block_number, found.is_final) == (a_hash("mint"), 5, False)
+    assert await told() == (a_hash("mint"), 5, False)
+    async with session(pool) as connection:
         await connection.execute(
             "INSERT INTO chains VALUES (1, $1, $2, 1, 0, 9, $1, 9, 5)", a_hash("x"), a_wallet(2)
         )
-        found = await events.find(connection, event.id)
-        assert found is not None
-        assert found.is_final
+    assert await told() == (a_hash("mint"), 5, True)

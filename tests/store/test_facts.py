@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from ltzd.rules.facts import RewardMinted, Transfer
 from ltzd.rules.transactions import Place, State, Transaction
-from ltzd.store import chains, facts, lanes, transactions
+from ltzd.store import chains, facts, transactions
 from ltzd.store.chains import BlockRow
 from ltzd.store.database import Pool, session, transaction
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Reference, reward_reference
 from tests.support.core import (
-    MINTER,
     a_hash,
+    a_lane,
     a_wallet,
     an_attempt,
     an_intent,
@@ -129,7 +129,8 @@ async def reward(pool: Pool) -> UUID:
     await follow(pool, node)
     async with transaction(pool) as connection:
         reward = await queue_reward(connection, WALLET, 100)
-        lane = await lanes.begin_term(connection, CHAIN_ID, MINTER.address, "mint", 0)
+    lane = await a_lane(pool, first_seq=SEQ)
+    async with transaction(pool) as connection:
         await transactions.store_signed(
             connection, lane, an_intent(0, [reward], SEQ), an_attempt("mint")
         )
@@ -236,14 +237,19 @@ async def test_a_deep_undo_puts_a_confirmed_transaction_back_to_mined(
     pool: Pool, reward: UUID, final: int, fork: int, state: str
 ) -> None:
     place = Place(7, a_hash("7"), succeeded=True)
+    lane = await a_lane(pool)
     async with transaction(pool) as connection:
         epoch = await chains.begin_term(connection, CHAIN_ID)
         base = (await chains.cursor(connection, CHAIN_ID)).hash
         await chains.move_cursor(connection, CHAIN_ID, epoch, base, (9, a_hash("9")), 9)
         await chains.raise_finality(connection, CHAIN_ID, epoch, final)
         row = await connection.fetchval("SELECT id FROM transactions")
-        await transactions.save(connection, row, State.PUBLISHED, Transaction(State.MINED, place))
-        await transactions.save(connection, row, State.MINED, Transaction(State.CONFIRMED, place))
+        await transactions.save(
+            connection, lane, row, State.PUBLISHED, Transaction(State.MINED, place)
+        )
+        await transactions.save(
+            connection, lane, row, State.MINED, Transaction(State.CONFIRMED, place)
+        )
 
         await facts.undo_above(connection, fork)
 

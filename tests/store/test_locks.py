@@ -27,6 +27,16 @@ async def kill(pool: Pool, application: str) -> int:
     return killed
 
 
+async def sessions(pool: Pool, application: str) -> int:
+    found: int = await value(
+        pool,
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE application_name = $1 AND datname = current_database()",
+        application,
+    )
+    return found
+
+
 async def test_a_lock_has_one_holder(database_url: str) -> None:
     async with locks.held(database_url, "lane a"), locks.held(database_url, "lane b"):
         waiting = asyncio.create_task(_hold_once(database_url, "lane a"))
@@ -81,10 +91,12 @@ async def test_losing_the_database_while_waiting_is_unavailable(
     async with locks.held(database_url, "lane") as term:
         waiting = asyncio.create_task(_hold_once(database_url, "lane"))
 
-        async def both_killed() -> bool:
-            return await kill(pool, "ltzd lock lane") > 0 and waiting.done()
+        async def two_sessions() -> bool:
+            return await sessions(pool, "ltzd lock lane") == 2
 
-        await until(both_killed)
+        await until(two_sessions)
+        await kill(pool, "ltzd lock lane")
+        await asyncio.wait([waiting], timeout=5)
         assert isinstance(waiting.exception(), DatabaseUnavailable)
         assert term.lost.is_set()
 

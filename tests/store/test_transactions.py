@@ -1,20 +1,26 @@
-"""A state changes only from the state that its writer saw; signed bytes are there before all else."""
+"""Signing takes nonce, references and rewards together; a state changes only from what was seen."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from uuid import uuid4
 
 import asyncpg
 import pytest
 
-from ltzd.errors import IllegalTransition
+from ltzd.errors import LostLane
 from ltzd.rules.transactions import Place, State, Transaction
-from ltzd.store import chains, lanes, transactions
+from ltzd.store import chains, lanes, rewards, transactions
 from ltzd.store.chains import BlockRow
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.lanes import Lane
+from ltzd.store.transactions import Intent
+from ltzd.values import Address
 from tests.support.core import (
     FEES,
     MINTER,
     a_hash,
+    a_lane,
     an_attempt,
     an_intent,
     follow,
@@ -22,9 +28,11 @@ from tests.support.core import (
     states,
     value,
 )
-from tests.support.fake_node import CHAIN_ID, FakeNode
+from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 
 PLACE = Place(5, a_hash("block 5"), succeeded=True)
+MINED = Transaction(State.MINED, PLACE)
+OTHER_WALLET = Address(MINTER.address[::-1])
 
 
 @pytest.fixture
@@ -34,8 +42,15 @@ async def connection(pool: Pool) -> AsyncIterator[Connection]:
 
 
 @pytest.fixture
-async def lane(connection: Connection) -> Lane:
-    return await lanes.begin_term(connection, CHAIN_ID, MINTER.address, "mint", 0)
+async def lane(pool: Pool) -> Lane:
+    return await a_lane(pool)
+
+
+async def counters(connection: Connection) -> tuple[int | None, int | None]:
+    return (
+        await lanes.next_nonce(connection, CHAIN_ID, MINTER.address),
+        await lanes.next_seq(connection, CHAIN_ID, LTZ_AT),
+    )
 
 
 async def test_a_signed_transaction_is_in_flight_with_its_bytes(
@@ -53,28 +68,143 @@ async def test_a_signed_transaction_is_in_flight_with_its_bytes(
     assert (tx.gas_limit, tx.max_fee_per_gas) == (100_000, FEES.max_fee_per_gas)
 
 
-async def test_a_reward_that_has_a_transaction_is_refused_and_nothing_is_written(
-    pool: Pool, lane: Lane
+async def test_signing_takes_the_nonce_and_the_references(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    ids = await queue_rewards(pool, 5)
+    await transactions.store_signed(connection, lane, an_intent(0, ids[:3]), an_attempt("a"))
+    assert await counters(connection) == (1, 3)
+    await transactions.store_signed(connection, lane, an_intent(1, ids[3:], 3), an_attempt("b"))
+    assert await counters(connection) == (2, 5)
+    seqs = await connection.fetch("SELECT seq FROM rewards ORDER BY position")
+    assert [row["seq"] for row in seqs] == [0, 1, 2, 3, 4]
+
+
+async def test_what_is_rolled_back_leaves_no_gap(pool: Pool, lane: Lane) -> None:
+    ids = await queue_rewards(pool, 2)
+
+    class ChangedMind(Exception):
+        pass
+
+    async def sign_in_vain() -> None:
+        async with transaction(pool) as connection:
+            await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
+            assert await counters(connection) == (1, 2)
+            raise ChangedMind
+
+    with pytest.raises(ChangedMind):
+        await sign_in_vain()
+    async with session(pool) as connection:
+        assert await counters(connection) == (0, 0)
+        await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
+
+
+async def test_a_reward_that_has_a_reference_takes_no_new_one(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    ids = await queue_rewards(pool, 3)
+    row, _ = await transactions.store_signed(
+        connection, lane, an_intent(0, ids[:2]), an_attempt("a")
+    )
+    await rewards.requeue(connection, row)
+
+    mixed = replace(an_intent(1, ids), seqs=[0, 1, 2], next_seq=2, fresh_seqs=1)
+    await transactions.store_signed(connection, lane, mixed, an_attempt("b"))
+
+    assert await counters(connection) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lane, mint, ids: (replace(lane, epoch=lane.epoch - 1), mint),
+        lambda lane, mint, ids: (replace(lane, wallet=OTHER_WALLET), mint),
+        lambda lane, mint, ids: (lane, replace(mint, nonce=0)),
+        lambda lane, mint, ids: (lane, replace(mint, nonce=2)),
+        lambda lane, mint, ids: (lane, replace(mint, next_seq=0)),
+        lambda lane, mint, ids: (lane, replace(mint, next_seq=2)),
+        lambda lane, mint, ids: (lane, replace(mint, rewards=ids)),
+        lambda lane, mint, ids: (lane, replace(mint, rewards=[*ids[1:2], uuid4()])),
+    ],
+    ids=[
+        "an earlier term", "another wallet", "a nonce that was used", "a nonce too far",
+        "references that were given out", "references with a gap", "a reward with a transaction",
+        "a reward that is not there",
+    ],
+)  # fmt: skip
+async def test_an_intent_that_does_not_fit_is_refused_whole(
+    pool: Pool, lane: Lane, change: Callable[..., tuple[Lane, Intent]]
 ) -> None:
     ids = await queue_rewards(pool, 2)
-    async with transaction(pool) as connection:
+    async with session(pool) as connection:
         await transactions.store_signed(connection, lane, an_intent(0, ids[:1]), an_attempt("a"))
+        before = await counters(connection)
+        wrong_lane, wrong = change(lane, an_intent(1, ids[1:], 1), ids)
 
-    with pytest.raises(IllegalTransition):
-        async with transaction(pool) as connection:
-            intent = an_intent(1, ids, first_seq=1)
-            await transactions.store_signed(connection, lane, intent, an_attempt("b"))
+        with pytest.raises(LostLane):
+            await transactions.store_signed(connection, wrong_lane, wrong, an_attempt("b"))
 
+        assert await counters(connection) == before
     assert await states(pool) == ["signed"]
     assert await value(pool, "SELECT count(*) FROM rewards WHERE transaction_id IS NULL") == 1
 
 
-async def test_a_nonce_is_stored_once(pool: Pool, lane: Lane) -> None:
+async def test_a_minted_reward_is_not_signed_again(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    (reward,) = await queue_rewards(pool, 1)
+    await connection.execute(
+        "UPDATE rewards SET mint_block_number = 1, mint_block_hash = $1, "
+        "mint_transaction_hash = $1",
+        a_hash("mint"),
+    )
+    with pytest.raises(LostLane):
+        await transactions.store_signed(connection, lane, an_intent(0, [reward]), an_attempt("a"))
+
+
+@pytest.mark.parametrize("shares_rewards", [True, False])
+async def test_of_many_who_sign_the_same_nonce_one_succeeds(
+    pool: Pool, lane: Lane, shares_rewards: bool
+) -> None:
+    """Nobody else should know the counters; if somebody does, still no nonce is used twice."""
+    ids = await queue_rewards(pool, 1 if shares_rewards else 20)
+
+    async def sign(number: int) -> bool:
+        intent = an_intent(0, [ids[0] if shares_rewards else ids[number]])
+        async with session(pool) as connection:
+            try:
+                await transactions.store_signed(connection, lane, intent, an_attempt(f"{number}"))
+            except LostLane:
+                return False
+        return True
+
+    assert sum(await asyncio.gather(*map(sign, range(20)))) == 1
+    assert await states(pool) == ["signed"]
+    async with session(pool) as connection:
+        assert await counters(connection) == (1, 1)
+
+
+async def test_a_new_term_shuts_the_old_holder_out_of_every_write(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    new = await a_lane(pool)
+
+    with pytest.raises(LostLane):
+        await transactions.store_signed(connection, lane, an_intent(1), an_attempt("b"))
+    with pytest.raises(LostLane):
+        await transactions.save(connection, lane, row, State.SIGNED, MINED)
+    await transactions.save(connection, new, row, State.SIGNED, MINED)
+
+
+async def test_a_term_cannot_end_under_a_holders_commit(pool: Pool, lane: Lane) -> None:
     async with transaction(pool) as connection:
-        await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-    with pytest.raises(asyncpg.UniqueViolationError):
-        async with transaction(pool) as connection:
-            await transactions.store_signed(connection, lane, an_intent(0), an_attempt("b"))
+        row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+        await transactions.save(connection, lane, row, State.SIGNED, MINED)
+        taking_over = asyncio.create_task(a_lane(pool))
+        await asyncio.wait([taking_over], timeout=0.1)
+        assert not taking_over.done()
+    assert (await taking_over).epoch == lane.epoch + 1
 
 
 async def test_publication_may_be_told_again_and_again(
@@ -95,7 +225,7 @@ async def test_a_late_publication_leaves_a_later_state(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-    await transactions.save(connection, row, State.SIGNED, Transaction(State.MINED, PLACE))
+    await transactions.save(connection, lane, row, State.SIGNED, MINED)
 
     await transactions.mark_published(connection, a_hash("a"))
 
@@ -109,8 +239,8 @@ async def test_a_save_from_a_wrong_state_raises_and_changes_nothing(
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
 
-    with pytest.raises(IllegalTransition, match=was.name):
-        await transactions.save(connection, row, was, Transaction(State.MINED, PLACE))
+    with pytest.raises(LostLane, match=was.name):
+        await transactions.save(connection, lane, row, was, MINED)
 
     assert await states(pool) == ["signed"]
 
@@ -125,32 +255,28 @@ async def test_times_and_place_follow_the_state(
         )
 
     row_id, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-    mined = Transaction(State.MINED, PLACE)
-    await transactions.save(connection, row_id, State.SIGNED, mined)
+    await transactions.save(connection, lane, row_id, State.SIGNED, MINED)
     assert tuple(await row()) == ("mined", 5, PLACE.block_hash, True, True, False)
-    await transactions.save(connection, row_id, State.MINED, Transaction(State.PUBLISHED))
+    await transactions.save(connection, lane, row_id, State.MINED, Transaction(State.PUBLISHED))
     assert tuple(await row()) == ("published", None, None, None, False, False)
-    await transactions.save(connection, row_id, State.PUBLISHED, mined)
+    await transactions.save(connection, lane, row_id, State.PUBLISHED, MINED)
     confirmed = Transaction(State.CONFIRMED, PLACE)
-    await transactions.save(connection, row_id, State.MINED, confirmed)
+    await transactions.save(connection, lane, row_id, State.MINED, confirmed)
     assert tuple(await row()) == ("confirmed", 5, PLACE.block_hash, True, True, True)
 
 
 async def test_only_this_lanes_unmined_transactions_are_in_flight_in_order(
     connection: Connection, lane: Lane
 ) -> None:
-    other = await lanes.begin_term(connection, CHAIN_ID, LTZ_WALLET, "mint", 0)
-    for nonce in (2, 0, 1):
+    other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
+    for nonce in (0, 1, 2):
         await transactions.store_signed(connection, lane, an_intent(nonce), an_attempt(f"{nonce}"))
     await transactions.store_signed(connection, other, an_intent(0), an_attempt("other"))
     flight = await transactions.in_flight(connection, lane)
-    await transactions.save(connection, flight[1].id, State.SIGNED, Transaction(State.MINED, PLACE))
+    await transactions.save(connection, flight[1].id, State.SIGNED, MINED)
 
     assert [tx.nonce for tx in flight] == [0, 1, 2]
     assert [tx.nonce for tx in await transactions.in_flight(connection, lane)] == [0, 2]
-
-
-LTZ_WALLET = MINTER.address[::-1]
 
 
 async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
@@ -168,7 +294,9 @@ async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
             an_intent(nonce, ids[nonce : nonce + 1], nonce),
             an_attempt(f"{nonce}"),
         )
-        await transactions.save(connection, row, State.SIGNED, Transaction(State.MINED, place))
+        await transactions.save(
+            connection, lane, row, State.SIGNED, Transaction(State.MINED, place)
+        )
     block = BlockRow(1, indexed.block_hash, node.blocks[0].hash, 1_700_000_001)
     await chains.insert_blocks(connection, [block])
     epoch = await chains.begin_term(connection, CHAIN_ID)

@@ -132,9 +132,9 @@ async def assert_books_agree(instance: Instance, answers: Iterable[Answer] = ())
         assert owed == (mint.recipient[2:], mint.amount, mint.kind, mint.seq)
         assert "0x" + row["mint_block_hash"].hex() == mint.block_hash
         assert "0x" + row["mint_transaction_hash"].hex() == mint.transaction_hash
-    assert sorted((row["reference"], row["amount"], row["block_hash"].hex()) for row in facts) == sorted(
-        (mint.reference, Decimal(mint.amount), mint.block_hash[2:]) for mint in mints
-    )
+    assert sorted(
+        (row["reference"], row["amount"], row["block_hash"].hex()) for row in facts
+    ) == sorted((mint.reference, Decimal(mint.amount), mint.block_hash[2:]) for mint in mints)
     for answer in answers:
         assert answer.status in {200, 202}
         assert UUID(answer.event_id) in by_reward, f"answered {answer.status}, never minted"
@@ -146,7 +146,9 @@ async def _assert_balances(instance: Instance, mints: list[Mint]) -> None:
     expected: Counter[str] = Counter()
     for mint in mints:
         expected[mint.recipient] += mint.amount
-    indexed = {wallet: amount for wallet, amount in (await indexed_balances(instance)).items() if amount}
+    indexed = {
+        wallet: amount for wallet, amount in (await indexed_balances(instance)).items() if amount
+    }
     assert indexed == dict(expected)
     assert indexed == await balances_on_chain(instance, indexed)
     assert sum(indexed.values()) == await total_supply(instance)

@@ -12,9 +12,10 @@ from eth_hash.auto import keccak
 
 from ltzd.chain.signing import Signer
 from ltzd.rules.fees import GWEI, Fees
-from ltzd.store import chains
+from ltzd.store import chains, lanes
 from ltzd.store.chains import BlockRow, ChainIdentity
 from ltzd.store.database import Connection, Pool, open_pool, session, transaction
+from ltzd.store.lanes import Lane
 from ltzd.store.transactions import Attempt, Intent
 from ltzd.values import Address, Hash32
 from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
@@ -86,10 +87,18 @@ async def queue_rewards(pool: Pool, count: int) -> list[UUID]:
         return [await queue_reward(connection, a_wallet(number + 1)) for number in range(count)]
 
 
-def an_intent(nonce: int, rewards: Iterable[UUID] = (), first_seq: int = 0) -> Intent:
+async def a_lane(pool: Pool, *, first_nonce: int = 0, first_seq: int = 0) -> Lane:
+    """A new term of MINTER's lane; the first one makes lane and counter."""
+    async with transaction(pool) as connection:
+        await lanes.start_seqs(connection, CHAIN_ID, LTZ_AT, first_seq)
+        return await lanes.begin_term(connection, CHAIN_ID, MINTER.address, "mint", first_nonce)
+
+
+def an_intent(nonce: int, rewards: Iterable[UUID] = (), next_seq: int = 0) -> Intent:
+    """Rewards that have no reference yet take theirs from the counter at `next_seq`."""
     ids = list(rewards)
-    seqs = list(range(first_seq, first_seq + len(ids)))
-    return Intent(nonce, LTZ_AT, b"\x01", 100_000, ids, seqs)
+    seqs = list(range(next_seq, next_seq + len(ids)))
+    return Intent(nonce, LTZ_AT, b"\x01", 100_000, ids, seqs, next_seq, len(ids))
 
 
 def an_attempt(text: str) -> Attempt:

@@ -67,7 +67,11 @@ class Instance:
     """One data directory and, at times, one `ltzd dev` process that holds it."""
 
     def __init__(
-        self, folder: Path, options: Sequence[str], http: aiohttp.ClientSession, account: Account | None
+        self,
+        folder: Path,
+        options: Sequence[str],
+        http: aiohttp.ClientSession,
+        account: Account | None,
     ) -> None:
         self.folder = folder
         self.data_dir = folder / "data"
@@ -79,6 +83,7 @@ class Instance:
         self.process: asyncio.subprocess.Process | None = None
         self.door: dict[str, Any] = {}
         self._old_door: tuple[int, int] | None = None
+        self._life_begins_at = 0
 
     # Its life
 
@@ -97,6 +102,7 @@ class Instance:
         own = ["--port", str(self.port), "--admin-port", str(self.admin_port)]
         own += ["--data-dir", str(self.data_dir)]
         with (self.folder / "out").open("ab") as out:
+            self._life_begins_at = out.tell()
             self.process = await self.command("dev", *own, *self.options, *more, output=out)
 
     async def command(self, *arguments: str, output: Any) -> asyncio.subprocess.Process:
@@ -159,13 +165,31 @@ class Instance:
         try:
             return await asyncio.wait_for(self.process.wait(), seconds)
         except TimeoutError:
-            raise AssertionError(f"it still runs after {seconds} s:\n{self.said()[-3000:]}") from None
+            raise AssertionError(
+                f"it still runs after {seconds} s:\n{self.said()[-3000:]}"
+            ) from None
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Stop it as a person would, and hold it to what it promises."""
         code = await self.end_with(number)
         assert code == 0, f"exit code {code}:\n{self.said()[-3000:]}"
+        assert "Traceback" not in self.said(), self.said()
         self.assert_nothing_left()
+
+    async def refused(self, *more: str) -> str:
+        """Start it in vain; answers the one sentence that it says about that."""
+        await self.begin(*more)
+        return await self.last_sentence()
+
+    async def last_sentence(self) -> str:
+        """Why it ends by itself, which leaves no process and exit code 1."""
+        code = await self.ended(START_SECONDS)
+        said = self.said()
+        assert code == 1, f"exit code {code}:\n{said[-3000:]}"
+        assert "Traceback" not in said, said
+        self.assert_nothing_left()
+        (sentence,) = [line for line in said.splitlines() if line.startswith("ltzd: ")]
+        return sentence
 
     def assert_nothing_left(self) -> None:
         left = self.processes()
@@ -178,14 +202,16 @@ class Instance:
     def service_pids(self) -> dict[str, int]:
         """Database, cache and chain, as far as they run here."""
         found = {
-            name: processes.take_back(self.data_dir, name) for name in ("postgres", "redis", "chain")
+            name: processes.take_back(self.data_dir, name)
+            for name in ("postgres", "redis", "chain")
         }
         return {name: service.pid for name, service in found.items() if service}
 
     def said(self) -> str:
-        """Its output so far, of all its lives."""
-        out = self.folder / "out"
-        return out.read_text(errors="replace") if out.exists() else ""
+        """What it has printed in this life."""
+        with (self.folder / "out").open("rb") as out:
+            out.seek(self._life_begins_at)
+            return out.read().decode(errors="replace")
 
     # What one can ask it
 

@@ -45,7 +45,9 @@ class NodeProxy:
             self._session = aiohttp.ClientSession(connector=connector)
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/", self._pass_on)
-        self._runner = web.AppRunner(app, shutdown_timeout=0, access_log=None, handler_cancellation=True)
+        self._runner = web.AppRunner(
+            app, shutdown_timeout=0, access_log=None, handler_cancellation=True
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
 

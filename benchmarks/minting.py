@@ -1,0 +1,181 @@
+"""Whether minting keeps up with a minute of accepting as fast as it can; and the memory it takes.
+
+Load runs without a pause. Counted are events answered 200 with a hash in [t0, t0 + 60 s], and LTZ
+minted on the chain (its total supply; an event earns 1 LTZ) between the first block after t0 + 5 s
+and the first block after t0 + 65 s, each divided by its seconds. Load begins 10 s before t0 and
+ends after t0 + 65 s, so that both are the steady state. In the end every accepted event must be
+minted, no more and no less.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from time import time
+
+import msgspec
+import psutil
+
+from benchmarks import instance, load, resources, results
+from benchmarks.instance import Instance
+from benchmarks.intake import CLIENTS, USERS, check, first_events, show
+from benchmarks.load import Load, Plan
+from benchmarks.results import Figure, Found, Ratio
+from ltzd.chain.node import Node
+from ltzd.chain.rpc import Rpc
+from ltzd.values import LTZ, address_of
+
+WARM_UP_SECONDS = 10.0
+SHIFT_SECONDS = 5.0
+"""Between accepting and minting: a block's time, and room for a late block."""
+COOL_DOWN_SECONDS = SHIFT_SECONDS + 3.0
+IDLE_SECONDS = 3.0
+_TOTAL_SUPPLY = bytes.fromhex("18160ddd")
+_SUPPLY_POLL_SECONDS = 0.05
+_SLOW_POLL_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was sampled beside the load; `supplies` are wall-clock time and LTZ at each change."""
+
+    supplies: list[tuple[float, int]] = field(default_factory=list)
+    backlogs: list[tuple[float, int]] = field(default_factory=list)
+    memories: list[dict[str, float]] = field(default_factory=list)
+
+    def minted_per_second(self, began: float, ended: float) -> float:
+        """Between the first blocks with mints after these two times."""
+        first = next(one for one in self.supplies if one[0] >= began)
+        last = next(one for one in self.supplies if one[0] >= ended)
+        return (last[1] - first[1]) / (last[0] - first[0])
+
+    def backlog(self, began: float, ended: float) -> float:
+        return median(count for at, count in self.backlogs if began <= at <= ended)
+
+    def peak_memory(self) -> dict[str, float]:
+        return {name: max(one[name] for one in self.memories) for name in self.memories[0]}
+
+
+async def run(*, seconds: float, in_document: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
+        async with instance.started(Path(name)) as ltzd, Rpc(ltzd.door["rpcUrl"]) as rpc:
+            those = resources.programs(ltzd.pid, ltzd.data_dir)
+            await asyncio.sleep(IDLE_SECONDS)
+            idle = resources.memory_mib(those)
+            await first_events(ltzd, USERS)
+            node = Node(rpc)
+            before = await _supply(ltzd, node)
+            loaded, seen = await _loaded(ltzd, node, those, seconds)
+            drain_seconds = await _drained(ltzd)
+            minted = await _supply(ltzd, node) - before
+    if minted != loaded.recorded:
+        raise SystemExit(f"{loaded.recorded} events were accepted, {minted} rewards were minted")
+    show("intake", loaded)
+    details = {
+        "load": msgspec.to_builtins(loaded),
+        "supplies": seen.supplies,
+        "backlogs": seen.backlogs,
+        "memory_idle_mib": idle,
+        "memory_peak_mib": seen.peak_memory(),
+        "memory_after_mib": seen.memories[-1],
+        "drain_seconds": drain_seconds,
+    }
+    found = _found(loaded, seen, idle, drain_seconds)
+    results.record("minting", found, details, in_document=in_document)
+
+
+async def _loaded(
+    ltzd: Instance, node: Node, those: Mapping[str, psutil.Process], seconds: float
+) -> tuple[Load, Seen]:
+    seen = Seen()
+    sampling = [
+        asyncio.create_task(_sample_supply(ltzd, node, seen)),
+        asyncio.create_task(_sample_slowly(ltzd, those, seen)),
+    ]
+    loaded = check(
+        await load.measure(
+            Plan(
+                port=ltzd.port,
+                requests=ltzd.events(range(USERS)),
+                clients=CLIENTS,
+                warm_up_seconds=WARM_UP_SECONDS,
+                seconds=seconds,
+                cool_down_seconds=COOL_DOWN_SECONDS,
+                must_hold=instance.HASH_IN_ANSWER,
+            )
+        )
+    )
+    for one in sampling:
+        one.cancel()
+    await asyncio.gather(*sampling, return_exceptions=True)
+    return loaded, seen
+
+
+async def _drained(ltzd: Instance) -> float:
+    """Seconds until everything is minted, from the end of the load on."""
+    ended = time()
+    await ltzd.settle()
+    return time() - ended
+
+
+async def _supply(ltzd: Instance, node: Node) -> int:
+    answer = await node.view(address_of(ltzd.door["contracts"]["LTZ"].lower()), _TOTAL_SUPPLY)
+    return int.from_bytes(answer, "big") // LTZ
+
+
+async def _sample_supply(ltzd: Instance, node: Node, seen: Seen) -> None:
+    latest = await _supply(ltzd, node)
+    while True:
+        await asyncio.sleep(_SUPPLY_POLL_SECONDS)
+        supply = await _supply(ltzd, node)
+        if supply != latest:
+            latest = supply
+            seen.supplies.append((time(), supply))
+
+
+async def _sample_slowly(ltzd: Instance, those: Mapping[str, psutil.Process], seen: Seen) -> None:
+    while True:
+        seen.memories.append(resources.memory_mib(those))
+        seen.backlogs.append((time(), await ltzd.backlog()))
+        await asyncio.sleep(_SLOW_POLL_SECONDS)
+
+
+def _found(
+    loaded: Load, seen: Seen, idle: Mapping[str, float], drain_seconds: float
+) -> list[Found]:
+    began, ended = loaded.began, loaded.began + loaded.seconds
+    minted_per_second = seen.minted_per_second(began + SHIFT_SECONDS, ended + SHIFT_SECONDS)
+    third = loaded.seconds / 3
+    early, late = seen.backlog(began, began + third), seen.backlog(ended - third, ended)
+    peak = seen.peak_memory()
+    return [
+        Ratio(
+            name=f"rewards minted ÷ events accepted, over {loaded.seconds:.0f} s",
+            rounds=(minted_per_second / loaded.per_second,),
+            must=1,
+            aim=1,
+            figures=(
+                f"{minted_per_second:,.0f} ÷ {loaded.per_second:,.0f} a second; not yet minted: "
+                f"{early:,.0f} in the first third, {late:,.0f} in the last; "
+                f"all minted {drain_seconds:.1f} s after the load"
+            ),
+        ),
+        Figure(
+            name="memory of ltzd, all roles and the sandbox in one process",
+            figures=(
+                f"{idle[resources.LTZD]:.0f} MiB idle, {peak[resources.LTZD]:.0f} MiB at most "
+                "under load"
+            ),
+        ),
+        Figure(name="memory of its services", figures=_services(idle, peak)),
+    ]
+
+
+def _services(idle: Mapping[str, float], peak: Mapping[str, float]) -> str:
+    return ", ".join(
+        f"{name} {idle[name]:.0f} and {peak[name]:.0f} MiB"
+        for name in idle
+        if name != resources.LTZD
+    )
