@@ -67,19 +67,17 @@ class Book:
                 self._to_publish[tx.nonce] = None
 
     def published(self, tx: OpenTransaction) -> None:
-        """A node holds the bytes: from now on the hash may be shown; `run` writes it down."""
+        """A node holds the bytes; `run` writes it down and tells who waits for the hash."""
         self._to_publish.pop(tx.nonce, None)
         self._to_mark.append(tx)
         self._marks.ring()
-        if tx.rewards:
-            self._on_published(tx.rewards, tx.hashes[0])
         current = self._by_nonce.get(tx.nonce)
         if current is not None:
             heard, _ = advance(current.tx, Accepted())
             self._by_nonce[tx.nonce] = replace(current, tx=heard)
 
     async def run(self) -> None:
-        """Mark as published what was, off the path of the next batch.
+        """Mark as published what was, off the path of the next batch; then its hash may be shown.
 
         Dying before it costs a second publication of the same bytes.
         """
@@ -90,6 +88,8 @@ class Book:
                 continue
             async with session(self._pool) as connection:
                 await transactions.mark_published(connection, [tx.hashes[0] for tx in marked])
+            for tx in marked:
+                self._on_published(tx.rewards, tx.hashes[0])
             if not all(tx.rewards for tx in marked):
                 self._signals.ring(PUBLISHED)
 
