@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from benchmarks import instance, load, processes, resources, results
 from benchmarks.instance import Instance
 from benchmarks.load import Load, Plan
@@ -27,8 +25,8 @@ class Round:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "hello": msgspec.to_builtins(self.hello),
-            "intake": msgspec.to_builtins(self.intake),
+            "hello": self.hello.as_json(),
+            "intake": self.intake.as_json(),
             "cpu_microseconds_per_event": self.cpu,
         }
 
@@ -41,7 +39,7 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
             measured = [await _round(ltzd, hello_port, seconds) for _ in range(rounds)]
     found = _found(measured, newcomers)
     details = {
-        "new_users": msgspec.to_builtins(newcomers),
+        "new_users": newcomers.as_json(),
         "rounds": [one.as_json() for one in measured],
     }
     results.record("intake", found, details, in_document=in_document)

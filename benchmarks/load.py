@@ -7,9 +7,10 @@ the next. `measure` starts the process, gives it a Plan and reads its Load; both
 import asyncio
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from time import perf_counter, process_time, time
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import msgspec
 import uvloop
@@ -40,8 +41,9 @@ class Plan(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True):
     """What came back while it counted. Latencies are of accepted answers, in milliseconds.
 
-    `recorded` counts every 200 and 202, those before and after the counting too. `began` is the
-    wall-clock time at which counting began. `generator_share` is the part of a core that the
+    `recorded` counts every 200 and 202, those before and after the counting too; `tenths` all
+    accepted ones by tenths of a second from `first` on. `first` and `began`, when the counting
+    began, are wall-clock times. `generator_share` is the part of a core that the
     generator itself used: near 1 it is the bottleneck, not what it measures.
     """
 
@@ -50,12 +52,23 @@ class Load(msgspec.Struct, frozen=True):
     queued: int
     errors: int
     first_error: str
+    tenths: list[int]
+    first: float
     began: float
     seconds: float
     per_second: float
     p50_ms: float
     p99_ms: float
     generator_share: float
+
+    def as_json(self) -> dict[str, Any]:
+        content: dict[str, Any] = msgspec.to_builtins(self)
+        del content["tenths"]
+        return content
+
+    def accepted_between(self, start: float, end: float) -> int:
+        """Accepted between two wall-clock times, to a tenth of a second."""
+        return sum(self.tenths[round((start - self.first) * 10) : round((end - self.first) * 10)])
 
 
 async def measure(plan: Plan) -> Load:
@@ -87,11 +100,12 @@ class _Generator:
     def __init__(self, plan: Plan, wall_clock: float) -> None:
         self._must_hold = plan.must_hold.encode()
         self._requests = self._order([request.encode() for request in plan.requests], plan)
-        start = perf_counter()
+        self._start = start = perf_counter()
         self._begin = start + plan.warm_up_seconds
         self._end = float("inf") if plan.seconds is None else self._begin + plan.seconds
         self._last = self._end + plan.cool_down_seconds
-        self._began_wall = wall_clock + plan.warm_up_seconds
+        self._start_wall = wall_clock
+        self._tenths: Counter[int] = Counter()
         self._latencies = array("d")
         self._queued = 0
         self._recorded = 0
@@ -125,6 +139,8 @@ class _Generator:
         is_accepted = status == STATUS_OK and self._must_hold in body
         is_queued = status == STATUS_QUEUED
         self._recorded += is_accepted or is_queued
+        if is_accepted:
+            self._tenths[int((now - self._start) * 10)] += 1
         if not is_accepted and not is_queued:
             self.failed(f"{status.decode()} {body.decode(errors='replace')}")
         if not self._begin <= now < self._end:
@@ -148,7 +164,9 @@ class _Generator:
             queued=self._queued,
             errors=self._errors,
             first_error=self._first_error,
-            began=self._began_wall,
+            tenths=[self._tenths[tenth] for tenth in range(max(self._tenths, default=0) + 1)],
+            first=self._start_wall,
+            began=self._start_wall + self._begin - self._start,
             seconds=seconds,
             per_second=len(ordered) / seconds if seconds > 0 else 0.0,
             p50_ms=_percentile(ordered, 0.50),

@@ -1,10 +1,9 @@
 """Whether minting keeps up with a minute of accepting as fast as it can; and the memory it takes.
 
-Load runs without a pause. Counted are events answered 200 with a hash in [t0, t0 + 60 s], and LTZ
-minted on the chain (its total supply; an event earns 1 LTZ) between the first block after t0 + 5 s
-and the first block after t0 + 65 s, each divided by its seconds. Load begins 10 s before t0 and
-ends after t0 + 65 s, so that both are the steady state. In the end every accepted event must be
-minted, no more and no less.
+Load runs without a pause, before the minute and after it too. Counted between the same two moments,
+the first block with mints in the minute and the first after it: events answered 200 with a hash,
+and LTZ minted on the chain (its total supply; an event earns 1 LTZ). In the end every accepted
+event must be minted, no more and no less.
 """
 
 import asyncio
@@ -15,22 +14,19 @@ from pathlib import Path
 from statistics import median
 from time import time
 
-import msgspec
-import psutil
-
 from benchmarks import instance, load, resources, results
 from benchmarks.instance import Instance
 from benchmarks.intake import CLIENTS, USERS, check, first_events, show
 from benchmarks.load import Load, Plan
+from benchmarks.resources import Programs
 from benchmarks.results import Figure, Found, Ratio
 from ltzd.chain.node import Node
 from ltzd.chain.rpc import Rpc
 from ltzd.values import LTZ, address_of
 
 WARM_UP_SECONDS = 10.0
-SHIFT_SECONDS = 5.0
-"""Between accepting and minting: a block's time, and room for a late block."""
-COOL_DOWN_SECONDS = SHIFT_SECONDS + 3.0
+COOL_DOWN_SECONDS = 5.0
+"""A block's time, and room for a late block."""
 IDLE_SECONDS = 3.0
 _TOTAL_SUPPLY = bytes.fromhex("18160ddd")
 _SUPPLY_POLL_SECONDS = 0.05
@@ -45,11 +41,11 @@ class Seen:
     backlogs: list[tuple[float, int]] = field(default_factory=list)
     memories: list[dict[str, float]] = field(default_factory=list)
 
-    def minted_per_second(self, began: float, ended: float) -> float:
-        """Between the first blocks with mints after these two times."""
+    def minute(self, began: float, ended: float) -> tuple[tuple[float, int], tuple[float, int]]:
+        """Time and supply of the first blocks with mints after these two times."""
         first = next(one for one in self.supplies if one[0] >= began)
         last = next(one for one in self.supplies if one[0] >= ended)
-        return (last[1] - first[1]) / (last[0] - first[0])
+        return first, last
 
     def backlog(self, began: float, ended: float) -> float:
         return median(count for at, count in self.backlogs if began <= at <= ended)
@@ -74,7 +70,7 @@ async def run(*, seconds: float, in_document: bool) -> None:
         raise SystemExit(f"{loaded.recorded} events were accepted, {minted} rewards were minted")
     show("intake", loaded)
     details = {
-        "load": msgspec.to_builtins(loaded),
+        "load": loaded.as_json(),
         "supplies": seen.supplies,
         "backlogs": seen.backlogs,
         "memory_idle_mib": idle,
@@ -86,9 +82,7 @@ async def run(*, seconds: float, in_document: bool) -> None:
     results.record("minting", found, details, in_document=in_document)
 
 
-async def _loaded(
-    ltzd: Instance, node: Node, those: Mapping[str, psutil.Process], seconds: float
-) -> tuple[Load, Seen]:
+async def _loaded(ltzd: Instance, node: Node, those: Programs, seconds: float) -> tuple[Load, Seen]:
     seen = Seen()
     sampling = [
         asyncio.create_task(_sample_supply(ltzd, node, seen)),
@@ -135,7 +129,7 @@ async def _sample_supply(ltzd: Instance, node: Node, seen: Seen) -> None:
             seen.supplies.append((time(), supply))
 
 
-async def _sample_slowly(ltzd: Instance, those: Mapping[str, psutil.Process], seen: Seen) -> None:
+async def _sample_slowly(ltzd: Instance, those: Programs, seen: Seen) -> None:
     while True:
         seen.memories.append(resources.memory_mib(those))
         seen.backlogs.append((time(), await ltzd.backlog()))
@@ -146,20 +140,21 @@ def _found(
     loaded: Load, seen: Seen, idle: Mapping[str, float], drain_seconds: float
 ) -> list[Found]:
     began, ended = loaded.began, loaded.began + loaded.seconds
-    minted_per_second = seen.minted_per_second(began + SHIFT_SECONDS, ended + SHIFT_SECONDS)
+    (first, supply), (last, later_supply) = seen.minute(began, ended)
+    minted, accepted = later_supply - supply, loaded.accepted_between(first, last)
     third = loaded.seconds / 3
     early, late = seen.backlog(began, began + third), seen.backlog(ended - third, ended)
     peak = seen.peak_memory()
     return [
         Ratio(
             name=f"rewards minted ÷ events accepted, over {loaded.seconds:.0f} s",
-            rounds=(minted_per_second / loaded.per_second,),
+            rounds=(minted / accepted,),
             must=1,
             aim=1,
             figures=(
-                f"{minted_per_second:,.0f} ÷ {loaded.per_second:,.0f} a second; not yet minted: "
-                f"{early:,.0f} in the first third, {late:,.0f} in the last; "
-                f"all minted {drain_seconds:.1f} s after the load"
+                f"{minted:,} ÷ {accepted:,} in {last - first:.0f} s ({loaded.per_second:,.0f} a "
+                f"second); not yet minted: {early:,.0f} in the first third, {late:,.0f} in the "
+                f"last, none {drain_seconds:.1f} s after the load"
             ),
         ),
         Figure(

@@ -10,8 +10,10 @@ import psutil
 MIB = 1024 * 1024
 LTZD = "ltzd"
 
+Programs = Mapping[str, psutil.Process]
 
-def programs(pid: int, data_dir: Path) -> dict[str, psutil.Process]:
+
+def programs(pid: int, data_dir: Path) -> Programs:
     """ltzd, which is process `pid`, and the services that it keeps in its data directory."""
     found = {LTZD: psutil.Process(pid)}
     for record in sorted((data_dir / "run").glob("*.json")):
@@ -20,30 +22,31 @@ def programs(pid: int, data_dir: Path) -> dict[str, psutil.Process]:
     return found
 
 
-def cpu_seconds(those: Mapping[str, psutil.Process]) -> dict[str, float]:
-    """With the children's, living and ended: PostgreSQL works in children only."""
-    return {name: sum(_cpu_seconds(process)) for name, process in those.items()}
+def cpu_seconds(those: Programs) -> dict[str, float]:
+    return {name: sum(_cpu_seconds(_family(name, one))) for name, one in those.items()}
 
 
-def _cpu_seconds(process: psutil.Process) -> Iterator[float]:
-    own = process.cpu_times()
-    yield from (own.user, own.system, own.children_user, own.children_system)
-    for child in process.children(recursive=True):
+def memory_mib(those: Programs) -> dict[str, float]:
+    """Resident memory; a service of many processes counts what they share once (PSS)."""
+    return {name: sum(_resident(_family(name, one))) / MIB for name, one in those.items()}
+
+
+def _family(name: str, process: psutil.Process) -> list[psutil.Process]:
+    """A service's workers are its own; ltzd's children are the services."""
+    return [process] if name == LTZD else [process, *process.children(recursive=True)]
+
+
+def _cpu_seconds(family: list[psutil.Process]) -> Iterator[float]:
+    for one in family:
         with suppress(psutil.NoSuchProcess):
-            times = child.cpu_times()
+            times = one.cpu_times()
             yield times.user + times.system
 
 
-def memory_mib(those: Mapping[str, psutil.Process]) -> dict[str, float]:
-    """Resident memory; a service with children counts what they share once (PSS, where known)."""
-    return {name: sum(_resident(process)) / MIB for name, process in those.items()}
-
-
-def _resident(process: psutil.Process) -> Iterator[int]:
-    children = process.children(recursive=True)
-    for one in (process, *children):
+def _resident(family: list[psutil.Process]) -> Iterator[int]:
+    for one in family:
         with suppress(psutil.NoSuchProcess):
-            yield _proportional(one) if children else one.memory_info().rss
+            yield one.memory_info().rss if len(family) == 1 else _proportional(one)
 
 
 def _proportional(process: psutil.Process) -> int:

@@ -6,17 +6,21 @@ say() {
   printf 'ltzd: %s\n' "$1" >&2
 }
 
+# is_recent PYTHON [END]: whether it is 3.11 or newer, and older than 3.END.
 is_recent() {
-  "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+  "$1" -c "import sys; sys.exit(not (3, 11) <= sys.version_info < (3, ${2:-99}))" 2>/dev/null
 }
 
-# The path of a Python that is new enough: PYTHON, or the first one on PATH.
+# The path of a Python that is new enough: PYTHON, or the first one on PATH. From 3.14 on some packages
+# have no wheels and need a C compiler, so those come last.
 find_python() {
-  for name in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14}; do
-    if command -v "$name" >/dev/null 2>&1 && is_recent "$name"; then
-      "$name" -c 'import sys; print(sys.executable)'
-      return
-    fi
+  for end in 14 99; do
+    for name in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14}; do
+      if command -v "$name" >/dev/null 2>&1 && is_recent "$name" "$end"; then
+        "$name" -c 'import sys; print(sys.executable)'
+        return
+      fi
+    done
   done
   if [ -n "${PYTHON:-}" ]; then
     say "PYTHON is $PYTHON, which is no Python 3.11 or newer."

@@ -31,10 +31,21 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+    # A query on a connection that has just read the server's farewell.
+    asyncpg.InternalClientError,
 )
 """What asyncpg raises when the server is gone, going, or full."""
 
 _CONNECT_SECONDS = 10.0
+_PLANS = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+"""Statements find their rows by key, however many: one plan each, made once, since making one costs
+as much as running it; and none that scans a table because it was small when the plan was made."""
 _ALEMBIC = threading.Lock()
 """alembic's context is a global of the process; between processes its advisory lock serves."""
 
@@ -63,7 +74,7 @@ async def open_pool(url: str, *, size: int = 10) -> Pool:
             reset=_leave_as_is,
             command_timeout=30.0,
             timeout=_CONNECT_SECONDS,
-            server_settings={"application_name": "ltzd", "plan_cache_mode": "force_generic_plan"},
+            server_settings={"application_name": "ltzd", **_PLANS},
         )
     except LOST as error:
         raise _no_answer(error) from error

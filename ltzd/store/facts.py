@@ -117,12 +117,17 @@ async def undo_above(connection: Connection, fork: int) -> int:
     await _move_balances(
         connection, ((row["recipient"], row["sender"], int(row["amount"])) for row in gone)
     )
-    await connection.execute("DELETE FROM mints WHERE block_number > $1", fork)
     await connection.execute(
         """
+        WITH gone AS (
+          DELETE FROM mints
+           WHERE block_number > $1
+       RETURNING encode(substring(reference FOR 16), 'hex')::uuid AS reward, block_hash
+        )
         UPDATE rewards
            SET mint_block_number = NULL, mint_block_hash = NULL, mint_transaction_hash = NULL
-         WHERE mint_block_number > $1
+          FROM gone
+         WHERE rewards.id = gone.reward AND rewards.mint_block_hash = gone.block_hash
         """,
         fork,
     )

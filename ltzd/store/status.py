@@ -128,15 +128,13 @@ async def _rewards(connection: Connection) -> RewardFacts:
 
 
 async def _minted(connection: Connection) -> tuple[int, bool]:
-    """The partial index over minted rewards knows about how many it holds."""
+    """The index over mints knows about how many it holds."""
     estimate: float = await connection.fetchval(
-        "SELECT reltuples FROM pg_class WHERE oid = 'rewards_by_mint_block'::regclass"
+        "SELECT reltuples FROM pg_class WHERE oid = 'mints_by_block'::regclass"
     )
     if estimate > ESTIMATE_ABOVE:
         return int(estimate), True
-    exact: int = await connection.fetchval(
-        "SELECT count(*) FROM rewards WHERE mint_block_number IS NOT NULL"
-    )
+    exact: int = await connection.fetchval("SELECT count(*) FROM mints")
     return exact, False
 
 

@@ -233,21 +233,27 @@ async def mined_to_judge(connection: Connection, lane: Lane, limit: int) -> list
     """
     rows = await connection.fetch(
         """
-        SELECT t.*,
-               b.hash IS NOT NULL AS is_indexed,
-               t.block_number <= c.final_number AS is_past_finality,
-               CASE WHEN t.succeeded AND t.block_number <= c.number THEN (
+        WITH due AS MATERIALIZED (
+          SELECT t.id, t.succeeded AND t.block_number <= c.number AS must_be_minted,
+                 b.hash IS NOT NULL AS is_indexed,
+                 t.block_number <= c.final_number AS is_past_finality
+            FROM transactions t
+            JOIN chains c ON c.chain_id = t.chain_id
+            LEFT JOIN blocks b ON b.hash = t.block_hash
+           WHERE t.chain_id = $1 AND t.wallet = $2 AND t.state = 'mined'
+             AND (b.hash IS NULL OR t.block_number <= c.final_number)
+           ORDER BY t.nonce
+           LIMIT $3
+        )
+        SELECT t.*, due.is_indexed, due.is_past_finality,
+               CASE WHEN due.must_be_minted THEN (
                  SELECT count(*)
                    FROM rewards r
                   WHERE r.transaction_id = t.id AND r.mint_block_hash IS NULL) ELSE 0
                END AS unminted
-          FROM watched_transactions t
-          JOIN chains c ON c.chain_id = t.chain_id
-          LEFT JOIN blocks b ON b.hash = t.block_hash
-         WHERE t.chain_id = $1 AND t.wallet = $2 AND t.state = 'mined'
-           AND (b.hash IS NULL OR t.block_number <= c.final_number)
+          FROM due
+          JOIN watched_transactions t USING (id)
          ORDER BY t.nonce
-         LIMIT $3
         """,
         lane.chain_id,
         lane.wallet,

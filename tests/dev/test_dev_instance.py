@@ -180,9 +180,7 @@ async def test_a_second_ltzd_is_refused_in_the_data_directory_of_the_first(
 async def test_a_folder_of_somebody_else_is_neither_used_nor_cleaned(idle: Instance) -> None:
     idle.data_dir.mkdir()
     (idle.data_dir / "thesis.txt").write_text("years of work")
-    for more in ([], ["--clean"]):
-        sentence = await idle.refused(*more)
-        assert "holds files that are not ltzd's" in sentence
+    assert "holds files that are not ltzd's" in await idle.refused("--clean")
     assert [path.name for path in idle.data_dir.iterdir()] == ["thesis.txt"]
 
 
@@ -196,7 +194,6 @@ async def test_a_data_directory_that_is_a_file_is_refused(idle: Instance) -> Non
     [
         ("--rpc-url", "http://127.0.0.1:9", "correct --rpc-url"),
         ("--database-url", "postgresql://nobody@127.0.0.1:9/nothing", "The database of --database-url"),
-        ("--database-url", "nonsense", "The database of --database-url"),
         ("--redis-url", "redis://127.0.0.1:9/0", "The Redis of --redis-url"),
     ],
 )
@@ -228,9 +225,15 @@ async def test_a_given_database_of_another_chain_is_refused_and_left_alone(
 # Lives
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
-    "moment", ["lock", "run/initdb.json", "run/postgres.json", "contracts.json", "brand.keys.json"]
+    ("moment", "number"),
+    [
+        ("lock", signal.SIGINT),
+        ("run/initdb.json", signal.SIGTERM),
+        ("run/postgres.json", signal.SIGINT),
+        ("contracts.json", signal.SIGTERM),
+        ("brand.keys.json", signal.SIGINT),
+    ],
 )
 async def test_a_signal_during_the_start_ends_everything(
     idle: Instance, moment: str, number: signal.Signals
@@ -276,7 +279,7 @@ async def a_request_in_flight_is_answered(instance: Instance, number: signal.Sig
     async with instance.http.post(instance.door["sandbox"]["faultUrl"], json=fault) as reply:
         assert reply.status == 200, await reply.text()
     posting = asyncio.create_task(instance.post_event(somebody()))
-    await until(lambda: asyncio.sleep(0.3, True))
+    await asyncio.sleep(0.3)  # nothing tells from outside that it waits for its wallet now
     assert not posting.done()
     await instance.stop(number)
     answer = await posting
@@ -315,8 +318,7 @@ async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(idle: Ins
 async def broken_parts_are_sentences(instance: Instance) -> None:
     """Each is put right again before the next."""
     for part, words in (
-        ("postgres/global/pg_control", "PostgreSQL"),
-        ("postgres/PG_VERSION", "PostgreSQL"),
+        ("postgres/global/pg_control", f"The database in {instance.data_dir}"),
         ("keys/minter", "keys/minter"),
         ("master.key", "master.key"),
     ):

@@ -162,11 +162,12 @@ class FakeNode(Rpc):
 
     def forget_blocks(self, depth: int, *, forgets_transactions: bool = False) -> None:
         """The newest blocks were never there; what they held waits in the pool again."""
-        for block in self.blocks[-depth:]:
+        kept = len(self.blocks) - depth
+        for block in self.blocks[kept:]:
             for done in block.transactions:
                 if not forgets_transactions:
                     self.pool[done.sent.hash] = done.sent
-        del self.blocks[-depth:]
+        del self.blocks[kept:]
 
     def reorg(self, depth: int, *, forgets_transactions: bool = False) -> None:
         """Other blocks at the same heights and one more, none of them with the pool in it."""

@@ -137,7 +137,7 @@ class Instance:
         """What tells one dev.json from another: a killed ltzd leaves its own behind."""
         try:
             found = (self.data_dir / "dev.json").stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_ino, found.st_mtime_ns
 
@@ -173,7 +173,7 @@ class Instance:
         """Stop it as a person would, and hold it to what it promises."""
         code = await self.end_with(number)
         assert code == 0, f"exit code {code}:\n{self.said()[-3000:]}"
-        assert "Traceback" not in self.said(), self.said()
+        assert "\nTraceback" not in f"\n{self.said()}", self.said()
         self.assert_nothing_left()
 
     async def refused(self, *more: str) -> str:
@@ -186,7 +186,7 @@ class Instance:
         code = await self.ended(START_SECONDS)
         said = self.said()
         assert code == 1, f"exit code {code}:\n{said[-3000:]}"
-        assert "Traceback" not in said, said
+        assert "\nTraceback" not in f"\n{said}", said
         self.assert_nothing_left()
         (sentence,) = [line for line in said.splitlines() if line.startswith("ltzd: ")]
         return sentence

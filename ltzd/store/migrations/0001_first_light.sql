@@ -187,7 +187,8 @@ SELECT t.*, a.hashes, a.raw, a.max_fee_per_gas
  WHERE t.state IN ('signed', 'published', 'mined');
 
 -- What is owed to a wallet in LTZ. Without a transaction it waits for the mint lane. `seq` is given
--- with the first batch and never changes; the mint_ columns are the indexer's.
+-- with the first batch and never changes; the mint_ columns are the indexer's, and in no index, so
+-- that telling a reward of its mint touches none.
 CREATE TABLE rewards (
   id                    uuid PRIMARY KEY,        -- the event's id for kind 1
   kind                  smallint NOT NULL CHECK (kind BETWEEN 1 AND 4),
@@ -204,6 +205,5 @@ CREATE TABLE rewards (
   CHECK ((mint_block_hash IS NULL) = (mint_transaction_hash IS NULL)),
   CHECK (transaction_id IS NULL OR seq IS NOT NULL)
 ) WITH (fillfactor = 70);
-CREATE INDEX rewards_queued ON rewards (position) WHERE transaction_id IS NULL AND mint_block_hash IS NULL;
+CREATE INDEX rewards_queued ON rewards (position) WHERE transaction_id IS NULL;
 CREATE INDEX rewards_by_transaction ON rewards (transaction_id);
-CREATE INDEX rewards_by_mint_block ON rewards (mint_block_number) WHERE mint_block_number IS NOT NULL;

@@ -1,0 +1,393 @@
+"""Events under concurrency, on real PostgreSQL and the sandbox's identity provider."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from ltzd.actions import event_handler
+from ltzd.actions.event_handler import EventHandler, EventRequest, RecordedEvent
+from ltzd.actions.published_hashes import PublishedHashes
+from ltzd.dev.sandbox import Sandbox
+from ltzd.dev.sandbox.faults import Fault
+from ltzd.errors import (
+    AutomationDisabled,
+    BrandUnknown,
+    ChannelNotAllowed,
+    CooldownActive,
+    DomainUnauthorized,
+    DuplicateEvent,
+    EventNotConfigured,
+    IdentityUnavailable,
+    LtzdError,
+    MaxClaimsReached,
+    NotFound,
+)
+from ltzd.providers.identity import IdentityClient
+from ltzd.rules.brands import Brand, EventRule
+from ltzd.store import brands
+from ltzd.store.brands import BrandBook
+from ltzd.store.database import Pool, open_pool, session, transaction
+from ltzd.store.sealing import Sealer
+from ltzd.store.signals import Signals
+from ltzd.values import Address
+from tests.support.core import BRAND, running, value
+
+NO_NODE = "http://127.0.0.1:1"
+NO_LIMITS: dict[str, Any] = {"max_claims_per_user": -1, "cooldown_hours": 0}
+
+
+def a_brand(*events: EventRule, **changes: Any) -> Brand:
+    said = {"id": "0x" + BRAND.hex(), "name": "Demo", "domains": ("shop.example",)}
+    return Brand.model_validate(said | {"events": events} | changes)
+
+
+def a_request(email: str = "ann@shop.example", **changes: Any) -> EventRequest:
+    said: dict[str, Any] = {
+        "brand_id": BRAND,
+        "event_type": "account_creation",
+        "email": email,
+        "domain": "shop.example",
+        "source_url": None,
+        "user_identifier": None,
+        "metadata": {},
+        "origin": None,
+    }
+    return EventRequest(**said | changes)
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits_for_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_handler, "HASH_WAIT_SECONDS", 0.0)
+
+
+@pytest.fixture
+async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
+    sandbox = Sandbox(tmp_path, 0, NO_NODE, None)
+    await sandbox.start()
+    yield sandbox
+    await sandbox.stop()
+
+
+@asynccontextmanager
+async def a_handler(url: str, sandbox: Sandbox, brand: Brand | None = None) -> Any:
+    """One process's worth: its own pool, identity client and memory."""
+    async with AsyncExitStack() as stack:
+        pool = await open_pool(url)
+        stack.callback(pool.terminate)
+        book = BrandBook()
+        async with transaction(pool) as connection:
+            await brands.apply(connection, brand or a_brand(), Sealer([bytes(32)]))
+            await book.refresh(connection)
+        identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
+        signals = Signals(url)
+        handler = EventHandler(pool, signals, book, identity, PublishedHashes(pool, signals))
+        await stack.enter_async_context(running(handler.run()))
+        yield handler
+
+
+@asynccontextmanager
+async def two_handlers(
+    url: str, sandbox: Sandbox, brand: Brand | None = None
+) -> AsyncIterator[list[EventHandler]]:
+    async with a_handler(url, sandbox, brand) as one, a_handler(url, sandbox, brand) as other:
+        yield [one, other]
+
+
+Outcomes = list[RecordedEvent | LtzdError]
+
+
+async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> Outcomes:
+    """All at once, over the handlers in turn."""
+    answers = await asyncio.gather(
+        *(
+            handlers[number % len(handlers)].record(request)
+            for number, request in enumerate(requests)
+        ),
+        return_exceptions=True,
+    )
+    for answer in answers:
+        if not isinstance(answer, RecordedEvent | LtzdError):
+            raise answer
+    return answers  # type: ignore[return-value]
+
+
+def kinds(outcomes: Outcomes) -> Counter[str]:
+    return Counter(type(outcome).__name__ for outcome in outcomes)
+
+
+def recorded(outcomes: Outcomes) -> list[RecordedEvent]:
+    return [outcome for outcome in outcomes if isinstance(outcome, RecordedEvent)]
+
+
+async def counts(pool: Pool) -> tuple[int, int, int]:
+    """Events, rewards, users."""
+    async with session(pool) as connection:
+        return tuple(
+            await connection.fetchrow(
+                "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM rewards), "
+                "(SELECT count(*) FROM users)"
+            )
+        )
+
+
+async def test_an_event_is_recorded_with_its_reward_and_its_user(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    async with a_handler(database_url, sandbox) as handler:
+        event = await handler.record(a_request())
+        found = await handler.find(event.event_id)
+
+        assert (event.ltz, event.wallet_created, event.status) == (100, True, "queued")
+        assert (found.status, found.ltz, found.wallet) == ("queued", 100, event.wallet)
+        with pytest.raises(NotFound):
+            await handler.find(uuid4())
+    assert await counts(pool) == (1, 1, 1)
+
+
+async def test_of_fifty_identical_requests_one_is_recorded(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    async with a_handler(database_url, sandbox) as handler:
+        outcomes = await record_all([handler], [a_request()] * 50)
+
+    assert kinds(outcomes) == {"RecordedEvent": 1, "DuplicateEvent": 49}
+    (event,) = recorded(outcomes)
+    duplicates = [one for one in outcomes if isinstance(one, DuplicateEvent)]
+    assert {one.details["existingEventId"] for one in duplicates} == {str(event.event_id)}
+    assert await counts(pool) == (1, 1, 1)
+
+
+async def test_of_fifty_identical_requests_to_two_processes_one_is_recorded(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    brand = a_brand(EventRule(type="account_creation", **NO_LIMITS))
+    async with two_handlers(database_url, sandbox, brand) as handlers:
+        outcomes = await record_all(handlers, [a_request()] * 50)
+
+    assert kinds(outcomes) == {"RecordedEvent": 1, "DuplicateEvent": 49}
+    assert await counts(pool) == (1, 1, 1)
+
+
+async def test_an_email_address_in_another_letter_case_is_the_same_user(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    spellings = ["ann@shop.example", "ANN@SHOP.EXAMPLE", "Ann@Shop.Example", "aNN@shop.example"]
+    async with two_handlers(database_url, sandbox) as handlers:
+        outcomes = await record_all(handlers, [a_request(email) for email in spellings * 5])
+
+    assert kinds(outcomes) == {"RecordedEvent": 1, "DuplicateEvent": 19}
+    assert await counts(pool) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_a_global_maximum_holds_exactly(
+    database_url: str, pool: Pool, sandbox: Sandbox, processes: int
+) -> None:
+    brand = a_brand(EventRule(type="account_creation", max_total_claims=77))
+    async with two_handlers(database_url, sandbox, brand) as handlers:
+        outcomes = await record_all(
+            handlers[:processes], [a_request(f"u{number}@shop.example") for number in range(300)]
+        )
+
+    assert kinds(outcomes) == {"RecordedEvent": 77, "MaxClaimsReached": 223}
+    refused = [one for one in outcomes if isinstance(one, MaxClaimsReached)]
+    assert {one.details["maxClaims"] for one in refused} == {77}
+    assert await counts(pool) == (77, 77, 77)
+    assert await value(pool, "SELECT claims FROM claim_totals") == 77
+
+
+async def test_a_users_maximum_holds_exactly_over_two_processes(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    rule = EventRule(type="account_creation", max_claims_per_user=3, cooldown_hours=0)
+    brand = a_brand(rule, duplicate_window_seconds=0)
+    async with two_handlers(database_url, sandbox, brand) as handlers:
+        outcomes = await record_all(handlers, [a_request()] * 20)
+
+    assert kinds(outcomes) == {"RecordedEvent": 3, "MaxClaimsReached": 17}
+    assert await counts(pool) == (3, 3, 1)
+
+
+async def test_a_cooldown_holds_over_two_processes(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    rule = EventRule(type="account_creation", max_claims_per_user=-1, cooldown_hours=1)
+    brand = a_brand(rule, duplicate_window_seconds=0)
+    async with two_handlers(database_url, sandbox, brand) as handlers:
+        outcomes = await record_all(handlers, [a_request()] * 20)
+        assert kinds(outcomes) == {"RecordedEvent": 1, "CooldownActive": 19}
+
+        with pytest.raises(CooldownActive) as raised:
+            await handlers[1].record(a_request())
+        seconds = raised.value.details["cooldownSeconds"]
+        assert isinstance(seconds, int)
+        assert 3_500 < seconds <= 3_600
+
+        for escape in ({"skip_cooldown": True}, {"source": "gateway_event"}):
+            await handlers[0].record(a_request(metadata=escape))
+    assert await counts(pool) == (3, 3, 1)
+
+
+async def test_simultaneous_first_events_of_a_user_announce_one_new_wallet(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    """Of many types, so that every one of them is accepted, in groups of either process."""
+    types = [f"type_{number}" for number in range(40)]
+    brand = a_brand(*(EventRule(type=kind, reward=1) for kind in types))
+    async with two_handlers(database_url, sandbox, brand) as handlers:
+        outcomes = await record_all(handlers, [a_request(event_type=kind) for kind in types])
+        events = recorded(outcomes)
+        found = [await handlers[0].find(event.event_id) for event in events]
+
+    assert kinds(outcomes) == {"RecordedEvent": 40}
+    assert sum(event.wallet_created for event in events) == 1
+    assert len({event.wallet for event in events}) == 1
+    assert {event.wallet for event in found} == {events[0].wallet}
+    assert await counts(pool) == (40, 40, 1)
+
+
+async def test_a_trickle_of_first_events_finds_its_user_every_time(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    """Some look the user up before he is written and are written after."""
+    types = [f"type_{number}" for number in range(60)]
+    brand = a_brand(*(EventRule(type=kind, reward=1) for kind in types))
+    async with a_handler(database_url, sandbox, brand) as handler:
+        handler._commits._largest = 3
+        outcomes = await record_all(
+            [handler],
+            [a_request(f"u{n % 4}@shop.example", event_type=kind) for n, kind in enumerate(types)],
+        )
+        for event in recorded(outcomes):
+            assert (await handler.find(event.event_id)).wallet == event.wallet
+    assert sum(event.wallet_created for event in recorded(outcomes)) == 4
+    assert await counts(pool) == (60, 60, 4)
+
+
+async def test_a_known_user_of_another_process_is_not_new(
+    database_url: str, sandbox: Sandbox
+) -> None:
+    async with two_handlers(database_url, sandbox) as (one, other):
+        first = await one.record(a_request())
+        second = await other.record(a_request(event_type="form_submit"))
+
+    assert (first.wallet_created, second.wallet_created) == (True, False)
+    assert first.wallet == second.wallet
+
+
+async def test_without_the_identity_provider_nothing_is_recorded(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    async with a_handler(database_url, sandbox) as handler:
+        known = await handler.record(a_request("known@shop.example"))
+        sandbox.faults.order("identity", Fault(times=1_000, status=503))
+
+        with pytest.raises(IdentityUnavailable):
+            await handler.record(a_request())
+        assert await counts(pool) == (1, 1, 1)
+
+        again = await handler.record(a_request("known@shop.example", event_type="form_submit"))
+        assert again.wallet == known.wallet, "a known user needs no provider"
+
+        sandbox.faults.order("identity", Fault(times=0))
+        assert (await handler.record(a_request())).wallet_created
+    assert await counts(pool) == (3, 3, 2)
+
+
+async def test_a_hopeless_event_makes_no_wallet(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    brand = a_brand(EventRule(type="account_creation", max_total_claims=0))
+    sandbox.faults.order("identity", Fault(times=1_000, status=503))
+    async with a_handler(database_url, sandbox, brand) as handler:
+        with pytest.raises(MaxClaimsReached):
+            await handler.record(a_request())
+    assert sandbox.faults.left("identity") == 1_000, "the provider was not asked"
+    assert await counts(pool) == (0, 0, 0)
+
+
+async def test_a_reward_of_nothing_is_final_and_owes_nothing(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    brand = a_brand(EventRule(type="account_creation", reward=0))
+    async with a_handler(database_url, sandbox, brand) as handler:
+        event = await handler.record(a_request())
+        found = await handler.find(event.event_id)
+
+    assert (event.ltz, event.status, event.transaction_hash) == (0, "final", None)
+    assert found.status == "final"
+    assert await counts(pool) == (1, 0, 1)
+
+
+POISONS: list[dict[str, Any]] = [
+    {"text": "nul \x00 inside"},
+    {"nul\x00key": 1},
+    {"deep": [{"er": {"\x00": "\x00"}}]},
+    {"half": "\ud800"},
+    {"half\udfff": 1},
+    {"source": "\x00"},
+]
+
+
+async def test_a_poisonous_event_does_not_harm_its_neighbours(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    """http lets none of these through; if one came, it would fail alone."""
+    async with a_handler(database_url, sandbox) as handler:
+        requests = [a_request(f"u{number}@shop.example") for number in range(30)]
+        for number, poison in enumerate(POISONS):
+            requests.insert(5 * number, a_request(f"p{number}@shop.example", metadata=poison))
+        answers = await asyncio.gather(*map(handler.record, requests), return_exceptions=True)
+
+    assert sum(isinstance(answer, RecordedEvent) for answer in answers) == 30
+    assert await counts(pool) == (30, 30, 30)
+
+
+async def test_metadata_is_kept_as_it_was_said(
+    database_url: str, pool: Pool, sandbox: Sandbox
+) -> None:
+    said = {"ünïcode": "\u2028 \U0001f600", "n": [1, -2.5, 10**18, None, True], "": {"a": {}}}
+    async with a_handler(database_url, sandbox) as handler:
+        await handler.record(a_request(metadata=said))
+    assert await value(pool, "SELECT metadata FROM events") == said
+
+
+@pytest.mark.parametrize(
+    ("request_", "refusal"),
+    [
+        (a_request(brand_id=Address(b"\x01" * 20)), BrandUnknown),
+        (a_request(domain=None), DomainUnauthorized),
+        (a_request(domain="evil.example"), DomainUnauthorized),
+        (a_request(domain="notshop.example"), DomainUnauthorized),
+        (a_request(event_type="purchase"), EventNotConfigured),
+        (a_request(event_type="Account_Creation"), EventNotConfigured),
+        (a_request(event_type="form_submit", metadata={"channel_id": ""}), ChannelNotAllowed),
+    ],
+)
+async def test_what_is_refused_first_reaches_neither_provider_nor_database(
+    database_url: str,
+    pool: Pool,
+    sandbox: Sandbox,
+    request_: EventRequest,
+    refusal: type[LtzdError],
+) -> None:
+    sandbox.faults.order("identity", Fault(times=1_000, status=503))
+    brand = a_brand(EventRule(type="form_submit", channels=("c1",)))
+    async with a_handler(database_url, sandbox, brand) as handler:
+        with pytest.raises(refusal):
+            await handler.record(request_)
+    assert await counts(pool) == (0, 0, 0)
+
+
+async def test_a_brand_without_automation_records_nothing(
+    database_url: str, sandbox: Sandbox
+) -> None:
+    async with a_handler(database_url, sandbox, a_brand(automation=False)) as handler:
+        with pytest.raises(AutomationDisabled):
+            await handler.record(a_request())

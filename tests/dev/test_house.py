@@ -1,0 +1,345 @@
+"""The house: what a newcomer and CI stand on, and what every file of the project keeps to."""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from uuid import UUID
+
+import asyncpg
+import pytest
+from packaging.requirements import Requirement
+
+import ltzd
+from ltzd import telemetry
+from ltzd.values import reward_reference
+
+ROOT = Path(__file__).resolve().parents[2]
+NOT_OURS = {
+    *(".git", ".venv", ".ltzd", ".tools", ".hypothesis", "__pycache__", "node_modules"),
+    *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".import_linter_cache", "out", "cache"),
+    *("build", "dist", "results"),
+}
+LOCKS = sorted(ROOT.glob("requirements*.lock"))
+PACKAGES = ("ltzd", "tests", "benchmarks")
+DIRECT = "via ltzd (pyproject.toml)"
+REGISTRIES = re.compile(r"pypi[.]org|pythonhosted[.]org|npmjs[.](?:org|com)|yarnpkg[.]com")
+
+
+def files(*suffixes: str) -> Iterator[Path]:
+    """Every file that the project holds, or those whose name ends so."""
+    folders = [ROOT]
+    while folders:
+        for path in sorted(folders.pop().iterdir()):
+            if path.name in NOT_OURS or path.is_symlink() or path.name.endswith(".egg-info"):
+                continue
+            if path.is_dir():
+                folders.append(path)
+            elif not suffixes or path.name.endswith(suffixes):
+                yield path
+
+
+def modules() -> list[Path]:
+    return [path for path in files(".py") if path.relative_to(ROOT).parts[0] in PACKAGES]
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def sh(command: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=cwd,
+        env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# --- locks --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=named)
+def test_a_lock_holds_no_address(lock: Path) -> None:
+    assert not re.search(r"://|@ |--(index|extra-index|find-links)", lock.read_text())
+
+
+def test_the_npm_lock_names_no_place_to_download_from() -> None:
+    lock = (ROOT / "contracts" / "package-lock.json").read_text()
+    assert '"resolved"' not in lock
+    assert '"integrity"' in lock
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=named)
+def test_every_pin_of_a_lock_has_a_hash(lock: Path) -> None:
+    pins = re.split(r"^(?=\S)", lock.read_text(), flags=re.MULTILINE)
+    bare = [pin.split()[0] for pin in pins if "==" in pin and "--hash=sha256:" not in pin]
+    assert bare == []
+
+
+def _declared() -> list[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [each for group in project["optional-dependencies"].values() for each in group]
+    return [Requirement(each) for each in (*project["dependencies"], *extras)]
+
+
+def _pinned() -> dict[str, tuple[str, bool]]:
+    """Version, and whether we asked for it ourselves, by name."""
+    text = (ROOT / "requirements.lock").read_text()
+    pins = {}
+    for pin in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE):
+        match = re.match(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ;\\]+)", pin)
+        if match:
+            pins[_normal(match[1])] = (match[2].strip(), DIRECT in pin)
+    return pins
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_lock_pins_every_dependency_at_a_version_that_pyproject_allows() -> None:
+    pins = _pinned()
+    wrong = [
+        str(each)
+        for each in _declared()
+        if not each.specifier.contains(pins.get(_normal(each.name), ("0", False))[0], True)
+    ]
+    assert wrong == [], "run `make lock`"
+
+
+def test_the_lock_pins_nothing_that_pyproject_no_longer_asks_for() -> None:
+    declared = {_normal(each.name) for each in _declared()}
+    ours = {name for name, (_, is_direct) in _pinned().items() if is_direct}
+    assert ours - declared == set(), "run `make lock`"
+
+
+# --- words and names ----------------------------------------------------------------------------
+
+
+def test_no_file_names_a_package_registry() -> None:
+    naming = [
+        named(path)
+        for path in files()
+        if REGISTRIES.search(path.read_text(encoding="utf-8", errors="replace"))
+    ]
+    assert naming == []
+
+
+def test_every_module_opens_with_a_sentence() -> None:
+    silent = [
+        named(path)
+        for path in modules()
+        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_no_module_hides_behind_a_name_that_says_nothing() -> None:
+    vague = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
+    assert [named(path) for path in modules() if path.stem in vague] == []
+
+
+# --- documents ----------------------------------------------------------------------------------
+
+
+def test_every_link_between_our_documents_leads_somewhere() -> None:
+    broken = [
+        f"{named(path)}: {link}"
+        for path in files(".md")
+        for link in re.findall(r"\]\(([^)]+)\)", path.read_text())
+        if "://" not in link and not (path.parent / link.partition("#")[0]).exists()
+    ]
+    assert broken == []
+
+
+def test_every_file_that_the_readme_names_exists() -> None:
+    text = (ROOT / "README.md").read_text()
+    table = text.partition("## Where things are")[2].partition("\n## ")[0]
+    named_there = re.findall(r"`([a-z_]+(?:/[a-z_.]*)+)`", table)
+    assert named_there
+    assert [each for each in named_there if not (ROOT / each).exists()] == []
+
+
+def _decisions() -> list[Path]:
+    return sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+
+
+def test_decisions_are_numbered_without_a_gap_and_listed() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    for number, path in enumerate(_decisions(), start=1):
+        assert path.name.startswith(f"{number:04}-")
+        assert f"({path.name})" in index
+
+
+@pytest.mark.parametrize("path", _decisions(), ids=lambda path: path.stem)
+def test_a_decision_tells_context_decision_and_consequences(path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith(f"# {path.name[:4]}: ")
+    headings = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
+    assert headings == ["Context", "Decision", "Consequences"]
+
+
+def test_the_changelog_tells_of_this_version() -> None:
+    assert f"\n## [{ltzd.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_metric_is_explained_to_operators_and_no_other() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    table = text.partition("\n## Metrics")[2].partition("\n## ")[0]
+    explained = set(re.findall(r"^\| `([a-z_]+)", table, flags=re.MULTILINE))
+    declared = {
+        sample
+        for family in telemetry.REGISTRY.collect()
+        for sample in [family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")]
+        if sample.startswith("ltzd_")
+    }
+    assert {f"ltzd_{name}" for name in explained} == declared
+
+
+def test_the_example_alarms_use_metrics_that_exist() -> None:
+    text = (ROOT / "config" / "prometheus-rules.example.yml").read_text()
+    used = set(re.findall(r"\bltzd_[a-z_]+", text))
+    declared = {family.name for family in telemetry.REGISTRY.collect()}
+    strangers = {re.sub(r"_(total|count|sum|bucket)$", "", name) for name in used} - declared
+    assert strangers == set()
+
+
+async def test_the_restore_statements_of_the_operations_page_do_what_it_says(
+    database_url: str,
+) -> None:
+    """A reward that was queued in the backup and minted after it."""
+    event = UUID("3e2a4c1e-6d2b-4a53-8c8f-0c6f6a4d9b11")
+    reference = reward_reference(event, 1, 300)
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute(
+            "INSERT INTO rewards (id, kind, brand_id, wallet, ltz) VALUES ($1, 1, $2, $2, 5)",
+            event,
+            bytes(20),
+        )
+        await connection.execute(
+            "INSERT INTO mints VALUES ($1, 0, 77, $1, $2, $3, 5)", bytes(32), bytes(20), reference
+        )
+        for statement in _documented_sql():
+            await connection.execute(statement)
+        row = await connection.fetchrow("SELECT seq, mint_block_number FROM rewards")
+        assert row is not None
+        assert tuple(row) == (300, 77)
+    finally:
+        await connection.close()
+
+
+def _documented_sql() -> Sequence[str]:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    statements = re.findall(r"^ +(UPDATE [^;]+;)", text, flags=re.MULTILINE)
+    assert len(statements) == 3
+    filled = [each.replace("= NONCE", "= 9").replace("< NONCE", "< 9") for each in statements]
+    return [each.replace("SEQ", "400").replace(r"\x…", r"\x00") for each in filled]
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+def _dry_run(target: str) -> str:
+    done = sh(f"make --dry-run {target}", ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("target", ["setup", "run", "test", "check", "contracts", "bench"])
+def test_a_target_of_the_documents_exists_and_helps_itself(target: str) -> None:
+    assert f"make {target} " in sh("make help", ROOT).stdout
+    assert re.search(r"scripts/(environment|with-node)", _dry_run(target))
+
+
+def test_running_ltzd_needs_no_node() -> None:
+    assert "with-node" not in _dry_run("run")
+
+
+def test_one_benchmark_is_run_by_its_name() -> None:
+    assert "benchmarks intake" in _dry_run("bench-intake")
+
+
+def test_ci_starts_from_nothing_and_runs_the_command_of_the_readme() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert re.findall(r"^make (\w+)", script.read_text(), flags=re.MULTILINE) == ["check", "test"]
+    assert "    make test " in (ROOT / "README.md").read_text()
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone in which nothing has been made yet, as far as the scripts can see."""
+    folder = tmp_path / "first"
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    for lock in LOCKS:
+        shutil.copy(lock, folder)
+    return folder
+
+
+NO_PYTHON = "/usr/local/no/python3.11"
+
+
+def test_without_a_python_that_is_new_enough_setup_says_so_in_a_sentence(clone: Path) -> None:
+    done = sh("scripts/environment", clone, PYTHON=NO_PYTHON)
+    assert done.returncode == 1
+    assert done.stderr == f"ltzd: PYTHON is {NO_PYTHON}, which is no Python 3.11 or newer.\n"
+    assert not (clone / ".venv").exists()
+
+
+@pytest.fixture
+def no_python(tmp_path: Path) -> str:
+    """A PATH with what the script uses, and without any Python."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "dirname", "cat", "cksum", "sed", "mkdir", "rm"):
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    return str(tools)
+
+
+def test_without_any_python_setup_says_what_to_install(clone: Path, no_python: str) -> None:
+    done = sh("scripts/environment", clone, PATH=no_python)
+    assert done.returncode == 1
+    assert "apt-get install python3 python3-venv" in done.stderr
+
+
+def _pretend_made(clone: Path) -> None:
+    """A .venv as the script leaves it, without what takes time."""
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    (clone / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    ground = '{ printf "%s\\n" "$(pwd -P)"; cat requirements.lock scripts/environment; } | cksum'
+    (clone / ".venv" / "made-of").write_text(sh(ground, clone).stdout)
+
+
+def test_an_environment_that_fits_is_left_alone(clone: Path, no_python: str) -> None:
+    _pretend_made(clone)
+    done = sh("scripts/environment", clone, PATH=no_python)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("change", ["moved", "another lock", "python gone"])
+def test_an_environment_is_made_anew_when_its_ground_has_changed(
+    clone: Path, tmp_path: Path, no_python: str, change: str
+) -> None:
+    """It would be made anew, if there were a Python to make it with."""
+    _pretend_made(clone)
+    match change:
+        case "moved":
+            clone = clone.rename(tmp_path / "second")
+        case "another lock":
+            with (clone / "requirements.lock").open("a") as lock:
+                lock.write("# another\n")
+        case "python gone":
+            (clone / ".venv" / "bin" / "python").unlink()
+    done = sh("scripts/environment", clone, PATH=no_python)
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed" in done.stderr

@@ -1,0 +1,66 @@
+"""PostgreSQL drops ltzd's sessions, and crashes and recovers, under load: ltzd goes on."""
+
+import asyncio
+import os
+import signal
+
+import psutil
+
+from tests.support.books import all_minted, assert_books_agree
+from tests.support.instance import Instance
+from tests.support.load import Load, a_load
+from tests.support.waiting import until
+
+CLIENTS = 16
+EVENTS_BETWEEN = 40
+
+
+async def test_sessions_that_the_database_ends_lose_nothing(instance: Instance) -> None:
+    process = instance.process
+    async with a_load(instance, CLIENTS) as load:
+        for _ in range(4):
+            await more_events(load)
+            ended = await instance.ask(
+                """
+                SELECT count(pg_terminate_backend(pid))
+                  FROM pg_stat_activity
+                 WHERE application_name LIKE 'ltzd%'
+                """
+            )
+            assert ended >= 4, "pool, locks and listener"
+        await more_events(load)
+    await goes_on(instance, load)
+    assert instance.process is process
+
+
+async def test_a_database_that_crashes_and_recovers_loses_nothing(one_instance: Instance) -> None:
+    """The death of one backend makes PostgreSQL restart all of itself."""
+    async with a_load(one_instance, CLIENTS) as load:
+        await more_events(load)
+        server = psutil.Process(one_instance.service_pids()["postgres"])
+        backend = await one_instance.ask(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'ltzd' LIMIT 1"
+        )
+        os.kill(backend, signal.SIGKILL)
+        await more_events(load)
+    await goes_on(one_instance, load)
+    assert server.is_running()
+
+
+async def more_events(load: Load) -> None:
+    """Wait until the clients have had some more accepted."""
+    goal = len(load.accepted) + EVENTS_BETWEEN
+
+    async def reached() -> bool:
+        return len(load.accepted) >= goal
+
+    await until(reached, 20)
+
+
+async def goes_on(instance: Instance, load: Load) -> None:
+    assert load.statuses() <= {200, 202, 500, 503}
+    await all_minted(instance)
+    await assert_books_agree(instance, load.accepted)
+    async with asyncio.TaskGroup() as group:
+        for answer in load.accepted[-5:]:
+            group.create_task(instance.minted(answer.event_id))
