@@ -4,7 +4,6 @@
 #   make test ARGS="-k duplicate"
 #   make run PYTHON=python3.12       another Python, 3.11 or newer
 
-SHELL = /bin/bash
 PYTHON ?=
 export PYTHON
 

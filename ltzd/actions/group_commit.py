@@ -35,7 +35,7 @@ class GroupCommit(Generic[Item, Answer]):
         self,
         write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Again]]],
         *,
-        width: int = 2,
+        width: int = 1,
         largest: int = 200,
         bound: int = 20_000,
     ) -> None:

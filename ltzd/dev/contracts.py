@@ -21,8 +21,8 @@ from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.values import Address, address_of, hash_of, hex_of
 
 _ETHER = 10**18
-_FUNDS = 1_000 * _ETHER
-_FUNDS_LOW = 100 * _ETHER
+_FUNDS = 200 * _ETHER
+_FUNDS_LOW = 50 * _ETHER
 _RECEIPT_SECONDS = 60.0
 _DEPLOY_GAS = 6_000_000
 _CALL_GAS = 200_000
@@ -47,7 +47,13 @@ async def fund(rpc: Rpc, node: Node, wallets: list[Address]) -> None:
         return
     accounts = await _unlocked(rpc)
     for wallet in poor:
-        transfer = {"from": accounts[0], "to": hex_of(wallet), "value": hex(_FUNDS)}
+        balances = {account: await node.balance(address_of(account)) for account in accounts}
+        richest = max(balances, key=balances.__getitem__)
+        if balances[richest] < _FUNDS + _ETHER:
+            raise Misconfigured(
+                f"The unlocked accounts of the node at {rpc.url} are used up; start that chain anew."
+            )
+        transfer = {"from": richest, "to": hex_of(wallet), "value": hex(_FUNDS)}
         sent: str = await rpc.call("eth_sendTransaction", transfer)
         await _mined(node, sent)
 

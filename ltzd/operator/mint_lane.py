@@ -75,20 +75,32 @@ class MintLane:
 
     async def run(self) -> None:
         """Serve term after term until cancelled; without the lock, stand by."""
-        name = f"ltzd lane {self._target.chain_id} {hex_of(self._signer.address)}"
         while True:
+            # A task of its own: a task group that fails drops the cancellation that comes meanwhile.
+            term = asyncio.create_task(self._hold())
             try:
-                async with locks.held(self._database_url, name) as term:
-                    await self._serve(term)
-            except* Stopped as group:
-                self.stopped = str(group.exceptions[0])
-                log.critical("lane.stopped", reason=self.stopped)
-            except* Unavailable as group:
-                log.warning("lane.term_over", reason=str(group.exceptions[0]))
-            finally:
-                self.is_serving = False
-                telemetry.LANES_HELD.labels(MINT).set(0)
+                await asyncio.wait({term})
+            except asyncio.CancelledError:
+                term.cancel()
+                await asyncio.wait({term})
+                raise
+            term.result()
             await asyncio.sleep(_PAUSE_SECONDS if self.stopped is None else 10.0)
+
+    async def _hold(self) -> None:
+        """One term, from the lock to its loss."""
+        name = f"ltzd lane {self._target.chain_id} {hex_of(self._signer.address)}"
+        try:
+            async with locks.held(self._database_url, name) as term:
+                await self._serve(term)
+        except* Stopped as group:
+            self.stopped = str(group.exceptions[0])
+            log.critical("lane.stopped", reason=self.stopped)
+        except* Unavailable as group:
+            log.warning("lane.term_over", reason=str(group.exceptions[0]))
+        finally:
+            self.is_serving = False
+            telemetry.LANES_HELD.labels(MINT).set(0)
 
     async def _serve(self, term: Term) -> None:
         lane, counters = await self._begin()

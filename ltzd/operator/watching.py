@@ -35,8 +35,10 @@ from ltzd.store.transactions import Mined, OpenTransaction
 
 log = structlog.get_logger()
 
-_WINDOW = 64
+_WINDOW = 8
 """Receipts asked for at once: later nonces cannot be mined before earlier ones."""
+_JUDGED_AT_ONCE = 256
+_REPEATED_AT_ONCE = 64
 _MISSES = 3
 _MISSES_SECONDS = 1.5
 
@@ -77,9 +79,19 @@ class Watcher:
             await self._purse.look(head)
             self._publisher.ring()
         self._head = head
+        await self._mints_of_flight()
         await self._receipts_of_flight()
         await self._judge_mined()
         await self._repeat_the_late()
+
+    async def _mints_of_flight(self) -> None:
+        """What the indexer has seen minted needs no receipt, which would repeat all its logs."""
+        if self._book.count() == 0:
+            return
+        async with session(self._desk.pool) as connection:
+            places = await transactions.minted(connection, self._desk.lane)
+        flight = self._book.in_flight()
+        await self._mined([(tx, places[tx.nonce]) for tx in flight if tx.nonce in places])
 
     async def _receipts_of_flight(self) -> None:
         """Ask in windows from the oldest nonce on; a window without any receipt ends the round."""
@@ -88,7 +100,11 @@ class Watcher:
         for start in range(0, len(flight), _WINDOW):
             window = flight[start : start + _WINDOW]
             receipts = await self._newest_receipts(window)
-            mined = [(tx, receipt) for tx, receipt in zip(window, receipts, strict=True) if receipt]
+            mined = [
+                (tx, _place(receipt))
+                for tx, receipt in zip(window, receipts, strict=True)
+                if receipt
+            ]
             if not mined:
                 return
             await self._mined(mined)
@@ -103,11 +119,13 @@ class Watcher:
         }
         return [next((found[one] for one in tx.hashes if one in found), None) for tx in those]
 
-    async def _mined(self, those: Sequence[tuple[OpenTransaction, Receipt]]) -> None:
-        await self._book.hear([(tx, ReceiptSeen(_place(receipt))) for tx, receipt in those])
-        for tx, receipt in those:
+    async def _mined(self, those: Sequence[tuple[OpenTransaction, Place]]) -> None:
+        if not those:
+            return
+        await self._book.hear([(tx, ReceiptSeen(place)) for tx, place in those])
+        for tx, place in those:
             self._sent_at.pop(tx.nonce, None)
-            if not receipt.succeeded:
+            if not place.succeeded:
                 log.error("mint.reverted", transaction=tx.id, nonce=tx.nonce)
                 self._minter.is_careful = True
         self._publisher.ring()
@@ -123,7 +141,7 @@ class Watcher:
 
     async def _judge_mined(self) -> None:
         async with session(self._desk.pool) as connection:
-            mined = await transactions.mined_to_judge(connection, self._desk.lane, _WINDOW * 4)
+            mined = await transactions.mined_to_judge(connection, self._desk.lane, _JUDGED_AT_ONCE)
         unindexed = [each for each in mined if not each.is_indexed]
         receipts = await self._newest_receipts([each.transaction for each in unindexed])
         heard = [(each.transaction, _finalized(each)) for each in mined if each.is_indexed]
@@ -161,7 +179,7 @@ class Watcher:
     async def _repeat_the_late(self) -> None:
         """Publish again whatever has stayed without receipt: a node may have dropped it."""
         now = asyncio.get_running_loop().time()
-        flight = self._book.in_flight()[:_WINDOW]
+        flight = self._book.in_flight()[:_REPEATED_AT_ONCE]
         late = [
             tx
             for tx in flight

@@ -28,9 +28,10 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.exceptions.InterfaceError,
     asyncpg.PostgresConnectionError,
     asyncpg.InsufficientResourcesError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
+    # The administrator's hand: shutdown, crash recovery, a cancelled query.
+    asyncpg.OperatorInterventionError,
+    # A standby, after a failover.
+    asyncpg.ReadOnlySQLTransactionError,
     # A query on a connection that has just read the server's farewell.
     asyncpg.InternalClientError,
 )

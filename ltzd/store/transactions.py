@@ -213,6 +213,29 @@ async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]
     return list(map(_open_transaction, rows))
 
 
+async def minted(connection: Connection, lane: Lane) -> dict[int, Place]:
+    """Where indexed mints have shown transactions in flight to be mined, by nonce.
+
+    A mint's logs exist only where its transaction succeeded, so no receipt is needed.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT t.nonce, seen.mint_block_number, seen.mint_block_hash
+          FROM transactions t
+         CROSS JOIN LATERAL (
+               SELECT r.mint_block_number, r.mint_block_hash
+                 FROM rewards r
+                 JOIN attempts a ON a.hash = r.mint_transaction_hash
+                WHERE r.transaction_id = t.id AND a.transaction_id = t.id
+                LIMIT 1) AS seen
+         WHERE t.chain_id = $1 AND t.wallet = $2 AND t.state IN ('signed', 'published')
+        """,
+        lane.chain_id,
+        lane.wallet,
+    )
+    return {row[0]: Place(row[1], Hash32(row[2]), succeeded=True) for row in rows}
+
+
 @dataclass(frozen=True, slots=True)
 class Mined:
     """A mined transaction and what the indexed chain says of its block.

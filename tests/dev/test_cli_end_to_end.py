@@ -62,7 +62,7 @@ async def test_a_brand_file_is_shown_then_applied_then_in_force_within_a_second(
 
     code, changes, _ = await ltzd(one_instance, "brand", "apply", str(brand_file), "--dry-run", *where)
     assert code == 0
-    assert "corner.example" in changes
+    assert "account_creation: reward 70" in changes
     assert "securityKey" not in changes
     assert (await configuration(one_instance, brand))[0] == 404
 

@@ -118,6 +118,8 @@ class FakeNode(Rpc):
         """Which mints the contract refuses, by their call data."""
 
         self.is_down = False
+        self.lost_requests = 0
+        """Publications from now on that never arrive."""
         self.lost_replies = 0
         """Publications from now on that arrive, though their sender hears nothing."""
         self.refusal: str | None = None
@@ -203,7 +205,7 @@ class FakeNode(Rpc):
         done = list(self._execute(nonces, used)) if takes_pool else []
         return Block(
             number=number,
-            hash=Hash32(keccak(parent.hash + number.to_bytes(8, "big") + bytes((self._salt,)))),
+            hash=Hash32(keccak(parent.hash + number.to_bytes(8, "big") + self._salt.to_bytes(8, "big"))),
             parent_hash=parent.hash,
             base_fee=self.base_fee,
             transactions=done,
@@ -353,6 +355,9 @@ class FakeNode(Rpc):
         return "0x"
 
     def _send_raw_transaction(self, raw: str) -> str:
+        if self.lost_requests:
+            self.lost_requests -= 1
+            raise NodeUnavailable("The node does not answer: ClientOSError")
         self.arrived.append(bytes_of(raw))
         if self.refusal is not None:
             raise RpcError(-32000, self.refusal)
