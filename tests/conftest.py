@@ -1,4 +1,4 @@
-"""What many tests share: one PostgreSQL, a fresh database for each test that asks, whole instances."""
+"""What many tests share: one PostgreSQL, a fresh database for each test, whole instances."""
 
 from collections.abc import AsyncIterator
 

@@ -25,6 +25,7 @@ MINT_REWARD = _selector("mintReward(address,uint256,bytes32)")
 MINT_REWARD_BATCH = _selector("mintRewardBatch((address,uint96,bytes32)[])")
 REF_WORD = _selector("refWord(uint256)")
 BALANCE_OF = _selector("balanceOf(address)")
+MINT_LIMIT = _selector("mintLimit(address)")
 
 TRANSFER_TOPIC = keccak(b"Transfer(address,address,uint256)")
 REWARD_MINTED_TOPIC = keccak(b"RewardMinted(address,bytes32,uint256)")
@@ -62,6 +63,17 @@ def mint_gas_limit(count: int) -> int:
 
 def ref_word_call(word: int) -> bytes:
     return REF_WORD + word.to_bytes(32, "big")
+
+
+def mint_limit_call(minter: Address) -> bytes:
+    return MINT_LIMIT + bytes(12) + minter
+
+
+def decode_mint_limit(answer: bytes) -> tuple[int, int]:
+    """Capacity and what is available now. Raises ValueError."""
+    if len(answer) != 96:
+        raise ValueError("mintLimit answers three words")
+    return int.from_bytes(answer[:32], "big"), int.from_bytes(answer[64:], "big")
 
 
 def balance_call(wallet: Address) -> bytes:

@@ -51,7 +51,7 @@ async def fund(rpc: Rpc, node: Node, wallets: list[Address]) -> None:
         richest = max(balances, key=balances.__getitem__)
         if balances[richest] < _FUNDS + _ETHER:
             raise Misconfigured(
-                f"The unlocked accounts of the node at {rpc.url} are used up; start that chain anew."
+                f"The unlocked accounts of the node at {rpc.url} are used up; begin it anew."
             )
         transfer = {"from": richest, "to": hex_of(wallet), "value": hex(_FUNDS)}
         sent: str = await rpc.call("eth_sendTransaction", transfer)

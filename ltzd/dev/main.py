@@ -6,6 +6,8 @@ its next start; SIGTERM and Ctrl-C stop everything within ten seconds.
 
 import asyncio
 import json
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -209,8 +211,20 @@ ltzd is ready on {base}
   API documentation   {base}/docs
   Explorer            {instance.sandbox.explorer_url}
   Sandbox             {instance.sandbox.url}
-  Status              {instance.door["adminUrl"]}/status, or: ltzd status --follow
+  Status              {instance.door["adminUrl"]}/status, or: {_status_command(instance.folder)}
   For programs        {instance.folder / door.NAME}
 
 Ctrl-C stops everything.
 """
+
+
+def _status_command(folder: Path) -> str:
+    """What to type in another terminal, in the directory that this one is in."""
+    here = Path.cwd()
+    program = Path(sys.executable).with_name("ltzd")
+    if shutil.which("ltzd") or not program.exists():
+        program = Path("ltzd")
+    elif program.is_relative_to(here):
+        program = program.relative_to(here)
+    place = "" if folder == (here / ".ltzd").resolve() else f" --data-dir {folder}"
+    return f"{program} status --follow{place}"

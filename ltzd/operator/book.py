@@ -16,6 +16,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.lanes import Lane
 from ltzd.store.signals import PUBLISHED, REWARDS, Bell, Signals
 from ltzd.store.transactions import OpenTransaction
+from ltzd.values import LTZ
 
 log = structlog.get_logger()
 
@@ -53,6 +54,10 @@ class Book:
     def reserved_wei(self) -> int:
         """What everything in flight can cost at worst."""
         return sum(tx.gas_limit * tx.max_fee_per_gas for tx in self._by_nonce.values())
+
+    def minting(self) -> int:
+        """LTZ's smallest units that everything in flight mints."""
+        return sum(tx.ltz for tx in self._by_nonce.values()) * LTZ
 
     def next_to_publish(self) -> OpenTransaction | None:
         return self._by_nonce[min(self._to_publish)] if self._to_publish else None

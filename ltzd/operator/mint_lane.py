@@ -15,6 +15,7 @@ from ltzd.chain.node import Node
 from ltzd.chain.rpc import RpcError
 from ltzd.chain.signing import Signer
 from ltzd.errors import LostLane, NodeUnavailable, Unavailable
+from ltzd.operator.allowance import MintAllowance
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
 from ltzd.operator.minting import Counters, Minter
@@ -76,7 +77,7 @@ class MintLane:
     async def run(self) -> None:
         """Serve term after term until cancelled; without the lock, stand by."""
         while True:
-            # A task of its own: a task group that fails drops the cancellation that comes meanwhile.
+            # A task of its own: a task group that fails forgets that it was cancelled meanwhile.
             term = asyncio.create_task(self._hold())
             try:
                 await asyncio.wait({term})
@@ -108,9 +109,10 @@ class MintLane:
         book = Book(self._pool, lane, self._signals, self._on_published)
         await book.load()
         self._purse = purse = Purse(self._node, lane.wallet, self._policy.fees)
-        minter = Minter(desk, book, purse, counters)
+        allowance = MintAllowance(self._node, self._target, lane.wallet)
+        minter = Minter(desk, book, purse, allowance, counters)
         publisher = Publisher(self._node, book, minter, self._rewards)
-        watcher = Watcher(desk, book, purse, minter, self._blocks, self._rewards)
+        watcher = Watcher(desk, book, purse, allowance, minter, self._blocks, self._rewards)
         self.is_serving, self.stopped = True, None
         telemetry.LANES_HELD.labels(MINT).set(1)
         log.info("lane.serving", wallet=hex_of(lane.wallet), epoch=lane.epoch, resumed=book.count())

@@ -10,6 +10,7 @@ from ltzd import telemetry
 from ltzd.chain import ltz
 from ltzd.chain.rpc import RpcError
 from ltzd.chain.signing import Unsigned
+from ltzd.operator.allowance import MintAllowance
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
 from ltzd.operator.policy import MINT
@@ -40,10 +41,14 @@ class Minter:
     somebody did.
     """
 
-    def __init__(self, desk: Desk, book: Book, purse: Purse, counters: Counters) -> None:
+    def __init__(
+        self, desk: Desk, book: Book, purse: Purse, allowance: MintAllowance, counters: Counters
+    ) -> None:
         self._desk = desk
         self._book = book
         self._purse = purse
+        self._allowance = allowance
+        self._paused: str | None = None
         self._next_nonce = counters.next_nonce
         self._next_seq = counters.next_seq
         self.is_careful = False
@@ -58,20 +63,32 @@ class Minter:
         if fees is None or self._book.count() >= self._desk.policy.max_in_flight:
             return False
         if not self._purse.can_afford(ltz.mint_gas_limit(ltz.MAX_BATCH), self._book.reserved_wei()):
-            log.warning("lane.paused", reason="balance")
-            return False
+            return self._pause("balance")
         async with session(self._desk.pool) as connection:
-            batch = await rewards.queued(connection, ltz.MAX_BATCH)
+            waiting = await rewards.queued(connection, ltz.MAX_BATCH, self._allowance.hopeless)
+            batch = self._allowance.fit(waiting, self._book.minting())
             if not batch:
-                return False
+                return self._pause("mint_limit" if waiting else None)
             mint = self._mint(batch)
             if self.is_careful and await self._would_revert(mint):
-                return False
+                return self._pause("would_revert")
+            self._pause(None)
             tx = await self._store(connection, mint, fees)
         self._book.add(tx)
         telemetry.BATCH_REWARDS.observe(len(batch))
         telemetry.TRANSACTIONS_CREATED.labels(MINT).inc()
         return True
+
+    def _pause(self, reason: str | None) -> bool:
+        """Say once why nothing is signed although rewards wait; None: nothing holds the lane."""
+        if reason != self._paused:
+            if self._paused is not None:
+                telemetry.LANES_PAUSED.labels(MINT, self._paused).set(0)
+            if reason is not None:
+                telemetry.LANES_PAUSED.labels(MINT, reason).set(1)
+                log.warning("lane.paused", reason=reason)
+            self._paused = reason
+        return False
 
     def _mint(self, batch: Sequence[QueuedReward]) -> Intent:
         """The batch as an intent; a reward keeps the seq it has, others get the counter's next."""
@@ -85,6 +102,7 @@ class Minter:
             to=self._desk.target.ltz,
             data=ltz.mint_call(mints),
             gas_limit=ltz.mint_gas_limit(len(batch)),
+            ltz=sum(reward.ltz for reward in batch),
             rewards=[reward.id for reward in batch],
             seqs=seqs,
             next_seq=self._next_seq,
@@ -119,6 +137,7 @@ class Minter:
             hashes=(signed.hash,),
             raw=signed.raw,
             created_at=created_at,
+            ltz=mint.ltz,
             rewards=tuple(mint.rewards),
         )
 

@@ -14,6 +14,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node import Header, Receipt
 from ltzd.errors import NodeUnavailable
+from ltzd.operator.allowance import MintAllowance
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
 from ltzd.operator.minting import Minter
@@ -49,6 +50,7 @@ class Watcher:
         desk: Desk,
         book: Book,
         purse: Purse,
+        allowance: MintAllowance,
         minter: Minter,
         blocks: Bell,
         publisher: Bell,
@@ -56,6 +58,7 @@ class Watcher:
         self._desk = desk
         self._book = book
         self._purse = purse
+        self._allowance = allowance
         self._minter = minter
         self._blocks = blocks
         self._publisher = publisher
@@ -76,6 +79,7 @@ class Watcher:
         """One round. Raises NodeUnavailable: whatever was not decided waits for the next."""
         head, _ = await self._desk.node.head_and_final()
         if self._purse.fees is None or self._head is None or head.hash != self._head.hash:
+            await self._allowance.look()
             await self._purse.look(head)
             self._publisher.ring()
         self._head = head

@@ -38,6 +38,8 @@ LOST: tuple[type[BaseException], ...] = (
 """What asyncpg raises when the server is gone, going, or full."""
 
 _CONNECT_SECONDS = 10.0
+_COMMAND_SECONDS = 30.0
+"""A connection that has died silently is given up after this time."""
 _PLANS = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -73,7 +75,7 @@ async def open_pool(url: str, *, size: int = 10) -> Pool:
             max_size=size,
             init=_prepare,
             reset=_leave_as_is,
-            command_timeout=30.0,
+            command_timeout=_COMMAND_SECONDS,
             timeout=_CONNECT_SECONDS,
             server_settings={"application_name": "ltzd", **_PLANS},
         )
@@ -88,7 +90,10 @@ async def connect(url: str, name: str) -> Connection:
     """A connection outside the pool, for locks and LISTEN. Raises DatabaseUnavailable."""
     try:
         connection: Connection = await asyncpg.connect(
-            url, timeout=_CONNECT_SECONDS, server_settings={"application_name": f"ltzd {name}"}
+            url,
+            timeout=_CONNECT_SECONDS,
+            command_timeout=_COMMAND_SECONDS,
+            server_settings={"application_name": f"ltzd {name}"},
         )
         await _prepare(connection)
     except LOST as error:

@@ -1,6 +1,6 @@
 """Rewards: what is owed to a wallet in LTZ, and how far each one has come."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -19,17 +19,20 @@ class QueuedReward:
     seq: int | None
 
 
-async def queued(connection: Connection, limit: int) -> list[QueuedReward]:
+async def queued(
+    connection: Connection, limit: int, without: Collection[UUID] = ()
+) -> list[QueuedReward]:
     """The oldest rewards that wait for a transaction; who takes them checks that they still do."""
     rows = await connection.fetch(
         """
         SELECT id, kind, wallet, ltz, seq
           FROM rewards
-         WHERE transaction_id IS NULL AND mint_block_hash IS NULL
+         WHERE transaction_id IS NULL AND mint_block_hash IS NULL AND id <> ALL($2::uuid[])
          ORDER BY position
          LIMIT $1
         """,
         limit,
+        list(without),
     )
     return [QueuedReward(*row) for row in rows]
 

@@ -30,6 +30,7 @@ class Intent:
     to: Address
     data: bytes
     gas_limit: int
+    ltz: int
     rewards: Sequence[UUID]
     seqs: Sequence[int]
     next_seq: int
@@ -49,8 +50,8 @@ class Attempt:
 class OpenTransaction:
     """A transaction whose end is not final.
 
-    `hashes` are its attempts, newest first; `raw` the newest's bytes; `rewards` are told only by
-    the term that signed it.
+    `hashes` are its attempts, newest first; `raw` the newest's bytes; `ltz` is what it mints while
+    it is in flight; `rewards` are told only by the term that signed it.
     """
 
     id: int
@@ -61,6 +62,7 @@ class OpenTransaction:
     hashes: tuple[Hash32, ...]
     raw: bytes
     created_at: datetime
+    ltz: int = 0
     rewards: tuple[UUID, ...] = ()
 
 
@@ -202,8 +204,10 @@ async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]
     """Everything of this lane without a receipt, in the order of nonces."""
     rows = await connection.fetch(
         """
-        SELECT *
-          FROM watched_transactions
+        SELECT *, (SELECT coalesce(sum(r.ltz), 0)::bigint
+                     FROM rewards r
+                    WHERE r.transaction_id = t.id) AS ltz
+          FROM watched_transactions t
          WHERE chain_id = $1 AND wallet = $2 AND state IN ('signed', 'published')
          ORDER BY nonce
         """,
@@ -301,4 +305,5 @@ def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
         hashes=tuple(map(Hash32, row["hashes"])),
         raw=row["raw"],
         created_at=row["created_at"],
+        ltz=row.get("ltz", 0),
     )

@@ -145,7 +145,8 @@ async def test_a_database_that_refuses_is_a_sentence(
 
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err == (
-        'ltzd: The database refuses the connection: database "no_such_database" does not exist.\n'
+        "ltzd: The database refuses the connection (3D000); "
+        "correct database_url: user, password, name.\n"
     )
 
 

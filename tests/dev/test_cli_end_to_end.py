@@ -1,4 +1,4 @@
-"""Commands beside a running dev instance: brands change without a restart, status tells the truth."""
+"""Commands beside a running dev instance: brands change without a restart, status tells all."""
 
 import asyncio
 import json
@@ -40,6 +40,10 @@ async def brand_file(one_instance: Instance) -> AsyncIterator[Path]:
     path.unlink(missing_ok=True)
 
 
+def declare(path: Path, brand: str, reward: int, more: str = "") -> None:
+    path.write_text(BRAND.format(brand=brand, reward=reward) + more)
+
+
 async def configuration(instance: Instance, brand: str) -> tuple[int, dict[str, Any]]:
     url = f"{instance.base_url}/service-api/event-config"
     async with instance.http.get(url, params={"brandId": brand}) as reply:
@@ -58,9 +62,11 @@ async def test_a_brand_file_is_shown_then_applied_then_in_force_within_a_second(
 ) -> None:
     brand = "0x" + uuid4().hex + "00000000"
     where = ("--data-dir", str(one_instance.data_dir))
-    brand_file.write_text(BRAND.format(brand=brand, reward=70))
+    declare(brand_file, brand, 70)
 
-    code, changes, _ = await ltzd(one_instance, "brand", "apply", str(brand_file), "--dry-run", *where)
+    code, changes, _ = await ltzd(
+        one_instance, "brand", "apply", str(brand_file), "--dry-run", *where
+    )
     assert code == 0
     assert "account_creation: reward 70" in changes
     assert "securityKey" not in changes
@@ -81,7 +87,7 @@ async def test_a_brand_file_is_shown_then_applied_then_in_force_within_a_second(
     )
     assert (answer.status, answer.body["rewardAmount"]) == (200, 70)
 
-    brand_file.write_text(BRAND.format(brand=brand, reward=80))
+    declare(brand_file, brand, 80)
     code, said, _ = await ltzd(one_instance, "brand", "apply", str(brand_file), *where)
     assert (code, said) == (0, ""), "keys are shown once only"
     await until(lambda: is_now(80), IN_FORCE_SECONDS)
@@ -92,7 +98,7 @@ async def test_a_faulty_brand_file_changes_nothing_and_every_fault_is_told(
 ) -> None:
     brand = one_instance.door["otherBrand"]["brandId"]
     before = await configuration(one_instance, brand)
-    brand_file.write_text(BRAND.format(brand=brand, reward=-5) + "\ncoolness = 11\n")
+    declare(brand_file, brand, -5, "coolness = 11")
     code, out, err = await ltzd(
         one_instance, "brand", "apply", str(brand_file), "--data-dir", str(one_instance.data_dir)
     )

@@ -5,7 +5,7 @@ The chain runs apart, and ltzd reaches it through a proxy that does harm.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
@@ -64,9 +64,7 @@ class Remotes:
             database = await enter(self._databases.fresh())
             chain = await enter(a_chain(kind))
             proxy = await enter(a_node_proxy(chain.rpc_url))
-            instance = await enter(
-                an_instance("--rpc-url", proxy.url, "--database-url", database)
-            )
+            instance = await enter(an_instance("--rpc-url", proxy.url, "--database-url", database))
             self._by_kind[kind] = Remote(instance, proxy, chain.rpc_url)
         return self._by_kind[kind]
 
@@ -87,25 +85,42 @@ async def any_remote(remotes: Remotes) -> Remote:
     return await remotes.of("anvil")
 
 
-async def test_ten_seconds_without_the_node_queue_events_and_lose_none(remote: Remote) -> None:
+async def test_ten_seconds_without_the_node_queue_events_and_lose_none(remotes: Remotes) -> None:
+    """On both chains at once: connections are refused, or a gateway answers in the node's place."""
+    tester, anvil = await remotes.of("tester"), await remotes.of("anvil")
+
+    async def gateway_fails() -> None:
+        tester.proxy.bad_gateway = True
+
+    async def gateway_recovers() -> None:
+        tester.proxy.bad_gateway = False
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(outage(anvil, anvil.proxy.cut, anvil.proxy.connect))
+        group.create_task(outage(tester, gateway_fails, gateway_recovers))
+
+
+async def outage(
+    remote: Remote,
+    begin: Callable[[], Awaitable[None]],
+    end: Callable[[], Awaitable[None]],
+) -> None:
     before = await remote.post_many(5)
-    await remote.proxy.cut()
-    end = asyncio.get_running_loop().time() + OUTAGE_SECONDS
-    during: list[Answer] = []
-    while asyncio.get_running_loop().time() < end - 5:
-        during += await remote.post_many(5)
+    await begin()
+    over = asyncio.get_running_loop().time() + OUTAGE_SECONDS
+    during = await remote.post_many(10)
     for answer in during:
         assert (answer.status, answer.hash, answer.body["status"]) == (202, None, "queued")
         assert (answer.body["success"], answer.body["rewardAmount"]) == (True, 100)
     queued = await remote.instance.event(during[0].event_id)
     assert (queued["status"], queued["transactionHash"]) == ("queued", None)
-    waiting = asyncio.create_task(remote.post_many(5))
-    await asyncio.sleep(end - asyncio.get_running_loop().time())
-    await remote.proxy.connect()
+    across = asyncio.create_task(remote.post_many(5))
+    await asyncio.sleep(over - asyncio.get_running_loop().time())
+    await end()
 
-    across = await waiting
-    assert {answer.status for answer in across} <= {200, 202}
-    await remote.settled(before + during + across)
+    answers = before + during + await across
+    assert {answer.status for answer in answers} == {200, 202}
+    await remote.settled(answers)
     assert (await remote.post()).status == 200
     for answer in during:
         assert (await remote.instance.event(answer.event_id))["status"] in {"minted", "final"}
@@ -176,18 +191,6 @@ async def only_the_same_bytes_were_repeated(remote: Remote, first: int) -> None:
     stored = await remote.instance.ask("SELECT array_agg(raw) FROM attempts")
     assert {bytes.fromhex(raw[2:]) for raw in times} <= set(stored)
     assert await remote.instance.ask("SELECT count(*) FROM transactions") == len(stored)
-
-
-async def test_a_gateway_that_answers_for_the_node_is_no_answer(any_remote: Remote) -> None:
-    remote = any_remote
-    await remote.settled([])
-    remote.proxy.bad_gateway = True
-    try:
-        answer = await remote.post()
-    finally:
-        remote.proxy.bad_gateway = False
-    assert (answer.status, answer.body["status"]) == (202, "queued")
-    await remote.settled([answer])
 
 
 async def test_a_slow_node_delays_answers_but_fails_none(any_remote: Remote) -> None:

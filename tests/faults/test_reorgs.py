@@ -1,4 +1,4 @@
-"""Blocks with mints in them go away: every read follows, and each reward comes back exactly once."""
+"""Blocks with mints go away: every read follows, and each reward comes back exactly once."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -215,7 +215,7 @@ async def test_a_total_survives_only_while_its_type_has_a_maximum(
     brand = a_brand(events=(kept, dropped))
     await brands.apply(db, brand, sealer)
     await db.executemany(
-        "INSERT INTO claim_totals VALUES ($1, $2, 3)",
+        "INSERT INTO claim_totals (brand_id, event_type, claims, maximum) VALUES ($1, $2, 3, 5)",
         [(brand.address, "form_submit"), (brand.address, "custom_x")],
     )
 

@@ -23,6 +23,7 @@ from tests.support.core import (
     an_intent,
     follow,
     queue_reward,
+    save,
     states,
     value,
 )
@@ -134,7 +135,7 @@ async def reward(pool: Pool) -> UUID:
         await transactions.store_signed(
             connection, lane, an_intent(0, [reward], SEQ), an_attempt("mint")
         )
-        await transactions.mark_published(connection, a_hash("mint"))
+        await transactions.mark_published(connection, [a_hash("mint")])
     return reward
 
 
@@ -244,12 +245,8 @@ async def test_a_deep_undo_puts_a_confirmed_transaction_back_to_mined(
         await chains.move_cursor(connection, CHAIN_ID, epoch, base, (9, a_hash("9")), 9)
         await chains.raise_finality(connection, CHAIN_ID, epoch, final)
         row = await connection.fetchval("SELECT id FROM transactions")
-        await transactions.save(
-            connection, lane, row, State.PUBLISHED, Transaction(State.MINED, place)
-        )
-        await transactions.save(
-            connection, lane, row, State.MINED, Transaction(State.CONFIRMED, place)
-        )
+        await save(connection, lane, row, State.PUBLISHED, Transaction(State.MINED, place))
+        await save(connection, lane, row, State.MINED, Transaction(State.CONFIRMED, place))
 
         await facts.undo_above(connection, fork)
 

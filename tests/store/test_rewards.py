@@ -78,7 +78,7 @@ async def test_a_hash_is_shown_once_it_is_published_or_minted(pool: Pool) -> Non
         for nonce, reward in enumerate((signed, published, minted)):
             intent = an_intent(nonce, [reward], nonce)
             await transactions.store_signed(connection, lane, intent, an_attempt(f"{nonce}"))
-        await transactions.mark_published(connection, a_hash("1"))
+        await transactions.mark_published(connection, [a_hash("1")])
         await mint(connection, minted, a_hash("another transaction"))
         shown = await rewards.published_hashes(
             connection, [signed, published, minted, queued, uuid4()]

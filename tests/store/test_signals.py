@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from ltzd.store import signals
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.signals import BLOCKS, REWARDS, Bell, Signals
@@ -58,16 +56,13 @@ async def listening(pool: Pool, sessions: int) -> None:
     await until(all_there)
 
 
-async def notify_from(pool: Pool, monkeypatch: pytest.MonkeyPatch, origin: str) -> None:
+async def notify_as(pool: Pool, origin: str) -> None:
     """A commit of the process with that origin."""
-    monkeypatch.setattr(signals, "ORIGIN", origin)
-    async with transaction(pool) as connection:
-        await signals.notify(connection, BLOCKS)
-    monkeypatch.undo()
+    await value(pool, "SELECT pg_notify($1, $2)", BLOCKS, origin)
 
 
 async def test_the_commit_of_another_process_is_heard_and_its_rollback_is_not(
-    database_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    database_url: str, pool: Pool
 ) -> None:
     here, there = Signals(database_url), Signals(database_url)
     bells = [here.bell(BLOCKS), there.bell(BLOCKS)]
@@ -77,12 +72,13 @@ async def test_the_commit_of_another_process_is_heard_and_its_rollback_is_not(
             await heard(bell)  # it rings once when listening begins
 
         await roll_back_a_notification(pool)
-        await notify_from(pool, monkeypatch, signals.ORIGIN)
+        async with transaction(pool) as connection:
+            await signals.notify(connection, BLOCKS)
         waits = [asyncio.create_task(heard(bell)) for bell in bells]
         await asyncio.wait(waits, timeout=0.1)
         assert not any(wait.done() for wait in waits), "a process rings its own bells itself"
 
-        await notify_from(pool, monkeypatch, "another process")
+        await notify_as(pool, "another process")
         assert max(await asyncio.gather(*waits)) < 5
 
 

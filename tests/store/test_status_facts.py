@@ -41,7 +41,18 @@ async def a_transaction(connection: Connection, nonce: int, state: str) -> int:
 async def a_reward(
     connection: Connection, transaction: int | None = None, minted: bool = False
 ) -> None:
+    """A minted one has its fact, as the indexer writes both."""
     mark = b"\x44" * 32 if minted else None
+    if minted:
+        await connection.execute(
+            """
+            INSERT INTO mints (block_hash, log_index, block_number, transaction_hash, recipient,
+                               reference, amount)
+            VALUES ($1, (SELECT count(*) FROM mints), 7, $1, $2, $1, 5)
+            """,
+            mark,
+            WALLET,
+        )
     await connection.execute(
         """
         INSERT INTO rewards (id, kind, brand_id, wallet, ltz, seq, transaction_id,

@@ -25,6 +25,7 @@ from tests.support.core import (
     an_intent,
     follow,
     queue_rewards,
+    save,
     states,
     value,
 )
@@ -193,14 +194,14 @@ async def test_a_new_term_shuts_the_old_holder_out_of_every_write(
     with pytest.raises(LostLane):
         await transactions.store_signed(connection, lane, an_intent(1), an_attempt("b"))
     with pytest.raises(LostLane):
-        await transactions.save(connection, lane, row, State.SIGNED, MINED)
-    await transactions.save(connection, new, row, State.SIGNED, MINED)
+        await save(connection, lane, row, State.SIGNED, MINED)
+    await save(connection, new, row, State.SIGNED, MINED)
 
 
 async def test_a_term_cannot_end_under_a_holders_commit(pool: Pool, lane: Lane) -> None:
     async with transaction(pool) as connection:
         row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-        await transactions.save(connection, lane, row, State.SIGNED, MINED)
+        await save(connection, lane, row, State.SIGNED, MINED)
         taking_over = asyncio.create_task(a_lane(pool))
         await asyncio.wait([taking_over], timeout=0.1)
         assert not taking_over.done()
@@ -211,11 +212,11 @@ async def test_publication_may_be_told_again_and_again(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-    await transactions.mark_published(connection, a_hash("a"))
+    await transactions.mark_published(connection, [a_hash("a")])
     first = await value(pool, "SELECT published_at FROM attempts")
 
-    await transactions.mark_published(connection, a_hash("a"))
-    await transactions.mark_published(connection, a_hash("nobody's"))
+    await transactions.mark_published(connection, [a_hash("a")])
+    await transactions.mark_published(connection, [a_hash("nobody's")])
 
     assert await states(pool) == ["published"]
     assert await value(pool, "SELECT published_at FROM attempts") == first
@@ -225,24 +226,75 @@ async def test_a_late_publication_leaves_a_later_state(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-    await transactions.save(connection, lane, row, State.SIGNED, MINED)
+    await save(connection, lane, row, State.SIGNED, MINED)
 
-    await transactions.mark_published(connection, a_hash("a"))
+    await transactions.mark_published(connection, [a_hash("a")])
 
     assert await states(pool) == ["mined"]
     assert await value(pool, "SELECT published_at IS NOT NULL FROM attempts")
 
 
-@pytest.mark.parametrize("was", [state for state in State if state is not State.SIGNED])
+WRONG = [
+    (State.SIGNED, State.MINED),
+    (State.PUBLISHED, State.MINED),
+    (State.MINED, State.SIGNED),
+    (State.MINED, State.PUBLISHED),
+    (State.CONFIRMED, State.PUBLISHED),
+    (State.CONFIRMED, State.MINED),
+    (State.REVERTED, State.MINED),
+    (State.DISPLACED, State.SIGNED),
+]
+"""What a row is, and what a lane that has lost touch takes it for."""
+
+
+@pytest.mark.parametrize(("state", "was"), WRONG)
 async def test_a_save_from_a_wrong_state_raises_and_changes_nothing(
-    pool: Pool, connection: Connection, lane: Lane, was: State
+    pool: Pool, connection: Connection, lane: Lane, state: State, was: State
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    place = PLACE if state in {State.MINED, State.CONFIRMED, State.REVERTED} else None
+    await connection.execute(
+        "UPDATE transactions SET state = $1, block_number = $2, block_hash = $3",
+        state.value,
+        place and place.block_number,
+        place and place.block_hash,
+    )
+    with pytest.raises(LostLane):
+        await save(connection, lane, row, was, MINED)
 
-    with pytest.raises(LostLane, match=was.name):
-        await transactions.save(connection, lane, row, was, MINED)
+    assert await states(pool) == [state.value]
 
-    assert await states(pool) == ["signed"]
+
+async def test_a_transaction_may_be_mined_before_its_publication_is_marked(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    await save(connection, lane, row, State.PUBLISHED, MINED)
+
+    assert await states(pool) == ["mined"]
+
+
+async def test_many_are_saved_together_or_not_at_all(pool: Pool, lane: Lane) -> None:
+    async with session(pool) as connection:
+        rows = [
+            (await transactions.store_signed(connection, lane, an_intent(n), an_attempt(f"{n}")))[0]
+            for n in range(5)
+        ]
+        flight = await transactions.in_flight(connection, lane)
+        moves = [(tx.tx, replace(tx, tx=MINED)) for tx in flight]
+        await save(connection, lane, rows[3], State.SIGNED, MINED)
+
+    async def save_all() -> None:
+        async with transaction(pool) as connection:
+            await transactions.save(connection, lane, moves)
+
+    with pytest.raises(LostLane):
+        await save_all()
+    assert await states(pool) == ["signed", "signed", "signed", "mined", "signed"]
+
+    del moves[3]
+    await save_all()
+    assert await states(pool) == ["mined"] * 5
 
 
 async def test_times_and_place_follow_the_state(
@@ -255,13 +307,13 @@ async def test_times_and_place_follow_the_state(
         )
 
     row_id, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-    await transactions.save(connection, lane, row_id, State.SIGNED, MINED)
+    await save(connection, lane, row_id, State.SIGNED, MINED)
     assert tuple(await row()) == ("mined", 5, PLACE.block_hash, True, True, False)
-    await transactions.save(connection, lane, row_id, State.MINED, Transaction(State.PUBLISHED))
+    await save(connection, lane, row_id, State.MINED, Transaction(State.PUBLISHED))
     assert tuple(await row()) == ("published", None, None, None, False, False)
-    await transactions.save(connection, lane, row_id, State.PUBLISHED, MINED)
+    await save(connection, lane, row_id, State.PUBLISHED, MINED)
     confirmed = Transaction(State.CONFIRMED, PLACE)
-    await transactions.save(connection, lane, row_id, State.MINED, confirmed)
+    await save(connection, lane, row_id, State.MINED, confirmed)
     assert tuple(await row()) == ("confirmed", 5, PLACE.block_hash, True, True, True)
 
 
@@ -273,7 +325,7 @@ async def test_only_this_lanes_unmined_transactions_are_in_flight_in_order(
         await transactions.store_signed(connection, lane, an_intent(nonce), an_attempt(f"{nonce}"))
     await transactions.store_signed(connection, other, an_intent(0), an_attempt("other"))
     flight = await transactions.in_flight(connection, lane)
-    await transactions.save(connection, flight[1].id, State.SIGNED, MINED)
+    await save(connection, lane, flight[1].id, State.SIGNED, MINED)
 
     assert [tx.nonce for tx in flight] == [0, 1, 2]
     assert [tx.nonce for tx in await transactions.in_flight(connection, lane)] == [0, 2]
@@ -294,9 +346,7 @@ async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
             an_intent(nonce, ids[nonce : nonce + 1], nonce),
             an_attempt(f"{nonce}"),
         )
-        await transactions.save(
-            connection, lane, row, State.SIGNED, Transaction(State.MINED, place)
-        )
+        await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, place))
     block = BlockRow(1, indexed.block_hash, node.blocks[0].hash, 1_700_000_001)
     await chains.insert_blocks(connection, [block])
     epoch = await chains.begin_term(connection, CHAIN_ID)
@@ -316,3 +366,26 @@ async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
     ]
     assert all(each.is_past_finality for each in judged)
     assert len(await transactions.mined_to_judge(connection, lane, 1)) == 1
+
+
+async def test_an_indexed_mint_tells_where_its_transaction_is(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    ids = await queue_rewards(pool, 3)
+    for nonce in range(3):
+        intent = an_intent(nonce, ids[nonce : nonce + 1], nonce)
+        await transactions.store_signed(connection, lane, intent, an_attempt(f"{nonce}"))
+    for nonce, told in ((0, a_hash("0")), (2, a_hash("somebody else's"))):
+        await connection.execute(
+            "UPDATE rewards SET mint_block_number = 5, mint_block_hash = $2, "
+            "mint_transaction_hash = $3 WHERE seq = $1",
+            nonce,
+            PLACE.block_hash,
+            told,
+        )
+
+    assert await transactions.minted(connection, lane) == {0: PLACE}
+
+    (first, *_) = await transactions.in_flight(connection, lane)
+    await save(connection, lane, first.id, State.SIGNED, MINED)
+    assert await transactions.minted(connection, lane) == {}

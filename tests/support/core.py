@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,11 +13,12 @@ from eth_hash.auto import keccak
 
 from ltzd.chain.signing import Signer
 from ltzd.rules.fees import GWEI, Fees
-from ltzd.store import chains, lanes
+from ltzd.rules.transactions import State, Transaction
+from ltzd.store import chains, lanes, transactions
 from ltzd.store.chains import BlockRow, ChainIdentity
 from ltzd.store.database import Connection, Pool, open_pool, session, transaction
 from ltzd.store.lanes import Lane
-from ltzd.store.transactions import Attempt, Intent
+from ltzd.store.transactions import Attempt, Intent, OpenTransaction
 from ltzd.values import Address, Hash32
 from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 
@@ -103,6 +105,12 @@ def an_intent(nonce: int, rewards: Iterable[UUID] = (), next_seq: int = 0) -> In
 
 def an_attempt(text: str) -> Attempt:
     return Attempt(a_hash(text), text.encode(), FEES)
+
+
+async def save(connection: Connection, lane: Lane, row: int, was: State, now: Transaction) -> None:
+    """One transaction's move, as its lane saves it."""
+    after = OpenTransaction(row, 0, 100_000, 0, now, (), b"", datetime.now(UTC))
+    await transactions.save(connection, lane, [(Transaction(was), after)])
 
 
 async def states(pool: Pool) -> list[str]:

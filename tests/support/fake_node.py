@@ -29,6 +29,7 @@ ETHER: Final = 10**18
 _MINT: Final = keccak(b"mintReward(address,uint256,bytes32)")[:4]
 _MINT_BATCH: Final = keccak(b"mintRewardBatch((address,uint96,bytes32)[])")[:4]
 _REF_WORD: Final = keccak(b"refWord(uint256)")[:4]
+_MINT_LIMIT: Final = keccak(b"mintLimit(address)")[:4]
 _TRANSFER: Final = keccak(b"Transfer(address,address,uint256)")
 _MINTED: Final = keccak(b"RewardMinted(address,bytes32,uint256)")
 _SKIPPED: Final = keccak(b"RewardSkipped(address,bytes32,uint256)")
@@ -114,6 +115,9 @@ class FakeNode(Rpc):
         self.final_depth: int | None = 64
         """None: the node knows no finality."""
         self.mines_at_once = False
+        self.simulated = 0
+        self.mint_limit = (10**28, 86_400, 10**28)
+        """Capacity, window, available."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False
         """Which mints the contract refuses, by their call data."""
 
@@ -205,7 +209,9 @@ class FakeNode(Rpc):
         done = list(self._execute(nonces, used)) if takes_pool else []
         return Block(
             number=number,
-            hash=Hash32(keccak(parent.hash + number.to_bytes(8, "big") + self._salt.to_bytes(8, "big"))),
+            hash=Hash32(
+                keccak(parent.hash + number.to_bytes(8, "big") + self._salt.to_bytes(8, "big"))
+            ),
             parent_hash=parent.hash,
             base_fee=self.base_fee,
             transactions=done,
@@ -348,6 +354,9 @@ class FakeNode(Rpc):
             used = self._seen()[-1].used
             bits = sum(1 << (seq % 256) for seq in used if seq // 256 == word)
             return hex_of(bits.to_bytes(32, "big"))
+        if data[:4] == _MINT_LIMIT:
+            return hex_of(b"".join(each.to_bytes(32, "big") for each in self.mint_limit))
+        self.simulated += 1
         try:
             self._mint(data, dict(self._seen()[-1].used))
         except Reverted as error:

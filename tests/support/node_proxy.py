@@ -1,4 +1,4 @@
-"""Stands between ltzd and a node and does what networks do: refuses, loses replies, delays, answers 502.
+"""Stands between ltzd and a node and does what networks do: refuses, loses, delays, answers 502.
 
 Replies are lost only after the node has taken the request: that is what makes them dangerous.
 """
