@@ -95,9 +95,6 @@ TRANSACTIONS_FAILED = _counter(
 TRANSACTIONS_DEMOTED = _counter(
     "ltzd_operator_transactions_demoted_total", "Mined intents that a reorg put back", "kind"
 )
-TRANSACTIONS_BUMPED = _counter(
-    "ltzd_operator_transactions_bumped_total", "Attempts that replaced one with lower fees", "kind"
-)
 TRANSACTION_SECONDS = _histogram(
     "ltzd_operator_transaction_processing_seconds",
     "Time that an intent spent until this stage",
@@ -105,15 +102,11 @@ TRANSACTION_SECONDS = _histogram(
     "stage",
     buckets=SLOW,
 )
-REWARDS_MINTED = _counter("ltzd_operator_rewards_minted_total", "Rewards in confirmed mints")
 BATCH_REWARDS = _histogram(
     "ltzd_operator_batch_rewards", "Rewards in one mint transaction", buckets=COUNTS
 )
 QUEUED_REWARDS = _gauge("ltzd_operator_queued_rewards", "Rewards that wait for a mint transaction")
 IN_FLIGHT = _gauge("ltzd_operator_in_flight", "Intents signed and not settled", "kind")
-NONCES = _gauge(
-    "ltzd_operator_nonces", "The next nonce: allocated here, and on chain", "kind", "side"
-)
 NONCE_GAP = _gauge("ltzd_operator_nonce_gap", "Nonces allocated minus nonces mined", "kind")
 OLDEST_UNCONFIRMED_SECONDS = _gauge(
     "ltzd_operator_oldest_unconfirmed_seconds", "Age of the oldest unsettled intent", "kind"
@@ -144,6 +137,7 @@ HEAD_TO_COMMIT_SECONDS = _histogram(
 )
 BLOCKS = _counter("ltzd_indexer_blocks_total", "Blocks stored")
 FACTS = _counter("ltzd_indexer_facts_total", "Facts stored", "kind")
+REWARDS_MINTED = _counter("ltzd_indexer_rewards_minted_total", "Rewards of ours seen minted")
 COMMIT_SECONDS = _histogram("ltzd_indexer_commit_seconds", "One database commit of facts")
 REORGS = _counter("ltzd_indexer_reorgs_total", "Reorgs followed")
 REORG_DEPTH = _histogram(

@@ -114,6 +114,7 @@ def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
     loops = [daemon.signals.listen()]
+    telemetry.BUILD.info({"version": __version__})
     for role in daemon.settings.roles:
         telemetry.ROLE_UP.labels(role).set(1)
     if "http" in daemon.settings.roles:

@@ -159,6 +159,7 @@ class Follower:
         telemetry.BLOCKS.inc(stretch.last[0] - cursor.number)
         telemetry.FACTS.labels("transfer").inc(len(stretch.transfers))
         telemetry.FACTS.labels("mint").inc(len(stretch.mints))
+        telemetry.REWARDS_MINTED.inc(ours)
         if ours < len(stretch.mints):
             log.error("mints.foreign", blocks_to=stretch.last[0], count=len(stretch.mints) - ours)
 

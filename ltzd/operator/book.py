@@ -5,6 +5,7 @@ The rows are the truth; one process holds the lane, so the mirror cannot go stal
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import structlog
 
@@ -95,6 +96,7 @@ class Book:
                 await transactions.mark_published(connection, [tx.hashes[0] for tx in marked])
             for tx in marked:
                 self._on_published(tx.rewards, tx.hashes[0])
+                _time(tx, State.PUBLISHED)
             if not all(tx.rewards for tx in marked):
                 self._signals.ring(PUBLISHED)
 
@@ -120,6 +122,7 @@ class Book:
     def _tell(self, tx: OpenTransaction, effects: list[Effect]) -> None:
         self._mirror(tx)
         _count(tx.tx.state)
+        _time(tx, tx.tx.state)
         if Effect.REQUEUE in effects:
             self._signals.ring(REWARDS)
         if Effect.ALERT in effects:
@@ -137,6 +140,11 @@ class Book:
     def _measure(self) -> None:
         telemetry.IN_FLIGHT.labels(MINT).set(len(self._by_nonce))
         telemetry.RESERVED_WEI.labels(MINT).set(self.reserved_wei())
+
+
+def _time(tx: OpenTransaction, stage: State) -> None:
+    age = datetime.now(UTC) - tx.created_at
+    telemetry.TRANSACTION_SECONDS.labels(MINT, stage.value).observe(age.total_seconds())
 
 
 def _count(state: State) -> None:
