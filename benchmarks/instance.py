@@ -1,6 +1,7 @@
 """A whole ltzd under test: `ltzd dev` on anvil with one-second blocks, and the benchmarks' brand.
 
-anvil's automine strands transactions of concurrent senders, so blocks come by the clock.
+anvil's automine strands transactions of concurrent senders, so blocks come by the clock. It runs
+without `--state`, which would write the whole growing chain to disk every second.
 """
 
 import asyncio
@@ -14,11 +15,24 @@ from typing import Any
 import aiohttp
 
 from benchmarks import load
-from benchmarks.processes import START_SECONDS, check_alive, free_port, running
+from benchmarks.processes import (
+    START_SECONDS,
+    check_alive,
+    free_port,
+    running,
+    running_program,
+    until_it_listens,
+)
+from ltzd.dev.chain import find_anvil
 from ltzd.rules.brands import Brand, parse_brand_file
 
 BRAND_FILE = Path(__file__).with_name("brand.toml")
 EVENT_PATH = "/service-api/manual-event"
+MINTED = "custom_bench"
+"""Events that earn 1 LTZ."""
+UNREWARDED = "custom_bench_unrewarded"
+"""Events that are recorded with everything but a reward."""
+RECORDED = '"success":true'
 HASH_IN_ANSWER = '"transactionHash":"0x'
 BLOCK_SECONDS = 1
 SETTLE_SECONDS = 60.0
@@ -27,15 +41,15 @@ SETTLE_SECONDS = 60.0
 @dataclass(frozen=True, slots=True)
 class Instance:
     pid: int
+    anvil_pid: int
     port: int
     data_dir: Path
     door: dict[str, Any]
     """dev.json."""
     brand: Brand
 
-    def events(self, users: range) -> list[str]:
+    def events(self, users: range, kind: str = MINTED) -> list[str]:
         """One prepared request for each user."""
-        kind = next(rule.type for rule in self.brand.events)
         domain = self.brand.domains[0]
         return [
             load.post(
@@ -75,14 +89,29 @@ async def started(folder: Path) -> AsyncIterator[Instance]:
     port = free_port()
     arguments = ["-m", "ltzd", "dev", "--data-dir", str(data_dir), "--port", str(port)]
     arguments += ["--admin-port", str(free_port())]
-    arguments += ["--chain", "anvil", "--block-time", str(BLOCK_SECONDS)]
-    async with running(arguments, log) as process:
+    async with (
+        _anvil(folder) as (anvil, rpc_url),
+        running([*arguments, "--rpc-url", rpc_url], log) as process,
+    ):
         door = await _opened(process, data_dir / "dev.json", log)
         await _apply_brand(data_dir)
         brand = parse_brand_file(BRAND_FILE.read_text(encoding="utf-8"), BRAND_FILE.name)
-        instance = Instance(process.pid, port, data_dir, door, brand)
+        instance = Instance(process.pid, anvil.pid, port, data_dir, door, brand)
         await _until_brand_is_known(instance)
         yield instance
+
+
+@asynccontextmanager
+async def _anvil(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    program = await asyncio.to_thread(find_anvil)
+    if program is None:
+        raise SystemExit("there is no anvil here: `make bench` installs it")
+    port, log = free_port(), folder / "anvil.log"
+    options = ["--port", str(port), "--chain-id", "31337", "--block-time", str(BLOCK_SECONDS)]
+    options += ["--order", "fifo", "--gas-limit", "300000000", "--quiet"]
+    async with running_program([program, *options], log) as process:
+        await until_it_listens(process, port, log)
+        yield process, f"http://127.0.0.1:{port}"
 
 
 async def _opened(process: asyncio.subprocess.Process, door: Path, log: Path) -> dict[str, Any]:

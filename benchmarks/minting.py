@@ -57,7 +57,7 @@ class Seen:
 async def run(*, seconds: float, in_document: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
         async with instance.started(Path(name)) as ltzd, Rpc(ltzd.door["rpcUrl"]) as rpc:
-            those = resources.programs(ltzd.pid, ltzd.data_dir)
+            those = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
             await asyncio.sleep(IDLE_SECONDS)
             idle = resources.memory_mib(those)
             await first_events(ltzd, USERS)

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 START_SECONDS = 120.0
@@ -14,17 +15,27 @@ STOP_SECONDS = 20.0
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+    """Below the ports that the system gives to outgoing connections, which come in between."""
+    while True:
+        port = random.randrange(15_000, 30_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @asynccontextmanager
 async def running(arguments: Sequence[str], log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """`python ARGUMENTS`; what it prints goes to `log`."""
+    async with running_program([sys.executable, *arguments], log) as process:
+        yield process
+
+
+@asynccontextmanager
+async def running_program(
+    command: Sequence[str], log: Path
+) -> AsyncIterator[asyncio.subprocess.Process]:
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *arguments, stdout=output, stderr=asyncio.subprocess.STDOUT
+            *command, stdout=output, stderr=asyncio.subprocess.STDOUT
         )
     try:
         yield process

@@ -13,9 +13,9 @@ LTZD = "ltzd"
 Programs = Mapping[str, psutil.Process]
 
 
-def programs(pid: int, data_dir: Path) -> Programs:
-    """ltzd, which is process `pid`, and the services that it keeps in its data directory."""
-    found = {LTZD: psutil.Process(pid)}
+def programs(pid: int, data_dir: Path, anvil_pid: int) -> Programs:
+    """ltzd, which is process `pid`, its node, and the services that its data directory keeps."""
+    found = {LTZD: psutil.Process(pid), "anvil": psutil.Process(anvil_pid)}
     for record in sorted((data_dir / "run").glob("*.json")):
         with suppress(psutil.NoSuchProcess):
             found[record.stem] = psutil.Process(int(json.loads(record.read_bytes())["pid"]))

@@ -45,7 +45,7 @@ async def start(
 
     `block_time` is in seconds, 0 mines on demand; without `port` one is chosen and kept.
     """
-    program = await asyncio.to_thread(_find_anvil) if kind != "tester" else None
+    program = await asyncio.to_thread(find_anvil) if kind != "tester" else None
     if kind == "anvil" and program is None:
         raise Misconfigured(
             "There is no anvil here; `make test` installs it, or put anvil on PATH, "
@@ -166,7 +166,7 @@ def _rpc_url(port: int) -> str:
     return f"http://{ports.LOOPBACK}:{port}"
 
 
-def _find_anvil() -> str | None:
+def find_anvil() -> str | None:
     """LTZD_ANVIL, else the npm platform package of this clone, else PATH.
 
     Not the package's `.bin/anvil`: it is a Node program around anvil that hides how it ended.

@@ -13,7 +13,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node import Header, Node
-from ltzd.errors import Broken, LostLane, Unavailable
+from ltzd.errors import Broken, LostLane, NodeUnavailable, Unavailable
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import Stretch, read_head, read_range
 from ltzd.rules.reorgs import Look, Verdict, fork_point, judge
@@ -52,6 +52,7 @@ class Follower:
         self._policy = policy
         self._epoch = 0
         self._short_since: float | None = None
+        self._node_tells_finality = False
         self.is_serving = False
 
     async def run(self) -> None:
@@ -165,7 +166,9 @@ class Follower:
 
     async def _finalize(self, cursor: Cursor, final: int | None) -> None:
         async with session(self._pool) as connection:
-            if final is None:
+            # A node that tells it mostly is in trouble now: our own rule might run ahead of it.
+            self._node_tells_finality = self._node_tells_finality or final is not None
+            if final is None and not self._node_tells_finality:
                 final = await chains.settled_number(
                     connection, self._policy.final_depth, self._policy.final_seconds
                 )
@@ -173,8 +176,10 @@ class Follower:
                 await chains.raise_finality(connection, self._chain.chain_id, self._epoch, final)
 
     async def _undo(self, cursor: Cursor, head: Header) -> None:
-        fork = await self._fork_below(cursor)
+        fork, is_contradicted = await self._fork_below(cursor)
         if fork[0] < cursor.final_number and not self._policy.follows_deep_reorgs:
+            if not is_contradicted:
+                raise NodeUnavailable("The node has fallen behind the final block: it syncs anew")
             raise Broken(
                 f"The chain was reorganised down to block {fork[0]}, below the final block "
                 f"{cursor.final_number}: the node follows another chain"
@@ -192,19 +197,26 @@ class Follower:
         telemetry.REORG_DEPTH.observe(depth)
         log.warning("indexer.reorg", fork=fork[0], depth=depth, blocks=undone)
 
-    async def _fork_below(self, cursor: Cursor) -> tuple[int, Hash32]:
-        """Our highest block that the node still holds, searched one batch at a time."""
+    async def _fork_below(self, cursor: Cursor) -> tuple[tuple[int, Hash32], bool]:
+        """Our highest block that the node still holds, searched one batch at a time.
+
+        Also answers whether the node has another block in the place of one of ours above it.
+        """
         below = cursor.number
+        is_contradicted = False
         while True:
             async with session(self._pool) as connection:
                 ours = await chains.newest_blocks(connection, below, _LOOK_BACK)
+            if not ours and not is_contradicted:
+                raise NodeUnavailable("The node has none of the blocks of the database: it syncs")
             if not ours:
                 raise Broken("The node shares no block with the database: it follows another chain")
             headers = await self._node.headers([number for number, _ in ours])
             theirs = {header.number: header.hash for header in headers if header is not None}
+            is_contradicted |= any(theirs.get(number, hash_) != hash_ for number, hash_ in ours)
             fork = fork_point(ours, theirs)
             if fork is not None:
-                return fork
+                return fork, is_contradicted
             below = ours[-1][0] - 1
 
     def _measure(self, cursor: Cursor, head: Header) -> None:

@@ -29,7 +29,7 @@ from ltzd.rules.transactions import (
     ReceiptSeen,
     State,
 )
-from ltzd.store import transactions
+from ltzd.store import chains, transactions
 from ltzd.store.database import session
 from ltzd.store.signals import Bell
 from ltzd.store.transactions import Mined, OpenTransaction
@@ -126,9 +126,12 @@ class Watcher:
     async def _mined(self, those: Sequence[tuple[OpenTransaction, Place]]) -> None:
         if not those:
             return
+        # First, since what leaves the book must have left the bucket as we know it.
+        await self._allowance.look()
         await self._book.hear([(tx, ReceiptSeen(place)) for tx, place in those])
         for tx, place in those:
             self._sent_at.pop(tx.nonce, None)
+            self._missing.pop(tx.nonce, None)
             if not place.succeeded:
                 log.error("mint.reverted", transaction=tx.id, nonce=tx.nonce)
                 self._minter.is_careful = True
@@ -136,12 +139,22 @@ class Watcher:
 
     async def _check_taken(self, oldest: OpenTransaction) -> None:
         """Whether the oldest nonce was used by somebody else: final, and no receipt is ours."""
-        if await self._desk.node.nonce(self._desk.lane.wallet, "finalized") <= oldest.nonce:
+        if await self._final_nonce() <= oldest.nonce:
             return
         if not self._missed_often(oldest.nonce):
             return
         log.critical("nonce.taken", nonce=oldest.nonce)
         await self._book.hear([(oldest, NonceTaken())])
+
+    async def _final_nonce(self) -> int:
+        """Transactions of the wallet up to finality: the node's, or ours where it tells none."""
+        node, lane = self._desk.node, self._desk.lane
+        try:
+            return await node.nonce(lane.wallet, "finalized")
+        except NodeUnavailable:
+            async with session(self._desk.pool) as connection:
+                cursor = await chains.cursor(connection, lane.chain_id)
+            return await node.nonce(lane.wallet, hex(cursor.final_number))
 
     async def _judge_mined(self) -> None:
         async with session(self._desk.pool) as connection:
@@ -192,9 +205,10 @@ class Watcher:
         for tx in late:
             self._sent_at[tx.nonce] = now
         if late:
-            await self._check_taken(late[0])
             self._book.publish_again(late)
             self._publisher.ring()
+        if late and late[0] is flight[0]:
+            await self._check_taken(late[0])
 
 
 def _finalized(mined: Mined) -> Observation:

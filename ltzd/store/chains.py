@@ -140,10 +140,12 @@ async def settled_number(connection: Connection, depth: int, seconds: float) -> 
     """
     number: int | None = await connection.fetchval(
         """
-        SELECT max(blocks.number)
-          FROM blocks, chains
-         WHERE blocks.number <= chains.number - $1
-           AND blocks.seen_at <= now() - make_interval(secs => $2)
+        SELECT number
+          FROM blocks
+         WHERE number <= (SELECT number FROM chains) - $1
+           AND seen_at <= now() - make_interval(secs => $2)
+         ORDER BY number DESC
+         LIMIT 1
         """,
         depth,
         seconds,

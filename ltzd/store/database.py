@@ -32,10 +32,12 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.OperatorInterventionError,
     # A standby, after a failover.
     asyncpg.ReadOnlySQLTransactionError,
+    # Another transaction was in the way: a deadlock, a failed serialization.
+    asyncpg.TransactionRollbackError,
     # A query on a connection that has just read the server's farewell.
     asyncpg.InternalClientError,
 )
-"""What asyncpg raises when the server is gone, going, or full."""
+"""What asyncpg raises when the server is gone, going, or full, or wants the same asked again."""
 
 _CONNECT_SECONDS = 10.0
 _COMMAND_SECONDS = 30.0

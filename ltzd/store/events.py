@@ -184,14 +184,14 @@ WITH new AS MATERIALIZED (
     FROM accepted
    WHERE subject IS NOT NULL
    ORDER BY email_key
-      ON CONFLICT (email_key) DO NOTHING
+      ON CONFLICT DO NOTHING
   RETURNING email_key
 ), counted AS (
   INSERT INTO claim_totals (brand_id, event_type, claims, maximum)
   SELECT brand_id, event_type,
          count(*) + (SELECT coalesce(sum(c.claims), 0) FROM claims c
                       WHERE c.brand_id = a.brand_id AND c.event_type = a.event_type),
-         min(maximum)
+         max(maximum)
     FROM accepted a
    WHERE maximum IS NOT NULL
    GROUP BY brand_id, event_type
@@ -211,7 +211,7 @@ WITH new AS MATERIALIZED (
   INSERT INTO rewards (id, kind, brand_id, wallet, ltz)
   SELECT id, $17, brand_id, wallet, ltz FROM accepted WHERE ltz > 0
 ), told AS (
-  SELECT pg_notify('ltzd_rewards', $18)
+  SELECT pg_notify('ltzd_rewards', $18) WHERE EXISTS (SELECT FROM won)
 )
 SELECT brand_id, event_type, email_key, met.email_key IS NOT NULL AS is_new_user
   FROM won

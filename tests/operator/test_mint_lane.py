@@ -386,6 +386,57 @@ async def test_what_is_in_flight_is_reserved_before_more_is_signed(world: World)
         assert len(await states(world.eyes)) == 2
 
 
+async def test_beyond_the_mint_limit_rewards_wait_and_nothing_reverts(world: World) -> None:
+    world.node.mint_filled = 1_050 * LTZ
+    world.node.mines_at_once = True
+    await world.queue(30)
+    async with world.serving():
+        await until(lambda: _true(world.node.head.minted == 1_000 * LTZ))
+        await world.some_looks()
+        assert await world.unminted() == 20
+
+        for _ in range(10):
+            world.node.mint_filled += 250 * LTZ
+            world.node.mine()
+            await world.some_looks()
+        await world.minted()
+    assert await value(world.eyes, "SELECT bool_and(succeeded) FROM transactions")
+    await world.each_minted_once()
+
+
+async def test_rewards_that_trickle_in_never_ask_for_more_than_the_bucket_holds(
+    world: World,
+) -> None:
+    world.node.mint_filled = 2_000 * LTZ
+    world.node.mines_at_once = True
+    async with world.serving():
+        for _ in range(40):
+            await world.queue(1)
+        await until(lambda: _true(world.node.head.minted == 2_000 * LTZ))
+        await world.some_looks()
+    assert await value(world.eyes, "SELECT bool_and(succeeded) FROM transactions")
+    assert await world.unminted() == 20
+
+
+async def test_what_was_mined_since_the_bucket_was_looked_at_is_no_longer_in_it(
+    world: World,
+) -> None:
+    world.node.mint_filled = 200 * LTZ
+    async with world.serving():
+        await world.queue(1)
+        await world.settled("published")
+        async with transaction(world.eyes) as connection:
+            await queue_reward(connection, ltz=200)
+        world.node.before["eth_getTransactionReceipt"] = world.node.mine
+        await world.settled("mined")
+        await world.some_looks()
+        assert await states(world.eyes) == ["mined"], "the bucket holds 100 LTZ"
+
+        world.node.mint_filled += 100 * LTZ
+        world.node.mine()
+        await world.settled("mined", "published")
+
+
 # --- two lanes, and crashes -------------------------------------------------------------------
 
 
@@ -565,7 +616,7 @@ async def test_a_mint_that_reverted_is_minted_again_under_its_references_once_fi
 
         world.node.mine(3)
         await world.settled("reverted")
-        await until(lambda: _true(world.node.asked["eth_call"] >= 4))
+        await world.some_looks()
         assert await states(world.eyes) == ["reverted"], "what would revert is not sent"
         assert len(set(world.node.arrived)) == 1
 
@@ -602,27 +653,27 @@ async def test_a_reward_above_the_mint_limit_waits_and_holds_nobody_up(world: Wo
     await world.queue(2)
     async with transaction(world.eyes) as connection:
         await connection.execute("UPDATE rewards SET ltz = 500 WHERE position = 1")
-    world.node.mint_limit = (400 * LTZ, 86_400, 400 * LTZ)
+    world.node.mint_capacity = 400 * LTZ
     world.node.mines_at_once = True
     async with world.serving():
         await world.settled("mined")
         await world.some_looks()
         assert await states(world.eyes) == ["mined"]
 
-        world.node.mint_limit = (10**28, 86_400, 10**28)
+        world.node.mint_capacity = 10**30
         world.node.mine()
         await world.settled("mined", "mined")
 
 
 async def test_an_empty_bucket_is_waited_for_without_a_nonce(world: World) -> None:
-    world.node.mint_limit = (10**28, 86_400, 0)
+    world.node.mint_filled = 0
     world.node.mines_at_once = True
     await world.queue(3)
     async with world.serving():
         await world.some_looks()
         assert await states(world.eyes) == []
 
-        world.node.mint_limit = (10**28, 86_400, 10**28)
+        world.node.mint_filled = 10**30
         world.node.mine()
         await world.settled("mined")
 

@@ -1,6 +1,8 @@
 """An event is written with all that hangs on it if its claim still stands, or not at all."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -8,9 +10,10 @@ import asyncpg
 import pytest
 
 from ltzd.rules.events import ClaimRecord
-from ltzd.store import events, users
-from ltzd.store.database import Pool, session
+from ltzd.store import database, events, users
+from ltzd.store.database import Pool, session, transaction
 from ltzd.store.events import ClaimKey, EventRow, NewEvent, Standing
+from ltzd.store.signals import ORIGIN, REWARDS
 from tests.support.core import BRAND, a_hash, a_wallet, value
 
 EMAIL = "Ann@shop.example"
@@ -95,9 +98,13 @@ async def test_what_is_written_is_read(pool: Pool) -> None:
 
 
 async def test_a_reward_of_nothing_is_no_reward(pool: Pool) -> None:
-    await write(pool, a_new_event(await stand(pool, KEY), ltz=0))
+    standing = await stand(pool, KEY, FORM)
+    something = a_new_event(standing, FORM, ltz=1)
 
-    assert await counts(pool) == (1, 0, 1, 1)
+    await write(pool, a_new_event(standing, ltz=0), something)
+
+    assert await counts(pool) == (2, 1, 1, 2)
+    assert await value(pool, "SELECT id FROM rewards") == something.event.id
 
 
 async def test_a_claim_that_changed_since_it_was_read_is_left_out_with_its_event(
@@ -125,6 +132,54 @@ async def test_a_second_event_of_a_user_announces_nobody(pool: Pool) -> None:
 
 
 FORM = a_key(event_type="form_submit")
+
+
+async def test_a_new_user_of_two_events_in_one_write_is_met_once(pool: Pool) -> None:
+    """Both are told that he is new, since either may be the one that is announced."""
+    standing = await stand(pool, KEY, FORM)
+
+    won = await write(pool, a_new_event(standing, KEY), a_new_event(standing, FORM))
+
+    assert won == {KEY: True, FORM: True}
+    assert await counts(pool) == (2, 2, 1, 2)
+
+
+async def test_a_user_whose_claim_was_lost_is_not_met(pool: Pool) -> None:
+    standing = await stand(pool, KEY)
+    await write(pool, replace(a_new_event(standing), identity_subject=None))
+
+    assert await write(pool, a_new_event(standing)) == {}
+    assert await counts(pool) == (1, 1, 0, 1)
+
+
+@pytest.mark.parametrize("version", [1, 2, 4, 5])
+async def test_only_the_next_version_of_a_claim_is_written(pool: Pool, version: int) -> None:
+    for _ in range(2):
+        await write(pool, a_new_event(await stand(pool, KEY)))
+    standing = await stand(pool, KEY)
+    right = a_new_event(standing)
+    assert right.claim.claims == 3
+
+    assert await write(pool, replace(right, claim=replace(right.claim, claims=version))) == {}
+
+    assert (await stand(pool, KEY)).claims == standing.claims
+    assert await counts(pool) == (2, 2, 1, 2)
+    assert await write(pool, right) == {KEY: False}
+
+
+async def test_a_claim_is_seen_only_when_its_writer_commits(pool: Pool) -> None:
+    """The second writer waits for the first one, and loses to it or takes its place."""
+    standing = await stand(pool, KEY)
+    async with session(pool) as connection:
+        pending = connection.transaction()
+        await pending.start()
+        assert await events.write(connection, [a_new_event(standing)]) == {KEY: True}
+        second = asyncio.create_task(write(pool, a_new_event(standing)))
+        await asyncio.wait([second], timeout=0.1)
+        assert not second.done()
+        await pending.rollback()
+    assert await second == {KEY: True}
+    assert await counts(pool) == (1, 1, 1, 1)
 
 
 async def test_of_simultaneous_writers_on_one_standing_one_wins(pool: Pool) -> None:
@@ -192,6 +247,92 @@ async def test_a_total_that_nobody_kept_is_counted_first(pool: Pool) -> None:
     assert await write(pool, a_new_event(standing, maximum=3)) == {}
     assert await write(pool, a_new_event(standing, maximum=4)) == {KEY: True}
     assert await value(pool, "SELECT claims FROM claim_totals") == 4
+
+
+async def test_a_raised_maximum_lets_more_in_and_a_lowered_one_nobody(pool: Pool) -> None:
+    async def claim(name: str, maximum: int) -> bool:
+        key = a_key(f"{name}@shop.example")
+        new = a_new_event(await stand(pool, key), key, maximum=maximum)
+        return await write(pool, new) == {key: True}
+
+    assert await claim("a", 2)
+    assert await claim("b", 2)
+    assert not await claim("c", 2)
+    assert await claim("c", 3)
+    assert not await claim("d", 1)
+    assert await value(pool, "SELECT maximum FROM claim_totals") == 3, "refused, so unchanged"
+    assert await claim("d", 9)
+    assert (await stand(pool, KEY)).totals == {KEY[:2]: 4}
+    assert (await counts(pool))[0] == 4
+
+
+async def test_a_maximum_of_one_type_or_brand_is_not_anothers(pool: Pool) -> None:
+    elsewhere = (a_wallet(0xB2), *KEY[1:])
+    keys = [KEY, FORM, elsewhere]
+    standing = await stand(pool, *keys)
+
+    assert len(await write(pool, *(a_new_event(standing, key, maximum=1) for key in keys))) == 3
+    assert (await stand(pool, *keys)).totals == {key[:2]: 1 for key in keys}
+
+
+async def test_a_lost_claim_is_not_counted(pool: Pool) -> None:
+    other = a_key("bob@shop.example")
+    standing = await stand(pool, KEY, other)
+    await write(pool, a_new_event(standing, maximum=2))
+
+    both = [a_new_event(standing, key, maximum=2) for key in (KEY, other)]
+    assert await write(pool, *both) == {other: True}
+    assert (await stand(pool, KEY)).totals == {KEY[:2]: 2}
+
+
+async def test_a_type_without_a_maximum_keeps_no_total(pool: Pool) -> None:
+    await write(pool, a_new_event(await stand(pool, KEY)))
+
+    assert await value(pool, "SELECT count(*) FROM claim_totals") == 0
+
+
+@asynccontextmanager
+async def wake_ups(database_url: str) -> AsyncIterator[list[object]]:
+    """The origins of the wake-ups that another process hears until the block ends."""
+    heard: list[object] = []
+    fence = asyncio.Event()
+    listener = await database.connect(database_url, "test")
+    try:
+        await listener.add_listener(REWARDS, lambda *said: heard.append(said[3]))
+        await listener.add_listener("fence", lambda *_: fence.set())
+        yield heard
+        await listener.execute("NOTIFY fence")
+        await asyncio.wait_for(fence.wait(), timeout=10)
+    finally:
+        await listener.close()
+
+
+async def test_a_write_wakes_the_other_processes_once(pool: Pool, database_url: str) -> None:
+    standing = await stand(pool, KEY, FORM)
+    async with wake_ups(database_url) as heard:
+        await write(pool, a_new_event(standing), a_new_event(standing, FORM))
+    assert heard == [ORIGIN]
+
+
+async def test_what_was_not_written_wakes_nobody(pool: Pool, database_url: str) -> None:
+    standing = await stand(pool, KEY, FORM)
+    await write(pool, a_new_event(standing, maximum=1))
+    full = a_key("bob@shop.example")
+
+    class ChangedMind(Exception):
+        pass
+
+    async def write_in_vain() -> None:
+        async with transaction(pool) as connection:
+            assert await events.write(connection, [a_new_event(standing, FORM)]) == {FORM: False}
+            raise ChangedMind
+
+    async with wake_ups(database_url) as heard:
+        assert await write(pool, a_new_event(standing)) == {}
+        assert await write(pool, a_new_event(await stand(pool, full), full, maximum=1)) == {}
+        with pytest.raises(ChangedMind):
+            await write_in_vain()
+    assert heard == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ltzd.rules.facts import RewardMinted, Transfer
 from ltzd.rules.transactions import Place, State, Transaction
-from ltzd.store import chains, facts, transactions
+from ltzd.store import chains, facts, rewards, transactions
 from ltzd.store.chains import BlockRow
 from ltzd.store.database import Pool, session, transaction
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Reference, reward_reference
@@ -221,6 +221,49 @@ async def test_an_undone_mint_leaves_its_reward_unminted_until_the_new_branch_ha
     again = replace(the_mint_of(reward), block_number=8, block_hash=a_hash("8'"))
     assert await tell(pool, again) == 1
     assert await told(pool, reward) == (8, a_hash("8'"), a_hash("mint"))
+
+
+async def test_an_undo_resets_exactly_the_rewards_of_undone_mints(pool: Pool, reward: UUID) -> None:
+    async with transaction(pool) as connection:
+        others = [await queue_reward(connection, WALLET, 100) for _ in range(2)]
+        lane = await a_lane(pool)
+        intent = an_intent(1, others, SEQ + 1)
+        await transactions.store_signed(connection, lane, intent, an_attempt("later"))
+    at_7 = the_mint_of(reward)
+    at_8, at_9 = (
+        replace(
+            at_7,
+            block_number=number,
+            block_hash=a_hash(f"{number}"),
+            reference=reward_reference(other, 1, SEQ + number - 7),
+        )
+        for number, other in enumerate(others, 8)
+    )
+    somebody_elses = replace(at_9, log_index=4, recipient=a_wallet(0xBAD), reference=at_7.reference)
+    assert await tell(pool, at_7, at_8, at_9, somebody_elses) == 3
+
+    async with transaction(pool) as connection:
+        await facts.undo_above(connection, 8)
+
+    assert await told(pool, reward) == (7, a_hash("7"), a_hash("mint"))
+    assert await told(pool, others[0]) == (8, a_hash("8"), a_hash("mint"))
+    assert await told(pool, others[1]) == (None, None, None)
+    assert await value(pool, "SELECT count(*) FROM mints") == 2
+
+
+async def test_an_undone_reward_that_has_no_transaction_is_queued_again(
+    pool: Pool, reward: UUID
+) -> None:
+    """Its transaction may have been displaced, in our eyes, before its mint was seen."""
+    await tell(pool, the_mint_of(reward))
+    async with transaction(pool) as connection:
+        await connection.execute("UPDATE rewards SET transaction_id = NULL")
+        assert await rewards.queued(connection, 9) == []
+
+        await facts.undo_above(connection, 6)
+
+        (again,) = await rewards.queued(connection, 9)
+    assert (again.id, again.seq) == (reward, SEQ)
 
 
 async def test_an_undo_above_a_mint_leaves_it(pool: Pool, reward: UUID) -> None:

@@ -31,6 +31,14 @@ async def test_the_oldest_rewards_leave_the_queue_first(pool: Pool) -> None:
     assert await ids_queued(pool) == ids
 
 
+async def test_rewards_that_are_left_out_make_room_for_the_next(pool: Pool) -> None:
+    ids = await queue_rewards(pool, 4)
+    async with session(pool) as connection:
+        others = await rewards.queued(connection, 2, {ids[0], ids[2], uuid4()})
+
+    assert [reward.id for reward in others] == [ids[1], ids[3]]
+
+
 async def test_a_reward_with_a_transaction_or_a_mint_is_not_queued(pool: Pool) -> None:
     tied, minted, waiting = await queue_rewards(pool, 3)
     lane = await a_lane(pool)

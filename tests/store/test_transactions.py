@@ -62,11 +62,13 @@ async def test_a_signed_transaction_is_in_flight_with_its_bytes(
         connection, lane, an_intent(0, ids), an_attempt("bytes")
     )
 
+    await queue_rewards(pool, 1)
     (tx,) = await transactions.in_flight(connection, lane)
 
     assert (tx.id, tx.nonce, tx.raw, tx.hashes) == (row, 0, b"bytes", (a_hash("bytes"),))
     assert (tx.tx, tx.created_at) == (Transaction(State.SIGNED), created_at)
     assert (tx.gas_limit, tx.max_fee_per_gas) == (100_000, FEES.max_fee_per_gas)
+    assert tx.ltz == 200, "what its rewards mint"
 
 
 async def test_signing_takes_the_nonce_and_the_references(
@@ -198,10 +200,16 @@ async def test_a_new_term_shuts_the_old_holder_out_of_every_write(
     await save(connection, new, row, State.SIGNED, MINED)
 
 
-async def test_a_term_cannot_end_under_a_holders_commit(pool: Pool, lane: Lane) -> None:
-    async with transaction(pool) as connection:
-        row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-        await save(connection, lane, row, State.SIGNED, MINED)
+@pytest.mark.parametrize("write", ["store_signed", "save"])
+async def test_a_term_cannot_end_under_a_holders_commit(
+    pool: Pool, connection: Connection, lane: Lane, write: str
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    async with transaction(pool) as holder:
+        if write == "save":
+            await save(holder, lane, row, State.SIGNED, MINED)
+        else:
+            await transactions.store_signed(holder, lane, an_intent(1), an_attempt("b"))
         taking_over = asyncio.create_task(a_lane(pool))
         await asyncio.wait([taking_over], timeout=0.1)
         assert not taking_over.done()

@@ -100,7 +100,17 @@ def an_intent(nonce: int, rewards: Iterable[UUID] = (), next_seq: int = 0) -> In
     """Rewards that have no reference yet take theirs from the counter at `next_seq`."""
     ids = list(rewards)
     seqs = list(range(next_seq, next_seq + len(ids)))
-    return Intent(nonce, LTZ_AT, b"\x01", 100_000, ids, seqs, next_seq, len(ids))
+    return Intent(
+        nonce=nonce,
+        to=LTZ_AT,
+        data=b"\x01",
+        gas_limit=100_000,
+        ltz=100 * len(ids),
+        rewards=ids,
+        seqs=seqs,
+        next_seq=next_seq,
+        fresh_seqs=len(ids),
+    )
 
 
 def an_attempt(text: str) -> Attempt:

@@ -87,6 +87,8 @@ class Block:
     nonces: dict[Address, int] = field(default_factory=dict)
     used: dict[int, bytes] = field(default_factory=dict)
     """References by seq, as of this block."""
+    minted: int = 0
+    """LTZ's smallest units minted up to this block."""
 
     def logs(self) -> Iterator[tuple[Hash32, Log]]:
         for log in self.said:
@@ -116,8 +118,9 @@ class FakeNode(Rpc):
         """None: the node knows no finality."""
         self.mines_at_once = False
         self.simulated = 0
-        self.mint_limit = (10**28, 86_400, 10**28)
-        """Capacity, window, available."""
+        self.mint_capacity = 10**30
+        self.mint_filled = 10**40
+        """What the mint limit's bucket has ever been given."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False
         """Which mints the contract refuses, by their call data."""
 
@@ -135,7 +138,7 @@ class FakeNode(Rpc):
         self.is_blind_by_hash = False
         """Whether it also answers none to questions for logs by block hash."""
         self.longest_range: int | None = None
-        self.before: dict[str, Callable[[], None]] = {}
+        self.before: dict[str, Callable[[], object]] = {}
         """What happens once, just before a method is answered."""
         self._salt = 0
         self._methods: dict[str, Callable[..., Any]] = {
@@ -206,7 +209,7 @@ class FakeNode(Rpc):
         parent = self.head
         number = parent.number + 1
         nonces, used = dict(parent.nonces), dict(parent.used)
-        done = list(self._execute(nonces, used)) if takes_pool else []
+        done = list(self._execute(parent, nonces, used)) if takes_pool else []
         return Block(
             number=number,
             hash=Hash32(
@@ -218,9 +221,13 @@ class FakeNode(Rpc):
             said=said,
             nonces=nonces,
             used=used,
+            minted=parent.minted + sum(map(_minted_in, done)),
         )
 
-    def _execute(self, nonces: dict[Address, int], used: dict[int, bytes]) -> Iterator[Done]:
+    def _execute(
+        self, parent: Block, nonces: dict[Address, int], used: dict[int, bytes]
+    ) -> Iterator[Done]:
+        available = self._available(parent)
         for sent in sorted(self.pool.values(), key=lambda sent: sent.nonce):
             if sent.nonce < nonces.get(sent.sender, 0):
                 del self.pool[sent.hash]
@@ -228,18 +235,25 @@ class FakeNode(Rpc):
                 del self.pool[sent.hash]
                 nonces[sent.sender] = sent.nonce + 1
                 try:
-                    yield Done(sent, True, self._mint(sent.data, used))
+                    done = Done(sent, True, self._mint(sent.data, used, available))
                 except Reverted:
-                    yield Done(sent, False, [])
+                    done = Done(sent, False, [])
+                available -= _minted_in(done)
+                yield done
 
-    def _mint(self, data: bytes, used: dict[int, bytes]) -> list[Log]:
+    def _available(self, block: Block) -> int:
+        """What the mint limit's bucket holds; it is refilled by hand."""
+        return min(self.mint_capacity, self.mint_filled - block.minted)
+
+    def _mint(self, data: bytes, used: dict[int, bytes], available: int) -> list[Log]:
         """Logs of a mint; `used` moves along."""
-        if self.reverts(data):
-            raise Reverted("the mint limit")
         rewards = _rewards(data)
+        wanted = sum(amount for _, amount, reference in rewards if _seq(reference) not in used)
+        if self.reverts(data) or wanted > available:
+            raise Reverted("MintLimitExceeded")
         logs: list[Log] = []
         for to, amount, reference in rewards:
-            seq = int.from_bytes(reference[24:], "big")
+            seq = _seq(reference)
             if seq not in used:
                 used[seq] = reference
                 logs += [transfer_log(bytes(20), to, amount), minted_log(to, reference, amount)]
@@ -355,10 +369,11 @@ class FakeNode(Rpc):
             bits = sum(1 << (seq % 256) for seq in used if seq // 256 == word)
             return hex_of(bits.to_bytes(32, "big"))
         if data[:4] == _MINT_LIMIT:
-            return hex_of(b"".join(each.to_bytes(32, "big") for each in self.mint_limit))
+            words = (self.mint_capacity, 86_400, max(0, self._available(self._seen()[-1])))
+            return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
         self.simulated += 1
         try:
-            self._mint(data, dict(self._seen()[-1].used))
+            self._mint(data, dict(self._seen()[-1].used), self._available(self._seen()[-1]))
         except Reverted as error:
             raise RpcError(3, f"execution reverted: {error}", b"\x08\xc3\x79\xa0") from error
         return "0x"
@@ -387,6 +402,14 @@ class FakeNode(Rpc):
         self.pool[sent.hash] = sent
         if self.mines_at_once:
             self.mine()
+
+
+def _seq(reference: bytes) -> int:
+    return int.from_bytes(reference[24:], "big")
+
+
+def _minted_in(done: Done) -> int:
+    return sum(int.from_bytes(log.data, "big") for log in done.logs if log.topics[0] == _MINTED)
 
 
 def _word(value: bytes) -> bytes:

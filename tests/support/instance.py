@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 _PREFIX = "ltzd-instance-"
 _KEEP = "in-use"
+_SURELY_HELD_AFTER_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -327,13 +329,15 @@ def a_folder(account: Account | None = None) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        os.close(keep)
         shutil.rmtree(folder)
+        os.close(keep)
 
 
 def _tidy() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime < _SURELY_HELD_AFTER_SECONDS:
+                continue
             keep = os.open(folder / _KEEP, os.O_RDWR)
             try:
                 fcntl.flock(keep, fcntl.LOCK_EX | fcntl.LOCK_NB)

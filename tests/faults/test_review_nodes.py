@@ -1,0 +1,159 @@
+"""Nodes that lag, sync anew, or tell no finality, against the lane and the indexer in memory."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from ltzd.errors import Broken, NodeUnavailable
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.operator.mint_lane import MintLane
+from ltzd.operator.policy import LanePolicy, MintTarget
+from ltzd.rules import reorgs
+from ltzd.store import chains
+from ltzd.store.chains import Cursor
+from ltzd.store.database import Pool, session
+from ltzd.store.signals import REWARDS, Signals
+from tests.support.core import MINTER, a_hash, follow, pool, queue_rewards, running, states, value
+from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.waiting import until
+
+__all__ = ["pool"]
+
+FOLLOW = IndexerPolicy(poll_seconds=0.01, head_blocks=100, final_depth=3, final_seconds=0.0)
+LANE = LanePolicy(poll_seconds=0.01, repeat_seconds=0.3)
+
+
+@pytest.fixture
+async def node() -> FakeNode:
+    node = FakeNode()
+    node.mine()
+    return node
+
+
+@pytest.fixture
+async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
+    follower = Follower(
+        pool, database_url, node.node, await follow(pool, node), Signals(""), FOLLOW
+    )
+    async with session(pool) as connection:
+        follower._epoch = await chains.begin_term(connection, CHAIN_ID)
+    return follower
+
+
+@asynccontextmanager
+async def serving(pool: Pool, url: str, node: FakeNode, bells: Signals) -> AsyncIterator[MintLane]:
+    target = MintTarget(CHAIN_ID, LTZ_AT)
+    lane = MintLane(pool, url, node.node, MINTER, target, bells, LANE)
+    indexer = Follower(pool, url, node.node, await follow(pool, node), bells, FOLLOW)
+    async with running(indexer.run(), lane.run()):
+        await until(lambda: _true(lane.is_ready))
+        yield lane
+
+
+async def _true(claim: bool) -> bool:
+    return claim
+
+
+async def cursor_of(pool: Pool) -> Cursor:
+    async with session(pool) as connection:
+        return await chains.cursor(connection, CHAIN_ID)
+
+
+async def unminted(pool: Pool) -> int:
+    count: int = await value(pool, "SELECT count(*) FROM rewards WHERE mint_block_hash IS NULL")
+    return count
+
+
+async def test_forgotten_bytes_are_sent_again_to_a_node_that_tells_no_finality(
+    pool: Pool, database_url: str, node: FakeNode
+) -> None:
+    node.final_depth = None
+    bells = Signals("")
+    async with serving(pool, database_url, node, bells):
+        await queue_rewards(pool, 2)
+        bells.ring(REWARDS)
+        await until(lambda: _true(len(node.pool) == 1))
+        node.pool.clear()
+        await until(lambda: _true(len(node.pool) == 1))
+        node.mine()
+
+        async def all_minted() -> bool:
+            return await unminted(pool) == 0
+
+        await until(all_minted)
+
+
+async def test_a_taken_nonce_is_noticed_on_a_node_that_tells_no_finality(
+    pool: Pool, database_url: str, node: FakeNode
+) -> None:
+    node.final_depth = None
+    node.lost_requests = 1_000_000
+    bells = Signals("")
+    async with serving(pool, database_url, node, bells):
+        await queue_rewards(pool, 1)
+        bells.ring(REWARDS)
+        await until(lambda: _is(pool, "signed"))
+        node.use_nonce(MINTER.address)
+        node.lost_requests = 0
+        node.mine(4)
+        await until(lambda: _is(pool, "displaced", "published"))
+
+
+async def _is(pool: Pool, *wanted: str) -> bool:
+    return await states(pool) == list(wanted)
+
+
+async def test_a_node_that_syncs_anew_is_waited_for(
+    pool: Pool, node: FakeNode, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reorgs, "SECOND_LOOK_SECONDS", 0.0)
+    node.final_depth = 3
+    node.mine(20)
+    await follower.step()
+    await follower.step()
+    before = await cursor_of(pool)
+    assert before.final_number == 18
+
+    node.lag = 15
+    await follower.step()
+    with pytest.raises(NodeUnavailable, match="fallen behind"):
+        await follower.step()
+    assert await cursor_of(pool) == before
+
+    node.lag = 0
+    node.mine()
+    await follower.step()
+    assert (await cursor_of(pool)).number == 22
+
+
+async def test_a_node_that_syncs_another_chain_is_not_waited_for(
+    pool: Pool, node: FakeNode, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reorgs, "SECOND_LOOK_SECONDS", 0.0)
+    node.final_depth = 3
+    node.mine(20)
+    await follower.step()
+    await follower.step()
+    node.blocks = [
+        replace(block, hash=a_hash(f"other {block.number}")) if block.number > 5 else block
+        for block in node.blocks[:10]
+    ]
+    await follower.step()
+    with pytest.raises(Broken, match="below the final block"):
+        await follower.step()
+
+
+async def test_finality_that_a_node_fails_to_tell_once_is_not_made_up(
+    pool: Pool, node: FakeNode, follower: Follower
+) -> None:
+    node.final_depth = 15
+    node.mine(20)
+    await follower.step()
+    assert (await cursor_of(pool)).final_number == 6
+
+    node.final_depth = None
+    await follower.step()
+    assert (await cursor_of(pool)).final_number == 6
