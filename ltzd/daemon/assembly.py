@@ -152,6 +152,13 @@ async def _chain(settings: Settings, pool: Pool, node: Node) -> ChainIdentity:
                 f"The node does not answer and the database is new: {error.message}. "
                 "Start the node, or correct node.rpc_url."
             ) from error
+        contracts = settings.contracts
+        if (known.ltz, known.first_block) != (contracts.ltz, contracts.first_block):
+            raise Misconfigured(
+                f"The database follows LTZ {hex_of(known.ltz)} from block {known.first_block} on, "
+                f"but contracts says {hex_of(contracts.ltz)} from {contracts.first_block} on: "
+                "correct contracts, or use another database."
+            ) from error
         log.warning("node.unavailable_at_start", reason=error.message)
         return known
     if known is None:

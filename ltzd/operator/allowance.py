@@ -42,6 +42,8 @@ class MintAllowance:
 
     def fit(self, batch: Sequence[QueuedReward], in_flight: int) -> list[QueuedReward]:
         """The rewards from the batch's beginning that the bucket holds beside `in_flight` units."""
+        if self._capacity == 0:
+            return []  # minting is switched off: everybody waits, nobody is hopeless
         left = self._available - in_flight
         fitting: list[QueuedReward] = []
         for reward in batch:

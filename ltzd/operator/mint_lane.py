@@ -33,6 +33,7 @@ from ltzd.values import Address, hex_of
 log = structlog.get_logger()
 
 _PAUSE_SECONDS = 0.5
+_STOPPED_SECONDS = 10.0
 
 
 class MintLane:
@@ -86,7 +87,7 @@ class MintLane:
                 await asyncio.wait({term})
                 raise
             term.result()
-            await asyncio.sleep(_PAUSE_SECONDS if self.stopped is None else 10.0)
+            await asyncio.sleep(_PAUSE_SECONDS if self.stopped is None else _STOPPED_SECONDS)
 
     async def _hold(self) -> None:
         """One term, from the lock to its loss."""
@@ -113,6 +114,7 @@ class MintLane:
         minter = Minter(desk, book, purse, allowance, counters)
         publisher = Publisher(self._node, book, minter, self._rewards)
         watcher = Watcher(desk, book, purse, allowance, minter, self._blocks, self._rewards)
+        await watcher.judge_mined()  # what stopped the last term stops this one before it signs
         self.is_serving, self.stopped = True, None
         telemetry.LANES_HELD.labels(MINT).set(1)
         log.info("lane.serving", wallet=hex_of(lane.wallet), epoch=lane.epoch, resumed=book.count())

@@ -1,5 +1,7 @@
 """Turns queued rewards into a signed mint: intent, nonce and bytes in one database transaction."""
 
+import asyncio
+import collections
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +27,10 @@ from ltzd.values import LTZ, Reference, reward_reference
 
 log = structlog.get_logger()
 
+_SIMULATION_PAUSE_SECONDS = 1.0
+_PARTS_TRIED = 14
+"""Of a batch that would revert: halves, quarters and eighths."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counters:
@@ -49,6 +55,7 @@ class Minter:
         self._purse = purse
         self._allowance = allowance
         self._paused: str | None = None
+        self._simulates_from = 0.0
         self._next_nonce = counters.next_nonce
         self._next_seq = counters.next_seq
         self.is_careful = False
@@ -69,8 +76,8 @@ class Minter:
             batch = self._allowance.fit(waiting, self._book.minting())
             if not batch:
                 return self._pause("mint_limit" if waiting else None)
-            mint = self._mint(batch)
-            if self.is_careful and await self._would_revert(mint):
+            mint = await self._sound(batch)
+            if mint is None:
                 return self._pause("would_revert")
             self._pause(None)
             tx = await self._store(connection, mint, fees)
@@ -89,6 +96,33 @@ class Minter:
                 log.warning("lane.paused", reason=reason)
             self._paused = reason
         return False
+
+    async def _sound(self, batch: Sequence[QueuedReward]) -> Intent | None:
+        """The batch, or a part of it that does not revert if it may; None when none was found.
+
+        It may after a revert, and always with a reward whose mint has failed before: that is in the
+        rows, so it outlasts the term. One bad reward does not hold up the others.
+        """
+        mint = self._mint(batch)
+        if not self.is_careful and mint.fresh_seqs == len(batch):
+            return mint
+        now = asyncio.get_running_loop().time()
+        if now < self._simulates_from:
+            return None
+        if not await self._would_revert(mint):
+            self.is_careful = False
+            return mint
+        parts = collections.deque(_halves(batch))
+        for _ in range(_PARTS_TRIED):
+            if not parts:
+                break
+            part = parts.popleft()
+            mint = self._mint(part)
+            if not await self._would_revert(mint):
+                return mint
+            parts.extend(_halves(part))
+        self._simulates_from = now + _SIMULATION_PAUSE_SECONDS
+        return None
 
     def _mint(self, batch: Sequence[QueuedReward]) -> Intent:
         """The batch as an intent; a reward keeps the seq it has, others get the counter's next."""
@@ -149,6 +183,11 @@ class Minter:
             return True
         self.is_careful = False
         return False
+
+
+def _halves(batch: Sequence[QueuedReward]) -> list[Sequence[QueuedReward]]:
+    middle = len(batch) // 2
+    return [half for half in (batch[:middle], batch[middle:]) if half and len(batch) > 1]
 
 
 def _numbered(batch: Sequence[QueuedReward], first: int) -> list[int]:

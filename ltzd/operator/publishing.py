@@ -4,6 +4,8 @@ While a publication is under way rewards gather; whatever waits at its end goes 
 unanswered publication is unknown, never failed: the same bytes go again.
 """
 
+import asyncio
+
 import structlog
 
 from ltzd import telemetry
@@ -32,12 +34,13 @@ class Publisher:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             if not await self.step():
-                await self._bell.wait(pause)
+                # Not the bell: each new reward rings it and would hurry a node that is in trouble.
+                await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-            elif self._book.next_to_publish() is None and not await self._minter.sign_next():
+                continue
+            pause = _FIRST_PAUSE_SECONDS
+            if self._book.next_to_publish() is None and not await self._minter.sign_next():
                 await self._bell.wait()
-            else:
-                pause = _FIRST_PAUSE_SECONDS
 
     async def step(self) -> bool:
         """Publish the oldest bytes that are due; False when the node would not or could not."""

@@ -85,7 +85,7 @@ class Watcher:
         self._head = head
         await self._mints_of_flight()
         await self._receipts_of_flight()
-        await self._judge_mined()
+        await self.judge_mined()
         await self._repeat_the_late()
 
     async def _mints_of_flight(self) -> None:
@@ -156,7 +156,8 @@ class Watcher:
                 cursor = await chains.cursor(connection, lane.chain_id)
             return await node.nonce(lane.wallet, hex(cursor.final_number))
 
-    async def _judge_mined(self) -> None:
+    async def judge_mined(self) -> None:
+        """Raises Stopped, NodeUnavailable."""
         async with session(self._desk.pool) as connection:
             mined = await transactions.mined_to_judge(connection, self._desk.lane, _JUDGED_AT_ONCE)
         unindexed = [each for each in mined if not each.is_indexed]

@@ -16,7 +16,17 @@ from ltzd.store import chains
 from ltzd.store.chains import Cursor
 from ltzd.store.database import Pool, session
 from ltzd.store.signals import REWARDS, Signals
-from tests.support.core import MINTER, a_hash, follow, pool, queue_rewards, running, states, value
+from tests.support.core import (
+    MINTER,
+    a_hash,
+    a_wallet,
+    follow,
+    pool,
+    queue_rewards,
+    running,
+    states,
+    value,
+)
 from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.waiting import until
 
@@ -157,3 +167,54 @@ async def test_finality_that_a_node_fails_to_tell_once_is_not_made_up(
     node.final_depth = None
     await follower.step()
     assert (await cursor_of(pool)).final_number == 6
+
+
+async def test_a_reward_that_can_never_be_minted_holds_nobody_up(
+    pool: Pool, database_url: str, node: FakeNode
+) -> None:
+    node.final_depth = 1
+    node.mines_at_once = True
+    bells = Signals("")
+    poison = bytes(12) + a_wallet(3)
+    node.reverts = lambda data: poison in data
+    await queue_rewards(pool, 6)
+
+    async def all_but_one() -> bool:
+        node.mine()
+        return await unminted(pool) == 1
+
+    async with serving(pool, database_url, node, bells):
+        await until(all_but_one)
+    reverted = "SELECT count(*) FROM transactions WHERE NOT succeeded"
+    assert await value(pool, reverted) == 1
+
+    async with serving(pool, database_url, node, bells):
+        await queue_rewards(pool, 2)
+        bells.ring(REWARDS)
+        await until(all_but_one)
+    assert await value(pool, reverted) == 1, "a later term simulates what failed before"
+
+
+async def test_a_lane_that_stopped_signs_nothing_in_its_next_terms(
+    pool: Pool, database_url: str, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ltzd.operator.mint_lane._STOPPED_SECONDS", 0.02)
+    node.final_depth = 1
+    bells = Signals("")
+    async with serving(pool, database_url, node, bells) as lane:
+        node.mine()
+        node.head.used[0] = b"\xee" * 32
+        await queue_rewards(pool, 2)
+        bells.ring(REWARDS)
+        await until(lambda: _true(len(node.pool) == 1))
+        node.mine()
+        await until(lambda: _is(pool, "mined"))
+        await queue_rewards(pool, 1)
+        bells.ring(REWARDS)
+        await until(lambda: _is(pool, "mined", "published"))
+        node.mine(3, takes_pool=False)
+        await until(lambda: _true(lane.stopped is not None))
+        await queue_rewards(pool, 2)
+        looks = node.asked["eth_call"]
+        await until(lambda: _true(node.asked["eth_call"] > looks + 10))
+        assert await states(pool) == ["mined", "published"]

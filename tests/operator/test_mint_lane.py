@@ -522,7 +522,7 @@ async def test_a_nonce_that_was_used_elsewhere_stops_the_lane_at_its_start(world
     assert await states(world.eyes) == []
 
 
-@pytest.mark.parametrize("seq", [0, 1, 255, 256, 511])
+@pytest.mark.parametrize("seq", [0, 255, 511])
 async def test_a_reference_that_was_not_given_out_stops_the_lane_at_its_start(
     world: World, seq: int
 ) -> None:
@@ -536,7 +536,7 @@ async def test_a_reference_that_was_not_given_out_stops_the_lane_at_its_start(
     assert await states(world.eyes) == []
 
 
-@pytest.mark.parametrize(("used", "first"), [(0, 0), (1, 256), (256, 256), (257, 512), (600, 768)])
+@pytest.mark.parametrize(("used", "first"), [(0, 0), (256, 256), (257, 512)])
 async def test_a_new_database_on_a_used_ltz_starts_above_every_used_reference(
     world: World, used: int, first: int
 ) -> None:

@@ -104,6 +104,24 @@ async def test_a_lost_connection_is_unavailable_and_the_pool_recovers(
     await until(recovers)
 
 
+async def test_a_conflict_that_asks_for_another_try_is_unavailable(pool: Pool) -> None:
+    async with session(pool) as connection:
+        await connection.execute("CREATE TABLE contested (n int)")
+        await connection.execute("INSERT INTO contested VALUES (0)")
+
+    async def lose_the_race() -> None:
+        async with transaction(pool) as connection:
+            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            await connection.fetch("SELECT * FROM contested")
+            async with session(pool) as faster:
+                await faster.execute("UPDATE contested SET n = 1")
+            await connection.execute("UPDATE contested SET n = 2")
+
+    with pytest.raises(DatabaseUnavailable, match="SerializationError"):
+        await lose_the_race()
+    assert await value(pool, "SELECT n FROM contested") == 1
+
+
 async def test_a_fault_of_ours_is_not_dressed_up_as_a_lost_database(pool: Pool) -> None:
     with pytest.raises(asyncpg.UndefinedTableError):
         async with transaction(pool) as connection:

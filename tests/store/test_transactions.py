@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -117,39 +117,33 @@ async def test_a_reward_that_has_a_reference_takes_no_new_one(
     assert await counters(connection) == (2, 3)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda lane, mint, ids: (replace(lane, epoch=lane.epoch - 1), mint),
-        lambda lane, mint, ids: (replace(lane, wallet=OTHER_WALLET), mint),
-        lambda lane, mint, ids: (lane, replace(mint, nonce=0)),
-        lambda lane, mint, ids: (lane, replace(mint, nonce=2)),
-        lambda lane, mint, ids: (lane, replace(mint, next_seq=0)),
-        lambda lane, mint, ids: (lane, replace(mint, next_seq=2)),
-        lambda lane, mint, ids: (lane, replace(mint, rewards=ids)),
-        lambda lane, mint, ids: (lane, replace(mint, rewards=[*ids[1:2], uuid4()])),
-    ],
-    ids=[
-        "an earlier term", "another wallet", "a nonce that was used", "a nonce too far",
-        "references that were given out", "references with a gap", "a reward with a transaction",
-        "a reward that is not there",
-    ],
-)  # fmt: skip
-async def test_an_intent_that_does_not_fit_is_refused_whole(
-    pool: Pool, lane: Lane, change: Callable[..., tuple[Lane, Intent]]
-) -> None:
+MISFITS: dict[str, Callable[[Lane, Intent, list[UUID]], tuple[Lane, Intent]]] = {
+    "an earlier term": lambda lane, mint, _: (replace(lane, epoch=lane.epoch - 1), mint),
+    "another wallet": lambda lane, mint, _: (replace(lane, wallet=OTHER_WALLET), mint),
+    "a nonce that was used": lambda lane, mint, _: (lane, replace(mint, nonce=0)),
+    "a nonce too far": lambda lane, mint, _: (lane, replace(mint, nonce=2)),
+    "references given out": lambda lane, mint, _: (lane, replace(mint, next_seq=0)),
+    "references with a gap": lambda lane, mint, _: (lane, replace(mint, next_seq=2)),
+    "a reward with a transaction": lambda lane, mint, ids: (lane, replace(mint, rewards=ids)),
+    "a reward that is not there": lambda lane, mint, ids: (
+        lane,
+        replace(mint, rewards=[ids[1], uuid4()]),
+    ),
+}
+
+
+async def test_an_intent_that_does_not_fit_is_refused_whole(pool: Pool, lane: Lane) -> None:
     ids = await queue_rewards(pool, 2)
     async with session(pool) as connection:
         await transactions.store_signed(connection, lane, an_intent(0, ids[:1]), an_attempt("a"))
         before = await counters(connection)
-        wrong_lane, wrong = change(lane, an_intent(1, ids[1:], 1), ids)
-
-        with pytest.raises(LostLane):
-            await transactions.store_signed(connection, wrong_lane, wrong, an_attempt("b"))
-
-        assert await counters(connection) == before
-    assert await states(pool) == ["signed"]
-    assert await value(pool, "SELECT count(*) FROM rewards WHERE transaction_id IS NULL") == 1
+        for name, change in MISFITS.items():
+            wrong_lane, wrong = change(lane, an_intent(1, ids[1:], 1), ids)
+            with pytest.raises(LostLane):
+                await transactions.store_signed(connection, wrong_lane, wrong, an_attempt("b"))
+            assert await counters(connection) == before, name
+        assert await states(pool) == ["signed"]
+        await transactions.store_signed(connection, lane, an_intent(1, ids[1:], 1), an_attempt("b"))
 
 
 async def test_a_minted_reward_is_not_signed_again(
@@ -255,22 +249,21 @@ WRONG = [
 """What a row is, and what a lane that has lost touch takes it for."""
 
 
-@pytest.mark.parametrize(("state", "was"), WRONG)
 async def test_a_save_from_a_wrong_state_raises_and_changes_nothing(
-    pool: Pool, connection: Connection, lane: Lane, state: State, was: State
+    pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-    place = PLACE if state in {State.MINED, State.CONFIRMED, State.REVERTED} else None
-    await connection.execute(
-        "UPDATE transactions SET state = $1, block_number = $2, block_hash = $3",
-        state.value,
-        place and place.block_number,
-        place and place.block_hash,
-    )
-    with pytest.raises(LostLane):
-        await save(connection, lane, row, was, MINED)
-
-    assert await states(pool) == [state.value]
+    for state, was in WRONG:
+        place = PLACE if state in {State.MINED, State.CONFIRMED, State.REVERTED} else None
+        await connection.execute(
+            "UPDATE transactions SET state = $1, block_number = $2, block_hash = $3",
+            state.value,
+            place and place.block_number,
+            place and place.block_hash,
+        )
+        with pytest.raises(LostLane):
+            await save(connection, lane, row, was, MINED)
+        assert await states(pool) == [state.value]
 
 
 async def test_a_transaction_may_be_mined_before_its_publication_is_marked(
