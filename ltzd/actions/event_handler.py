@@ -6,9 +6,11 @@ stand so. The answer waits until the mint is published, five seconds at most: la
 and the event is minted all the same.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,6 +22,7 @@ from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.errors import (
     AutomationDisabled,
     BrandUnknown,
+    DatabaseUnavailable,
     DomainUnauthorized,
     EventNotConfigured,
     LtzdError,
@@ -42,6 +45,9 @@ HASH_WAIT_SECONDS = 5.0
 """How long an answer waits for its hash before it says "queued" (design.md 4, Events)."""
 _KNOWN_USERS = 100_000
 _NO_CLAIM = ClaimRecord()
+_UNSURE_SECONDS = 5.0
+"""How long a caller whose write may have happened waits for the database to come back."""
+_UNSURE_PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +152,7 @@ class EventHandler:
         self._identity = identity
         self._hashes = hashes
         self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
+        self._unsure: dict[UUID, float] = {}
         self._commits = GroupCommit(self._write)
 
     async def run(self) -> None:
@@ -243,20 +250,62 @@ class EventHandler:
 
     async def _write(self, group: Sequence[_Claim]) -> list[_Written | Exception | Again]:
         """Decide a group on how things stand, in order, and write what still stands so."""
+        try:
+            standing = await self._standing(group)
+        except DatabaseUnavailable as error:
+            return await self._hold_unsure(group, error)
+        verdicts = _decide_all(group, standing)
+        accepted = [verdict for verdict in verdicts if isinstance(verdict, NewEvent)]
+        won = await self._commit(accepted)
+        self._known.update({one.user.email_key: one.user for one in group if one.check.key in won})
+        if won:
+            self._signals.ring(REWARDS)
+        outcomes = _outcomes(group, verdicts, won)
+        for one, outcome in zip(group, outcomes, strict=True):
+            if not isinstance(outcome, Again):
+                self._unsure.pop(one.event.id, None)
+        return outcomes
+
+    async def _standing(self, group: Sequence[_Claim]) -> Standing:
+        checks = [one.check for one in group]
         async with session(self._pool) as connection:
-            checks = [one.check for one in group]
-            standing = await events.standing(
+            return await events.standing(
                 connection,
                 (check.key for check in checks),
                 (key for check in checks for key in check.total_keys),
             )
-            verdicts = _decide_all(group, standing)
-            accepted = [verdict for verdict in verdicts if isinstance(verdict, NewEvent)]
-            won = await events.write(connection, accepted) if accepted else {}
-        self._known.update({one.user.email_key: one.user for one in group if one.check.key in won})
-        if won:
-            self._signals.ring(REWARDS)
-        return _outcomes(group, verdicts, won)
+
+    async def _commit(self, accepted: Sequence[NewEvent]) -> dict[ClaimKey, bool]:
+        """What was won.
+
+        A database that is lost on the way may have written. The claims tell once it is back; until
+        then these events are unsure, and decided again.
+        """
+        if not accepted:
+            return {}
+        try:
+            async with session(self._pool) as connection:
+                return await events.write(connection, accepted)
+        except DatabaseUnavailable:
+            deadline = asyncio.get_running_loop().time() + _UNSURE_SECONDS
+            for new in accepted:
+                self._unsure.setdefault(new.event.id, deadline)
+            return {}
+
+    async def _hold_unsure(
+        self, group: Sequence[_Claim], error: DatabaseUnavailable
+    ) -> list[_Written | Exception | Again]:
+        """While the database is away: try again for whom it may have written, refuse the others."""
+        await asyncio.sleep(_UNSURE_PAUSE_SECONDS)
+        now = asyncio.get_running_loop().time()
+        outcomes: list[_Written | Exception | Again] = []
+        for one in group:
+            if self._unsure.get(one.event.id, now) > now:
+                outcomes.append(AGAIN)
+            else:
+                self._unsure.pop(one.event.id, None)
+                outcomes.append(error)
+        return outcomes
 
     async def _answer(self, event: EventRow, written: _Written) -> RecordedEvent:
         hash_ = None
@@ -295,21 +344,34 @@ def _admit(request: EventRequest, brand: Brand) -> tuple[EventRule, str]:
         )
     rule = brand.rule_of(request.event_type)
     if rule is None:
-        raise EventNotConfigured(
-            f"eventType: {request.event_type} is not configured for this brand"
-        )
+        fault = f"eventType: {request.event_type} is not configured for this brand"
+        raise EventNotConfigured(fault, errors=[fault])
     return rule, domain
 
 
-def _decide_all(group: Sequence[_Claim], standing: Standing) -> list[NewEvent | LtzdError | Again]:
+class AlreadyWritten(Enum):
+    """The event is in the database: the write whose outcome was lost had happened."""
+
+    WRITTEN = "written"
+
+
+WRITTEN = AlreadyWritten.WRITTEN
+
+Verdict = NewEvent | LtzdError | Again | AlreadyWritten
+
+
+def _decide_all(group: Sequence[_Claim], standing: Standing) -> list[Verdict]:
     """Decide in order, each on what those before it left; moves `standing` along.
 
     A second good event of a claim waits for the next group: a write takes one of each.
     """
-    verdicts: list[NewEvent | LtzdError | Again] = []
+    verdicts: list[Verdict] = []
     taken: set[ClaimKey] = set()
     for one in group:
         key = one.check.key
+        if standing.claims.get(key, _NO_CLAIM).last_event_id == one.event.id and key not in taken:
+            verdicts.append(WRITTEN)
+            continue
         try:
             claim = one.check.decide(standing)
         except Refused as refusal:
@@ -338,7 +400,7 @@ def _new_event(one: _Claim, claim: ClaimRecord) -> NewEvent:
 
 def _outcomes(
     group: Sequence[_Claim],
-    verdicts: Sequence[NewEvent | LtzdError | Again],
+    verdicts: Sequence[Verdict],
     won: dict[ClaimKey, bool],
 ) -> list[_Written | Exception | Again]:
     """What each caller hears; a new user is announced by one event.
@@ -353,6 +415,10 @@ def _outcomes(
         key = one.check.key
         if isinstance(verdict, NewEvent) and key in won:
             outcomes.append(_Written(one.user.wallet, won[key] and key[2] not in announced))
+            announced.add(key[2])
+        elif isinstance(verdict, AlreadyWritten):
+            is_new = not one.is_known_user and key[2] not in announced
+            outcomes.append(_Written(one.user.wallet, is_new))
             announced.add(key[2])
         elif isinstance(verdict, NewEvent | Again) or key[:2] in lost:
             outcomes.append(AGAIN)

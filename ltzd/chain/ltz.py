@@ -32,6 +32,8 @@ REWARD_MINTED_TOPIC = keccak(b"RewardMinted(address,bytes32,uint256)")
 
 MAX_BATCH = 100
 """Rewards in one mintRewardBatch."""
+MAX_UNITS = 2**96 - 1
+"""The most that one reward can hold (uint96)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from ltzd.chain.rpc import Call, Rpc, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
+_METHOD_NOT_FOUND = -32601
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
@@ -58,6 +60,8 @@ _FUNDS = re.compile(
     r"insufficient (funds|balance)|enough funds|insufficientfunds|upfront cost exceeds",
     re.IGNORECASE,
 )
+
+_YEAR_10000 = 253_402_300_800
 
 
 def _classify(error: RpcError) -> Publication:
@@ -123,9 +127,22 @@ class Node:
         *headers, logs = await self._rpc.batch(calls)
         return [_header(_must(header)) for header in headers], _log_list(_must(logs))
 
-    async def logs(self, first: int, last: int, contract: Address) -> list[dict[str, Any]]:
-        """Raises RpcError when the node refuses the range, too large for instance."""
-        return _log_list(await self._rpc.call("eth_getLogs", _log_filter(contract, first, last)))
+    async def logs_up_to(
+        self, first: int, last: int, contract: Address
+    ) -> tuple[list[dict[str, Any]], Header | None]:
+        """The logs of a range and the header of its last block, asked in one batch.
+
+        Raises RpcError when the node refuses the range, too large for instance.
+        """
+        logs, header = await self._rpc.batch(
+            [
+                ("eth_getLogs", (_log_filter(contract, first, last),)),
+                ("eth_getBlockByNumber", (hex(last), False)),
+            ]
+        )
+        if isinstance(logs, RpcError):
+            raise logs
+        return _log_list(logs), _header(_must(header))
 
     async def logs_of_block(self, block_hash: Hash32, contract: Address) -> list[dict[str, Any]]:
         where = {"blockHash": hex_of(block_hash), "address": hex_of(contract)}
@@ -133,7 +150,7 @@ class Node:
 
     async def logs_by_receipts(self, block_hash: Hash32, contract: Address) -> list[dict[str, Any]]:
         """The contract's logs as the block's receipts hold them: slower, and no index to lag."""
-        receipts = await self._ask("eth_getBlockReceipts", hex_of(block_hash))
+        receipts = await self._receipts_of_block(block_hash)
         if not isinstance(receipts, list):
             raise NodeUnavailable("The node has no receipts of a block that it named")
         try:
@@ -141,6 +158,17 @@ class Node:
             return [log for log in logs if address_of(log["address"]) == contract]
         except (KeyError, TypeError, ValueError) as error:
             raise NodeUnavailable("The node's receipts are malformed") from error
+
+    async def _receipts_of_block(self, block_hash: Hash32) -> Any:
+        try:
+            return await self._rpc.call("eth_getBlockReceipts", hex_of(block_hash))
+        except RpcError as error:
+            if error.code != _METHOD_NOT_FOUND:
+                raise NodeUnavailable(f"eth_getBlockReceipts: {error.message}") from error
+        block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
+        hashes = block["transactions"] if isinstance(block, dict) else []
+        answers = await self._rpc.batch([("eth_getTransactionReceipt", (one,)) for one in hashes])
+        return [_must(answer) for answer in answers]
 
     async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
         answers = await self._rpc.batch(
@@ -237,12 +265,20 @@ def _header(answer: Any) -> Header | None:
             number=int(answer["number"], 16),
             hash=hash_of(answer["hash"]),
             parent_hash=hash_of(answer["parentHash"]),
-            timestamp=int(answer["timestamp"], 16),
+            timestamp=_seconds(answer["timestamp"]),
             bloom=bytes.fromhex(answer["logsBloom"][2:]),
             base_fee=int(base_fee, 16) if base_fee else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's block is malformed") from error
+
+
+def _seconds(text: str) -> int:
+    """A block's time; some nodes give milliseconds, which no date can hold. Raises ValueError."""
+    seconds = int(text, 16)
+    if seconds >= _YEAR_10000:
+        raise ValueError("the block's time is not in seconds")
+    return seconds
 
 
 def _receipt(answer: Any) -> Receipt | None:

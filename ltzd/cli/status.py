@@ -9,7 +9,7 @@ import aiohttp
 import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ltzd.errors import Misconfigured, Unavailable
@@ -31,8 +31,10 @@ async def _show(admin_url: str, follow: bool, as_json: bool, token: str | None) 
         facts = await fetch(session, admin_url)
         if as_json:
             await _print_lines(session, admin_url, facts, follow)
-        elif follow:
+        elif follow and sys.stdout.isatty():
             await _refresh(session, admin_url, facts)
+        elif follow:
+            await _print_pages(session, admin_url, facts)
         else:
             Console().print(page(facts))
 
@@ -62,6 +64,18 @@ async def _print_lines(
         print(msgspec.json.encode(facts).decode(), flush=True)
         if not follow:
             return
+        await asyncio.sleep(FOLLOW_SECONDS)
+        facts = await fetch(session, admin_url)
+
+
+async def _print_pages(
+    session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any]
+) -> None:
+    """For a pipe or a file, where nothing can be drawn over: one page after the other."""
+    console = Console()
+    while True:
+        console.print(page(facts), "")
+        sys.stdout.flush()
         await asyncio.sleep(FOLLOW_SECONDS)
         facts = await fetch(session, admin_url)
 
@@ -120,7 +134,14 @@ def _age(seconds: float | None) -> str:
 
 def _lanes(lanes: list[dict[str, Any]]) -> Table:
     table = Table(
-        "lane", "wallet", "held", "nonce", "signed", "published", "mined", "oldest", "coin"
+        Column("lane", no_wrap=True),
+        Column("wallet", min_width=9),  # on a narrow terminal it is cut short, the numbers never
+        *(
+            Column(title, no_wrap=True)
+            for title in ("held", "nonce", "signed", "published", "mined", "oldest", "coin")
+        ),
+        box=None,
+        padding=(0, 1),
     )
     for lane in lanes:
         table.add_row(

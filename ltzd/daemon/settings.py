@@ -146,7 +146,6 @@ class Node(Section):
 class Http(Section):
     host: str = "127.0.0.1"
     port: Port = 8000
-    proxies_count: Annotated[int, Field(ge=0, le=10)] = 0
     own_origins: Origins = ()
 
 

@@ -7,6 +7,7 @@ exceptions may name hosts or rows: they are logged, and the caller gets a fixed 
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from sanic.exceptions import MethodNotAllowed, RequestCancelled, SanicException
@@ -193,9 +194,17 @@ class Refusals(ErrorHandler):
 def path_of(request: Request) -> str:
     """The path, also of requests too broken to have one."""
     try:
-        return request.path
+        return _path_begun(request) if request.method == "NONE" else request.path
     except (AttributeError, UnicodeDecodeError):
         return "*"
+
+
+def _path_begun(request: Request) -> str:
+    """Of a head that Sanic gave up reading, such as one too large: what has arrived of its path."""
+    stream: Any = request.stream
+    words = bytes(stream.recv_buffer[:512]).split(b" ", 2)
+    path = words[1].partition(b"?")[0] if len(words) > 1 else b""
+    return path.decode("ascii") if path.startswith(b"/") else request.path
 
 
 def _log(error: BaseException, answer: Answer) -> None:

@@ -89,13 +89,19 @@ class EventHandlerSurface:
     async def debug(self, request: Request) -> Reply:
         answer = models.DebugAnswer(
             debug="ltzd event handler",
-            hostname=request.headers.getone("host", ""),
+            hostname=_shown(request.headers.getone("host", "")),
             path=request.path,
             method=request.method,
             timestamp=timestamp(),
             worker_version=WORKER_VERSION,
         )
         return _sent(answer)
+
+
+def _shown(header: str) -> str:
+    """A header as text that JSON can carry: Sanic keeps bytes that are no UTF-8 as surrogates."""
+    shown: str = without_control(header.encode(errors="replace").decode())
+    return shown
 
 
 def _status(health: Health) -> str:

@@ -65,13 +65,15 @@ async def read_range(node: Node, contract: Address, first: int, last: int) -> St
     """Final blocks first…last by one getLogs; fewer while the node finds the span too large."""
     while True:
         try:
-            logs = await node.logs(first, last, contract)
+            logs, header = await node.logs_up_to(first, last, contract)
             break
         except RpcError as error:
             if last == first:
                 raise NodeUnavailable(f"eth_getLogs of one block: {error.message}") from error
             last = first + (last - first) // 2
             log.info("indexer.range_halved", blocks=last - first + 1, reason=error.message)
+    if header is None:
+        return None  # the node that answered has not come so far: its logs may be cut off
     numbers = sorted({int(each["blockNumber"], 16) for each in logs} | {last})
     headers = [header for header in await node.headers(numbers) if header is not None]
     if [header.number for header in headers] != numbers:
@@ -102,7 +104,8 @@ def _by_block(logs: Iterable[dict[str, Any]]) -> dict[Hash32, list[dict[str, Any
 
 async def _doubted(node: Node, contract: Address, header: Header) -> list[dict[str, Any]]:
     """Logs of a block that came back empty: asked again if its bloom may hold some."""
-    if not bloom.may_hold(header.bloom, contract):
+    # Whatever we keep comes with a Transfer, and six bits lie less often than three.
+    if not bloom.may_hold(header.bloom, contract, ltz.TRANSFER_TOPIC):
         return []
     logs = await node.logs_of_block(header.hash, contract)
     if not logs:
@@ -115,11 +118,11 @@ async def _stretch(
     parent_hash: Hash32 | None, headers: Sequence[Header], logs: Iterable[dict[str, Any]]
 ) -> Stretch:
     """Decode in turns, so that a large block does not hold up the requests of this process."""
-    facts: list[Fact] = []
+    found: dict[tuple[Hash32, int], Fact] = {}  # a node may say the same log twice
     for turn in _turns(logs):
-        facts.extend(_facts(turn))
+        found.update({(fact.block_hash, fact.log_index): fact for fact in _facts(turn)})
         await asyncio.sleep(0)
-    facts.sort(key=lambda fact: (fact.block_number, fact.log_index))
+    facts = sorted(found.values(), key=lambda fact: (fact.block_number, fact.log_index))
     return Stretch(
         parent_hash,
         [BlockRow(each.number, each.hash, each.parent_hash, each.timestamp) for each in headers],

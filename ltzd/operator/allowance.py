@@ -48,7 +48,7 @@ class MintAllowance:
         fitting: list[QueuedReward] = []
         for reward in batch:
             units = reward.ltz * LTZ
-            if units > self._capacity:
+            if units > min(self._capacity, ltz.MAX_UNITS):
                 self._give_up(reward)
             elif units > left:
                 break

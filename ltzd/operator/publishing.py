@@ -29,6 +29,7 @@ class Publisher:
         self._book = book
         self._minter = minter
         self._bell = bell
+        self._refused = (-1, "")
 
     async def run(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
@@ -65,5 +66,7 @@ class Publisher:
                 # Mined already, or used by somebody else: only receipts and finality tell.
                 self._book.set_aside(tx)
                 return True
-        log.error("publication.refused", nonce=tx.nonce, outcome=publication.value, text=text)
+        if (tx.nonce, text) != self._refused:
+            self._refused = (tx.nonce, text)
+            log.error("publication.refused", nonce=tx.nonce, outcome=publication.value, text=text)
         return False

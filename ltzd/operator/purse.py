@@ -22,8 +22,7 @@ class Purse:
         self.fees: Fees | None = None
 
     async def look(self, head: Header) -> None:
-        """Take fees and balance as of `head`. Raises NodeUnavailable and forgets the fees."""
-        self.forget()
+        """Take fees and balance as of `head`. Raises NodeUnavailable."""
         if head.base_fee is None:
             raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
         tip = await self._node.priority_fee()

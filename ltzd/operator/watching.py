@@ -78,15 +78,15 @@ class Watcher:
     async def look(self) -> None:
         """One round. Raises NodeUnavailable: whatever was not decided waits for the next."""
         head, _ = await self._desk.node.head_and_final()
+        await self._mints_of_flight()
+        await self._receipts_of_flight()
+        await self.judge_mined()
+        await self._repeat_the_late()
         if self._purse.fees is None or self._head is None or head.hash != self._head.hash:
             await self._allowance.look()
             await self._purse.look(head)
             self._publisher.ring()
         self._head = head
-        await self._mints_of_flight()
-        await self._receipts_of_flight()
-        await self.judge_mined()
-        await self._repeat_the_late()
 
     async def _mints_of_flight(self) -> None:
         """What the indexer has seen minted needs no receipt, which would repeat all its logs."""

@@ -32,6 +32,10 @@ class TomlFile:
             self.document: dict[str, object] = tomllib.loads(text, parse_float=Decimal)
         except tomllib.TOMLDecodeError as error:
             raise FileRejected([f"{name}: no valid TOML: {error}"]) from error
+        except (ValueError, RecursionError) as error:
+            # The parser's limits are the language's own: digits of a number, depth of the stack.
+            reason = "a number is too long, or lists are nested too deeply"
+            raise FileRejected([f"{name}: no valid TOML: {reason}"]) from error
 
     def fault(self, place: Place, reason: str) -> str:
         """One line naming file, line where it is known, field and reason."""

@@ -34,10 +34,20 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.ReadOnlySQLTransactionError,
     # Another transaction was in the way: a deadlock, a failed serialization.
     asyncpg.TransactionRollbackError,
+    # A reconnect that is refused: it was right at the start, so it may be again.
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
     # A query on a connection that has just read the server's farewell.
     asyncpg.InternalClientError,
 )
 """What asyncpg raises when the server is gone, going, or full, or wants the same asked again."""
+
+_REFUSALS = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    ValueError,
+)
+"""What asyncpg raises for a URL that is wrong, or of a user or database that is not there."""
 
 _CONNECT_SECONDS = 10.0
 _COMMAND_SECONDS = 30.0
@@ -81,10 +91,10 @@ async def open_pool(url: str, *, size: int = 10) -> Pool:
             timeout=_CONNECT_SECONDS,
             server_settings={"application_name": "ltzd", **_PLANS},
         )
+    except _REFUSALS as error:
+        raise _refused(error) from error
     except LOST as error:
         raise _no_answer(error) from error
-    except (asyncpg.PostgresError, ValueError) as error:
-        raise _refused(error) from error
     return pool
 
 
@@ -98,10 +108,10 @@ async def connect(url: str, name: str) -> Connection:
             server_settings={"application_name": f"ltzd {name}"},
         )
         await _prepare(connection)
+    except _REFUSALS as error:
+        raise _refused(error) from error
     except LOST as error:
         raise _no_answer(error) from error
-    except (asyncpg.PostgresError, ValueError) as error:
-        raise _refused(error) from error
     return connection
 
 

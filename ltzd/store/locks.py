@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ltzd.errors import DatabaseUnavailable
+from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
 from ltzd.store.database import Connection
 
@@ -34,7 +34,10 @@ async def held(url: str, name: str) -> AsyncIterator[Term]:
 
     Raises DatabaseUnavailable when the database cannot be reached, or is lost while we wait.
     """
-    connection = await database.connect(url, f"lock {name}"[:60])
+    try:
+        connection = await database.connect(url, f"lock {name}"[:60])
+    except Misconfigured as error:  # at a start it was right, so it may be again
+        raise DatabaseUnavailable(error.message) from error
     try:
         await _take(connection, _key(name))
         term = Term()

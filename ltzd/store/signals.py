@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from ltzd.errors import DatabaseUnavailable
+from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
 from ltzd.store.database import Connection
 
@@ -26,13 +26,14 @@ BRANDS: Final = "ltzd_brands"
 
 CHANNELS = (REWARDS, PUBLISHED, BLOCKS, BRANDS)
 POLL_SECONDS = 1.0
+_FIRST_PAUSE_SECONDS = 0.1
 
 ORIGIN: Final = secrets.token_hex(8)
 """What this process's notifications carry, so that it does not wake itself twice."""
 
 log = structlog.get_logger()
 
-_LOST: tuple[type[BaseException], ...] = (DatabaseUnavailable, *database.LOST)
+_LOST: tuple[type[BaseException], ...] = (DatabaseUnavailable, Misconfigured, *database.LOST)
 
 
 class Bell:
@@ -73,10 +74,11 @@ class Signals:
 
     async def listen(self) -> None:
         """Hear other processes until cancelled; a lost connection is opened again."""
-        pause = 0.1
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
                 await self._listen_once()
+                pause = _FIRST_PAUSE_SECONDS
             except _LOST as error:
                 log.warning("signals.lost", reason=type(error).__name__)
             await asyncio.sleep(pause)

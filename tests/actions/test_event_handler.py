@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
@@ -20,6 +20,7 @@ from ltzd.errors import (
     BrandUnknown,
     ChannelNotAllowed,
     CooldownActive,
+    DatabaseUnavailable,
     DomainUnauthorized,
     DuplicateEvent,
     EventNotConfigured,
@@ -31,8 +32,10 @@ from ltzd.errors import (
 from ltzd.providers.identity import IdentityClient
 from ltzd.rules.brands import Brand, EventRule
 from ltzd.store import brands
+from ltzd.store import events as store_events
 from ltzd.store.brands import BrandBook
-from ltzd.store.database import Pool, open_pool, session, transaction
+from ltzd.store.database import Connection, Pool, open_pool, session, transaction
+from ltzd.store.events import ClaimKey, NewEvent
 from ltzd.store.sealing import Sealer
 from ltzd.store.signals import Signals
 from ltzd.values import Address
@@ -382,9 +385,68 @@ async def test_what_is_refused_first_reaches_neither_provider_nor_database(
     assert await counts(pool) == (0, 0, 0)
 
 
+async def test_an_unconfigured_type_is_a_fault_of_its_field(
+    database_url: str, sandbox: Sandbox
+) -> None:
+    async with a_handler(database_url, sandbox) as handler:
+        with pytest.raises(EventNotConfigured) as refusal:
+            await handler.record(a_request(event_type="custom_none"))
+    assert refusal.value.details == {
+        "errors": ["eventType: custom_none is not configured for this brand"]
+    }
+
+
 async def test_a_brand_without_automation_records_nothing(
     database_url: str, sandbox: Sandbox
 ) -> None:
     async with a_handler(database_url, sandbox, a_brand(automation=False)) as handler:
         with pytest.raises(AutomationDisabled):
             await handler.record(a_request())
+
+
+@pytest.mark.parametrize("had_happened", [True, False], ids=["committed", "not committed"])
+async def test_a_commit_whose_outcome_is_lost_is_recorded_once(
+    database_url: str,
+    sandbox: Sandbox,
+    pool: Pool,
+    monkeypatch: pytest.MonkeyPatch,
+    had_happened: bool,
+) -> None:
+    write, lost = store_events.write, [0]
+
+    async def lossy(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, bool]:
+        lost[0] += 1
+        if lost[0] > 1:
+            return await write(connection, those)
+        if had_happened:
+            await write(connection, those)
+        raise DatabaseUnavailable("The database was lost: ConnectionDoesNotExistError")
+
+    monkeypatch.setattr(store_events, "write", lossy)
+    async with a_handler(database_url, sandbox) as handler:
+        answer = await handler.record(a_request())
+
+    assert await counts(pool) == (1, 1, 1)
+    assert answer.wallet_created
+    assert await value(pool, "SELECT id FROM events") == answer.event_id
+    assert await value(pool, "SELECT claims FROM claims") == 1
+
+
+async def test_a_database_that_stays_away_is_told_after_a_bounded_wait(
+    database_url: str, sandbox: Sandbox, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: object) -> NoReturn:
+        raise DatabaseUnavailable("The database was lost: ConnectionRefusedError")
+
+    monkeypatch.setattr(event_handler, "_UNSURE_SECONDS", 0.1)
+    monkeypatch.setattr(event_handler, "_UNSURE_PAUSE_SECONDS", 0.02)
+    async with a_handler(database_url, sandbox) as handler:
+        await handler.record(a_request())
+        monkeypatch.setattr(store_events, "write", gone)
+        waiting = asyncio.create_task(
+            handler.record(a_request(event_type="form_submit", email="ann@shop.example"))
+        )
+        monkeypatch.setattr(store_events, "standing", gone)
+        with pytest.raises(DatabaseUnavailable):
+            await waiting
+    assert await value(pool, "SELECT count(*) FROM events") == 1

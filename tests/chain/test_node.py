@@ -167,7 +167,7 @@ async def test_only_the_contracts_logs_of_a_blocks_receipts_count() -> None:
 async def test_a_refused_range_is_an_rpc_error_that_a_caller_can_act_on() -> None:
     async with a_server(refusing("query exceeds max results")) as rpc:
         with pytest.raises(RpcError, match="max results"):
-            await Node(rpc).logs(1, 2_000, LTZ)
+            await Node(rpc).logs_up_to(1, 2_000, LTZ)
 
 
 async def test_a_reverted_view_tells_its_data() -> None:
@@ -188,7 +188,7 @@ QUESTIONS: dict[str, Callable[[Node], Awaitable[object]]] = {
     "head_and_final": lambda node: node.head_and_final(),
     "headers": lambda node: node.headers([1]),
     "headers_and_logs": lambda node: node.headers_and_logs(1, 2, LTZ),
-    "logs": lambda node: node.logs(1, 2, LTZ),
+    "logs_up_to": lambda node: node.logs_up_to(1, 2, LTZ),
     "logs_of_block": lambda node: node.logs_of_block(HASH, LTZ),
     "logs_by_receipts": lambda node: node.logs_by_receipts(HASH, LTZ),
     "receipts": lambda node: node.receipts([HASH]),
@@ -228,7 +228,7 @@ async def test_nonsense_is_no_answer(question: str) -> None:
                 await QUESTIONS[question](Node(rpc))
 
 
-@pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"logs", "view"}))
+@pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"logs_up_to", "view"}))
 async def test_an_error_object_means_no_more_than_no_answer(question: str) -> None:
     async with a_server(refusing("internal error")) as rpc:
         with pytest.raises(NodeUnavailable, match="internal error"):

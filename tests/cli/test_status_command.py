@@ -16,6 +16,7 @@ from ltzd.http.server import listen
 from ltzd.store.status import ChainFacts, Facts, LaneFacts, RewardFacts
 from ltzd.values import Address
 from tests.support.http_surface import CHECKSUMMED_WALLET, WALLET, serving
+from tests.support.waiting import until
 
 FACTS = Facts(
     ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5),
@@ -60,6 +61,38 @@ async def test_the_table_shows_chain_lanes_and_queues() -> None:
         "41",
     ):
         assert expected in text
+
+
+async def test_a_narrow_terminal_cuts_no_number_short() -> None:
+    async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    facts["lanes"][0] |= {"balanceWei": "199991049746080736434", "nextNonce": 1_234_567}
+    console = Console(file=io.StringIO(), width=80, record=True)
+    console.print(command.page(facts))
+    text = console.export_text()
+    row = text.splitlines()[-1].split()
+    assert row == ["mint", row[1], "no", "1234567", "1", "2", "3", "4", "s", "199.9910"]
+    assert CHECKSUMMED_WALLET.startswith(row[1].removesuffix("…"))
+
+
+async def test_following_into_a_pipe_prints_page_after_page(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "FOLLOW_SECONDS", 0.01)
+    printed = ""
+
+    async def has_two_pages() -> bool:
+        nonlocal printed
+        printed += capsys.readouterr().out
+        return printed.count("9 in the last minute") >= 2
+
+    async with serving(an_admin_app()) as url:
+        following = asyncio.create_task(command._show(url, True, False, None))
+        try:
+            await until(has_two_pages)
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
 
 
 async def test_the_token_is_sent_and_its_absence_explained() -> None:

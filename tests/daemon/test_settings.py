@@ -56,7 +56,6 @@ def test_a_short_file_has_the_defaults(folder: Path) -> None:
 
     assert settings.roles == ("http", "operator", "indexer")
     assert (settings.http.host, settings.http.port) == ("127.0.0.1", 8000)
-    assert settings.http.proxies_count == 0
     assert settings.admin.port == 9464
     assert settings.admin.token() is None
     assert settings.operator.max_in_flight == 64
@@ -174,6 +173,7 @@ def test_every_fault_is_told_at_once_with_its_place(
         ),
         ('minter_key_file = "{folder}/secret"', "", "ltzd.toml: operator.minter_key_file is"),
         ("[node]", "[node", "ltzd.toml: no valid TOML:"),
+        ("[identity]", "[http]\nproxies_count = 1\n[identity]", "ltzd.toml:11: http.proxies_count"),
     ],
 )
 def test_a_fault_is_named(folder: Path, old: str, new: str, fault: str) -> None:

@@ -9,9 +9,12 @@ from typing import Any
 import aiohttp
 import jwt
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from eth_account import Account
 
 from ltzd.dev.sandbox import Sandbox
+from ltzd.dev.sandbox.gate import refusals
 from ltzd.providers.identity import IdentityClient
 from ltzd.values import address_of
 from tests.support.waiting import until
@@ -163,6 +166,7 @@ async def test_a_token_with_wrong_claims_is_really_signed_and_really_wrong(
         ("faultUrl", {"service": "identity", "status": 200, "times": 1}, "status"),
         ("faultUrl", {"service": "identity", "delaySeconds": -1, "times": 1}, "delaySeconds"),
         ("faultUrl", {"service": "identity", "drop": "all", "times": 1}, "drop"),
+        ("faultUrl", {"service": "identity", "drop": 1, "times": 1}, "drop"),
         ("faultUrl", {"service": "identity", "times": 1}, "delaySeconds"),
         ("faultUrl", {"service": "identity", "status": 500, "times": 1, "x": 1}, "x"),
     ],
@@ -171,6 +175,23 @@ async def test_a_bad_field_is_named(post: Post, door: str, body: object, field: 
     status, answer = await post(door, body)
 
     assert (status, answer["field"]) == (400, field)
+
+
+async def test_null_in_an_optional_field_is_absence(post: Post) -> None:
+    user: dict[str, object] = {"email": EMAIL, "claims": None, "expiresIn": None}
+    fault = {"service": "identity", "status": 500, "delaySeconds": None, "drop": None, "times": 0}
+
+    assert (await post("identityTokenUrl", user))[0] == 200
+    assert (await post("faultUrl", fault))[0] == 200
+
+
+async def test_a_quoted_local_part_may_hold_spaces(sandbox: Sandbox, post: Post) -> None:
+    status, answer = await post("identityTokenUrl", {"email": '"ada lovelace"@shop.example'})
+    async with IdentityClient(sandbox.identity_policy()) as client:
+        user = await client.wallet_of_email('"ada lovelace"@shop.example')
+
+    assert status == 200
+    assert address_of(answer["walletAddress"]) == user.wallet
 
 
 async def test_malformed_json_is_named(sandbox: Sandbox, session: aiohttp.ClientSession) -> None:
@@ -220,6 +241,15 @@ async def test_a_delay_delays_and_stopping_does_not_wait_for_it(tmp_path: Path) 
         assert asyncio.get_running_loop().time() - began < 1
         with pytest.raises(aiohttp.ClientError):
             await waiting
+
+
+async def test_a_caller_who_hangs_up_amid_a_body_is_no_error() -> None:
+    async def reads_on(_request: web.Request) -> web.StreamResponse:
+        raise ConnectionResetError("Connection lost")
+
+    answer = await refusals(make_mocked_request("POST", "/doors/fault"), reads_on)
+
+    assert answer.status == 200
 
 
 async def test_faults_can_be_called_off_and_do_not_touch_the_doors(

@@ -163,6 +163,8 @@ def test_a_brand_survives_being_stored_as_json() -> None:
             "demo.toml:8: events[1].type: form_submit is there already",
         ),
         ("x = ", "demo.toml: no valid TOML:"),
+        ("x = " + "9" * 5_000, "demo.toml: no valid TOML: a number is too long"),
+        ("x = " + "[" * 50_000, "demo.toml: no valid TOML:"),
     ],
 )
 def test_a_fault_is_named_with_its_file_line_and_field(addition: str, fault: str) -> None:

@@ -704,6 +704,20 @@ async def test_health_is_503_only_without_a_database(
     assert (status, answer) == (code, states | {"status": word, "timestamp": answer["timestamp"]})
 
 
+async def test_a_host_of_strange_bytes_is_shown_without_them(surface: Surface) -> None:
+    port = int(surface.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        b"GET /service-api/debug HTTP/1.1\r\nHost: a\xff\x7fb\r\nConnection: close\r\n\r\n"
+    )
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert json.loads(body)["hostname"] == "a?b"
+
+
 async def test_debug_shows_the_request_and_not_the_machine(surface: Surface) -> None:
     async with surface.client.get(
         surface.url + "/service-api/debug?secret=1", headers={"Host": "shop.example"}

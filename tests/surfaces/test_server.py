@@ -56,6 +56,20 @@ async def test_unknown_paths_answer_in_the_envelope_of_their_surface(surface: Su
         assert (status, answer) == (404, {"error": "Unknown endpoint", "code": "NOT_FOUND"})
 
 
+async def test_a_head_that_is_too_large_is_refused_in_the_envelope_of_its_surface(
+    surface: Surface,
+) -> None:
+    for path, mark in (
+        (b"/service-api/debug?x=" + b"a" * 20_000, b'"success":false'),
+        (b"/service-api/health", b'"success":false'),
+        (b"/docs", b'"code":"PAYLOAD_TOO_LARGE"'),
+    ):
+        head = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 9_000 + b"\r\n\r\n"
+        answer = await say(surface, head)
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert mark in answer
+
+
 async def test_a_wrong_method_is_405_and_says_which_are_right(surface: Surface) -> None:
     status, answer, headers = await ask(surface, "GET", "/service-api/manual-event")
     assert (status, answer) == (405, {"success": False, "error": "Method not allowed"})

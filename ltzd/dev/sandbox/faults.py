@@ -15,7 +15,7 @@ from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
     allow_only,
-    json_object,
+    door_object,
     json_reply,
     number_in,
     text_in,
@@ -66,7 +66,7 @@ class Faults:
         return fault
 
     async def door(self, request: web.Request) -> web.Response:
-        body = await json_object(request)
+        body = await door_object(request)
         service = text_in(body, "service")
         if service not in SERVICES:
             raise BadInputError("service", f"must be one of {', '.join(SERVICES)}")
@@ -98,7 +98,7 @@ class Faults:
 def fault_from(body: Body) -> Fault:
     allow_only(body, *_FIELDS)
     drop = body.get("drop", False)
-    if drop not in (False, True, "reply"):
+    if not isinstance(drop, bool) and drop != "reply":
         raise BadInputError("drop", 'must be true, false or "reply"')
     fault = Fault(
         times=whole_number_in(body, "times", 0, _MOST_TIMES),

@@ -41,6 +41,9 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
         return json_reply(body, 400)
     except web.HTTPException as error:
         return _in_our_shape(request, error)
+    except ConnectionResetError:
+        # Who gave up waiting out an ordered delay hears nothing more, and it is no fault of ours.
+        return web.Response()
     except Misconfigured as error:
         _log.error("sandbox_broken", reason=error.message)
         return json_reply({"error": error.message}, 500)

@@ -35,6 +35,12 @@ async def json_object(request: web.Request) -> Body:
     return value
 
 
+async def door_object(request: web.Request) -> Body:
+    """A door's request: null is absence, as it is at ltzd's own surfaces."""
+    body = await json_object(request)
+    return {name: value for name, value in body.items() if value is not None}
+
+
 def allow_only(body: Body, *names: str) -> None:
     for name in body:
         if name not in names:
@@ -51,7 +57,9 @@ def text_in(body: Body, name: str, longest: int = 256) -> str:
 def email_in(body: Body, name: str) -> str:
     email = text_in(body, name, longest=254)
     local, at, domain = email.rpartition("@")
-    if not (local and at and domain) or any(c.isspace() or not c.isprintable() for c in email):
+    is_quoted = len(local) > 2 and local.startswith('"') and local.endswith('"')
+    plain = email.replace(" ", "") if is_quoted else email
+    if not (local and at and domain) or any(c.isspace() or not c.isprintable() for c in plain):
         raise BadInputError(name, "must be an e-mail address")
     return email
 

@@ -5,8 +5,8 @@ from aiohttp import web
 from ltzd.dev.sandbox.requests import (
     Body,
     allow_only,
+    door_object,
     email_in,
-    json_object,
     json_reply,
     number_in,
     object_in,
@@ -25,7 +25,7 @@ class TokenDoor:
         self._mint = mint
 
     async def open(self, request: web.Request) -> web.Response:
-        body = await json_object(request)
+        body = await door_object(request)
         allow_only(body, "email", "claims", "expiresIn")
         email = email_in(body, "email")
         lifetime, claims = _lifetime_in(body), object_in(body, "claims") if "claims" in body else {}
