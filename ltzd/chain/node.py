@@ -150,24 +150,26 @@ class Node:
 
     async def logs_by_receipts(self, block_hash: Hash32, contract: Address) -> list[dict[str, Any]]:
         """The contract's logs as the block's receipts hold them: slower, and no index to lag."""
-        receipts = await self._receipts_of_block(block_hash)
-        if not isinstance(receipts, list):
-            raise NodeUnavailable("The node has no receipts of a block that it named")
         try:
+            receipts = await self._receipts_of_block(block_hash)
+            if not isinstance(receipts, list):
+                raise TypeError("not a list")
             logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
             return [log for log in logs if address_of(log["address"]) == contract]
-        except (KeyError, TypeError, ValueError) as error:
-            raise NodeUnavailable("The node's receipts are malformed") from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise NodeUnavailable("The node has no proper receipts of a block it named") from error
 
     async def _receipts_of_block(self, block_hash: Hash32) -> Any:
+        """Raises TypeError or KeyError where the node has no such block, or tells nonsense."""
         try:
             return await self._rpc.call("eth_getBlockReceipts", hex_of(block_hash))
         except RpcError as error:
             if error.code != _METHOD_NOT_FOUND:
                 raise NodeUnavailable(f"eth_getBlockReceipts: {error.message}") from error
         block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
-        hashes = block["transactions"] if isinstance(block, dict) else []
-        answers = await self._rpc.batch([("eth_getTransactionReceipt", (one,)) for one in hashes])
+        answers = await self._rpc.batch(
+            [("eth_getTransactionReceipt", (one,)) for one in block["transactions"]]
+        )
         return [_must(answer) for answer in answers]
 
     async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:

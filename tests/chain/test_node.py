@@ -9,7 +9,7 @@ from ltzd.chain.node import Header, Node, Publication, Receipt
 from ltzd.chain.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, Hash32, hex_of
-from tests.support.scripted_node import a_server, always, error, refusing, result
+from tests.support.scripted_node import Respond, a_server, always, error, refusing, result
 
 LTZ = Address(b"\x17" * 20)
 HASH = Hash32(b"\xaa" * 32)
@@ -162,6 +162,34 @@ async def test_only_the_contracts_logs_of_a_blocks_receipts_count() -> None:
     foreign = A_LOG | {"address": "0x" + "99" * 20}
     async with a_server(always([{"logs": [A_LOG, foreign]}, {"logs": []}])) as rpc:
         assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG]
+
+
+def without_block_receipts(block: object) -> Respond:
+    """A node that answers for single receipts only."""
+
+    def respond(asked: Any) -> object:
+        if isinstance(asked, list):
+            return [result(each, {"logs": [A_LOG]}) for each in asked]
+        if asked["method"] == "eth_getBlockReceipts":
+            return error(asked, "the method eth_getBlockReceipts does not exist", -32601)
+        return result(asked, block)
+
+    return respond
+
+
+async def test_a_node_without_block_receipts_is_asked_for_each_receipt() -> None:
+    hashes = [hex_of(HASH), hex_of(PARENT)]
+    async with a_server(without_block_receipts({"transactions": hashes})) as rpc:
+        assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG, A_LOG]
+
+
+@pytest.mark.parametrize("block", [None, {}, {"transactions": None}, {"transactions": 5}, 7])
+async def test_without_a_blocks_transactions_its_logs_are_not_believed_to_be_none(
+    block: object,
+) -> None:
+    async with a_server(without_block_receipts(block)) as rpc:
+        with pytest.raises(NodeUnavailable):
+            await Node(rpc).logs_by_receipts(HASH, LTZ)
 
 
 async def test_a_refused_range_is_an_rpc_error_that_a_caller_can_act_on() -> None:
