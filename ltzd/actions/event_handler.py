@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from cachetools import LRUCache
 
 from ltzd import telemetry
+from ltzd.actions.event_ids import event_ids
 from ltzd.actions.group_commit import AGAIN, Again, GroupCommit
 from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.errors import (
@@ -45,6 +46,8 @@ HASH_WAIT_SECONDS = 5.0
 """How long an answer waits for its hash before it says "queued" (design.md 4, Events)."""
 _KNOWN_USERS = 100_000
 _NO_CLAIM = ClaimRecord()
+_RECORDED = telemetry.EVENTS.labels("recorded")
+_QUEUED = telemetry.REWARDS_QUEUED.labels("event")
 _UNSURE_SECONDS = 5.0
 """How long a caller whose write may have happened waits for the database to come back."""
 _UNSURE_PAUSE_SECONDS = 0.2
@@ -153,6 +156,7 @@ class EventHandler:
         self._hashes = hashes
         self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
         self._unsure: dict[UUID, float] = {}
+        self._ids = event_ids()
         self._commits = GroupCommit(self._write)
 
     async def run(self) -> None:
@@ -167,7 +171,7 @@ class EventHandler:
         except Refused as refusal:
             telemetry.EVENTS.labels(type(refusal).__name__).inc()
             raise
-        telemetry.EVENTS.labels("recorded").inc()
+        _RECORDED.inc()
         return await self._answer(claim.event, written)
 
     async def find(self, event_id: UUID) -> EventStatus:
@@ -218,7 +222,7 @@ class EventHandler:
         if user is None:
             user, is_known = await self._meet(request.email, check)
         event = EventRow(
-            id=uuid4(),
+            id=next(self._ids),
             brand_id=request.brand_id,
             event_type=request.event_type,
             email=request.email,
@@ -310,7 +314,7 @@ class EventHandler:
     async def _answer(self, event: EventRow, written: _Written) -> RecordedEvent:
         hash_ = None
         if event.ltz > 0:
-            telemetry.REWARDS_QUEUED.labels("event").inc()
+            _QUEUED.inc()
             with telemetry.timed(telemetry.HASH_WAIT_SECONDS):
                 hash_ = await self._hashes.wait(event.id, HASH_WAIT_SECONDS)
         return RecordedEvent(
