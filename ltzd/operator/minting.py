@@ -82,7 +82,7 @@ class Minter:
             self._pause(None)
             tx = await self._store(connection, mint, fees)
         self._book.add(tx)
-        telemetry.BATCH_REWARDS.observe(len(batch))
+        telemetry.BATCH_REWARDS.observe(len(mint.rewards))
         telemetry.TRANSACTIONS_CREATED.labels(MINT).inc()
         return True
 

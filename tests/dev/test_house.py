@@ -27,7 +27,10 @@ NOT_OURS = {
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 PACKAGES = ("ltzd", "tests", "benchmarks")
 DIRECT = "via ltzd (pyproject.toml)"
-REGISTRIES = re.compile(r"pypi[.]org|pythonhosted[.]org|npmjs[.](?:org|com)|yarnpkg[.]com")
+# Whatever a package comes from is named by an option, or by an address of an archive.
+REGISTRIES = re.compile(
+    r"(?:index-url|find-links|registry)[\s=:\"']+\w+://|://\S+[.](?:whl|tgz|tar[.]gz)\b"
+)
 
 
 def files(*suffixes: str) -> Iterator[Path]:
