@@ -41,11 +41,12 @@ async def _until_signal(settings: Settings) -> None:
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """SIGTERM, Ctrl-C, and a terminal that is closed, unless nohup has it ignored."""
+    """SIGTERM, Ctrl-C, and a terminal that is closed, unless nohup has that ignored."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, stop.set)
 
 
 async def run_roles(

@@ -1,0 +1,60 @@
+"""Which signals end ltzd, also when whoever started it had them ignored."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+WAITS_FOR_A_STOP = """
+import asyncio
+from ltzd.daemon.main import stop_on_signals
+
+async def main():
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    print("ready", flush=True)
+    await stop.wait()
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def a_process(ignoring: signal.Signals | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    before = signal.signal(ignoring, signal.SIG_IGN) if ignoring else None
+    try:
+        process = subprocess.Popen([sys.executable, "-c", WAITS_FOR_A_STOP], stdout=subprocess.PIPE)
+    finally:
+        if ignoring:
+            signal.signal(ignoring, before)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_stop_signal_ends_it_in_order(number: signal.Signals) -> None:
+    with a_process() as process:
+        process.send_signal(number)
+        assert process.wait(10) == 0
+
+
+def test_ctrl_c_ends_it_though_a_shell_started_it_in_the_background() -> None:
+    """Such a shell has SIGINT ignored for its children."""
+    with a_process(ignoring=signal.SIGINT) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+
+
+def test_under_nohup_a_closed_terminal_does_not_end_it() -> None:
+    with a_process(ignoring=signal.SIGHUP) as process:
+        process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
