@@ -89,8 +89,7 @@ class Follower:
             case Verdict.STALE:
                 return False
             case Verdict.REORGED:
-                await self._undo(cursor, head)
-                return True
+                return await self._undo(cursor, head)
             case Verdict.BEHIND:
                 return await self._advance(cursor, head, final)
         await self._finalize(cursor, final)
@@ -129,8 +128,7 @@ class Follower:
         if stretch is None:
             return False
         if stretch.parent_hash not in (None, cursor.hash):
-            await self._undo(cursor, head)
-            return True
+            return await self._undo(cursor, head)
         await self._commit(cursor, stretch, head)
         await self._finalize(cursor, final)
         return stretch.last[0] < head.number
@@ -175,8 +173,11 @@ class Follower:
             if final is not None and final > cursor.final_number:
                 await chains.raise_finality(connection, self._chain.chain_id, self._epoch, final)
 
-    async def _undo(self, cursor: Cursor, head: Header) -> None:
+    async def _undo(self, cursor: Cursor, head: Header) -> bool:
+        """Go back to the fork; False when the node meanwhile holds all of our blocks again."""
         fork, is_contradicted = await self._fork_below(cursor)
+        if fork[0] == cursor.number:
+            return False
         if fork[0] < cursor.final_number and not self._policy.follows_deep_reorgs:
             if not is_contradicted:
                 raise NodeUnavailable("The node has fallen behind the final block: it syncs anew")
@@ -196,6 +197,7 @@ class Follower:
         telemetry.REORGS.inc()
         telemetry.REORG_DEPTH.observe(depth)
         log.warning("indexer.reorg", fork=fork[0], depth=depth, blocks=undone)
+        return True
 
     async def _fork_below(self, cursor: Cursor) -> tuple[tuple[int, Hash32], bool]:
         """Our highest block that the node still holds, searched one batch at a time.

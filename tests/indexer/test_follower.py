@@ -240,6 +240,28 @@ async def test_headers_of_two_branches_are_not_committed(
     assert await following.balances() == balances_on_chain(node)
 
 
+async def test_a_node_that_contradicts_itself_about_a_parent_is_looked_at_again_later(
+    following: Following, node: FakeNode
+) -> None:
+    node.mine(1, logs=[given_to(ANN, 10)])
+    await following.catch_up()
+    before = await following.cursor()
+    node.mine(2)
+    real = node._methods["eth_getBlockByNumber"]
+
+    def with_another_parent(tag: str, full: bool) -> object:
+        block = real(tag, full)
+        return block | {"parentHash": "0x" + "77" * 32} if tag == "0x2" else block
+
+    node._methods["eth_getBlockByNumber"] = with_another_parent
+    assert not await following.step(), "it must not ask again at once"
+    assert await following.cursor() == before
+
+    node._methods["eth_getBlockByNumber"] = real
+    await following.catch_up()
+    assert await following.balances() == balances_on_chain(node)
+
+
 async def test_a_range_whose_branch_went_away_is_not_committed(
     following: Following, node: FakeNode
 ) -> None:
