@@ -42,8 +42,7 @@ class Ratio:
         return "must met" if self._reaches(self.must) else "MISSED"
 
     def _reaches(self, bound: float) -> bool:
-        value = round(self.value, 2)
-        return value <= bound if self.is_lower_better else value >= bound
+        return self.value <= bound if self.is_lower_better else self.value >= bound
 
     def line(self) -> str:
         sign = "≤" if self.is_lower_better else "≥"

@@ -24,7 +24,6 @@ def _selector(signature: str) -> bytes:
 MINT_REWARD = _selector("mintReward(address,uint256,bytes32)")
 MINT_REWARD_BATCH = _selector("mintRewardBatch((address,uint96,bytes32)[])")
 REF_WORD = _selector("refWord(uint256)")
-BALANCE_OF = _selector("balanceOf(address)")
 MINT_LIMIT = _selector("mintLimit(address)")
 
 TRANSFER_TOPIC = keccak(b"Transfer(address,address,uint256)")
@@ -76,10 +75,6 @@ def decode_mint_limit(answer: bytes) -> tuple[int, int]:
     if len(answer) != 96:
         raise ValueError("mintLimit answers three words")
     return int.from_bytes(answer[:32], "big"), int.from_bytes(answer[64:], "big")
-
-
-def balance_call(wallet: Address) -> bytes:
-    return BALANCE_OF + bytes(12) + wallet
 
 
 def decode_log(log: dict[str, Any]) -> Fact | None:

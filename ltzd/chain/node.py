@@ -92,9 +92,6 @@ class Node:
         """The canonical header at a height or tag; None where the node has none."""
         return _header(await self._ask("eth_getBlockByNumber", _block_tag(at), False))
 
-    async def block_by_hash(self, block_hash: Hash32) -> Header | None:
-        return _header(await self._ask("eth_getBlockByHash", hex_of(block_hash), False))
-
     async def head_and_final(self) -> tuple[Header, int | None]:
         """The newest header and the height of `finalized`: None where the node has no such tag."""
         head, final = await self._rpc.batch(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import aiohttp
 import msgspec
 
+from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity_answers import Reply, pause_wished, slug_in
 
@@ -98,14 +99,15 @@ class IdentityCalls:
     ) -> Reply:
         """One request. Raises TransientFailure for whatever a repeat may cure."""
         async with self._places:
-            reply = await self._attempt(method, path, body, idempotency_key)
-        if reply.is_ok or not reply.is_passing:
-            return reply
-        raise TransientFailure(
-            "The identity provider is not available",
-            f"status {reply.status} {slug_in(reply) or ''}",
-            self._wait_after(reply),
-        )
+            with telemetry.timed_provider("identity"):
+                reply = await self._attempt(method, path, body, idempotency_key)
+                if reply.is_ok or not reply.is_passing:
+                    return reply
+                raise TransientFailure(
+                    "The identity provider is not available",
+                    f"status {reply.status} {slug_in(reply) or ''}",
+                    self._wait_after(reply),
+                )
 
     def _wait_after(self, reply: Reply) -> float:
         wished = pause_wished(reply, time.time())

@@ -80,12 +80,6 @@ async def load(connection: Connection, brand_id: Address) -> Brand | None:
     return None if text is None else _parsed(brand_id, text)
 
 
-async def load_all(connection: Connection) -> dict[Address, Brand]:
-    """Raises Misconfigured like `load`."""
-    rows = await connection.fetch("SELECT id, configuration::text FROM brands ORDER BY id")
-    return {Address(key): _parsed(Address(key), text) for key, text in rows}
-
-
 async def latest_revision(connection: Connection) -> int:
     """0 while there is no brand."""
     revision: int = await connection.fetchval("SELECT coalesce(max(revision), 0) FROM brands")

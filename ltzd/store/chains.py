@@ -108,15 +108,6 @@ async def move_cursor(
         raise LostLane("Another process follows the chain")
 
 
-async def saw_head(connection: Connection, chain_id: int, epoch: int, head_number: int) -> None:
-    await connection.execute(
-        "UPDATE chains SET head_number = $3, updated_at = now() WHERE chain_id = $1 AND epoch = $2",
-        chain_id,
-        epoch,
-        head_number,
-    )
-
-
 async def raise_finality(
     connection: Connection, chain_id: int, epoch: int, final_number: int
 ) -> None:

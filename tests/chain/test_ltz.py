@@ -54,8 +54,8 @@ def test_the_largest_batch_is_encoded_whole() -> None:
 @given(st.integers(0, 2**256 - 1), addresses)
 def test_reads_are_encoded_as_web3_does(word: int, wallet: Address) -> None:
     assert ltz.ref_word_call(word) == bytes_of(contract.encode_abi("refWord", [word]))
-    assert ltz.balance_call(wallet) == bytes_of(
-        contract.encode_abi("balanceOf", [checksummed(wallet)])
+    assert ltz.mint_limit_call(wallet) == bytes_of(
+        contract.encode_abi("mintLimit", [checksummed(wallet)])
     )
 
 

@@ -110,14 +110,13 @@ async def test_a_header_holds_what_the_block_says() -> None:
     async with a_server(always(A_BLOCK)) as rpc:
         assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, 7)
     async with a_server(always(A_BLOCK | {"baseFeePerGas": None})) as rpc:
-        assert await Node(rpc).block_by_hash(HASH) == Header(16, HASH, PARENT, 101, bloom, None)
+        assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, None)
 
 
 async def test_a_missing_block_or_receipt_is_none() -> None:
     async with a_server(always(None)) as rpc:
         node = Node(rpc)
         assert await node.block("latest") is None
-        assert await node.block_by_hash(HASH) is None
         assert await node.headers([1, 2]) == [None, None]
         assert await node.receipts([HASH]) == [None]
 
@@ -212,7 +211,6 @@ async def test_a_reverted_view_tells_its_data() -> None:
 QUESTIONS: dict[str, Callable[[Node], Awaitable[object]]] = {
     "chain_id": lambda node: node.chain_id(),
     "block": lambda node: node.block(1),
-    "block_by_hash": lambda node: node.block_by_hash(HASH),
     "head_and_final": lambda node: node.head_and_final(),
     "headers": lambda node: node.headers([1]),
     "headers_and_logs": lambda node: node.headers_and_logs(1, 2, LTZ),

@@ -206,6 +206,24 @@ def test_every_metric_is_explained_to_operators_and_no_other() -> None:
     assert {f"ltzd_{name}" for name in explained} == declared
 
 
+def test_every_metric_is_filled_by_someone() -> None:
+    page = (ROOT / "ltzd" / "telemetry.py").read_text()
+    ours = [path for path in modules() if path.is_relative_to(ROOT / "ltzd")]
+    rest = "".join(path.read_text() for path in ours if path.name != "telemetry.py")
+    helpers = {
+        name: body
+        for name, body in re.findall(
+            r"^def (timed_\w+)(.*?)(?=^\S|\Z)", page, re.MULTILINE | re.DOTALL
+        )
+        if f"telemetry.{name}(" in rest
+    }
+    filled = rest + "".join(helpers.values())
+    declared = re.findall(
+        r"^([A-Z_]+) = (?:_(?:counter|gauge|histogram)|Info)\(", page, re.MULTILINE
+    )
+    assert [name for name in declared if not re.search(rf"\b{name}\b", filled)] == []
+
+
 def test_the_example_alarms_use_metrics_that_exist() -> None:
     text = (ROOT / "config" / "prometheus-rules.example.yml").read_text()
     used = set(re.findall(r"\bltzd_[a-z_]+", text))

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from ltzd import telemetry
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import IdentityUnavailable, InvalidFields
@@ -527,6 +528,22 @@ async def test_more_waiting_look_ups_than_allowed_are_refused_at_once(
         False,
         True,
     ]
+
+
+async def test_each_request_is_timed_by_its_outcome(
+    client: IdentityClient, sandbox: Sandbox
+) -> None:
+    def timed(outcome: str) -> float:
+        labels = {"provider": "identity", "outcome": outcome}
+        name = "ltzd_providers_request_seconds_count"
+        return telemetry.REGISTRY.get_sample_value(name, labels) or 0.0
+
+    before, lost = timed("ok"), timed("unavailable")
+    assert await client.ping()
+    assert (timed("ok"), timed("unavailable")) == (before + 1, lost)
+    sandbox.faults.order("identity", Fault(times=1, status=503))
+    assert not await client.ping()
+    assert (timed("ok"), timed("unavailable")) == (before + 1, lost + 1)
 
 
 async def test_ping_tells_whether_the_provider_takes_our_credentials(sandbox: Sandbox) -> None:
