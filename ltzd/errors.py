@@ -6,6 +6,9 @@ LtzdError
 │   ├── BrandUnknown, AutomationDisabled, DomainUnauthorized, ChannelNotAllowed
 │   ├── EventNotConfigured
 │   ├── DuplicateEvent, CooldownActive, MaxClaimsReached
+│   ├── RewardTooLarge, BudgetExhausted, RateLimited     the brand's own limits
+│   ├── Unauthorized
+│   │   └── SignatureRefused
 │   └── NotFound
 ├── Unavailable           nobody: the same request may succeed later
 │   ├── NodeUnavailable
@@ -69,6 +72,26 @@ class CooldownActive(Refused):
 
 
 class MaxClaimsReached(Refused):
+    pass
+
+
+class RewardTooLarge(Refused):
+    pass
+
+
+class BudgetExhausted(Refused):
+    """`retryAfterSeconds` tells when the brand's next day begins."""
+
+
+class RateLimited(Refused):
+    """Details: `limit`, how many a window allows, and `retryAfterSeconds` until it ends."""
+
+
+class Unauthorized(Refused):
+    """A credential is missing, malformed, wrong, too old or used up."""
+
+
+class SignatureRefused(Unauthorized):
     pass
 
 

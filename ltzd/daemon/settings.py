@@ -4,18 +4,15 @@ A variable wins over the file; its name is the key's path in capitals (`LTZD_HTT
 comma-separated. Only this module reads the environment. Dev mode builds `Settings(...)` itself.
 """
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -25,113 +22,33 @@ from pydantic import (
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
-    NoDecode,
     SettingsConfigDict,
     SettingsError,
 )
 
 from ltzd.daemon.keys import read_key
+from ltzd.daemon.setting_kinds import (
+    ROLES,
+    ContractAddress,
+    DatabaseUrl,
+    Networks,
+    Origins,
+    Port,
+    ReadableFile,
+    RedisUrl,
+    Roles,
+    RpcUrl,
+    WebUrl,
+    is_loopback,
+    may_reach_this_machine,
+)
 from ltzd.errors import FileRejected, Misconfigured
-from ltzd.rules.domains import is_ip_address
 from ltzd.rules.toml_files import Place, TomlFile, dotted, reason_of
-from ltzd.values import Address, address_of, checksummed
 
 PREFIX = "LTZD_"
 DEV_VARIABLE = "ANVIL"
 """LTZD_ANVIL names dev mode's anvil; `ltzd run` may inherit it."""
-Role = Literal["http", "operator", "indexer"]
-ROLES: tuple[Role, ...] = ("http", "operator", "indexer")
-
 GWEI = 10**9
-
-
-def _items(value: object) -> object:
-    if isinstance(value, str):
-        return [item.strip() for item in value.split(",") if item.strip()]
-    return value
-
-
-def _url(schemes: tuple[str, ...], needs_host: bool = True) -> AfterValidator:
-    def check(secret: SecretStr) -> SecretStr:
-        _check_url(secret.get_secret_value(), schemes, needs_host)
-        return secret
-
-    return AfterValidator(check)
-
-
-def _check_url(text: str, schemes: tuple[str, ...], needs_host: bool) -> None:
-    try:
-        parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        raise ValueError("must be a valid URL") from None
-    if parts.scheme not in schemes or (needs_host and not host):
-        raise ValueError(
-            f"must be a URL that starts with {' or '.join(s + '://' for s in schemes)}"
-        )
-
-
-def _web_url(text: str) -> str:
-    _check_url(text, ("https", "http"), needs_host=True)
-    return text.rstrip("/")
-
-
-def _origin(text: str) -> str:
-    _check_url(text, ("https", "http"), needs_host=True)
-    parts = urlsplit(text)
-    if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError("must be an origin such as https://app.example, without a path")
-    return text.lower()
-
-
-def _address(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    address = address_of(value)
-    digits = value[2:]
-    if (
-        not (digits.islower() or digits.isupper() or digits.isdigit())
-        and checksummed(address) != value
-    ):
-        raise ValueError("must be an address whose checksum (the letters' case) is right")
-    return address
-
-
-def _readable(path: Path) -> Path:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    if not content.strip():
-        raise ValueError(f"{path} is empty")
-    return path
-
-
-def is_loopback(host: str) -> bool:
-    name = host.strip("[]").rstrip(".").lower()
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost" or name.endswith(".localhost")
-
-
-def _may_reach_this_machine(host: str) -> bool:
-    """Also the unspecified address, and spellings such as `127.1` that only resolvers know."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return is_loopback(host) or is_ip_address(host)
-    return address.is_loopback or address.is_unspecified
-
-
-ReadableFile = Annotated[Path, AfterValidator(_readable)]
-Port = Annotated[int, Field(ge=0, le=65_535)]
-WebUrl = Annotated[str, AfterValidator(_web_url)]
-Origins = Annotated[
-    tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_items)
-]
-Roles = Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_items), Field(min_length=1)]
-ContractAddress = Annotated[Address, BeforeValidator(_address)]
 
 
 class Section(BaseModel):
@@ -139,7 +56,7 @@ class Section(BaseModel):
 
 
 class Node(Section):
-    rpc_url: Annotated[SecretStr, _url(("https", "http"))]
+    rpc_url: RpcUrl
     poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
 
 
@@ -147,6 +64,18 @@ class Http(Section):
     host: str = "127.0.0.1"
     port: Port = 8000
     own_origins: Origins = ()
+    proxies_count: Annotated[int, Field(ge=0, le=16)] = 0
+    """How many reverse proxies a request passes at most."""
+    trusted_proxies: Networks = ()
+    """The networks that they, and nobody else, are in."""
+
+    @model_validator(mode="after")
+    def _knows_its_proxies(self) -> Self:
+        if self.proxies_count and not self.trusted_proxies:
+            raise ValueError("proxies_count counts nothing without trusted_proxies: give both")
+        if self.trusted_proxies and not self.proxies_count:
+            raise ValueError("trusted_proxies are asked nothing without proxies_count: give both")
+        return self
 
 
 class Admin(Section):
@@ -209,10 +138,8 @@ class Identity(Section):
 class Settings(Section):
     """Everything that `ltzd run` is told. URLs are secrets because they may hold passwords."""
 
-    database_url: Annotated[SecretStr, _url(("postgresql", "postgres"), needs_host=False)]
-    redis_url: Annotated[SecretStr, _url(("redis", "rediss", "unix"), needs_host=False)] | None = (
-        None
-    )
+    database_url: DatabaseUrl
+    redis_url: RedisUrl | None = None
     master_key_file: ReadableFile
     roles: Roles = ROLES
     explorer_url: WebUrl | None = None
@@ -232,7 +159,7 @@ class Settings(Section):
     def refuse_dev_providers(self) -> None:
         """Raises Misconfigured if an outside service is plain http or on this machine."""
         parts = urlsplit(self.identity.base_url)
-        if parts.scheme != "https" or _may_reach_this_machine(parts.hostname or ""):
+        if parts.scheme != "https" or may_reach_this_machine(parts.hostname or ""):
             raise Misconfigured(
                 "identity.base_url must be an https URL of another machine; "
                 "the sandbox is for `ltzd dev` only."

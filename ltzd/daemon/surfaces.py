@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 
 from ltzd.daemon.assembly import Daemon
 from ltzd.errors import LtzdError
 from ltzd.http.admin import AdminPolicy, AdminSources, LaneState, build_admin_app
 from ltzd.http.app import App, build_app
+from ltzd.http.client_address import Proxies
 from ltzd.http.services import Health, HttpPolicy, Services
 from ltzd.operator.policy import MINT
 from ltzd.rules.domains import is_authorized
@@ -20,9 +22,18 @@ _DEV_GRACE_SECONDS = 2.5
 
 def http_app(daemon: Daemon, is_dev: bool) -> App:
     """`is_dev` lets pages on this machine call, over http too."""
-    policy = HttpPolicy(own_origins=frozenset(daemon.settings.http.own_origins))
+    http = daemon.settings.http
+    policy = HttpPolicy(
+        own_origins=frozenset(http.own_origins),
+        proxies=Proxies(http.proxies_count, http.trusted_proxies),
+    )
     if is_dev:
-        policy = HttpPolicy(policy.own_origins, True, _DEV_GRACE_SECONDS)
+        policy = replace(
+            policy,
+            allow_loopback_origins=True,
+            grace_seconds=_DEV_GRACE_SECONDS,
+            requires_https=False,
+        )
     return build_app(
         Services(
             events=daemon.events,

@@ -15,12 +15,13 @@ from typing import Any, TypeAlias, cast
 import structlog
 from sanic import Sanic
 from sanic.config import Config
-from sanic.exceptions import SanicException
+from sanic.exceptions import BadRequest, SanicException
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from ltzd import telemetry
 from ltzd.http import docs, event_handler
+from ltzd.http.client_address import refuse_plain_http
 from ltzd.http.cors import Cors
 from ltzd.http.errors import Refusals
 from ltzd.http.json_body import READ_AWAY_LIMIT
@@ -38,15 +39,16 @@ _app_numbers = itertools.count(1)
 
 
 def build_app(services: Services, policy: HttpPolicy) -> App:
-    app = new_app("ltzd-http")
+    app = new_app("ltzd-http", always_allowed=frozenset({"OPTIONS"}))
     app.ctx.grace_seconds = policy.grace_seconds
-    _surround(app, Cors(policy, services.is_known_domain))
+    app.ctx.proxies = policy.proxies
+    _surround(app, Cors(policy, services.is_known_domain), policy.requires_https)
     app.blueprint(event_handler.surface(services))
     app.blueprint(docs.surface(event_handler.OPERATIONS))
     return app
 
 
-def new_app(name: str) -> App:
+def new_app(name: str, always_allowed: frozenset[str] = frozenset()) -> App:
     """Sanic wants one name per app in a process, and tests build many."""
     app: App = Sanic(
         f"{name}-{next(_app_numbers)}",
@@ -61,7 +63,7 @@ def new_app(name: str) -> App:
             },
             env_prefix=None,  # daemon/settings.py alone reads the environment
         ),
-        error_handler=Refusals(),
+        error_handler=Refusals(always_allowed),
         request_class=AnswerableRequest,
         configure_logging=False,
     )
@@ -110,7 +112,13 @@ class _Durations:
         child.observe(seconds)
 
 
-def _surround(app: App, cors: Cors) -> None:
+def refuse_two_hosts(request: Request) -> None:
+    """RFC 9112 3.2: a proxy may have looked at the other one. Raises BadRequest."""
+    if len(request.headers.getall("host", ())) > 1:
+        raise BadRequest("Two Host headers")
+
+
+def _surround(app: App, cors: Cors, requires_https: bool) -> None:
     ids = _RequestIds()
     durations = _Durations()
 
@@ -120,8 +128,14 @@ def _surround(app: App, cors: Cors) -> None:
         context.id = ids.of(request)
         # A connection serves its requests in one task: each overwrites its predecessor's id.
         structlog.contextvars.bind_contextvars(request_id=context.id)
-        # Spec 5: a preflight is answered on every path.
-        return Reply(status=204) if request.method == "OPTIONS" else None
+        refuse_two_hosts(request)
+        if request.method == "OPTIONS":
+            # Spec 5: a preflight is answered on every path. Over http too: it tells nothing, and
+            # only so may the page read why the request after it is refused.
+            return Reply(status=204)
+        if requires_https:
+            refuse_plain_http(request)
+        return None
 
     def end(request: Request, response: HTTPResponse) -> None:
         context = request.ctx

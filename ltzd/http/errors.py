@@ -4,6 +4,8 @@ Texts of `Refused` are written for callers and shown. Those of `Unavailable`, `B
 exceptions may name hosts or rows: they are logged, and the caller gets a fixed sentence.
 """
 
+import math
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from ltzd import telemetry
 from ltzd.errors import (
     AutomationDisabled,
     BrandUnknown,
+    BudgetExhausted,
     ChannelNotAllowed,
     CooldownActive,
     DatabaseUnavailable,
@@ -30,7 +33,11 @@ from ltzd.errors import (
     MaxClaimsReached,
     NodeUnavailable,
     NotFound,
+    RateLimited,
     Refused,
+    RewardTooLarge,
+    SignatureRefused,
+    Unauthorized,
     Unavailable,
 )
 from ltzd.http.replies import Reply, json_reply
@@ -58,22 +65,31 @@ class TokenNeeded(Refused):
     """The admin port wants its token."""
 
 
+class HttpsRequired(Refused):
+    """A proxy of ours says that the request came to it over plain http."""
+
+
 ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     BodyTooLarge: (413, "PAYLOAD_TOO_LARGE"),
     BodyUnreadable: (400, "INVALID_BODY"),
     InvalidFields: (400, "INVALID_FIELDS"),
     EventNotConfigured: (400, "EVENT_NOT_CONFIGURED"),
+    RewardTooLarge: (400, "REWARD_TOO_LARGE"),
     BrandUnknown: (403, "BRAND_UNKNOWN"),
     AutomationDisabled: (403, "AUTOMATION_DISABLED"),
     DomainUnauthorized: (403, "DOMAIN_UNAUTHORIZED"),
     ChannelNotAllowed: (403, "CHANNEL_NOT_ALLOWED"),
     NotLocal: (403, "FORBIDDEN"),
     ForeignOrigin: (403, "FORBIDDEN"),
+    HttpsRequired: (403, "HTTPS_REQUIRED"),
     TokenNeeded: (401, "UNAUTHORIZED"),
+    Unauthorized: (401, "UNAUTHORIZED"),
     NotFound: (404, "NOT_FOUND"),
     DuplicateEvent: (409, "DUPLICATE_EVENT"),
     CooldownActive: (429, "COOLDOWN_ACTIVE"),
     MaxClaimsReached: (429, "MAX_CLAIMS_REACHED"),
+    BudgetExhausted: (429, "BUDGET_EXHAUSTED"),
+    RateLimited: (429, "RATE_LIMIT_EXCEEDED"),
     Refused: (400, "REFUSED"),
     IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
     DatabaseUnavailable: (503, "DATABASE_UNAVAILABLE"),
@@ -158,11 +174,22 @@ def _own(error: LtzdError) -> Answer:
 def _headers(error: Refused) -> dict[str, str]:
     if isinstance(error, TokenNeeded):
         return {"WWW-Authenticate": "Bearer"}
-    seconds = error.details.get("cooldownSeconds")
-    # Only a cooldown ends by itself; a maximum does not.
-    if isinstance(error, CooldownActive) and isinstance(seconds, int):
-        return {"Retry-After": str(seconds)}
-    return {}
+    if isinstance(error, SignatureRefused):
+        return {"WWW-Authenticate": "LTZ-HMAC"}
+    seconds = error.details.get("cooldownSeconds", error.details.get("retryAfterSeconds"))
+    if not isinstance(seconds, int):
+        return {}  # what does not end by itself, such as a maximum
+    when = {"Retry-After": str(seconds)}
+    return when | _rate_headers(error, seconds) if isinstance(error, RateLimited) else when
+
+
+def _rate_headers(error: RateLimited, seconds: int) -> dict[str, str]:
+    """Spec 8: the reset is in Unix seconds."""
+    return {
+        "X-RateLimit-Limit": str(error.details.get("limit")),
+        "X-RateLimit-Remaining": "0",
+        "X-RateLimit-Reset": str(math.ceil(time.time()) + seconds),
+    }
 
 
 def _protocol(error: SanicException) -> Answer:
@@ -170,41 +197,62 @@ def _protocol(error: SanicException) -> Answer:
     if status == 500:
         return Answer(500, "INTERNAL_ERROR", FIXED_TEXTS["INTERNAL_ERROR"])
     code, text = PROTOCOL.get(status, ("BAD_REQUEST", "Malformed request"))
-    return Answer(status, code, text, headers=_allow(error))
+    return Answer(status, code, text)
 
 
-def _allow(error: SanicException) -> dict[str, str]:
-    if not isinstance(error, MethodNotAllowed):
-        return {}
-    methods = [method.strip() for method in error.headers.get("Allow", "").split(",")]
-    return {"Allow": ", ".join(sorted({*filter(None, methods), "OPTIONS"}))}
+def _allowed(error: MethodNotAllowed) -> set[str]:
+    methods = error.headers.get("Allow", "").split(",")
+    return {method.strip() for method in methods} - {""}
 
 
 class Refusals(ErrorHandler):
-    """Sanic asks it for every exception, its own included; nothing here may raise."""
+    """Sanic asks it for every exception, its own included; nothing here may raise.
+
+    `always_allowed` are methods that are answered on every path, whatever its route says.
+    """
+
+    def __init__(self, always_allowed: frozenset[str]) -> None:
+        super().__init__()
+        self._always_allowed = always_allowed
 
     def response(self, request: Request, exception: BaseException) -> Reply:
-        answer = answer_of(exception)
-        telemetry.HTTP_REFUSALS.labels(answer.code.lower()).inc()
-        if answer.status >= 500:
-            _log(exception, answer)
-        return json_reply(envelope_of(path_of(request))(answer), answer.status, answer.headers)
+        answer = told(exception)
+        headers = answer.headers
+        if isinstance(exception, MethodNotAllowed):
+            allowed = _allowed(exception) | self._always_allowed
+            headers = {"Allow": ", ".join(sorted(allowed))}
+        return json_reply(envelope_of(path_of(request))(answer), answer.status, headers)
+
+
+def told(error: BaseException) -> Answer:
+    """What the caller hears; counted, and logged if it is not his fault."""
+    answer = answer_of(error)
+    telemetry.HTTP_REFUSALS.labels(answer.code.lower()).inc()
+    if answer.status >= 500:
+        _log(error, answer)
+    return answer
 
 
 def path_of(request: Request) -> str:
     """The path, also of requests too broken to have one."""
+    if request.method == "NONE":
+        return _path_begun(request)
     try:
-        return _path_begun(request) if request.method == "NONE" else request.path
+        path: str = request.path
     except (AttributeError, UnicodeDecodeError):
-        return "*"
+        return _path_in(request.raw_url)
+    return _path_in(request.raw_url) if path == "*" else path
 
 
 def _path_begun(request: Request) -> str:
     """Of a head that Sanic gave up reading, such as one too large: what has arrived of its path."""
     stream: Any = request.stream
     words = bytes(stream.recv_buffer[:512]).split(b" ", 2)
-    path = words[1].partition(b"?")[0] if len(words) > 1 else b""
-    return path.decode("ascii") if path.startswith(b"/") else request.path
+    return _path_in(words[1]) if len(words) > 1 else "*"
+
+
+def _path_in(target: bytes) -> str:
+    return target.partition(b"?")[0].decode("ascii", "replace")
 
 
 def _log(error: BaseException, answer: Answer) -> None:

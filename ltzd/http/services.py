@@ -1,11 +1,13 @@
 """What the HTTP surfaces need from the rest of ltzd, and the rules they are given."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
+from ltzd.errors import Refused
+from ltzd.http.client_address import NO_PROXIES, Proxies
 from ltzd.rules.brands import EventRule
 from ltzd.values import Address
 
@@ -14,6 +16,10 @@ class Events(Protocol):
     """`actions/event_handler.py`, as far as its surface uses it."""
 
     async def record(self, request: EventRequest) -> RecordedEvent: ...
+
+    async def record_all(
+        self, requests: Sequence[EventRequest | Refused]
+    ) -> list[RecordedEvent | BaseException]: ...
 
     async def find(self, event_id: UUID) -> EventStatus: ...
 
@@ -45,3 +51,6 @@ class HttpPolicy:
     """Dev mode: pages on this machine may call, over http too."""
     grace_seconds: float = 6.0
     """How long a stopping server lets requests in flight finish."""
+    proxies: Proxies = NO_PROXIES
+    requires_https: bool = True
+    """Refuse what came to a proxy of ours over plain http; dev mode does not."""

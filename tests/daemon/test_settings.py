@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,11 @@ def a_file(folder: Path, text: str = SHORT) -> Path:
     path = folder / "ltzd.toml"
     path.write_text(text.replace("{folder}", str(folder)))
     return path
+
+
+def in_http(lines: str) -> str:
+    """A short file with these lines in its section [http]."""
+    return SHORT.replace("[identity]", f"[http]\n{lines}\n[identity]")
 
 
 def faults_of(path: Path, roles: str | None = None) -> list[str]:
@@ -121,6 +127,13 @@ def test_settings_made_in_code_read_no_environment(
     assert Settings(**dumped).http.port == 8000
 
 
+def test_settings_survive_being_dumped(folder: Path) -> None:
+    text = in_http('proxies_count = 1\ntrusted_proxies = ["10.1.0.0/16"]')
+    settings = read_settings(a_file(folder, text))
+
+    assert Settings(**settings.model_dump()).http == settings.http
+
+
 def test_every_fault_is_told_at_once_with_its_place(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +186,26 @@ def test_every_fault_is_told_at_once_with_its_place(
         ),
         ('minter_key_file = "{folder}/secret"', "", "ltzd.toml: operator.minter_key_file is"),
         ("[node]", "[node", "ltzd.toml: no valid TOML:"),
-        ("[identity]", "[http]\nproxies_count = 1\n[identity]", "ltzd.toml:11: http.proxies_count"),
+        (
+            "[identity]",
+            '[http]\ntrusted_proxies = ["10.0.0.0/8"]\n[identity]',
+            "ltzd.toml:10: http: trusted_proxies are asked nothing without proxies_count",
+        ),
+        (
+            "[identity]",
+            "[http]\nproxies_count = 1\n[identity]",
+            "ltzd.toml:10: http: proxies_count counts nothing without trusted_proxies",
+        ),
+        (
+            "[identity]",
+            "[http]\nproxies_count = -1\n[identity]",
+            "ltzd.toml:11: http.proxies_count: must be greater",
+        ),
+        ("[node]", 'redis_url = "redis://h/zero"\n[node]', "ltzd.toml:3: redis_url: may end in"),
+        ("[node]", 'redis_url = "redis://h/0/1"\n[node]', "ltzd.toml:3: redis_url: may end in"),
+        ("[node]", 'redis_url = "unix://"\n[node]', "ltzd.toml:3: redis_url: must name a socket"),
+        ("[node]", 'redis_url = "http://h"\n[node]', "ltzd.toml:3: redis_url: must be a URL"),
+        ("[node]", 'redis_url = "redis://h:x"\n[node]', "ltzd.toml:3: redis_url: must be a valid"),
     ],
 )
 def test_a_fault_is_named(folder: Path, old: str, new: str, fault: str) -> None:
@@ -181,6 +213,82 @@ def test_a_fault_is_named(folder: Path, old: str, new: str, fault: str) -> None:
 
     assert [found for found in faults if found.startswith(fault)]
     assert "hunter2" not in "".join(faults)
+
+
+def test_proxies_are_networks_or_addresses_of_both_families(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = in_http('proxies_count = 2\ntrusted_proxies = ["10.1.0.0/16", "192.0.2.7", "::1"]')
+    http = read_settings(a_file(folder, text)).http
+    assert http.proxies_count == 2
+    assert http.trusted_proxies == tuple(
+        map(ip_network, ("10.1.0.0/16", "192.0.2.7/32", "::1/128"))
+    )
+
+    monkeypatch.setenv("LTZD_HTTP__PROXIES_COUNT", "1")
+    monkeypatch.setenv("LTZD_HTTP__TRUSTED_PROXIES", "10.2.0.0/16, ::ffff:10.3.0.0/112")
+    http = read_settings(a_file(folder, text)).http
+    assert http.proxies_count == 1
+    assert http.trusted_proxies == (ip_network("10.2.0.0/16"), ip_network("10.3.0.0/16"))
+
+
+@pytest.mark.parametrize(
+    ("network", "fault"),
+    [
+        ("10.1.0.1/16", "must be an address, or a network such as 10.1.0.0/16"),
+        ("proxy.internal", "must be an address, or a network such as 10.1.0.0/16"),
+        ("10.1.0.0/33", "must be an address, or a network such as 10.1.0.0/16"),
+        ("", "must be an address, or a network such as 10.1.0.0/16"),
+        ("16777217", "must be an address, or a network such as 10.1.0.0/16"),
+        ("0.0.0.0/0", "trusts everybody: name the networks that only your proxies are in"),
+        ("::/0", "trusts everybody: name the networks that only your proxies are in"),
+        ("::ffff:0.0.0.0/96", "trusts everybody: name the networks that only your proxies are in"),
+    ],
+)
+def test_what_is_no_network_of_proxies_is_a_fault(folder: Path, network: str, fault: str) -> None:
+    text = in_http(f'proxies_count = 1\ntrusted_proxies = ["192.0.2.7", "{network}"]')
+
+    assert faults_of(a_file(folder, text)) == [f"ltzd.toml:12: http.trusted_proxies[1]: {fault}"]
+
+
+def test_a_number_is_no_network_of_proxies(folder: Path) -> None:
+    text = in_http("proxies_count = 1\ntrusted_proxies = [16777217]")
+
+    [fault] = faults_of(a_file(folder, text))
+    assert fault.startswith("ltzd.toml:12: http.trusted_proxies[0]: must be an address")
+
+
+def test_a_fault_of_a_variable_names_the_variable(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LTZD_HTTP__PROXIES_COUNT", "1")
+    monkeypatch.setenv("LTZD_HTTP__TRUSTED_PROXIES", "10.0.0.0/8,rubbish")
+
+    [fault] = faults_of(a_file(folder))
+    assert fault.startswith("LTZD_HTTP__TRUSTED_PROXIES")
+    assert "must be an address" in fault
+
+    monkeypatch.delenv("LTZD_HTTP__TRUSTED_PROXIES")
+    [fault] = faults_of(a_file(folder))
+    assert "proxies_count counts nothing without trusted_proxies" in fault
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://cache.internal",
+        "redis://cache.internal:6379/0",
+        "redis://user:pass@cache.internal/15",
+        "rediss://cache.internal:6380/?ssl_ca_certs=/etc/ltzd/ca.pem",
+        "unix:///run/redis.sock?db=2",
+    ],
+)
+def test_redis_is_reached_over_tcp_tls_or_a_socket(folder: Path, url: str) -> None:
+    text = SHORT.replace("[node]", f'redis_url = "{url}"\n[node]')
+
+    found = read_settings(a_file(folder, text)).redis_url
+    assert found is not None
+    assert found.get_secret_value() == url
 
 
 def test_an_empty_secret_file_is_a_fault(folder: Path) -> None:

@@ -1,14 +1,71 @@
-"""A real Redis for tests."""
+"""A real Redis for tests, which can hang, end and come back."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from ltzd.dev import redis
+from redis.asyncio import Redis
+
+from ltzd.dev import processes, redis
+from ltzd.dev.processes import Service
 from tests.support.folders import a_data_directory
+
+
+@dataclass(frozen=True)
+class RedisServer:
+    folder: Path
+    url: str
+
+    @property
+    def service(self) -> Service:
+        found = processes.take_back(self.folder, redis.NAME)
+        assert found is not None
+        return found
+
+    @asynccontextmanager
+    async def asked(self) -> AsyncIterator[Any]:
+        """A client of its own, for looking at what is stored."""
+        async with Redis.from_url(self.url) as client:
+            yield client
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """It takes connections and answers nobody."""
+        pid = self.service.pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    async def stop(self) -> None:
+        await redis.stop(self.folder)
+
+    async def kill(self) -> None:
+        service = self.service
+        os.kill(service.pid, signal.SIGKILL)
+        await processes.ended_within(service, 10.0)
+
+    async def start(self) -> None:
+        """Once more on the same port, with what it had kept."""
+        port = processes.remembered_port(self.folder, redis.NAME)
+        argv = [redis._program(), str(self.folder / "redis" / "redis.conf")]
+        service = await processes.start(self.folder, redis.NAME, argv, port=port or 0)
+        await redis._ready(self.folder, service, self.url)
+
+
+@asynccontextmanager
+async def a_redis_server() -> AsyncIterator[RedisServer]:
+    async with a_data_directory() as folder:
+        yield RedisServer(folder, await redis.start(folder))
 
 
 @asynccontextmanager
 async def a_redis() -> AsyncIterator[str]:
     """The URL of an empty server, gone afterwards."""
-    async with a_data_directory() as folder:
-        yield await redis.start(folder)
+    async with a_redis_server() as server:
+        yield server.url

@@ -1,5 +1,6 @@
 """The operator's door: what it tells, and to whom."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -158,6 +159,26 @@ async def test_metrics_are_prometheus_text_with_our_names() -> None:
 async def test_a_foreign_host_is_refused(host: str, path: str) -> None:
     status, answer = await get(Behind(), path, Host=host)
     assert (status, answer["code"]) == (403, "FORBIDDEN")
+
+
+async def test_two_host_headers_are_refused() -> None:
+    hosts = b"Host: localhost\r\nHost: evil.example\r\n"
+    async with a_door(Behind()) as (_, url):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b"GET /status HTTP/1.1\r\n" + hosts + b"\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS"])
+async def test_a_wrong_method_names_those_that_are_served(method: str) -> None:
+    async with a_door(Behind()) as (client, url):
+        async with client.request(method, url + "/status") as answer:
+            assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
+        for served in ("GET", "HEAD"):
+            async with client.request(served, url + "/status") as answer:
+                assert answer.status == 200
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://192.0.2.1", "null", "x"])

@@ -129,6 +129,23 @@ async def test_broken_http_gets_a_json_answer_below_500(surface: Surface, raw: b
     assert surface.book.asked == []
 
 
+@pytest.mark.parametrize("method", [b"GET", b"HEAD", b"OPTIONS", b"POST"])
+@pytest.mark.parametrize("path", [b"/service-api/health", b"/nowhere"])
+@pytest.mark.parametrize("second", [b"Host: shop.example", b"hOST:", b"Host: evil.example"])
+async def test_two_host_headers_are_refused(
+    surface: Surface, method: bytes, path: bytes, second: bytes
+) -> None:
+    """RFC 9112 3.2: whoever stands before us may have looked at the other one."""
+    hosts = b"Host: shop.example\r\n" + second + b"\r\n"
+    rest = b"Origin: https://shop.example\r\nConnection: close\r\n\r\n"
+    said = await say(surface, method + b" " + path + b" HTTP/1.1\r\n" + hosts + rest)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert b"Access-Control-Allow-Origin: https://shop.example\r\n" in said
+    assert b"X-Request-Id: " in said
+    if method != b"HEAD":
+        assert b'"error":"Malformed request"' in said
+
+
 async def test_a_client_that_hangs_up_early_hurts_nobody(surface: Surface) -> None:
     port = int(surface.url.rpartition(":")[2])
     _, writer = await asyncio.open_connection("127.0.0.1", port)

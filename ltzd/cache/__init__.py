@@ -1,0 +1,1 @@
+"""Redis: what may be lost at any time and costs time, never money."""

@@ -1,0 +1,137 @@
+"""How often somebody may do something, counted in Redis, or in memory while Redis is away.
+
+A window is fixed: it begins with its first hit and ends `seconds` later, and refused hits count
+too. Losing Redis makes limits looser, never an error: a hit whose call fails is counted in this
+process's memory at once, and Redis is tried again after a pause, by one caller at a time.
+"""
+
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.cache.memory_windows import MemoryWindows
+from ltzd.cache.redis_windows import FAILURES, RedisWindows
+from ltzd.cache.windows import Counted, window_name
+
+log = structlog.get_logger()
+
+PATIENCE_SECONDS = 0.25
+RETRY_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """`name` labels a metric and `seconds` a table, so both come from closed sets of the code's.
+
+    `most` may change: it holds at once, for windows under way too.
+    """
+
+    name: str
+    most: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a hit found. `reset_at` is in Unix seconds."""
+
+    is_within: bool
+    limit: int
+    remaining: int
+    reset_at: float
+
+
+class RateLimits:
+    """Raises Misconfigured for a URL that Redis cannot have. None: memory only."""
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._redis = None if redis_url is None else RedisWindows(redis_url, patience_seconds)
+        self._memory = MemoryWindows()
+        self._retry_seconds = retry_seconds
+        self._retry_at: float | None = None
+        """None while Redis is well."""
+
+    async def __aenter__(self) -> Self:
+        """Ask Redis once, so that a wrong address is in the log from the start."""
+        if self._redis is not None:
+            try:
+                await self._redis.ping()
+            except FAILURES as error:
+                self._failed(error)
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._redis is not None:
+            try:
+                await self._redis.close()
+            except FAILURES as error:
+                log.info("redis.not_closed", reason=_reason(error))
+
+    async def hit(self, limit: RateLimit, *key: str) -> Window:
+        """Count one more for `key`; refused hits count too, but lengthen nothing."""
+        counted = await self._count(window_name(limit.name, limit.seconds, key), limit.seconds)
+        is_within = counted.count <= limit.most
+        outcome = "within" if is_within else "over"
+        telemetry.RATE_LIMIT_HITS.labels(limit.name, outcome).inc()
+        return Window(
+            is_within=is_within,
+            limit=limit.most,
+            remaining=max(0, limit.most - counted.count),
+            reset_at=time.time() + counted.left_seconds,
+        )
+
+    async def _count(self, name: bytes, seconds: int) -> Counted:
+        if self._redis is None or not self._may_ask():
+            return self._memory.hit(name, seconds)
+        try:
+            counted = await self._redis.hit(name, seconds)
+        except FAILURES as error:
+            self._failed(error)
+            return self._memory.hit(name, seconds)
+        self._answered()
+        return counted
+
+    def _may_ask(self) -> bool:
+        """While Redis is away, who comes when the pause is over tries, and no one waits for him."""
+        if self._retry_at is None:
+            return True
+        now = time.monotonic()
+        if now < self._retry_at:
+            return False
+        self._retry_at = now + self._retry_seconds
+        return True
+
+    def _failed(self, error: BaseException) -> None:
+        telemetry.REDIS_ERRORS.inc()
+        if self._retry_at is None:
+            log.warning("redis.away", reason=_reason(error))
+            telemetry.REDIS_AWAY.set(1)
+        self._retry_at = time.monotonic() + self._retry_seconds
+
+    def _answered(self) -> None:
+        if self._retry_at is not None:
+            log.info("redis.back")
+            telemetry.REDIS_AWAY.set(0)
+            self._retry_at = None
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:200]

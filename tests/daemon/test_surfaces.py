@@ -1,0 +1,81 @@
+"""What the settings make of the public port: proxies, plain http, and limits in Redis."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import aiohttp
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from ltzd.cache.rate_limits import RateLimit
+from ltzd.daemon.assembly import Daemon, _limits
+from ltzd.daemon.settings import Http, Settings
+from ltzd.daemon.surfaces import http_app
+from tests.support.event_surface import an_event_surface
+from tests.support.http_surface import EventBook, serving
+from tests.support.redis import a_redis_server
+from tests.support.waiting import until
+
+ONCE = RateLimit("once", 1, 60)
+BEHIND_US = Http.model_validate({"proxies_count": 1, "trusted_proxies": ["127.0.0.1"]})
+
+
+def a_daemon(http: Http) -> Daemon:
+    """As much of one as its public port's application looks at."""
+    settings = SimpleNamespace(http=http)
+    return cast("Daemon", SimpleNamespace(settings=settings, events=EventBook()))
+
+
+@pytest.mark.parametrize(
+    ("http", "is_dev", "status"),
+    [(BEHIND_US, False, 403), (BEHIND_US, True, 200), (Http(), False, 200), (Http(), True, 200)],
+)
+async def test_plain_http_behind_our_proxies_is_refused_except_in_dev_mode(
+    http: Http, is_dev: bool, status: int
+) -> None:
+    headers = {"X-Forwarded-Proto": "http", "X-Forwarded-For": "192.0.2.7"}
+    async with (
+        serving(http_app(a_daemon(http), is_dev)) as url,
+        aiohttp.ClientSession() as client,
+        client.get(url + "/service-api/debug", headers=headers) as answer,
+    ):
+        assert answer.status == status
+
+
+async def test_limits_are_counted_in_the_redis_of_the_settings_and_closed_with_the_rest(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with a_redis_server() as redis, redis.asked() as client:
+        known = await client.client_list()
+        async with an_event_surface(database_url, tmp_path, redis_url=redis.url) as surface:
+            await surface.daemon.limits.hit(ONCE, "x")
+            assert await client.exists("ltzd:rl:once|60|x")
+            assert b"redis" not in (await surface.get("/health")).raw.lower()
+
+        async def is_alone() -> bool:
+            return len(await client.client_list()) == len(known)
+
+        assert await until(is_alone)
+
+
+async def test_a_daemon_starts_and_counts_while_its_redis_is_away(
+    database_url: str, tmp_path: Path
+) -> None:
+    gone = f"unix://{tmp_path / 'nothing.sock'}"
+    with capture_logs() as logs:
+        async with an_event_surface(database_url, tmp_path, redis_url=gone) as surface:
+            limits = surface.daemon.limits
+            assert [(await limits.hit(ONCE, "x")).is_within for _ in range(2)] == [True, False]
+            assert (await surface.get("/health")).status == 200
+    assert [entry["event"] for entry in logs].count("redis.away") == 1
+
+
+async def test_a_process_without_http_asks_no_redis(tmp_path: Path) -> None:
+    gone = SecretStr(f"unix://{tmp_path / 'nothing.sock'}")
+    settings = cast("Settings", SimpleNamespace(roles=("operator",), redis_url=gone))
+    with capture_logs() as logs:
+        async with _limits(settings):
+            pass
+    assert logs == []
