@@ -3,59 +3,65 @@
 Checks run first; then the wallet is found or made at the identity provider; then the limits are
 decided on how the claims stand, and one statement writes event, reward and wake-up if they still
 stand so. The answer waits until the mint is published, five seconds at most: later it is "queued",
-and the event is minted all the same.
+and the event is minted all the same. Of several events in one request each is recorded for itself,
+in their order.
 """
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
-from typing import Any
+from time import time
+from typing import Any, TypeVar
 from uuid import UUID
 
 from cachetools import LRUCache
 
 from ltzd import telemetry
+from ltzd.actions.event_claims import Check, Claim, Written
 from ltzd.actions.event_ids import event_ids
-from ltzd.actions.group_commit import AGAIN, Again, GroupCommit
+from ltzd.actions.event_writing import EventWriter
 from ltzd.actions.published_hashes import PublishedHashes
+from ltzd.actions.request_signatures import RequestSignatures
+from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.errors import (
     AutomationDisabled,
     BrandUnknown,
-    DatabaseUnavailable,
     DomainUnauthorized,
     EventNotConfigured,
-    LtzdError,
     NotFound,
     Refused,
 )
-from ltzd.providers.identity import IdentityClient
+from ltzd.providers.identity import IdentityClient, IdentityUser
 from ltzd.rules.brands import Brand, EventRule
 from ltzd.rules.domains import event_domain, is_authorized
-from ltzd.rules.events import ClaimRecord, check_channel, decide, is_bypass, reward_of
+from ltzd.rules.events import check_channel, is_bypass, reward_of
+from ltzd.rules.limits import rate_limited, refuse_large_reward
+from ltzd.rules.request_signatures import SignedRequest
 from ltzd.store import events, users
 from ltzd.store.brands import BrandBook
 from ltzd.store.database import Pool, session
-from ltzd.store.events import ClaimKey, EventRow, NewEvent, Standing, TotalKey
-from ltzd.store.signals import REWARDS, Signals
+from ltzd.store.events import EventRow
+from ltzd.store.signals import Signals
 from ltzd.store.users import User
-from ltzd.values import Address, Hash32
+from ltzd.values import Address, Hash32, hex_of
 
 HASH_WAIT_SECONDS = 5.0
-"""How long an answer waits for its hash before it says "queued" (design.md 4, Events)."""
+"""How long an answer waits for its hashes before it says "queued" (design.md 4, Events)."""
 _KNOWN_USERS = 100_000
-_NO_CLAIM = ClaimRecord()
 _RECORDED = telemetry.EVENTS.labels("recorded")
 _QUEUED = telemetry.REWARDS_QUEUED.labels("event")
-_UNSURE_SECONDS = 5.0
-"""How long a caller whose write may have happened waits for the database to come back."""
-_UNSURE_PAUSE_SECONDS = 0.2
+_MINUTE_SECONDS = 60
+_NEWCOMER_SECONDS = 30.0
+"""Longer than the identity provider and a commit can take together."""
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class EventRequest:
-    """A well-formed request; `origin` is the Origin header."""
+    """A well-formed request; `origin` is the Origin header, `signed` the signature's if any."""
 
     brand_id: Address
     event_type: str
@@ -65,6 +71,9 @@ class EventRequest:
     user_identifier: str | None
     metadata: dict[str, Any]
     origin: str | None
+    network: str = ""
+    """The client's address, of IPv6 the /64: what a limit per IP counts."""
+    signed: SignedRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,7 @@ class RecordedEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventStatus:
-    """`status`: queued, published, minted or final."""
+    """`status`: queued, published, minted, final or failed."""
 
     event_id: UUID
     event_type: str
@@ -94,52 +103,6 @@ class EventStatus:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
-    """What decides on one event, once its claim is read."""
-
-    key: ClaimKey
-    rule: EventRule
-    window_seconds: int
-    is_bypass: bool
-    skips_cooldown: bool
-
-    @property
-    def total_keys(self) -> tuple[TotalKey, ...]:
-        """Empty for a type without a global maximum, whose total nobody counts."""
-        return (self.key[:2],) if self.rule.max_total_claims is not None else ()
-
-    def decide(self, standing: Standing) -> ClaimRecord:
-        """The claim as it stands. Raises the first refusal."""
-        claim = standing.claims.get(self.key, _NO_CLAIM)
-        decide(
-            rule=self.rule,
-            window_seconds=self.window_seconds,
-            bypass=self.is_bypass,
-            skip_cooldown=self.skips_cooldown,
-            claim=claim,
-            total_claims=standing.totals.get(self.key[:2]),
-            now=standing.now,
-        )
-        return claim
-
-
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """An event that passed the first checks. `is_known_user`: he has a row already."""
-
-    event: EventRow
-    user: User
-    is_known_user: bool
-    check: _Check
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    wallet: Address
-    is_new_user: bool
-
-
 class EventHandler:
     def __init__(
         self,
@@ -148,31 +111,57 @@ class EventHandler:
         brands: BrandBook,
         identity: IdentityClient,
         hashes: PublishedHashes,
+        signatures: RequestSignatures,
+        limits: RateLimits,
     ) -> None:
         self._pool = pool
-        self._signals = signals
         self._brands = brands
         self._identity = identity
         self._hashes = hashes
-        self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
-        self._unsure: dict[UUID, float] = {}
+        self._signatures = signatures
+        self._limits = limits
         self._ids = event_ids()
-        self._commits = GroupCommit(self._write)
+        self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
+        self._newcomers = _Newcomers()
+        self._writer = EventWriter(pool, signals, self._known)
 
     async def run(self) -> None:
-        """Commit what `record` gathers, until cancelled."""
-        await self._commits.run()
+        """Commit what is to be recorded, until cancelled."""
+        await self._writer.run()
 
     async def record(self, request: EventRequest) -> RecordedEvent:
         """Raises the narrowest Refused or Unavailable; nothing is recorded then."""
         try:
             claim = await self._prepare(request)
-            written = await self._commits.submit(claim)
+            written = await self._write(claim)
         except Refused as refusal:
             telemetry.EVENTS.labels(type(refusal).__name__).inc()
             raise
         _RECORDED.inc()
-        return await self._answer(claim.event, written)
+        return await self._answer(written)
+
+    async def record_all(
+        self, requests: Sequence[EventRequest | Refused]
+    ) -> list[RecordedEvent | BaseException]:
+        """Each for itself, decided in their order; all hashes are waited for together.
+
+        A request that is refused already keeps its place. Answers in their order: the recorded
+        event, or what `record` would have raised.
+        """
+        prepared = await _all(
+            one if isinstance(one, Refused) else self._prepare(one) for one in requests
+        )
+        written = await _all(
+            one if isinstance(one, BaseException) else self._write(one) for one in prepared
+        )
+        for one in written:
+            if isinstance(one, Refused):
+                telemetry.EVENTS.labels(type(one).__name__).inc()
+            elif isinstance(one, Written):
+                _RECORDED.inc()
+        return await _all(
+            one if isinstance(one, BaseException) else self._answer(one) for one in written
+        )
 
     async def find(self, event_id: UUID) -> EventStatus:
         """Raises NotFound."""
@@ -201,26 +190,28 @@ class EventHandler:
             raise BrandUnknown("Unknown brand")
         return brand
 
-    async def _prepare(self, request: EventRequest) -> _Claim:
+    async def _prepare(self, request: EventRequest) -> Claim:
         """Every check that needs no lock, in design.md's order, then the wallet."""
         brand = self._brand(request.brand_id)
         rule, domain = _admit(request, brand)
         check_channel(rule, request.metadata)
         ltz = reward_of(rule, request.metadata)
+        refuse_large_reward(brand, rule.type, ltz)
         source = request.metadata.get("source")
         source = source if isinstance(source, str) else None
-        key = (request.brand_id, request.event_type, users.email_key(request.email))
-        check = _Check(
-            key=key,
+        signed = await self._signed(request, brand)
+        # Without a credential anybody may say these two, so a brand may want its signature.
+        is_trusted = signed is not None or not brand.signed_bypass
+        check = Check(
+            key=(request.brand_id, request.event_type, users.email_key(request.email)),
+            brand=brand,
             rule=rule,
-            window_seconds=brand.duplicate_window_seconds,
-            is_bypass=is_bypass(brand, source),
-            skips_cooldown=request.metadata.get("skip_cooldown") is True,
+            ltz=ltz,
+            is_bypass=is_trusted and is_bypass(brand, source),
+            skips_cooldown=is_trusted and request.metadata.get("skip_cooldown") is True,
+            signed=signed,
         )
-        user = self._known.get(key[2])
-        is_known = user is not None
-        if user is None:
-            user, is_known = await self._meet(request.email, check)
+        user, is_known = await self._meet(request, check)
         event = EventRow(
             id=next(self._ids),
             brand_id=request.brand_id,
@@ -234,98 +225,125 @@ class EventHandler:
             ltz=ltz,
             wallet=user.wallet,
         )
-        return _Claim(event, user, is_known, check)
+        return Claim(event, user, is_known, check)
 
-    async def _meet(self, email: str, check: _Check) -> tuple[User, bool]:
-        """A user this process does not know yet: from the database, else from the provider.
+    async def _signed(self, request: EventRequest, brand: Brand) -> SignedRequest | None:
+        """The signature, where the brand asks for one and the request has one.
 
-        Also answers whether he has a row. A hopeless event is refused before a wallet is made.
+        Raises SignatureRefused: who signs must sign right, and hears it if not.
         """
-        async with session(self._pool) as connection:
-            standing = await events.standing(connection, [check.key], check.total_keys)
-            user = await users.find(connection, check.key[2])
-        check.decide(standing)
-        if user is not None:
-            self._known[user.email_key] = user
+        if request.signed is None or not brand.signed_bypass:
+            return None
+        await self._signatures.check(request.signed, request.brand_id)
+        return request.signed
+
+    async def _meet(self, request: EventRequest, check: Check) -> tuple[User, bool]:
+        """The event's user: known here, else from the database, else from the provider.
+
+        Also answers whether he has a row. A hopeless event is refused before a wallet is made, and
+        before it counts for its address.
+        """
+        email_key = check.key[2]
+        user = self._known.get(email_key)
+        if user is not None and not check.brand.events_per_minute_per_ip:
             return user, True
-        found = await self._identity.wallet_of_email(email)
-        id_ = users.user_id(found.subject, check.key[2])
-        return User(id_, check.key[2], found.subject, found.wallet), False
-
-    async def _write(self, group: Sequence[_Claim]) -> list[_Written | Exception | Again]:
-        """Decide a group on how things stand, in order, and write what still stands so."""
-        try:
-            standing = await self._standing(group)
-        except DatabaseUnavailable as error:
-            return await self._hold_unsure(group, error)
-        verdicts = _decide_all(group, standing)
-        accepted = [verdict for verdict in verdicts if isinstance(verdict, NewEvent)]
-        won = await self._commit(accepted)
-        self._known.update({one.user.email_key: one.user for one in group if one.check.key in won})
-        if won:
-            self._signals.ring(REWARDS)
-        outcomes = _outcomes(group, verdicts, won)
-        for one, outcome in zip(group, outcomes, strict=True):
-            if not isinstance(outcome, Again):
-                self._unsure.pop(one.event.id, None)
-        return outcomes
-
-    async def _standing(self, group: Sequence[_Claim]) -> Standing:
-        checks = [one.check for one in group]
         async with session(self._pool) as connection:
-            return await events.standing(
-                connection,
-                (check.key for check in checks),
-                (key for check in checks for key in check.total_keys),
-            )
+            standing = await events.standing(connection, [check.wanted()])
+            user = user or await users.find(connection, email_key)
+        on_the_way = self._newcomers.beside(check)
+        check.decide(standing, is_new_user=user is None, on_the_way=on_the_way)
+        await self._count(request, check.brand)
+        if user is not None:
+            self._known[email_key] = user
+            return user, True
+        found = await self._make_wallet(request.email, check)
+        id_ = users.user_id(found.subject, email_key)
+        return User(id_, email_key, found.subject, found.wallet), False
 
-    async def _commit(self, accepted: Sequence[NewEvent]) -> dict[ClaimKey, bool]:
-        """What was won.
-
-        A database that is lost on the way may have written. The claims tell once it is back; until
-        then these events are unsure, and decided again.
-        """
-        if not accepted:
-            return {}
+    async def _make_wallet(self, email: str, check: Check) -> IdentityUser:
+        is_counted = check.brand.max_new_wallets_per_hour > 0
+        if is_counted:
+            self._newcomers.enter(check)
         try:
-            async with session(self._pool) as connection:
-                return await events.write(connection, accepted)
-        except DatabaseUnavailable:
-            deadline = asyncio.get_running_loop().time() + _UNSURE_SECONDS
-            for new in accepted:
-                self._unsure.setdefault(new.event.id, deadline)
-            return {}
+            return await self._identity.wallet_of_email(email)
+        except BaseException:
+            self._newcomers.leave(check)
+            raise
 
-    async def _hold_unsure(
-        self, group: Sequence[_Claim], error: DatabaseUnavailable
-    ) -> list[_Written | Exception | Again]:
-        """While the database is away: try again for whom it may have written, refuse the others."""
-        await asyncio.sleep(_UNSURE_PAUSE_SECONDS)
-        now = asyncio.get_running_loop().time()
-        outcomes: list[_Written | Exception | Again] = []
-        for one in group:
-            if self._unsure.get(one.event.id, now) > now:
-                outcomes.append(AGAIN)
-            else:
-                self._unsure.pop(one.event.id, None)
-                outcomes.append(error)
-        return outcomes
+    async def _write(self, claim: Claim) -> Written:
+        try:
+            return await self._writer.write(claim)
+        finally:
+            self._newcomers.leave(claim.check)
 
-    async def _answer(self, event: EventRow, written: _Written) -> RecordedEvent:
+    async def _count(self, request: EventRequest, brand: Brand) -> None:
+        """Raises RateLimited. Counts events that pass all other rules."""
+        most = brand.events_per_minute_per_ip
+        if not most:
+            return
+        limit = RateLimit("events", most, _MINUTE_SECONDS)
+        window = await self._limits.hit(limit, hex_of(request.brand_id), request.network)
+        if not window.is_within:
+            seconds = max(1, math.ceil(window.reset_at - time()))
+            raise rate_limited("events a minute from one address", most, seconds)
+
+    async def _answer(self, written: Written) -> RecordedEvent:
+        event = written.event
         hash_ = None
         if event.ltz > 0:
             _QUEUED.inc()
-            with telemetry.timed(telemetry.HASH_WAIT_SECONDS):
-                hash_ = await self._hashes.wait(event.id, HASH_WAIT_SECONDS)
+            if not self._brands.is_paused(event.brand_id):
+                with telemetry.timed(telemetry.HASH_WAIT_SECONDS):
+                    hash_ = await self._hashes.wait(event.id, HASH_WAIT_SECONDS)
         return RecordedEvent(
             event_id=event.id,
             event_type=event.event_type,
             ltz=event.ltz,
-            wallet=written.wallet,
+            wallet=event.wallet,
             wallet_created=written.is_new_user,
             transaction_hash=hash_,
             status="final" if event.ltz == 0 else "published" if hash_ else "queued",
         )
+
+
+class _Newcomers:
+    """Wallets of this process that are made or committed now, by brand and e-mail key.
+
+    So a crowd cannot outrun its brand's limit on the way to the commit that counts it. An entry
+    that nobody takes back (its caller was cancelled) ends by itself.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[Address, dict[str, float]] = {}
+
+    def beside(self, check: Check) -> int:
+        """How many of the brand, not counting this event's own."""
+        now = asyncio.get_running_loop().time()
+        until = self._until.get(check.key[0], {})
+        return sum(end > now for email_key, end in until.items() if email_key != check.key[2])
+
+    def enter(self, check: Check) -> None:
+        end = asyncio.get_running_loop().time() + _NEWCOMER_SECONDS
+        self._until.setdefault(check.key[0], {})[check.key[2]] = end
+
+    def leave(self, check: Check) -> None:
+        until = self._until.get(check.key[0], {})
+        until.pop(check.key[2], None)
+        if not until:
+            self._until.pop(check.key[0], None)
+
+
+async def _all(
+    those: Iterable[Awaitable[Answer] | BaseException],
+) -> list[Answer | BaseException]:
+    """Together, begun in order; an exception takes the place of an answer."""
+    return await asyncio.gather(*map(_begun, those), return_exceptions=True)
+
+
+async def _begun(one: Awaitable[Answer] | BaseException) -> Answer:
+    if isinstance(one, BaseException):
+        raise one
+    return await one
 
 
 def _admit(request: EventRequest, brand: Brand) -> tuple[EventRule, str]:
@@ -353,87 +371,11 @@ def _admit(request: EventRequest, brand: Brand) -> tuple[EventRule, str]:
     return rule, domain
 
 
-class AlreadyWritten(Enum):
-    """The event is in the database: the write whose outcome was lost had happened."""
-
-    WRITTEN = "written"
-
-
-WRITTEN = AlreadyWritten.WRITTEN
-
-Verdict = NewEvent | LtzdError | Again | AlreadyWritten
-
-
-def _decide_all(group: Sequence[_Claim], standing: Standing) -> list[Verdict]:
-    """Decide in order, each on what those before it left; moves `standing` along.
-
-    A second good event of a claim waits for the next group: a write takes one of each.
-    """
-    verdicts: list[Verdict] = []
-    taken: set[ClaimKey] = set()
-    for one in group:
-        key = one.check.key
-        if standing.claims.get(key, _NO_CLAIM).last_event_id == one.event.id and key not in taken:
-            verdicts.append(WRITTEN)
-            continue
-        try:
-            claim = one.check.decide(standing)
-        except Refused as refusal:
-            verdicts.append(refusal)
-            continue
-        if key in taken:
-            verdicts.append(AGAIN)
-            continue
-        taken.add(key)
-        standing.claims[key] = ClaimRecord(claim.claims + 1, one.event.id, standing.now)
-        for total in one.check.total_keys:
-            standing.totals[total] = standing.totals.get(total, 0) + 1
-        verdicts.append(_new_event(one, standing.claims[key]))
-    return verdicts
-
-
-def _new_event(one: _Claim, claim: ClaimRecord) -> NewEvent:
-    return NewEvent(
-        event=one.event,
-        key=one.check.key,
-        claim=claim,
-        identity_subject=None if one.is_known_user else one.user.identity_subject,
-        maximum=one.check.rule.max_total_claims,
-    )
-
-
-def _outcomes(
-    group: Sequence[_Claim],
-    verdicts: Sequence[Verdict],
-    won: dict[ClaimKey, bool],
-) -> list[_Written | Exception | Again]:
-    """What each caller hears; a new user is announced by one event.
-
-    Whoever lost its claim to another process decides again, and so does whoever was refused beside
-    a loser, perhaps because of it.
-    """
-    lost = {v.key[:2] for v in verdicts if isinstance(v, NewEvent) and v.key not in won}
-    announced: set[str] = set()
-    outcomes: list[_Written | Exception | Again] = []
-    for one, verdict in zip(group, verdicts, strict=True):
-        key = one.check.key
-        if isinstance(verdict, NewEvent) and key in won:
-            outcomes.append(_Written(one.user.wallet, won[key] and key[2] not in announced))
-            announced.add(key[2])
-        elif isinstance(verdict, AlreadyWritten):
-            is_new = not one.is_known_user and key[2] not in announced
-            outcomes.append(_Written(one.user.wallet, is_new))
-            announced.add(key[2])
-        elif isinstance(verdict, NewEvent | Again) or key[:2] in lost:
-            outcomes.append(AGAIN)
-        else:
-            outcomes.append(verdict)
-    return outcomes
-
-
 def _status(event: events.StoredEvent) -> str:
     if event.ltz == 0 or event.is_final:
         return "final"
     if event.mint_block_number is not None:
         return "minted"
+    if event.is_failed:
+        return "failed"
     return "published" if event.hash else "queued"

@@ -86,19 +86,22 @@ class GroupCommit(Generic[Item, Answer]):
                 return
             answers = [error]
         telemetry.GROUP_COMMIT_EVENTS.observe(len(taken))
+        again = []
         for one, answer in zip(taken, answers, strict=True):
-            self._tell(one, answer)
-
-    def _tell(
-        self, one: tuple[Item, asyncio.Future[Answer]], answer: Answer | Exception | Again
-    ) -> None:
-        future = one[1]
-        if isinstance(answer, Again):
-            self._waiting.appendleft(one)
+            if isinstance(answer, Again):
+                again.append(one)
+            else:
+                _tell(one[1], answer)
+        # Before whoever came later, and in their own order.
+        self._waiting.extendleft(reversed(again))
+        for _ in again:
             self._idle.release()
-        elif future.done():
-            return
-        elif isinstance(answer, Exception):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
+
+
+def _tell(future: asyncio.Future[Answer], answer: Answer | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

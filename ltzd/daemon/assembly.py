@@ -11,6 +11,8 @@ import structlog
 
 from ltzd.actions.event_handler import EventHandler
 from ltzd.actions.published_hashes import PublishedHashes
+from ltzd.actions.request_signatures import RequestSignatures
+from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.node import Node
 from ltzd.chain.rpc import Rpc
 from ltzd.chain.signing import Signer
@@ -26,6 +28,7 @@ from ltzd.store import chains, database
 from ltzd.store.brands import BrandBook
 from ltzd.store.chains import BlockRow, ChainIdentity
 from ltzd.store.database import Pool
+from ltzd.store.sealing import Sealer
 from ltzd.store.signals import Signals
 from ltzd.values import hex_of
 
@@ -43,6 +46,7 @@ class Daemon:
     pool: Pool
     node: Node
     signals: Signals
+    limits: RateLimits
     brands: BrandBook
     identity: IdentityClient
     hashes: PublishedHashes
@@ -55,6 +59,7 @@ class Daemon:
 async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
     """Migrate, connect, check the chain, build. Raises Misconfigured, DatabaseUnavailable."""
     url = settings.database_url.get_secret_value()
+    sealer = Sealer.from_file(settings.master_key_file)
     await database.migrate(url)
     async with AsyncExitStack() as stack:
         pool = await database.open_pool(url)
@@ -69,6 +74,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
                 )
             )
         )
+        limits = await stack.enter_async_context(_limits(settings))
         chain = await _chain(settings, pool, node)
         signals = Signals(url)
         brands = BrandBook()
@@ -80,10 +86,19 @@ async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
             pool=pool,
             node=node,
             signals=signals,
+            limits=limits,
             brands=brands,
             identity=identity,
             hashes=hashes,
-            events=EventHandler(pool, signals, brands, identity, hashes),
+            events=EventHandler(
+                pool,
+                signals,
+                brands,
+                identity,
+                hashes,
+                RequestSignatures(pool, sealer, brands),
+                limits,
+            ),
             lane=_lane(settings, pool, node, chain, signals, hashes),
             follower=_follower(settings, pool, node, chain, signals),
         )
@@ -92,6 +107,13 @@ async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
 async def _close(pool: Pool) -> None:
     """Every loop has ended; a connection that still hangs on a lost server is dropped."""
     pool.terminate()
+
+
+def _limits(settings: Settings) -> RateLimits:
+    """Only HTTP has callers to count; the other roles need no Redis."""
+    if settings.redis_url is None or "http" not in settings.roles:
+        return RateLimits()
+    return RateLimits(settings.redis_url.get_secret_value())
 
 
 def _lane(

@@ -21,11 +21,13 @@ from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.server import serve
 from ltzd.store.database import session
+from ltzd.store.events import forget_spent
 from ltzd.store.signals import BRANDS
 
 log = structlog.get_logger()
 
 _WORKING_SECONDS = 5.0
+_FORGET_SECONDS = 60.0
 
 
 def run(settings: Settings) -> None:
@@ -121,7 +123,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
     for role in daemon.settings.roles:
         telemetry.ROLE_UP.labels(role).set(1)
     if "http" in daemon.settings.roles:
-        loops += [daemon.events.run(), daemon.hashes.run(), _keep_brands_fresh(daemon)]
+        loops += [daemon.events.run(), daemon.hashes.run()]
+        loops += [_keep_brands_fresh(daemon), _forget_spent(daemon)]
     if daemon.lane is not None:
         loops.append(daemon.lane.run())
     if daemon.follower is not None:
@@ -159,3 +162,14 @@ async def _keep_brands_fresh(daemon: Daemon) -> None:
                 await daemon.brands.refresh(connection)
         except (DatabaseUnavailable, Misconfigured) as error:
             log.warning("brands.not_refreshed", reason=error.message)
+
+
+async def _forget_spent(daemon: Daemon) -> None:
+    """Nonces and windows that are over are deleted, so that their tables stay small."""
+    while True:
+        try:
+            async with session(daemon.pool) as connection:
+                await forget_spent(connection)
+        except DatabaseUnavailable as error:
+            log.warning("spent.not_forgotten", reason=error.message)
+        await asyncio.sleep(_FORGET_SECONDS)

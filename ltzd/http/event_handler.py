@@ -4,20 +4,25 @@
 provider that is away makes it `degraded`, since events are still accepted and minted later.
 """
 
+from typing import Any
 from uuid import UUID
 
 from sanic import Blueprint
 from sanic.request import Request
 
-from ltzd.errors import BrandUnknown, NotFound
+from ltzd.actions.event_handler import EventRequest
+from ltzd.errors import BrandUnknown, InvalidFields, NotFound, Refused
 from ltzd.http import models
+from ltzd.http.bulk_models import BulkAnswer, BulkEvents
+from ltzd.http.client_address import client_network
 from ltzd.http.clock import timestamp
 from ltzd.http.fields import UUID_TEXT
 from ltzd.http.health import RecentHealth
-from ltzd.http.json_body import read_object, without_control
+from ltzd.http.json_body import parsed, read_json, without_control
 from ltzd.http.operations import Operation, Parameter
 from ltzd.http.replies import Reply, json_reply
 from ltzd.http.services import Health, Services
+from ltzd.http.signature_headers import signed_of
 from ltzd.values import address_of
 
 PREFIX = "/service-api"
@@ -34,8 +39,9 @@ READ = ("GET", "HEAD")
 def surface(services: Services) -> Blueprint:
     handlers = EventHandlerSurface(services)
     blueprint = Blueprint("event_handler", url_prefix=PREFIX)
-    # ignore_body: `read_object` reads it, under this surface's own limit.
+    # ignore_body: `read_json` reads it, under this surface's own limit.
     blueprint.add_route(handlers.manual_event, "/manual-event", ["POST"], ignore_body=True)
+    blueprint.add_route(handlers.bulk_events, "/bulk-events", ["POST"], ignore_body=True)
     blueprint.add_route(handlers.event, "/events/<event_id:str>", READ)
     blueprint.add_route(handlers.event_config, "/event-config", READ)
     blueprint.add_route(handlers.health, "/health", READ)
@@ -51,12 +57,23 @@ class EventHandlerSurface:
 
     async def manual_event(self, request: Request) -> Reply:
         """Spec 4.1: 200 once the mint is published, 202 if its hash takes too long."""
-        body = await read_object(request)
-        event = models.ManualEvent.from_json(body)
-        origin = request.headers.getone("origin", None)
-        recorded = await self._events.record(event.asked(body.get("metadata") or {}, origin))
+        raw = await read_json(request)
+        asked = _asked(parsed(raw), self._caller(request, raw))
+        recorded = await self._events.record(asked)
         status = 202 if recorded.status == "queued" else 200
         return json_reply(models.RecordedAnswer.body(recorded), status)
+
+    async def bulk_events(self, request: Request) -> Reply:
+        """Spec 4.1: 200 with an outcome for each; 400 only for a list that is none."""
+        raw = await read_json(request)
+        bulk = BulkEvents.from_json(parsed(raw))
+        caller = self._caller(request, raw)
+        items = [_asked_or_refused(item, index, caller) for index, item in enumerate(bulk.events)]
+        return json_reply(BulkAnswer.body(await self._events.record_all(items)))
+
+    def _caller(self, request: Request, raw: bytes) -> models.Caller:
+        origin = request.headers.getone("origin", None)
+        return models.Caller(origin, client_network(request), signed_of(request, raw))
 
     async def event(self, _request: Request, event_id: str) -> Reply:
         if not UUID_TEXT.fullmatch(event_id):
@@ -98,6 +115,20 @@ class EventHandlerSurface:
         return _sent(answer)
 
 
+def _asked(body: dict[str, Any], caller: models.Caller) -> EventRequest:
+    """Raises InvalidFields with every fault."""
+    return models.ManualEvent.from_json(body).asked(body.get("metadata") or {}, caller)
+
+
+def _asked_or_refused(item: object, index: int, caller: models.Caller) -> EventRequest | Refused:
+    if not isinstance(item, dict):
+        return InvalidFields([f"events.{index}: must be an object"])
+    try:
+        return _asked(item, caller)
+    except InvalidFields as refusal:
+        return refusal
+
+
 def _shown(header: str) -> str:
     """A header as text that JSON can carry: Sanic keeps bytes that are no UTF-8 as surrogates."""
     shown: str = without_control(header.encode(errors="replace").decode())
@@ -136,13 +167,32 @@ OPERATIONS = (
         answers={
             200: ("Recorded; the mint is published, or there is none", models.RecordedAnswer),
             202: ("Recorded; the mint is queued", models.RecordedAnswer),
-            400: ("Unreadable body, invalid fields or unknown event type", models.Refusal),
+            400: (
+                "Unreadable body, invalid fields, unknown type, too large a reward",
+                models.Refusal,
+            ),
+            401: ("The request is signed, and not rightly", models.Refusal),
             403: ("Domain, brand or channel not allowed, or automation off", models.Refusal),
             409: ("Duplicate; details.existingEventId names the first", models.Refusal),
             413: ("Body over 10,240 bytes", models.Refusal),
-            429: ("Cooldown active (with Retry-After) or maximum reached", models.Refusal),
+            429: (
+                "Cooldown, a maximum or one of the brand's own limits; Retry-After if it ends",
+                models.Refusal,
+            ),
             500: ("Identity provider unavailable, or an internal error", models.Refusal),
             503: ("Database unavailable", models.Refusal),
+        },
+    ),
+    Operation(
+        "POST",
+        f"{PREFIX}/bulk-events",
+        "Record up to 50 events, each for itself, in their order",
+        request=BulkEvents,
+        answers={
+            200: ("An outcome for each event, also where all are refused", BulkAnswer),
+            400: ("Unreadable body, or events is no list of 1 to 50", models.Refusal),
+            413: ("Body over 10,240 bytes", models.Refusal),
+            500: ("An internal error", models.Refusal),
         },
     ),
     Operation(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import email_validator
 from pydantic import AfterValidator, ValidationError, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ltzd.errors import InvalidFields
 from ltzd.rules.domains import normal_domain, url_host
@@ -111,15 +111,22 @@ REASONS = {
     "dict_type": "must be an object",
     "model_type": "must be an object",
     "list_type": "must be an array",
+    "too_short": "must hold at least {min_length}",
+    "too_long": "must hold at most {max_length}",
 }
-"""pydantic's error types in our words."""
+"""pydantic's error types in our words, with the numbers of the rule."""
 
 
 def invalid_fields(error: ValidationError) -> InvalidFields:
     """Every fault at once, none with the value that was sent."""
     return InvalidFields(
         [
-            f"{'.'.join(map(str, fault['loc']))}: {REASONS.get(fault['type'], fault['msg'])}"
-            for fault in error.errors(include_url=False, include_input=False, include_context=False)
+            f"{'.'.join(map(str, fault['loc']))}: {_reason(fault)}"
+            for fault in error.errors(include_url=False, include_input=False)
         ]
     )
+
+
+def _reason(fault: ErrorDetails) -> str:
+    text = REASONS.get(fault["type"])
+    return fault["msg"] if text is None else text.format(**fault.get("ctx", {}))

@@ -1,5 +1,7 @@
 """A request's body as a JSON object: bounded, strict, and free of control characters.
 
+`read_json` gives the bytes as they came, since a signature covers these; `parsed` the object.
+
 Raises BodyTooLarge and BodyUnreadable. A key that occurs twice has its last value.
 """
 
@@ -32,8 +34,8 @@ _JSON_TYPE = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?
 _decoder = msgspec.json.Decoder()
 
 
-async def read_object(request: Request, limit: int = EVENT_HANDLER_LIMIT) -> dict[str, Any]:
-    """For routes with `ignore_body=True`: Sanic has not read the body yet."""
+async def read_json(request: Request, limit: int = EVENT_HANDLER_LIMIT) -> bytes:
+    """The body of a route with `ignore_body=True`: Sanic has not read it yet."""
     raw = await _read(request, limit)
     headers = request.headers
     if headers.getone("content-encoding", "identity").strip().lower() != "identity":
@@ -41,7 +43,7 @@ async def read_object(request: Request, limit: int = EVENT_HANDLER_LIMIT) -> dic
     content_type = headers.getone("content-type", "")
     if content_type != "application/json" and not _JSON_TYPE.fullmatch(content_type):
         raise BodyUnreadable("Content-Type must be application/json")
-    return parsed(raw)
+    return raw
 
 
 async def _read(request: Request, limit: int) -> bytes:

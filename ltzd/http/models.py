@@ -5,7 +5,7 @@ What a model here says is what OpenAPI says: both come from it.
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -22,10 +22,19 @@ from ltzd.http.fields import (
     invalid_fields,
 )
 from ltzd.rules.brands import EventRule
+from ltzd.rules.request_signatures import SignedRequest
 from ltzd.values import address_of, checksummed, hex_of, iso
 
 CUSTOM_PREFIX = "custom_"
 """Spec 2.1: custom events carry it in their type."""
+
+
+class Caller(NamedTuple):
+    """Who asks, as the request's head tells it."""
+
+    origin: str | None
+    network: str
+    signed: SignedRequest | None
 
 
 class Sent(BaseModel):
@@ -68,7 +77,8 @@ class ManualEvent(Sent):
         except ValidationError as error:
             raise invalid_fields(error) from None
 
-    def asked(self, metadata: dict[str, Any], origin: str | None) -> EventRequest:
+    def asked(self, metadata: dict[str, Any], caller: Caller) -> EventRequest:
+        """`metadata` as it came: the model knows only some of its keys."""
         return EventRequest(
             brand_id=address_of(self.brand_id),
             event_type=self.event_type,
@@ -77,7 +87,9 @@ class ManualEvent(Sent):
             source_url=self.source_url,
             user_identifier=self.user_identifier,
             metadata=metadata,
-            origin=origin,
+            origin=caller.origin,
+            network=caller.network,
+            signed=caller.signed,
         )
 
 

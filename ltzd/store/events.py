@@ -1,13 +1,14 @@
 """Events and the claims they make: read as they stand, decided by rules, written if still so.
 
 A claim's count grows by one with each event, so it is the version that the write compares: of two
-writers that decided on the same claim one loses and decides again. A global maximum is a CHECK of
-the totals' table, so no race can pass it.
+writers that decided on the same claim one loses and decides again. A global maximum and a brand's
+own limits are CHECKs of the tables that count them, so no race can pass them; a signed request's
+nonce is a unique row.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ import asyncpg
 import msgspec
 
 from ltzd.rules.events import ClaimRecord
+from ltzd.rules.limits import Quota, Usage
 from ltzd.store.database import Connection
 from ltzd.store.signals import ORIGIN
 from ltzd.values import Address, Hash32
@@ -23,6 +25,13 @@ ClaimKey = tuple[Address, str, str]
 """Brand, event type, e-mail key."""
 TotalKey = tuple[Address, str]
 """Brand, event type."""
+UsageKey = tuple[Address, Usage, datetime]
+"""Brand, what is counted, the window's start."""
+NonceKey = tuple[Address, str]
+"""Brand, nonce of a signed request."""
+
+_NONCES_KEPT = timedelta(seconds=660)
+"""Longer than the 600 s in which a timestamp is within 300 s of our clock."""
 
 EVENT_REWARD = 1
 """The kind of an event's reward, in rows and references (contracts.md)."""
@@ -47,18 +56,43 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Claims and totals as they stand, and the database's time; a key without a row is missing."""
+    """What events are decided on, and the database's time; a key without a row is missing."""
 
     claims: dict[ClaimKey, ClaimRecord]
     totals: dict[TotalKey, int]
+    usage: dict[UsageKey, int]
+    nonces: dict[NonceKey, UUID]
+    """Which request has used a nonce."""
     now: datetime
 
 
-async def standing(
-    connection: Connection, keys: Iterable[ClaimKey], total_keys: Iterable[TotalKey]
-) -> Standing:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of the standing a decision asks for; most events need their claim only."""
+
+    claim: ClaimKey
+    total: TotalKey | None = None
+    usage: Address | None = None
+    """The brand, if it limits itself."""
+    nonce: NonceKey | None = None
+
+
+async def standing(connection: Connection, those: Sequence[Wanted]) -> Standing:
     """Read without locks; `write` refuses what has changed since."""
-    wanted = list(set(keys))
+    claims, now = await _claims(connection, {wanted.claim for wanted in those})
+    return Standing(
+        claims=claims,
+        totals=await _totals(connection, {w.total for w in those if w.total is not None}),
+        usage=await _usage(connection, {w.usage for w in those if w.usage is not None}),
+        nonces=await _nonces(connection, {w.nonce for w in those if w.nonce is not None}),
+        now=now,
+    )
+
+
+async def _claims(
+    connection: Connection, keys: set[ClaimKey]
+) -> tuple[dict[ClaimKey, ClaimRecord], datetime]:
+    wanted = list(keys)
     rows = await connection.fetch(
         """
         SELECT brand_id, event_type, email_key, c.claims, c.last_event_id, c.last_event_at,
@@ -76,8 +110,7 @@ async def standing(
         for row in rows
         if row[3] is not None
     }
-    totals = await _totals(connection, set(total_keys))
-    return Standing(claims, totals, max(row["now"] for row in rows))
+    return claims, max(row["now"] for row in rows)
 
 
 async def _totals(connection: Connection, wanted: set[TotalKey]) -> dict[TotalKey, int]:
@@ -100,12 +133,46 @@ async def _totals(connection: Connection, wanted: set[TotalKey]) -> dict[TotalKe
     return {(Address(row[0]), row[1]): row[2] for row in rows}
 
 
+async def _usage(connection: Connection, brands: set[Address]) -> dict[UsageKey, int]:
+    """The windows that may still be open: a day can have 25 hours."""
+    if not brands:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT brand_id, kind, window_start, used
+          FROM unnest($1::bytea[]) AS wanted (brand_id)
+          JOIN unnest($2::text[]) AS kinds (kind) ON true
+          JOIN brand_usage u USING (brand_id, kind)
+         WHERE u.window_start > now() - interval '26 hours'
+        """,
+        list(brands),
+        [kind.value for kind in Usage],
+    )
+    return {(Address(row[0]), Usage(row[1]), row[2]): row[3] for row in rows}
+
+
+async def _nonces(connection: Connection, wanted: set[NonceKey]) -> dict[NonceKey, UUID]:
+    if not wanted:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT brand_id, nonce, n.request_id
+          FROM unnest($1::bytea[], $2::text[]) AS wanted (brand_id, nonce)
+          JOIN request_nonces n USING (brand_id, nonce)
+        """,
+        [key[0] for key in wanted],
+        [key[1] for key in wanted],
+    )
+    return {(Address(row[0]), row[1]): row[2] for row in rows}
+
+
 @dataclass(frozen=True, slots=True)
 class NewEvent:
     """An event to be written if its claim still stands at `claim.claims - 1`.
 
-    `identity_subject` is None for a user who has a row; `maximum` is the global one, None without.
-    At most one new event of a claim goes into a `write`.
+    `identity_subject` is None for a user who has a row; `maximum` is the global one, None without;
+    `budget` and `wallets` are the brand's own limits. `nonce` and `request_id` are a signed
+    request's. At most one new event of a claim goes into a `write`.
     """
 
     event: EventRow
@@ -113,20 +180,28 @@ class NewEvent:
     claim: ClaimRecord
     identity_subject: str | None
     maximum: int | None
+    budget: Quota | None = None
+    wallets: Quota | None = None
+    nonce: str | None = None
+    request_id: UUID | None = None
+
+
+_LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
 
 
 async def write(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, bool]:
-    """Write events with claims, totals, users, rewards and the wake-up, in one statement.
+    """Write events with all that hangs on them and the wake-up, in one statement.
 
     Answers the claims that were written, each with whether its user is new. A claim that changed
-    since it was read is left out, with its event; nothing is written, and nothing answered, when
-    another writer has brought a total so far that a global maximum would be passed.
+    since it was read is left out, with its event, and so is an event whose nonce another request
+    has used; nothing is written, and nothing answered, when another writer has brought a count so
+    far that a limit would be passed.
     """
     ordered = sorted(those, key=lambda new: new.key)
     try:
         rows = await connection.fetch(_WRITE, *_columns(ordered))
     except asyncpg.CheckViolationError as error:
-        if error.constraint_name != "claims_within_maximum":
+        if error.constraint_name not in _LIMITS:
             raise
         return {}
     return {(Address(row[0]), row[1], row[2]): row[3] for row in rows}
@@ -151,25 +226,45 @@ def _columns(ordered: Sequence[NewEvent]) -> list[object]:
         [event.user_identifier for event in events],
         [msgspec.json.encode(event.metadata).decode() for event in events],
         [event.ltz for event in events],
+        [new.budget and new.budget.maximum for new in ordered],
+        [new.budget and new.budget.start for new in ordered],
+        [new.wallets and new.wallets.maximum for new in ordered],
+        [new.wallets and new.wallets.start for new in ordered],
+        [new.nonce for new in ordered],
+        [new.request_id for new in ordered],
         EVENT_REWARD,
         ORIGIN,
     ]
 
 
-# One statement, so one round trip and all or nothing. Claims come first and in one order; all else
-# hangs on the claims that were won, so writers never wait for each other in a circle.
+# One statement, so one round trip and all or nothing. Nonces and claims come first, in one order;
+# all else hangs on the claims that were won, so writers never wait for each other in a circle.
 _WRITE = """
 WITH new AS MATERIALIZED (
   SELECT *
     FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[], $6::timestamptz[],
                 $7::bigint[], $8::uuid[], $9::text[], $10::bytea[], $11::text[], $12::text[],
-                $13::text[], $14::text[], $15::text[], $16::bigint[])
+                $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bigint[],
+                $18::timestamptz[], $19::bigint[], $20::timestamptz[], $21::text[], $22::uuid[])
          AS new (brand_id, event_type, email_key, claims, id, at, maximum, user_id, subject, wallet,
-                 email, domain, source, user_identifier, metadata, ltz)
+                 email, domain, source, user_identifier, metadata, ltz, budget, day, most_wallets,
+                 hour, nonce, request_id)
+), signed AS (
+  INSERT INTO request_nonces (brand_id, nonce, request_id)
+  SELECT DISTINCT brand_id, nonce, request_id
+    FROM new
+   WHERE nonce IS NOT NULL
+   ORDER BY brand_id, nonce
+      ON CONFLICT (brand_id, nonce) DO UPDATE
+     SET request_id = excluded.request_id
+   WHERE request_nonces.request_id = excluded.request_id
+  RETURNING brand_id, nonce
 ), won AS (
   INSERT INTO claims (brand_id, event_type, email_key, claims, last_event_id, last_event_at)
   SELECT brand_id, event_type, email_key, claims, id, at
     FROM new
+   WHERE nonce IS NULL
+      OR EXISTS (SELECT FROM signed s WHERE s.brand_id = new.brand_id AND s.nonce = new.nonce)
    ORDER BY brand_id, event_type, email_key
       ON CONFLICT (brand_id, event_type, email_key) DO UPDATE
      SET claims = excluded.claims, last_event_id = excluded.last_event_id,
@@ -201,6 +296,23 @@ WITH new AS MATERIALIZED (
            SELECT count(*) FROM accepted a
             WHERE a.brand_id = excluded.brand_id AND a.event_type = excluded.event_type),
          maximum = excluded.maximum
+), used AS (
+  INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
+  SELECT brand_id, 'ltz_a_day', day, sum(ltz), max(budget)
+    FROM accepted
+   WHERE budget IS NOT NULL AND ltz > 0
+   GROUP BY brand_id, day
+   UNION ALL
+  SELECT brand_id, 'wallets_an_hour', hour, count(*), max(most_wallets)
+    FROM (SELECT DISTINCT ON (email_key) brand_id, hour, most_wallets
+            FROM accepted
+            JOIN met USING (email_key)
+           ORDER BY email_key, brand_id) AS newcomers
+   WHERE most_wallets IS NOT NULL
+   GROUP BY brand_id, hour
+   ORDER BY 1, 2, 3
+      ON CONFLICT (brand_id, kind, window_start) DO UPDATE
+     SET used = brand_usage.used + excluded.used, maximum = excluded.maximum
 ), recorded AS (
   INSERT INTO events (id, brand_id, event_type, email, user_id, domain, source, user_identifier,
                       metadata, ltz)
@@ -209,9 +321,9 @@ WITH new AS MATERIALIZED (
     FROM accepted
 ), owed AS (
   INSERT INTO rewards (id, kind, brand_id, wallet, ltz)
-  SELECT id, $17, brand_id, wallet, ltz FROM accepted WHERE ltz > 0
+  SELECT id, $23, brand_id, wallet, ltz FROM accepted WHERE ltz > 0
 ), told AS (
-  SELECT pg_notify('ltzd_rewards', $18) WHERE EXISTS (SELECT FROM won)
+  SELECT pg_notify('ltzd_rewards', $24) WHERE EXISTS (SELECT FROM won)
 )
 SELECT brand_id, event_type, email_key, met.email_key IS NOT NULL AS is_new_user
   FROM won
@@ -232,6 +344,17 @@ class StoredEvent:
     hash: Hash32 | None
     mint_block_number: int | None
     is_final: bool
+    is_failed: bool
+
+
+async def forget_spent(connection: Connection) -> None:
+    """Drop nonces whose signatures have become too old to be used again, and windows long over."""
+    await connection.execute(
+        "DELETE FROM request_nonces WHERE created_at < now() - $1::interval", _NONCES_KEPT
+    )
+    await connection.execute(
+        "DELETE FROM brand_usage WHERE window_start < now() - interval '3 days'"
+    )
 
 
 async def find(connection: Connection, event_id: UUID) -> StoredEvent | None:
@@ -243,7 +366,8 @@ async def find(connection: Connection, event_id: UUID) -> StoredEvent | None:
                   WHERE a.transaction_id = r.transaction_id AND a.published_at IS NOT NULL
                   ORDER BY a.published_at DESC LIMIT 1)),
                r.mint_block_number,
-               coalesce(r.mint_block_number <= (SELECT final_number FROM chains), false)
+               coalesce(r.mint_block_number <= (SELECT final_number FROM chains), false),
+               r.failed_at IS NOT NULL
           FROM events e
           JOIN users u ON u.id = e.user_id
           LEFT JOIN rewards r ON r.id = e.id

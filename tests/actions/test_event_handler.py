@@ -1,18 +1,14 @@
 """Events under concurrency, on real PostgreSQL and the sandbox's identity provider."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
 
-from ltzd.actions import event_handler
-from ltzd.actions.event_handler import EventHandler, EventRequest, RecordedEvent
-from ltzd.actions.published_hashes import PublishedHashes
+from ltzd.actions import event_writing
+from ltzd.actions.event_handler import EventRequest, RecordedEvent
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import (
@@ -29,114 +25,23 @@ from ltzd.errors import (
     MaxClaimsReached,
     NotFound,
 )
-from ltzd.providers.identity import IdentityClient
-from ltzd.rules.brands import Brand, EventRule
-from ltzd.store import brands
+from ltzd.rules.brands import EventRule
 from ltzd.store import events as store_events
-from ltzd.store.brands import BrandBook
-from ltzd.store.database import Connection, Pool, open_pool, session, transaction
+from ltzd.store.database import Connection, Pool
 from ltzd.store.events import ClaimKey, NewEvent
-from ltzd.store.sealing import Sealer
-from ltzd.store.signals import Signals
 from ltzd.values import Address
-from tests.support.core import BRAND, running, value
-
-NO_NODE = "http://127.0.0.1:1"
-NO_LIMITS: dict[str, Any] = {"max_claims_per_user": -1, "cooldown_hours": 0}
-
-
-def a_brand(*events: EventRule, **changes: Any) -> Brand:
-    said = {"id": "0x" + BRAND.hex(), "name": "Demo", "domains": ("shop.example",)}
-    return Brand.model_validate(said | {"events": events} | changes)
-
-
-def a_request(email: str = "ann@shop.example", **changes: Any) -> EventRequest:
-    said: dict[str, Any] = {
-        "brand_id": BRAND,
-        "event_type": "account_creation",
-        "email": email,
-        "domain": "shop.example",
-        "source_url": None,
-        "user_identifier": None,
-        "metadata": {},
-        "origin": None,
-    }
-    return EventRequest(**said | changes)
-
-
-@pytest.fixture(autouse=True)
-def nobody_waits_for_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_handler, "HASH_WAIT_SECONDS", 0.0)
-
-
-@pytest.fixture
-async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
-    sandbox = Sandbox(tmp_path, 0, NO_NODE, None)
-    await sandbox.start()
-    yield sandbox
-    await sandbox.stop()
-
-
-@asynccontextmanager
-async def a_handler(url: str, sandbox: Sandbox, brand: Brand | None = None) -> Any:
-    """One process's worth: its own pool, identity client and memory."""
-    async with AsyncExitStack() as stack:
-        pool = await open_pool(url)
-        stack.callback(pool.terminate)
-        book = BrandBook()
-        async with transaction(pool) as connection:
-            await brands.apply(connection, brand or a_brand(), Sealer([bytes(32)]))
-            await book.refresh(connection)
-        identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
-        signals = Signals(url)
-        handler = EventHandler(pool, signals, book, identity, PublishedHashes(pool, signals))
-        await stack.enter_async_context(running(handler.run()))
-        yield handler
-
-
-@asynccontextmanager
-async def two_handlers(
-    url: str, sandbox: Sandbox, brand: Brand | None = None
-) -> AsyncIterator[list[EventHandler]]:
-    async with a_handler(url, sandbox, brand) as one, a_handler(url, sandbox, brand) as other:
-        yield [one, other]
-
-
-Outcomes = list[RecordedEvent | LtzdError]
-
-
-async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> Outcomes:
-    """All at once, over the handlers in turn."""
-    answers = await asyncio.gather(
-        *(
-            handlers[number % len(handlers)].record(request)
-            for number, request in enumerate(requests)
-        ),
-        return_exceptions=True,
-    )
-    for answer in answers:
-        if not isinstance(answer, RecordedEvent | LtzdError):
-            raise answer
-    return answers  # type: ignore[return-value]
-
-
-def kinds(outcomes: Outcomes) -> Counter[str]:
-    return Counter(type(outcome).__name__ for outcome in outcomes)
-
-
-def recorded(outcomes: Outcomes) -> list[RecordedEvent]:
-    return [outcome for outcome in outcomes if isinstance(outcome, RecordedEvent)]
-
-
-async def counts(pool: Pool) -> tuple[int, int, int]:
-    """Events, rewards, users."""
-    async with session(pool) as connection:
-        return tuple(
-            await connection.fetchrow(
-                "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM rewards), "
-                "(SELECT count(*) FROM users)"
-            )
-        )
+from tests.support.core import value
+from tests.support.event_action import (
+    NO_LIMITS,
+    a_brand,
+    a_handler,
+    a_request,
+    counts,
+    kinds,
+    record_all,
+    recorded,
+    two_handlers,
+)
 
 
 async def test_an_event_is_recorded_with_its_reward_and_its_user(
@@ -262,7 +167,7 @@ async def test_a_trickle_of_first_events_finds_its_user_every_time(
     types = [f"type_{number}" for number in range(60)]
     brand = a_brand(*(EventRule(type=kind, reward=1) for kind in types))
     async with a_handler(database_url, sandbox, brand) as handler:
-        handler._commits._largest = 3
+        handler._writer._commits._largest = 3
         outcomes = await record_all(
             [handler],
             [a_request(f"u{n % 4}@shop.example", event_type=kind) for n, kind in enumerate(types)],
@@ -438,8 +343,8 @@ async def test_a_database_that_stays_away_is_told_after_a_bounded_wait(
     async def gone(*_: object) -> NoReturn:
         raise DatabaseUnavailable("The database was lost: ConnectionRefusedError")
 
-    monkeypatch.setattr(event_handler, "_UNSURE_SECONDS", 0.1)
-    monkeypatch.setattr(event_handler, "_UNSURE_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(event_writing, "_UNSURE_SECONDS", 0.1)
+    monkeypatch.setattr(event_writing, "_UNSURE_PAUSE_SECONDS", 0.02)
     async with a_handler(database_url, sandbox) as handler:
         await handler.record(a_request())
         monkeypatch.setattr(store_events, "write", gone)

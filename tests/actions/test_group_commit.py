@@ -188,3 +188,23 @@ async def test_cancelling_the_loops_ends_them(book: Book) -> None:
     task.cancel()
     await asyncio.wait([task], timeout=1)
     assert task.cancelled()
+
+
+async def test_those_who_go_again_keep_their_order_before_those_who_came_later(book: Book) -> None:
+    asked: list[int] = []
+
+    def verdict(item: int) -> str | Again:
+        asked.append(item)
+        return AGAIN if item in {2, 3, 4} and asked.count(item) == 1 else f"did {item}"
+
+    book.verdict = verdict
+    book.gate.clear()
+    async with committing(Commits(book.write)) as commits:
+        first = asyncio.create_task(submit_all(commits, [1, 2, 3, 4]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        later = asyncio.create_task(submit_all(commits, [5, 6]))
+        await asyncio.sleep(0)
+        book.gate.set()
+        await asyncio.gather(first, later)
+    assert asked[-5:] == [2, 3, 4, 5, 6]

@@ -19,7 +19,7 @@ def a_key(email: str, event_type: str = "welcome") -> ClaimKey:
 
 async def a_first_event(pool: Pool, key: ClaimKey, maximum: int | None = None) -> NewEvent:
     async with session(pool) as connection:
-        standing = await events.standing(connection, [key], [key[:2]])
+        standing = await events.standing(connection, [events.Wanted(key, key[:2])])
     row = EventRow(
         id=uuid4(),
         brand_id=BRAND,

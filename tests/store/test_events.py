@@ -12,7 +12,7 @@ import pytest
 from ltzd.rules.events import ClaimRecord
 from ltzd.store import database, events, users
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.events import ClaimKey, EventRow, NewEvent, Standing
+from ltzd.store.events import ClaimKey, EventRow, NewEvent, Standing, Wanted
 from ltzd.store.signals import ORIGIN, REWARDS
 from tests.support.core import BRAND, a_hash, a_wallet, value
 
@@ -51,7 +51,7 @@ def a_new_event(
 
 async def stand(pool: Pool, *keys: ClaimKey) -> Standing:
     async with session(pool) as connection:
-        return await events.standing(connection, keys, [key[:2] for key in keys])
+        return await events.standing(connection, [Wanted(key, key[:2]) for key in keys])
 
 
 async def write(pool: Pool, *those: NewEvent) -> dict[ClaimKey, bool]:

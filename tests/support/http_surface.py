@@ -1,7 +1,7 @@
 """A surface behind real HTTP, over an event book that behaves like the action behind it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import aiohttp
 
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
-from ltzd.errors import BrandUnknown, DuplicateEvent, NotFound
+from ltzd.errors import BrandUnknown, DuplicateEvent, NotFound, Refused
 from ltzd.http.app import App, build_app
 from ltzd.http.server import serve
 from ltzd.http.services import Health, HttpPolicy, Services
@@ -59,6 +59,19 @@ class EventBook:
             transaction_hash=None if self.ltz == 0 else self.hash,
             status=status,
         )
+
+    async def record_all(
+        self, requests: Sequence[EventRequest | Refused]
+    ) -> list[RecordedEvent | BaseException]:
+        return [await self._outcome(request) for request in requests]
+
+    async def _outcome(self, request: EventRequest | Refused) -> RecordedEvent | BaseException:
+        if isinstance(request, Refused):
+            return request
+        try:
+            return await self.record(request)
+        except Exception as error:  # noqa: BLE001 - as the action answers
+            return error
 
     async def find(self, event_id: UUID) -> EventStatus:
         for (_, event_type, _), known in self.events.items():

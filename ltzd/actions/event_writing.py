@@ -1,0 +1,92 @@
+"""Writes events in groups: reads how their claims stand, decides, commits what still stands so.
+
+A database that is lost on the way may have written; its events are decided again once it is back,
+and their claims tell.
+"""
+
+import asyncio
+from collections.abc import MutableMapping, Sequence
+from uuid import UUID
+
+from ltzd.actions.event_claims import Claim, Written, decide_all, outcomes_of
+from ltzd.actions.group_commit import AGAIN, Again, GroupCommit
+from ltzd.errors import DatabaseUnavailable
+from ltzd.store import events
+from ltzd.store.database import Pool, session
+from ltzd.store.events import ClaimKey, NewEvent, Standing
+from ltzd.store.signals import REWARDS, Signals
+from ltzd.store.users import User
+
+_UNSURE_SECONDS = 5.0
+"""How long a caller whose write may have happened waits for the database to come back."""
+_UNSURE_PAUSE_SECONDS = 0.2
+
+
+class EventWriter:
+    def __init__(self, pool: Pool, signals: Signals, known: MutableMapping[str, User]) -> None:
+        """`known` are users who have rows, by e-mail key; those who come are added."""
+        self._pool = pool
+        self._signals = signals
+        self._known = known
+        self._unsure: dict[UUID, float] = {}
+        self._commits = GroupCommit[Claim, Written](self._write)
+
+    async def run(self) -> None:
+        """Commit what `write` gathers, until cancelled."""
+        await self._commits.run()
+
+    async def write(self, claim: Claim) -> Written:
+        """After the commit that holds it. Raises the narrowest Refused, or Unavailable.
+
+        Claims are decided in the order in which this was called.
+        """
+        return await self._commits.submit(claim)
+
+    async def _write(self, group: Sequence[Claim]) -> list[Written | Exception | Again]:
+        """Decide a group on how things stand, in order, and write what still stands so."""
+        try:
+            standing = await self._standing(group)
+        except DatabaseUnavailable as error:
+            return await self._hold_unsure(group, error)
+        verdicts = decide_all(group, standing, self._known)
+        won = await self._commit([new for new in verdicts if isinstance(new, NewEvent)])
+        self._known.update({one.user.email_key: one.user for one in group if one.check.key in won})
+        if won:
+            self._signals.ring(REWARDS)
+        outcomes = outcomes_of(group, verdicts, won)
+        for one, outcome in zip(group, outcomes, strict=True):
+            if not isinstance(outcome, Again):
+                self._unsure.pop(one.event.id, None)
+        return outcomes
+
+    async def _standing(self, group: Sequence[Claim]) -> Standing:
+        async with session(self._pool) as connection:
+            return await events.standing(connection, [one.check.wanted() for one in group])
+
+    async def _commit(self, accepted: Sequence[NewEvent]) -> dict[ClaimKey, bool]:
+        """What was won. Events whose write was lost on the way are unsure until decided again."""
+        if not accepted:
+            return {}
+        try:
+            async with session(self._pool) as connection:
+                return await events.write(connection, accepted)
+        except DatabaseUnavailable:
+            deadline = asyncio.get_running_loop().time() + _UNSURE_SECONDS
+            for new in accepted:
+                self._unsure.setdefault(new.event.id, deadline)
+            return {}
+
+    async def _hold_unsure(
+        self, group: Sequence[Claim], error: DatabaseUnavailable
+    ) -> list[Written | Exception | Again]:
+        """While the database is away: try again for whom it may have written, refuse the others."""
+        await asyncio.sleep(_UNSURE_PAUSE_SECONDS)
+        now = asyncio.get_running_loop().time()
+        outcomes: list[Written | Exception | Again] = []
+        for one in group:
+            if self._unsure.get(one.event.id, now) > now:
+                outcomes.append(AGAIN)
+            else:
+                self._unsure.pop(one.event.id, None)
+                outcomes.append(error)
+        return outcomes

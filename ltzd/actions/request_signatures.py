@@ -1,0 +1,60 @@
+"""Tells whether a brand has really signed a request (LTZ-HMAC v1, rules/request_signatures.py)."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from cachetools import LRUCache
+
+from ltzd.errors import SignatureRefused
+from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
+from ltzd.store import brand_keys
+from ltzd.store.brand_keys import BrandSecret
+from ltzd.store.brands import BrandBook
+from ltzd.store.database import Pool, session
+from ltzd.store.sealing import Sealer
+from ltzd.values import Address, hex_of
+
+_KEPT = 10_000
+
+
+class RequestSignatures:
+    def __init__(
+        self,
+        pool: Pool,
+        sealer: Sealer,
+        brands: BrandBook,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._pool = pool
+        self._sealer = sealer
+        self._brands = brands
+        self._clock = clock
+        # A rotation changes the brand's revision, so a key is never older than the book.
+        self._keys: LRUCache[tuple[Address, int], list[BrandSecret]] = LRUCache(_KEPT)
+
+    async def check(self, signed: SignedRequest, brand_id: Address) -> None:
+        """Raises SignatureRefused, with one text for another brand's and a wrong signature.
+
+        Whether the nonce is fresh is for those to see who write it down with what they do.
+        """
+        now = self._clock()
+        check_form(signed, now)
+        keys = [key.text for key in await self._current(brand_id) if _counts(key, now)]
+        if signed.brand_id.lower() != hex_of(brand_id) or not is_signed_with(signed, keys):
+            raise SignatureRefused("The request is not signed by this brand")
+
+    async def _current(self, brand_id: Address) -> list[BrandSecret]:
+        at = (brand_id, self._brands.revision_of(brand_id))
+        keys = self._keys.get(at)
+        if keys is None:
+            async with session(self._pool) as connection:
+                keys = await brand_keys.secrets_of(
+                    connection, brand_id, "security_key", self._sealer
+                )
+            self._keys[at] = keys
+        return keys
+
+
+def _counts(key: BrandSecret, now_seconds: float) -> bool:
+    return key.until is None or datetime.fromtimestamp(now_seconds, UTC) < key.until

@@ -1,0 +1,28 @@
+"""Reads a request's LTZ-HMAC headers; whether they are any good is not decided here."""
+
+from uuid import uuid4
+
+from sanic.request import Request
+
+from ltzd.rules.request_signatures import SignedRequest
+
+_NAMES = ("x-ltz-brand-id", "x-ltz-timestamp", "x-ltz-nonce", "x-ltz-signature")
+
+
+def signed_of(request: Request, body: bytes) -> SignedRequest | None:
+    """None for a request that has none of the headers, which most have not."""
+    headers = request.headers
+    given = [headers.getone(name, "") for name in _NAMES]
+    if not any(given):
+        return None
+    brand_id, timestamp, nonce, signatures = given
+    return SignedRequest(
+        id=uuid4(),
+        brand_id=brand_id,
+        timestamp=timestamp,
+        nonce=nonce,
+        signatures=signatures,
+        method=request.method,
+        target=request.raw_url,
+        body=body,
+    )

@@ -1,0 +1,129 @@
+"""LTZ-HMAC v1 against its vectors, and everything that must not pass for a signature."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.errors import SignatureRefused
+from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with, signature
+
+KEY = "ltzsk_test_0123456789abcdef0123456789abcdef"
+NOW = 1_767_225_600
+NONCE = "nonce-0123456789"
+BODY = b'{"collectionId":7,"tokenId":"12"}'
+
+
+def signed(body: bytes = BODY, key: str = KEY, timestamp: int = NOW) -> SignedRequest:
+    made = signature(key, str(timestamp), NONCE, "POST", b"/redeem-perk", body)
+    return SignedRequest(
+        id=UUID(int=1),
+        brand_id="0x" + "ab" * 20,
+        timestamp=str(timestamp),
+        nonce=NONCE,
+        signatures=made,
+        method="POST",
+        target=b"/redeem-perk",
+        body=body,
+    )
+
+
+@pytest.mark.parametrize(
+    ("nonce", "method", "target", "body", "expected"),
+    [
+        (
+            "n-0001",
+            "GET",
+            b"/list-perk-holders?collectionId=7&limit=50",
+            b"",
+            "0bf51cdcbb37469576ea272346227f10a57d8cb43c553b091c15878575d325e1",
+        ),
+        (
+            "n-0002",
+            "POST",
+            b"/redeem-perk",
+            BODY,
+            "7a6b1d02fedeac46c2cffd6f164be88a351cb178b8e10618e1869c47f97410ad",
+        ),
+    ],
+)
+def test_the_vectors_are_met(
+    nonce: str, method: str, target: bytes, body: bytes, expected: str
+) -> None:
+    assert signature(KEY, "1767225600", nonce, method, target, body) == "v1=" + expected
+
+
+def test_a_good_signature_passes() -> None:
+    check_form(signed(), NOW)
+    assert is_signed_with(signed(), [KEY])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"timestamp": str(NOW + 1)},
+        {"nonce": "nonce-0123456780"},
+        {"method": "GET"},
+        {"target": b"/redeem-perk?"},
+        {"body": BODY + b" "},
+        {"signatures": "v1=" + "0" * 64},
+    ],
+)
+def test_whatever_is_changed_breaks_the_signature(changes: dict[str, object]) -> None:
+    assert not is_signed_with(replace(signed(), **changes), [KEY])  # type: ignore[arg-type]
+
+
+def test_the_previous_key_counts_beside_the_current_one() -> None:
+    assert is_signed_with(signed(key="old"), ["new", "old"])
+    assert not is_signed_with(signed(key="older"), ["new", "old"])
+    assert not is_signed_with(signed(), [])
+
+
+def test_a_caller_in_the_middle_of_a_rotation_may_send_both_signatures() -> None:
+    both = f"{signed(key='old').signatures}, {signed(key='new').signatures}"
+    request = replace(signed(), signatures=both)
+    check_form(request, NOW)
+    assert is_signed_with(request, ["new"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"timestamp": ""}, "X-LTZ-Timestamp"),
+        ({"timestamp": "-5"}, "X-LTZ-Timestamp"),
+        ({"timestamp": "١٧٦٧٢٢٥٦٠٠"}, "X-LTZ-Timestamp"),
+        ({"timestamp": "1767225600.0"}, "X-LTZ-Timestamp"),
+        ({"timestamp": "9" * 13}, "X-LTZ-Timestamp"),
+        ({"nonce": ""}, "X-LTZ-Nonce"),
+        ({"nonce": "a" * 15}, "X-LTZ-Nonce"),
+        ({"nonce": "a" * 65}, "X-LTZ-Nonce"),
+        ({"nonce": "a" * 15 + "é"}, "X-LTZ-Nonce"),
+        ({"signatures": ""}, "X-LTZ-Signature"),
+        ({"signatures": "v1="}, "X-LTZ-Signature"),
+        ({"signatures": "v2=" + "0" * 64}, "X-LTZ-Signature"),
+        ({"signatures": "v1=" + "A" * 64}, "X-LTZ-Signature"),
+        ({"signatures": ",".join(["v1=" + "0" * 64] * 5)}, "X-LTZ-Signature"),
+        ({"timestamp": str(NOW - 301)}, "X-LTZ-Timestamp"),
+        ({"timestamp": str(NOW + 301)}, "X-LTZ-Timestamp"),
+    ],
+)
+def test_a_fault_of_form_names_its_header(changes: dict[str, object], names: str) -> None:
+    with pytest.raises(SignatureRefused, match=names):
+        check_form(replace(signed(), **changes), NOW)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("off", [-300, 0, 300])
+def test_a_clock_may_be_five_minutes_off(off: int) -> None:
+    check_form(signed(timestamp=NOW + off), NOW)
+
+
+@given(st.text(max_size=80), st.text(max_size=80), st.text(max_size=200))
+def test_no_header_makes_the_check_stumble(timestamp: str, nonce: str, signatures: str) -> None:
+    request = replace(signed(), timestamp=timestamp, nonce=nonce, signatures=signatures)
+    try:
+        check_form(request, NOW)
+    except SignatureRefused:
+        return
+    assert not is_signed_with(request, [KEY])
