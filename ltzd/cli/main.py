@@ -9,7 +9,10 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from ltzd.errors import FileRejected, Misconfigured, Unavailable
+from ltzd import __version__
+from ltzd.cli import brand_commands, event_commands
+from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
+from ltzd.errors import FileRejected, Misconfigured, Refused, Unavailable
 
 
 class PlainErrors(TyperGroup):
@@ -22,27 +25,39 @@ class PlainErrors(TyperGroup):
             count = len(error.faults)
             print(f"ltzd: {count} {'fault' if count == 1 else 'faults'}:", file=sys.stderr)
             print(*(f"  {fault}" for fault in error.faults), sep="\n", file=sys.stderr)
-        except (Misconfigured, Unavailable) as error:
+        except (Misconfigured, Refused, Unavailable) as error:
             print(f"ltzd: {error.message}", file=sys.stderr)
         raise typer.Exit(1)
 
 
 app = typer.Typer(
     cls=PlainErrors,
-    help="The back end of a loyalty-rewards platform whose books are a blockchain.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-brand = typer.Typer(help="Brands: what their files declare, applied.", no_args_is_help=True)
-app.add_typer(brand, name="brand")
+app.add_typer(brand_commands.app, name="brand")
+app.add_typer(event_commands.app, name="event")
 
-DataDir = Annotated[
-    Path, typer.Option("--data-dir", help="The dev instance's data directory.", metavar="DIR")
-]
-Config = Annotated[Path, typer.Option("--config", help="The settings file.", metavar="FILE")]
 Port = Annotated[int, typer.Option(min=0, max=65_535)]
-DEFAULT_DATA_DIR = Path(".ltzd")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"ltzd {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def ltzd(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """The back end of a loyalty-rewards platform whose books are a blockchain."""
 
 
 @app.command()
@@ -127,7 +142,7 @@ def migrate(config: Config) -> None:
 @app.command()
 def status(
     follow: Annotated[bool, typer.Option("--follow", help="Keep showing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     admin_url: Annotated[
         str | None, typer.Option(help="Where the admin server is, instead of --data-dir.")
@@ -147,19 +162,26 @@ def status(
     status.status(admin_url or dev_json.read(data_dir).admin_url, follow, as_json, token)
 
 
-@brand.command("apply")
-def brand_apply(
-    file: Annotated[Path, typer.Argument(help="The brand's TOML file.", metavar="FILE")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would change.")
-    ] = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", help="The settings file, instead of --data-dir.", metavar="FILE"),
+@app.command()
+def init(
+    folder: Annotated[
+        Path, typer.Argument(help="Where to; this directory without it.", metavar="DIR")
+    ] = Path(),
+    brand_id: Annotated[
+        str | None, typer.Option(help="The brand's wallet address.", metavar="0x…")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The brand's name; its domain without it.", metavar="TEXT")
+    ] = None,
+    domain: Annotated[
+        list[str] | None,
+        typer.Option(help="Where its events come from; may be repeated.", metavar="DOMAIN"),
+    ] = None,
+    daily_budget: Annotated[
+        int | None, typer.Option(help="LTZ that it may give away in a day.", metavar="LTZ")
     ] = None,
 ) -> None:
-    """Make a file the brand's whole configuration; new keys are printed once, as JSON."""
-    from ltzd.cli import brand
+    """Write a commented settings file and a brand file; asks for what no option says."""
+    from ltzd.cli import init
 
-    brand.apply(file, dry_run=dry_run, data_dir=data_dir, config=config)
+    init.init(folder, brand_id=brand_id, name=name, domains=domain or (), daily_budget=daily_budget)

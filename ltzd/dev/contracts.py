@@ -128,13 +128,13 @@ class _Deployer:
 
     async def _send(self, to: Address, data: bytes, gas_limit: int) -> int:
         head, _ = await self._node.head_and_final()
-        tip = await self._node.priority_fee()
+        market = await self._node.market(head)
         signed = self._admin.sign(
             Unsigned(
                 chain_id=self._chain_id,
                 nonce=await self._node.nonce(self._admin.address),
-                max_priority_fee_per_gas=tip,
-                max_fee_per_gas=2 * (head.base_fee or 0) + tip,
+                max_priority_fee_per_gas=market.tip,
+                max_fee_per_gas=2 * market.base_fee + market.tip,
                 gas_limit=gas_limit,
                 to=to,
                 value=0,

@@ -51,14 +51,7 @@ PER_DOLLAR_TYPE = "purchase"
 """The one type whose events tell an amount of money (spec 2.4)."""
 
 SECTIONS_NOT_YET = ("perks", "constraints", "site")
-SETTINGS_NOT_YET = (
-    "signed_bypass",
-    "daily_mint_budget",
-    "max_reward_per_event",
-    "max_new_wallets_per_hour",
-    "events_per_minute_per_ip",
-    "webhook_url",
-)
+SETTINGS_NOT_YET = ("webhook_url",)
 """Understood, but not enforced by this version: refused unless they keep their default."""
 
 _MAX_COUNT = 10**12
@@ -222,6 +215,9 @@ def parse_brand_file(text: str, name: str) -> Brand:
         brand = Brand.model_validate(flat)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
+        if "brand" not in file.document:
+            faults.append(file.fault(("brand",), "the section is missing"))
+            found = [fault for fault in found if fault["loc"][0] == "events"]
         faults += [file.fault(_place(fault["loc"]), reason_of(fault)) for fault in found]
         raise FileRejected(faults) from None
     if faults:

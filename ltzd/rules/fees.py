@@ -1,11 +1,16 @@
-"""What a transaction of ours may pay for gas.
+"""What a transaction of ours may pay for gas, and when and by how much it is made dearer.
 
-Units: wei per gas. The cap is never passed; over it, work waits without a nonce (design.md 5.3).
+Units: wei per gas; times in seconds. The cap is never passed: over it work waits without a nonce,
+and what has a nonce waits with the fees it has (design.md 5.3).
 """
 
 from dataclasses import dataclass
+from enum import Enum
 
 GWEI = 10**9
+
+_RAISE = 10
+"""Nodes replace a transaction only by one that pays a tenth more, tip and cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +25,77 @@ class Fees:
     max_priority_fee_per_gas: int
 
 
-def fees_for(base_fee: int, tip: int, policy: FeePolicy) -> Fees | None:
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What the next block asks: its base fee, and the tip that is usual."""
+
+    base_fee: int
+    tip: int
+
+
+def fees_for(market: Market, policy: FeePolicy) -> Fees | None:
     """Fees that outlast six full blocks of growth (2 x base fee), or None while the cap forbids.
 
     The cap forbids when even the next block's base fee and tip would pass it.
     """
-    tip = max(tip, policy.min_tip)
-    if base_fee + tip > policy.cap:
+    tip = max(market.tip, policy.min_tip)
+    if market.base_fee + tip > policy.cap:
         return None
-    return Fees(min(2 * base_fee + tip, policy.cap), tip)
+    return Fees(min(2 * market.base_fee + tip, policy.cap), tip)
+
+
+def replacement(highest: Fees, market: Market, policy: FeePolicy) -> Fees | None:
+    """Fees of the next attempt: a tenth over the highest so far, and what the next block asks.
+
+    None while the cap forbids either. Then the bytes that exist go out again until fees fall.
+    """
+    asked = fees_for(market, policy)
+    fees = asked and Fees(
+        max(_raised(highest.max_fee_per_gas), asked.max_fee_per_gas),
+        max(_raised(highest.max_priority_fee_per_gas), asked.max_priority_fee_per_gas),
+    )
+    return fees if fees and fees.max_fee_per_gas <= policy.cap else None
+
+
+def _raised(fee: int) -> int:
+    return fee + max(1, -(-fee // _RAISE))
+
+
+class Stuck(Enum):
+    """Why a transaction is replaced; a label of metrics."""
+
+    BASE_FEE = "base_fee"
+    """It cannot pay the next block's base fee."""
+    PASSED_OVER = "passed_over"
+    """It can, and yet blocks came without it."""
+    REFUSED = "refused"
+    """No node takes it at its price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long the newest attempt has been waiting, and how many blocks came meanwhile."""
+
+    seconds: float
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    late_seconds: float = 5.0
+    passed_over_seconds: float = 15.0
+    passed_over_blocks: int = 3
+
+
+def why_stuck(
+    fees: Fees, wait: Wait, market: Market, policy: FeePolicy, patience: Patience
+) -> Stuck | None:
+    """Why an attempt that a node holds will not be mined by itself; None while it may be.
+
+    Without blocks nothing is mined at any price, so they count beside the seconds.
+    """
+    if fees.max_fee_per_gas < market.base_fee + policy.min_tip:
+        return Stuck.BASE_FEE if wait.seconds >= patience.late_seconds else None
+    if wait.blocks < patience.passed_over_blocks or wait.seconds < patience.passed_over_seconds:
+        return None
+    return Stuck.PASSED_OVER

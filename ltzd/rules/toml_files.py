@@ -31,7 +31,10 @@ class TomlFile:
         try:
             self.document: dict[str, object] = tomllib.loads(text, parse_float=Decimal)
         except tomllib.TOMLDecodeError as error:
-            raise FileRejected([f"{name}: no valid TOML: {error}"]) from error
+            # A key given twice on the last line, say, is found only at the end.
+            end = f"at line {len(text.splitlines())}, the end"
+            reason = str(error).replace("at end of document", end)
+            raise FileRejected([f"{name}: no valid TOML: {reason}"]) from error
         except (ValueError, RecursionError) as error:
             # The parser's limits are the language's own: digits of a number, depth of the stack.
             reason = "a number is too long, or lists are nested too deeply"
@@ -80,7 +83,8 @@ def _lines(text: str) -> Iterable[tuple[Place, int]]:
     table: Place = ()
     entries: dict[str, int] = {}
     inside_text = False
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Not splitlines: it also breaks at characters that end no line of TOML.
+    for number, line in enumerate(text.split("\n"), start=1):
         was_inside_text = inside_text
         if (line.count('"""') + line.count("'''")) % 2:
             inside_text = not inside_text

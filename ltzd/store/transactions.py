@@ -50,20 +50,25 @@ class Attempt:
 class OpenTransaction:
     """A transaction whose end is not final.
 
-    `hashes` are its attempts, newest first; `raw` the newest's bytes; `ltz` is what it mints while
-    it is in flight; `rewards` are told only by the term that signed it.
+    `hashes` are its attempts, newest first; `raw` and `fees` are the newest's, which pays the most.
+    `ltz` is what it mints while in flight; `rewards` are told only by the term that signed it.
     """
 
     id: int
     nonce: int
     gas_limit: int
-    max_fee_per_gas: int
+    fees: Fees
     tx: Transaction
     hashes: tuple[Hash32, ...]
     raw: bytes
     created_at: datetime
     ltz: int = 0
     rewards: tuple[UUID, ...] = ()
+
+    @property
+    def worst_wei(self) -> int:
+        """What it can cost at most, whichever attempt is mined."""
+        return self.gas_limit * self.fees.max_fee_per_gas
 
 
 async def store_signed(
@@ -79,7 +84,8 @@ async def store_signed(
         WITH due AS (
           SELECT id
             FROM rewards
-           WHERE id = ANY($11::uuid[]) AND transaction_id IS NULL AND mint_block_hash IS NULL
+           WHERE id = ANY($11::uuid[])
+             AND transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL
              FOR UPDATE
         ), counter AS (
           UPDATE reference_counters
@@ -131,6 +137,45 @@ async def store_signed(
     if row is None:
         raise LostLane("Another process works on this lane, its references or its rewards")
     return row["id"], row["created_at"]
+
+
+async def call_of(connection: Connection, intent: int) -> tuple[Address, bytes]:
+    """What an intent calls: the contract and the data, for another attempt of it."""
+    row = await connection.fetchrow(
+        "SELECT to_address, data FROM transactions WHERE id = $1", intent
+    )
+    return Address(row["to_address"]), row["data"]
+
+
+async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt: Attempt) -> None:
+    """Write another attempt of an intent that has no receipt.
+
+    Raises LostLane when it has one by now, or the lane's term is over.
+    """
+    done = await connection.fetchval(
+        """
+        INSERT INTO attempts
+               (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
+        SELECT $2, t.id, $3, $4, $5
+          FROM transactions t
+         WHERE t.id = $1 AND t.state IN ('signed', 'published')
+           AND EXISTS (SELECT FROM lanes
+                        WHERE chain_id = $6 AND wallet = $7 AND epoch = $8
+                          FOR SHARE)
+           FOR SHARE OF t
+     RETURNING true
+        """,
+        intent,
+        attempt.hash,
+        attempt.raw,
+        attempt.fees.max_fee_per_gas,
+        attempt.fees.max_priority_fee_per_gas,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+    )
+    if not done:
+        raise LostLane("A transaction is no longer as the lane knows it, or the term is over")
 
 
 async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> None:
@@ -217,6 +262,19 @@ async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]
     return list(map(_open_transaction, rows))
 
 
+async def has_reverted(connection: Connection, lane: Lane) -> bool:
+    """Whether a transaction of this lane is mined, failed, and not final yet."""
+    found: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (SELECT FROM transactions
+                        WHERE chain_id = $1 AND wallet = $2 AND state = 'mined' AND NOT succeeded)
+        """,
+        lane.chain_id,
+        lane.wallet,
+    )
+    return found
+
+
 async def minted(connection: Connection, lane: Lane) -> dict[int, Place]:
     """Where indexed mints have shown transactions in flight to be mined, by nonce.
 
@@ -273,6 +331,11 @@ async def mined_to_judge(connection: Connection, lane: Lane, limit: int) -> list
            LIMIT $3
         )
         SELECT t.*, due.is_indexed, due.is_past_finality,
+               CASE WHEN due.is_indexed THEN 0 ELSE (
+                 SELECT coalesce(sum(r.ltz), 0)::bigint
+                   FROM rewards r
+                  WHERE r.transaction_id = t.id)
+               END AS ltz,
                CASE WHEN due.must_be_minted THEN (
                  SELECT count(*)
                    FROM rewards r
@@ -300,7 +363,7 @@ def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
         id=row["id"],
         nonce=row["nonce"],
         gas_limit=row["gas_limit"],
-        max_fee_per_gas=row["max_fee_per_gas"],
+        fees=Fees(row["max_fee_per_gas"], row["max_priority_fee_per_gas"]),
         tx=Transaction(State(row["state"]), place),
         hashes=tuple(map(Hash32, row["hashes"])),
         raw=row["raw"],

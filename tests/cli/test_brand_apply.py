@@ -1,65 +1,40 @@
-"""`ltzd brand apply` as a person runs it: the whole program, a real database."""
+"""`ltzd brand apply`: what is shown is what is made, whole or not at all; every fault is named."""
 
 import asyncio
+import itertools
 import json
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from ltzd.rules.brands import parse_brand_file
-from ltzd.store import brands, database
+from ltzd.cli import brand_apply
+from ltzd.rules.brands import Brand, parse_brand_file
+from ltzd.store import brand_keys, brand_records, brands
+from ltzd.store.database import Connection
 from ltzd.store.sealing import Sealer
+from ltzd.values import Address, address_of
+from tests.support.commands import begin_ltzd, ltzd, ltzd_apart
+from tests.support.waiting import until
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "brand.example.toml"
-BRAND = """\
+ID = "0x00000000000000000000000000000000000000aa"
+ADDRESS = address_of(ID)
+BRAND = f"""\
 [brand]
-id = "0x00000000000000000000000000000000000000aa"
+id = "{ID}"
 name = "Demo"
 domains = ["shop.example"]
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
-async def ltzd(*arguments: object) -> Outcome:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "ltzd",
-        *map(str, arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), timeout=60)
-    assert process.returncode is not None
-    return Outcome(process.returncode, out.decode(), err.decode())
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path, database_url: str) -> Path:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    dev = {"adminUrl": "http://127.0.0.1:9464", "databaseUrl": database_url}
-    (folder / "dev.json").write_text(json.dumps(dev))
-    Sealer.from_file(folder / "master.key", create=True)
-    return folder
-
-
-def a_brand_file(folder: Path, text: str = BRAND) -> Path:
+def a_brand_file(folder: Path, text: str | bytes = BRAND) -> Path:
     path = folder / "demo.toml"
-    path.write_text(text)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
 async def test_a_new_brand_prints_its_keys_once_and_then_its_changes(
-    tmp_path: Path, data_dir: Path, database_url: str
+    tmp_path: Path, data_dir: Path, db: Connection
 ) -> None:
     file = a_brand_file(tmp_path)
 
@@ -68,48 +43,171 @@ async def test_a_new_brand_prints_its_keys_once_and_then_its_changes(
     a_brand_file(tmp_path, BRAND.replace("Demo", "New"))
     changed = await ltzd("brand", "apply", file, "--data-dir", data_dir)
 
-    assert first.code == 0, first.err
-    keys = json.loads(first.out)
+    keys = first.json
     assert list(keys) == ["brandId", "securityKey", "apiKey", "webhookSecret", "verificationToken"]
-    assert "+ brand 0x00000000000000000000000000000000000000aa: new" in first.err
+    assert first.err.startswith(f"+ brand {ID}: new\n+ name: Demo\n+ domains: [shop.example]\n")
     assert (again.code, again.out, again.err) == (0, "", "nothing changes\n")
     assert (changed.code, changed.out, changed.err) == (0, "", "~ name: Demo -> New\n")
+    brand = parse_brand_file(file.read_text(), "demo.toml")
+    assert await brands.load(db, ADDRESS) == brand
     sealer = Sealer.from_file(data_dir / "master.key")
-    connection = await database.connect(database_url, "test")
-    try:
-        brand = parse_brand_file(file.read_text(), "demo.toml")
-        assert await brands.load(connection, brand.address) == brand
-        stored = await brands.secret_of(connection, brand.address, "security_key", sealer)
-        assert stored == keys["securityKey"]
-    finally:
-        await connection.close()
+    (stored,) = await brand_keys.secrets_of(db, ADDRESS, "security_key", sealer)
+    assert stored.text == keys["securityKey"]
 
 
-async def test_a_dry_run_shows_the_changes_and_makes_none(
-    data_dir: Path, database_url: str
-) -> None:
+async def test_a_dry_run_shows_the_changes_and_makes_none(data_dir: Path, db: Connection) -> None:
     outcome = await ltzd("brand", "apply", EXAMPLE, "--dry-run", "--data-dir", data_dir)
 
     assert outcome.code == 0, outcome.err
+    assert "+ daily_mint_budget: 100000" in outcome.out
     assert "+ event purchase: reward_per_dollar 2, cooldown_hours 0" in outcome.out
-    connection = await database.connect(database_url, "test")
-    try:
-        assert await brands.latest_revision(connection) == 0
-    finally:
-        await connection.close()
+    assert await brands.latest_revision(db) == 0
 
 
-async def test_a_bad_file_is_refused_with_every_fault(tmp_path: Path) -> None:
+async def test_with_a_process_of_its_own_it_is_the_same(tmp_path: Path, data_dir: Path) -> None:
+    done = await ltzd_apart("brand", "apply", a_brand_file(tmp_path), "--data-dir", data_dir)
+
+    assert done.json["brandId"] == ID
+    assert done.err.splitlines()[0] == f"+ brand {ID}: new"
+
+
+async def test_killed_between_what_it_shows_and_what_it_writes_it_leaves_nothing(
+    tmp_path: Path, data_dir: Path, db: Connection
+) -> None:
+    async with db.transaction():
+        await db.execute("LOCK TABLE brands IN SHARE ROW EXCLUSIVE MODE")
+        applying = await begin_ltzd(
+            "brand", "apply", a_brand_file(tmp_path), "--data-dir", data_dir
+        )
+        assert applying.stderr is not None
+        shown = await asyncio.wait_for(applying.stderr.readline(), timeout=60)
+        assert shown.decode() == f"+ brand {ID}: new\n"
+
+        async def is_about_to_write() -> bool:
+            waiting: bool = await db.fetchval(
+                "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid())"
+            )
+            return waiting
+
+        await until(is_about_to_write)
+        applying.kill()
+        assert await applying.wait() < 0
+
+    assert await brands.latest_revision(db) == 0
+    assert await db.fetchval("SELECT count(*) FROM brand_secrets") == 0
+    done = await ltzd("brand", "apply", a_brand_file(tmp_path), "--data-dir", data_dir)
+    assert "securityKey" in done.json
+
+
+async def test_what_another_changes_meanwhile_is_shown_before_it_is_overwritten(
+    tmp_path: Path, data_dir: Path, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = a_brand_file(tmp_path)
+    await ltzd("brand", "apply", file, "--data-dir", data_dir)
+    load, looks = brands.load, itertools.count()
+
+    async def loaded_a_moment_before(connection: Connection, brand_id: Address) -> Brand | None:
+        found = await load(connection, brand_id)
+        if next(looks) == 0:
+            text = BRAND.replace("Demo", "Theirs").replace("shop", "their")
+            other = parse_brand_file(text, "theirs.toml")
+            await brands.apply(connection, other, Sealer.from_file(data_dir / "master.key"))
+        return found
+
+    monkeypatch.setattr(brands, "load", loaded_a_moment_before)
+    a_brand_file(tmp_path, BRAND.replace("Demo", "Ours"))
+    done = await ltzd("brand", "apply", file, "--data-dir", data_dir)
+
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines() == [
+        "~ name: Demo -> Ours",
+        "Somebody else changed the brand meanwhile; so this changes:",
+        "~ name: Theirs -> Ours",
+        "~ domains: [their.example] -> [shop.example]",
+    ]
+    assert await brands.load(db, ADDRESS) == parse_brand_file(file.read_text(), "demo.toml")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (BRAND + 'nam = 1\nautomation = "x"\n', "2 faults:"),
+        (BRAND + "automation = \n", "no valid TOML: Invalid value (at line 5, column 14)"),
+        (BRAND + 'name = "again"', "no valid TOML: Cannot overwrite a value (at line 5, the end)"),
+        (b"[brand]\n# caf\xe9\n", "line 2 is not UTF-8 text."),
+        ("", "demo.toml: brand: the section is missing"),
+        ("[[events]]\ntype = 'form_submit'", "demo.toml: brand: the section is missing"),
+        ("# " + "x" * brand_apply.MOST_BYTES, "is larger than a brand file may be: 1 MiB."),
+    ],
+)
+async def test_a_bad_file_is_refused_in_words(
+    tmp_path: Path, content: str | bytes, said: str
+) -> None:
+    file = a_brand_file(tmp_path, content)
+
+    done = await ltzd("brand", "apply", file, "--data-dir", tmp_path / "none")
+
+    assert (done.code, done.out) == (1, "")
+    assert said in done.err
+    assert str(file) in done.err or said == "2 faults:"
+
+
+async def test_all_faults_of_a_file_are_told_with_their_lines(tmp_path: Path) -> None:
     file = a_brand_file(tmp_path, BRAND + 'nam = 1\nautomation = "x"\n')
 
-    outcome = await ltzd("brand", "apply", file, "--data-dir", tmp_path / "none")
+    done = await ltzd("brand", "apply", file, "--data-dir", tmp_path / "none")
 
-    assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.splitlines() == [
+    assert done.err.splitlines() == [
         "ltzd: 2 faults:",
         f"  {file}:6: brand.automation: must be a valid boolean",
         f"  {file}:5: brand.nam: unknown key",
     ]
+
+
+async def test_what_is_no_file_is_refused_in_words(tmp_path: Path) -> None:
+    endless = Path("/dev/zero")
+    said = {
+        tmp_path / "none.toml": "cannot be read: No such file or directory.",
+        tmp_path: "cannot be read: Is a directory.",
+        a_brand_file(tmp_path) / "x": "cannot be read: Not a directory.",
+        tmp_path / ("x" * 300): "cannot be read: File name too long.",
+        endless: "is larger than a brand file may be: 1 MiB.",
+    }
+    for path, words in said.items():
+        done = await ltzd("brand", "apply", path)
+        assert (done.code, done.out) == (1, "")
+        assert done.err == f"ltzd: The brand file {path} {words}\n"
+
+
+async def test_a_file_as_other_systems_write_it_is_read(tmp_path: Path, data_dir: Path) -> None:
+    text = b"\xef\xbb\xbf" + BRAND.replace("\n", "\r\n").encode()
+
+    done = await ltzd("brand", "apply", a_brand_file(tmp_path, text), "--data-dir", data_dir)
+
+    assert done.json["brandId"] == ID
+
+
+async def test_the_switches_outlast_a_file_and_are_told(
+    tmp_path: Path, data_dir: Path, db: Connection
+) -> None:
+    file = a_brand_file(tmp_path)
+    where = ("--data-dir", data_dir)
+    await ltzd("brand", "apply", file, *where)
+    await ltzd("brand", "pause", ID, *where)
+    a_brand_file(tmp_path, BRAND.replace("Demo", "New"))
+    paused = await ltzd("brand", "apply", file, *where)
+    await ltzd("brand", "disable", ID, *where)
+    disabled = await ltzd("brand", "apply", file, *where)
+
+    assert paused.err == (
+        "~ name: Demo -> New\nThe brand stays paused: `ltzd brand resume` ends that.\n"
+    )
+    assert disabled.err == (
+        "nothing changes\nThe brand stays disabled: `ltzd brand enable` ends that.\n"
+    )
+    (record,) = await brand_records.every_brand(db)
+    assert record.disabled_at is not None
+    assert record.paused_at is not None
 
 
 async def test_with_nothing_running_it_says_what_to_do(tmp_path: Path) -> None:
@@ -130,7 +228,6 @@ async def test_a_stopped_database_is_a_sentence(tmp_path: Path, data_dir: Path) 
 
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.startswith("ltzd: The database does not answer")
-    assert "Traceback" not in outcome.err
     assert "hunter2" not in outcome.err
 
 
@@ -150,11 +247,43 @@ async def test_a_database_that_refuses_is_a_sentence(
     )
 
 
-async def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
-    outcome = await ltzd("brand", "apply", tmp_path / "none.toml")
+async def test_a_database_of_another_time_is_a_sentence(
+    tmp_path: Path, data_dir: Path, db: Connection
+) -> None:
+    await db.execute("ALTER TABLE brands RENAME TO others")
+
+    outcome = await ltzd("brand", "apply", a_brand_file(tmp_path), "--data-dir", data_dir)
 
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.startswith("ltzd: The brand file ")
+    assert outcome.err.startswith("ltzd: The database has no tables of this ltzd yet; run: ltzd mi")
+
+
+async def test_a_database_lost_on_the_way_is_a_sentence_and_nothing_is_half_made(
+    tmp_path: Path, data_dir: Path, db: Connection
+) -> None:
+    async with db.transaction():
+        await db.execute("LOCK TABLE brands IN SHARE ROW EXCLUSIVE MODE")
+        applying = asyncio.create_task(
+            ltzd("brand", "apply", a_brand_file(tmp_path), "--data-dir", data_dir)
+        )
+
+        async def was_ended() -> bool:
+            ended: bool | None = await db.fetchval(
+                """
+                SELECT bool_or(pg_terminate_backend(pid))
+                  FROM pg_locks
+                 WHERE NOT granted AND pid <> pg_backend_pid()
+                """
+            )
+            return bool(ended)
+
+        await until(was_ended)
+        done = await applying
+
+    assert (done.code, done.out) == (1, "")
+    assert "ltzd: The database was lost or kept us waiting" in done.err
+    assert "look whether the change was made before you repeat it.\n" in done.err
+    assert await brands.latest_revision(db) == 0
 
 
 async def test_a_settings_file_names_the_database_too(
@@ -180,37 +309,10 @@ async def test_a_settings_file_names_the_database_too(
         """
     )
 
-    migrated = await ltzd("migrate", "--config", config)
+    migrated = await ltzd_apart("migrate", "--config", config)
     applied = await ltzd("brand", "apply", a_brand_file(tmp_path), "--config", config)
+    listed = await ltzd("brand", "list", "--json", "--config", config)
 
     assert migrated.code == 0, migrated.err
-    assert applied.code == 0, applied.err
-    assert json.loads(applied.out)["brandId"].endswith("aa")
-
-
-async def test_status_with_nothing_running_says_what_to_do(tmp_path: Path) -> None:
-    outcome = await ltzd("status", "--data-dir", tmp_path / "none")
-    elsewhere = await ltzd("status", "--admin-url", "http://127.0.0.1:1")
-
-    assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.startswith(f"ltzd: No dev instance runs in {tmp_path / 'none'}")
-    assert (elsewhere.code, elsewhere.out) == (1, "")
-    assert elsewhere.err.startswith("ltzd: Nothing answers at http://127.0.0.1:1")
-
-
-async def test_run_refuses_bad_settings_in_a_sentence(tmp_path: Path) -> None:
-    outcome = await ltzd("run", "--config", tmp_path / "none.toml")
-
-    assert outcome.code == 1
-    assert outcome.err.startswith("ltzd: The settings file ")
-
-
-async def test_help_imports_nothing_heavy() -> None:
-    program = (
-        "import sys; import ltzd.cli.main; "
-        "heavy = {'web3', 'sanic', 'pydantic', 'asyncpg', 'alembic', 'eth_abi', 'aiohttp'}; "
-        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
-    )
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
-
-    assert await process.wait() == 0
+    assert applied.json["brandId"] == ID
+    assert [brand["id"] for brand in listed.json] == [ID]

@@ -119,11 +119,18 @@ def test_a_brand_survives_being_stored_as_json() -> None:
         ('time_zone = "Mars/Olympus"', "demo.toml:5: brand.time_zone: must be a time zone"),
         ('time_zone = "../etc"', "demo.toml:5: brand.time_zone: must be a time zone"),
         ('bypass_sources = "voice_claim"', "demo.toml:5: brand.bypass_sources: must be a list"),
-        ("signed_bypass = true", "demo.toml:5: brand.signed_bypass: this version does not"),
-        ("daily_mint_budget = 5", "demo.toml:5: brand.daily_mint_budget: this version does not"),
-        ("max_reward_per_event = 5", "demo.toml:5: brand.max_reward_per_event: this version"),
-        ("max_new_wallets_per_hour = 5", "demo.toml:5: brand.max_new_wallets_per_hour: this"),
-        ("events_per_minute_per_ip = 5", "demo.toml:5: brand.events_per_minute_per_ip: this"),
+        ("signed_bypass = 1", "demo.toml:5: brand.signed_bypass: must be a valid boolean"),
+        ("daily_mint_budget = -1", "demo.toml:5: brand.daily_mint_budget: must be greater"),
+        ("daily_mint_budget = 5.0", "demo.toml:5: brand.daily_mint_budget: must be a valid int"),
+        ('daily_mint_budget = "5"', "demo.toml:5: brand.daily_mint_budget: must be a valid int"),
+        ("max_reward_per_event = -1", "demo.toml:5: brand.max_reward_per_event: must be"),
+        ("max_new_wallets_per_hour = true", "demo.toml:5: brand.max_new_wallets_per_hour: must"),
+        ("events_per_minute_per_ip = 2000000000000", "demo.toml:5: brand.events_per_minute_per_"),
+        ("time_zone = 1", "demo.toml:5: brand.time_zone: must be a valid string"),
+        ("duplicate_window_seconds = 86401", "demo.toml:5: brand.duplicate_window_seconds: must"),
+        ('bypass_sources = ["a", 1]', "demo.toml:5: brand.bypass_sources[1]: must be a valid str"),
+        (f'bypass_sources = ["{"a" * 501}"]', "demo.toml:5: brand.bypass_sources[0]: must have"),
+        ("automation = {on = true}", "demo.toml:5: brand.automation: must be a valid boolean"),
         ('webhook_url = "https://x.example"', "demo.toml:5: brand.webhook_url: this version"),
         ("[[perks]]", "demo.toml:5: perks: this version does not support it yet"),
         ("[[constraints]]", "demo.toml:5: constraints: this version does not support it yet"),
@@ -162,7 +169,37 @@ def test_a_brand_survives_being_stored_as_json() -> None:
             '[[events]]\ntype = "form_submit"\n[[events]]\ntype = "form_submit"',
             "demo.toml:8: events[1].type: form_submit is there already",
         ),
-        ("x = ", "demo.toml: no valid TOML:"),
+        (
+            '[[events]]\ntype = "x"\nreward = 1\nrewrad = 2',
+            "demo.toml:8: events[0].rewrad: unknown",
+        ),
+        ("[[events]]\ntype = 7", "demo.toml:6: events[0].type: must be a valid string"),
+        (
+            '[[events]]\ntype = "form_submit"\nenabled = "no"',
+            "demo.toml:7: events[0].enabled: must",
+        ),
+        (
+            '[[events]]\ntype = "x"\nreward = 2000000000',
+            "demo.toml:7: events[0].reward: must be less than or equal to 1000000000",
+        ),
+        (
+            '[[events]]\ntype = "purchase"\nreward_per_dollar = 0',
+            "demo.toml:7: events[0].reward_per_dollar: must be greater than 0",
+        ),
+        (
+            '[[events]]\ntype = "form_submit"\ncooldown_hours = 90000',
+            "demo.toml:7: events[0].cooldown_hours: must be less than or equal to 87600",
+        ),
+        (
+            '[[events]]\ntype = "form_submit"\nmax_total_claims = -1',
+            "demo.toml:7: events[0].max_total_claims: must be greater than or equal to 0",
+        ),
+        (
+            '[[events]]\ntype = "form_submit"\nurl_patterns = "/welcome"',
+            "demo.toml:7: events[0].url_patterns: must be a list",
+        ),
+        ("x = \n", "demo.toml: no valid TOML: Invalid value (at line 5, column 5)"),
+        ("x = 1\nx = 2", "demo.toml: no valid TOML: Cannot overwrite a value (at line 6, the end)"),
         ("x = " + "9" * 5_000, "demo.toml: no valid TOML: a number is too long"),
         ("x = " + "[" * 50_000, "demo.toml: no valid TOML:"),
     ],
@@ -225,21 +262,63 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "brand = 3", "events = 3", "[[brand]]", "[brand]\nevents = []"]
+    ("text", "faults"),
+    [
+        ("", ["demo.toml: brand: the section is missing"]),
+        ("# nothing\n", ["demo.toml: brand: the section is missing"]),
+        ("brand = 3", ["demo.toml:1: brand: must be a section"]),
+        ("[[brand]]", ["demo.toml:1: brand: must be a section"]),
+        (
+            "events = 3",
+            ["demo.toml: brand: the section is missing", "demo.toml:1: events: must be a list"],
+        ),
+        (HEAD + "[events]", ["demo.toml:5: events: must be a list"]),
+        (HEAD + "events = []", ["demo.toml:5: brand.events: unknown key: each event is an [["]),
+        (HEAD + "[brand.colour]", ["demo.toml: brand.colour: unknown key"]),
+        (f"events = [3]\n{HEAD}", ["demo.toml:1: events[0]: must be a section"]),
+    ],
 )
-def test_other_shapes_are_faults_too(text: str) -> None:
-    assert faults_of(text)
+def test_other_shapes_are_faults_too(text: str, faults: list[str]) -> None:
+    found = faults_of(text)
+
+    assert len(found) == len(faults)
+    assert [one.startswith(fault) for one, fault in zip(found, faults, strict=True)], found
+
+
+def test_lines_are_counted_as_editors_do() -> None:
+    text = HEAD.replace("Demo", "De\u2028mo\x85")
+
+    assert [fault.partition(": ")[0] for fault in faults_of(text + "nam = 1")] == [
+        "demo.toml:3",
+        "demo.toml:5",
+    ]
 
 
 def test_text_inside_a_value_is_not_mistaken_for_a_line_of_the_file() -> None:
-    text = HEAD.replace('"Demo"', '"""\nreward = 1\n[[events]]\n"""') + "daily_mint_budget = 1\n"
+    text = HEAD.replace('"Demo"', '"""\nreward = 1\n[[events]]\n"""') + "daily_mint_budget = -1\n"
 
-    assert "demo.toml:8: brand.daily_mint_budget: this version does not" in "\n".join(
-        faults_of(text)
+    assert "demo.toml:8: brand.daily_mint_budget: must be greater" in "\n".join(faults_of(text))
+
+
+def test_a_brands_own_limits_are_read() -> None:
+    brand = parse_brand_file(
+        HEAD
+        + """
+        signed_bypass = true
+        daily_mint_budget = 100000
+        max_reward_per_event = 10000
+        max_new_wallets_per_hour = 500
+        events_per_minute_per_ip = 120
+        """,
+        "demo.toml",
     )
 
+    assert brand.signed_bypass
+    assert (brand.daily_mint_budget, brand.max_reward_per_event) == (100_000, 10_000)
+    assert (brand.max_new_wallets_per_hour, brand.events_per_minute_per_ip) == (500, 120)
 
-def test_a_limit_that_keeps_its_default_may_be_written_down() -> None:
-    text = HEAD + "daily_mint_budget = 0\nsigned_bypass = false\n"
 
-    assert parse_brand_file(text, "demo.toml").daily_mint_budget == 0
+def test_what_this_version_does_not_do_yet_may_be_left_at_its_default_only() -> None:
+    assert faults_of(HEAD + 'webhook_url = "https://x.example"\nsigned_bypass = true') == [
+        "demo.toml:5: brand.webhook_url: this version does not support it yet: leave it out"
+    ]

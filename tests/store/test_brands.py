@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from ltzd.errors import Misconfigured
 from ltzd.rules.brands import Brand, EventRule
-from ltzd.store import brands, database, signals
+from ltzd.store import brand_keys, brand_records, brands, database, signals
+from ltzd.store.brand_keys import ReadableKey
 from ltzd.store.brands import BrandBook
 from ltzd.store.database import Connection
 from ltzd.store.sealing import Sealer
@@ -98,12 +99,10 @@ async def test_secrets_lie_sealed_and_the_api_key_only_as_its_hash(
     stored = b"".join(row["sealed"] for row in rows.values())
     for text in keys.as_json().values():
         assert text.encode() not in stored
-    assert await brands.secret_of(db, brand.address, "security_key", sealer) == keys.security_key
-    assert (
-        await brands.secret_of(db, brand.address, "webhook_secret", sealer) == keys.webhook_secret
-    )
-    token = await brands.secret_of(db, brand.address, "verification_token", sealer)
-    assert token == keys.verification_token
+    readable: tuple[ReadableKey, ...] = ("security_key", "webhook_secret", "verification_token")
+    for name in readable:
+        found = await brand_keys.secrets_of(db, brand.address, name, sealer)
+        assert [(one.text, one.until) for one in found] == [(getattr(keys, name), None)]
 
 
 async def test_a_failed_application_leaves_nothing(
@@ -158,6 +157,72 @@ async def test_the_book_follows_the_database(db: Connection, sealer: Sealer) -> 
     assert book.domains == {"shop.example"}
 
 
+async def test_a_brand_is_applied_over_the_revision_that_was_looked_at_or_not_at_all(
+    db: Connection, sealer: Sealer
+) -> None:
+    brand = a_brand()
+    assert await brands.apply_over(db, 1, brand, sealer) is None
+    assert await brands.load(db, brand.address) is None
+    first = await brands.apply_over(db, 0, brand, sealer)
+    assert first is not None
+    assert first.keys is not None
+    revision = await brands.revision_of(db, brand.address)
+
+    await brands.apply(db, a_brand(name="Theirs"), sealer)
+
+    assert await brands.apply_over(db, revision, a_brand(name="Ours"), sealer) is None
+    assert await brands.load(db, brand.address) == a_brand(name="Theirs")
+
+
+async def test_the_book_treats_a_disabled_brand_as_unknown_until_it_is_enabled(
+    db: Connection, sealer: Sealer
+) -> None:
+    book, brand, other = BrandBook(), a_brand(), a_brand(0xBB)
+    other = other.model_copy(update={"domains": ("other.example",)})
+    await brands.apply(db, brand, sealer)
+    await brands.apply(db, other, sealer)
+
+    await brand_records.switch(db, brand.address, "disabled", on=True)
+    assert await book.refresh(db)
+    assert book.get(brand.address) is None
+    assert book.get(other.address) == other
+    assert book.domains == {"other.example"}
+    await brands.apply(db, changed := a_brand(name="New"), sealer)
+    assert await book.refresh(db)
+    assert book.get(brand.address) is None
+
+    await brand_records.switch(db, brand.address, "disabled", on=False)
+    assert await book.refresh(db)
+    assert book.get(brand.address) == changed
+    assert book.domains == {"shop.example", "other.example"}
+
+
+async def test_the_book_knows_who_is_paused_and_every_revision(
+    db: Connection, sealer: Sealer
+) -> None:
+    book, brand = BrandBook(), a_brand()
+    assert (book.is_paused(brand.address), book.revision_of(brand.address)) == (False, 0)
+    await brands.apply(db, brand, sealer)
+    await book.refresh(db)
+    revisions = [book.revision_of(brand.address)]
+
+    await brand_records.switch(db, brand.address, "paused", on=True)
+    await book.refresh(db)
+    assert book.is_paused(brand.address)
+    assert book.get(brand.address) == brand
+    revisions.append(book.revision_of(brand.address))
+    await brand_records.switch(db, brand.address, "paused", on=False)
+    await book.refresh(db)
+    assert not book.is_paused(brand.address)
+    revisions.append(book.revision_of(brand.address))
+    await brand_keys.rotate(db, brand.address, "security_key", sealer, revoke=False)
+    await book.refresh(db)
+    revisions.append(book.revision_of(brand.address))
+
+    assert revisions == sorted(set(revisions))
+    assert revisions[0] == 1
+
+
 async def test_revisions_commit_in_their_order(database_url: str, sealer: Sealer) -> None:
     """Else a book that saw revision 2 would never look for a revision 1 that commits later."""
     async with connected(database_url) as slow, connected(database_url) as fast:
@@ -205,6 +270,12 @@ async def test_a_brand_that_is_not_understood_keeps_what_it_had_and_holds_up_no_
     assert book.get(strange.address) == strange
     assert book.get(a_brand(0xBB).address) is not None
     assert not await book.refresh(db)
+    await brand_records.switch(db, strange.address, "disabled", on=True)
+    await book.refresh(db)
+    assert book.get(strange.address) is None
+    await brand_records.switch(db, strange.address, "disabled", on=False)
+    await book.refresh(db)
+    assert book.get(strange.address) == strange
 
 
 async def test_a_total_survives_only_while_its_type_has_a_maximum(
@@ -224,29 +295,4 @@ async def test_a_total_survives_only_while_its_type_has_a_maximum(
 
     assert [row["event_type"] for row in await db.fetch("SELECT event_type FROM claim_totals")] == [
         "form_submit"
-    ]
-
-
-def test_a_diff_of_equals_is_empty() -> None:
-    assert brands.diff(a_brand(events=(FORM,)), a_brand(events=(FORM,))) == []
-
-
-def test_a_diff_says_each_change_in_a_line() -> None:
-    survey = EventRule(type="complete_survey", enabled=False)
-    old = a_brand(events=(FORM, survey))
-    new = a_brand(
-        name="New",
-        events=(FORM.model_copy(update={"reward": 30}), EventRule(type="rate_experience")),
-    )
-
-    assert brands.diff(old, new) == [
-        "~ name: Demo -> New",
-        "- event complete_survey",
-        "~ event form_submit: reward 20 -> 30",
-        "+ event rate_experience: all defaults",
-    ]
-    assert brands.diff(None, old) == [
-        f"+ brand {old.id}: new",
-        "+ event form_submit: reward 20",
-        "+ event complete_survey: enabled false",
     ]

@@ -67,7 +67,7 @@ async def test_a_signed_transaction_is_in_flight_with_its_bytes(
 
     assert (tx.id, tx.nonce, tx.raw, tx.hashes) == (row, 0, b"bytes", (a_hash("bytes"),))
     assert (tx.tx, tx.created_at) == (Transaction(State.SIGNED), created_at)
-    assert (tx.gas_limit, tx.max_fee_per_gas) == (100_000, FEES.max_fee_per_gas)
+    assert (tx.gas_limit, tx.fees) == (100_000, FEES)
     assert tx.ltz == 200, "what its rewards mint"
 
 

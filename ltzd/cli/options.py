@@ -1,0 +1,20 @@
+"""Options and arguments that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DEFAULT_DATA_DIR = Path(".ltzd")
+
+DataDir = Annotated[
+    Path, typer.Option("--data-dir", help="The dev instance's data directory.", metavar="DIR")
+]
+Config = Annotated[Path, typer.Option("--config", help="The settings file.", metavar="FILE")]
+ConfigInstead = Annotated[
+    Path | None,
+    typer.Option("--config", help="The settings file, instead of --data-dir.", metavar="FILE"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+Brand = Annotated[str, typer.Argument(help="The brand's id or its exact name.", metavar="BRAND")]
+EventId = Annotated[str, typer.Argument(help="The event's id.", metavar="ID")]

@@ -1,0 +1,192 @@
+"""An event with everything that became of it, for a person who looks into it.
+
+Read once in a while, so it spares no join; e-mail address and user identifier are left out.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+
+from ltzd.store.database import Connection
+from ltzd.values import Address, Hash32, Reference, reward_reference
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFacts:
+    """Fees in wei per gas."""
+
+    hash: Hash32
+    max_fee_per_gas: int
+    max_priority_fee_per_gas: int
+    created_at: datetime
+    published_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFacts:
+    """The intent that carries the reward now; `attempts` oldest first."""
+
+    chain_id: int
+    wallet: Address
+    nonce: int
+    state: str
+    block_number: int | None
+    created_at: datetime
+    mined_at: datetime | None
+    settled_at: datetime | None
+    attempts: tuple[AttemptFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MintFacts:
+    block_number: int
+    block_hash: Hash32
+    transaction_hash: Hash32
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RewardOfEvent:
+    """`seq` is None until the first batch that took it.
+
+    `failed_at` is None again once a failed reward was put back; why it failed stays.
+    """
+
+    id: UUID
+    kind: int
+    seq: int | None
+    failed_at: datetime | None
+    failure: str | None
+
+    @property
+    def reference(self) -> Reference | None:
+        return None if self.seq is None else reward_reference(self.id, self.kind, self.seq)
+
+
+@dataclass(frozen=True, slots=True)
+class EventHistory:
+    """`reward` is None for an event worth 0 LTZ; `brand_name` for a brand that is gone."""
+
+    id: UUID
+    brand_id: Address
+    brand_name: str | None
+    is_brand_paused: bool
+    event_type: str
+    source: str | None
+    domain: str
+    ltz: int
+    wallet: Address
+    created_at: datetime
+    reward: RewardOfEvent | None
+    transaction: TransactionFacts | None
+    mint: MintFacts | None
+
+    @property
+    def status(self) -> str:
+        """The word that `GET /service-api/events/{eventId}` has for it."""
+        if self.reward is None or (self.mint is not None and self.mint.is_final):
+            return "final"
+        if self.mint is not None:
+            return "minted"
+        if self.reward.failed_at is not None:
+            return "failed"
+        attempts = () if self.transaction is None else self.transaction.attempts
+        return "published" if any(one.published_at for one in attempts) else "queued"
+
+
+async def history_of(connection: Connection, event_id: UUID) -> EventHistory | None:
+    """None for an unknown event. What it tells belongs to one moment."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        row = await connection.fetchrow(
+            """
+            SELECT e.id, e.brand_id, b.name AS brand_name,
+                   coalesce(b.paused_at IS NOT NULL, false) AS is_brand_paused,
+                   e.event_type, e.source, e.domain, e.ltz, coalesce(r.wallet, u.wallet) AS wallet,
+                   e.created_at, r.id AS reward_id, r.kind, r.seq, r.failed_at, r.failure,
+                   r.mint_block_number, r.mint_block_hash, r.mint_transaction_hash,
+                   coalesce(r.mint_block_number <= (SELECT final_number FROM chains), false)
+                     AS is_final,
+                   t.id AS transaction_id, t.chain_id, t.wallet AS signer, t.nonce, t.state,
+                   t.block_number, t.created_at AS intended_at, t.mined_at, t.settled_at
+              FROM events e
+              JOIN users u ON u.id = e.user_id
+              LEFT JOIN brands b ON b.id = e.brand_id
+              LEFT JOIN rewards r ON r.id = e.id
+              LEFT JOIN transactions t ON t.id = r.transaction_id
+             WHERE e.id = $1
+            """,
+            event_id,
+        )
+        if row is None:
+            return None
+        return _history(row, await _attempts(connection, row["transaction_id"]))
+
+
+async def _attempts(connection: Connection, transaction_id: int | None) -> tuple[AttemptFacts, ...]:
+    rows = await connection.fetch(
+        """
+        SELECT hash, max_fee_per_gas, max_priority_fee_per_gas, created_at, published_at
+          FROM attempts
+         WHERE transaction_id = $1
+         ORDER BY created_at, max_fee_per_gas
+        """,
+        transaction_id,
+    )
+    return tuple(AttemptFacts(Hash32(row[0]), *row[1:]) for row in rows)
+
+
+def _history(row: asyncpg.Record, attempts: tuple[AttemptFacts, ...]) -> EventHistory:
+    return EventHistory(
+        id=row["id"],
+        brand_id=Address(row["brand_id"]),
+        brand_name=row["brand_name"],
+        is_brand_paused=row["is_brand_paused"],
+        event_type=row["event_type"],
+        source=row["source"],
+        domain=row["domain"],
+        ltz=row["ltz"],
+        wallet=Address(row["wallet"]),
+        created_at=row["created_at"],
+        reward=_reward(row),
+        transaction=_transaction(row, attempts),
+        mint=_mint(row),
+    )
+
+
+def _reward(row: asyncpg.Record) -> RewardOfEvent | None:
+    if row["reward_id"] is None:
+        return None
+    return RewardOfEvent(
+        row["reward_id"], row["kind"], row["seq"], row["failed_at"], row["failure"]
+    )
+
+
+def _transaction(
+    row: asyncpg.Record, attempts: tuple[AttemptFacts, ...]
+) -> TransactionFacts | None:
+    if row["transaction_id"] is None:
+        return None
+    return TransactionFacts(
+        chain_id=row["chain_id"],
+        wallet=Address(row["signer"]),
+        nonce=row["nonce"],
+        state=row["state"],
+        block_number=row["block_number"],
+        created_at=row["intended_at"],
+        mined_at=row["mined_at"],
+        settled_at=row["settled_at"],
+        attempts=attempts,
+    )
+
+
+def _mint(row: asyncpg.Record) -> MintFacts | None:
+    if row["mint_block_hash"] is None:
+        return None
+    return MintFacts(
+        row["mint_block_number"],
+        Hash32(row["mint_block_hash"]),
+        Hash32(row["mint_transaction_hash"]),
+        row["is_final"],
+    )

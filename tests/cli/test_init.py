@@ -1,0 +1,199 @@
+"""`ltzd init`: files that ltzd takes as soon as a person has filled in what only he knows."""
+
+import asyncio
+import os
+import re
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from ltzd.cli.starting_files import TO_FILL_IN, starting_brand, starting_settings
+from ltzd.daemon.settings import Settings, read_settings
+from ltzd.errors import FileRejected
+from ltzd.rules.brands import parse_brand_file
+from tests.support.commands import Outcome, ltzd
+
+ROOT = Path(__file__).parents[2]
+ID = "0x00000000000000000000000000000000000000aa"
+OPTIONS = ("--brand-id", ID, "--domain", "shop.example", "--daily-budget", "5000")
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.upper().startswith("LTZD_")]:
+        monkeypatch.delenv(name)
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def uncommented(text: str) -> str:
+    """With every setting that is a comment in force; prose has a space after its `#`."""
+    return re.sub(r"^#(?=[a-z\[])", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["ltzd", "brand"])
+def test_the_examples_in_config_are_what_init_writes_from(name: str) -> None:
+    example = ROOT / "config" / f"{name}.example.toml"
+    kept = ROOT / "ltzd" / "cli" / "templates" / f"{name}.toml"
+
+    assert example.read_text() == kept.read_text(), f"cp {example} {kept}"
+
+
+async def test_it_writes_a_brand_with_careful_limits(tmp_path: Path) -> None:
+    done = await ltzd("init", tmp_path / "new" / "place", *OPTIONS, "--name", 'The "shop"')
+
+    assert (done.code, done.out) == (0, "")
+    text = (tmp_path / "new" / "place" / "brand.toml").read_text()
+    brand = parse_brand_file(text, "brand.toml")
+    assert (brand.id, brand.name, brand.domains) == (ID, 'The "shop"', ("shop.example",))
+    assert brand.signed_bypass
+    assert brand.daily_mint_budget == 5000
+    assert brand.max_reward_per_event == 10_000
+    assert brand.max_new_wallets_per_hour == 500
+    assert brand.events_per_minute_per_ip == 120
+    assert brand.events == ()
+    assert "# LTZ in a day of time_zone; 0 = no limit" in text
+
+
+def test_what_is_a_comment_in_a_brand_file_may_be_put_in_force() -> None:
+    brand = parse_brand_file(
+        uncommented(starting_brand(ID, "Demo", ["shop.example"], 0)), "brand.toml"
+    )
+
+    assert [rule.type for rule in brand.events] == [
+        *("account_creation", "purchase", "custom_chat_welcome", "form_submit")
+    ]
+
+
+async def test_the_settings_lack_only_what_their_owner_must_fill_in(tmp_path: Path) -> None:
+    await ltzd("init", tmp_path, *OPTIONS)
+
+    with pytest.raises(FileRejected) as caught:
+        read_settings(tmp_path / "ltzd.toml")
+
+    lacking = {fault.split(": ")[1].rpartition(".")[2] for fault in caught.value.faults}
+    files = {name for name in lacking if name.endswith("_file")}
+    assert lacking - files == set(TO_FILL_IN)
+    assert all("/etc/ltzd/" in fault for fault in caught.value.faults if "_file: " in fault)
+
+
+def filled_in(folder: Path, text: str) -> Path:
+    (folder / "secret").write_text("hunter2")
+    path = folder / "ltzd.toml"
+    values = {
+        "database_url": "postgresql:///ltzd",
+        "rpc_url": "https://node.example",
+        "ltz": ID,
+        "base_url": "https://identity.example",
+        "app_id": "app",
+    }
+    for name, value in values.items():
+        text = re.sub(rf'^{name} = ""', f'{name} = "{value}"', text, flags=re.MULTILINE)
+    path.write_text(re.sub(r"/etc/ltzd/[a-z.]+", str(folder / "secret"), text))
+    return path
+
+
+def test_settings_that_nobody_chose_are_the_defaults(tmp_path: Path) -> None:
+    settings = read_settings(filled_in(tmp_path, starting_settings()))
+
+    defaults = {
+        name: field.default
+        for name, field in Settings.model_fields.items()
+        if not field.is_required()
+    }
+    others = {name for name, value in defaults.items() if getattr(settings, name) != value}
+    # Its key and password are files that every minter has.
+    assert others <= {"operator"}
+    without_files = {"minter_key_file": None, "minter_password_file": None}
+    assert settings.operator.model_copy(update=without_files) == defaults["operator"]
+
+
+def test_what_is_a_comment_in_the_settings_may_be_put_in_force(tmp_path: Path) -> None:
+    settings = read_settings(filled_in(tmp_path, uncommented(starting_settings())))
+
+    assert settings.redis_url is not None
+    assert settings.explorer_url == "https://explorer.example"
+
+
+async def test_nobody_else_may_read_the_files(tmp_path: Path) -> None:
+    await ltzd("init", tmp_path, *OPTIONS)
+
+    for name in ("ltzd.toml", "brand.toml"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["ltzd.toml", "brand.toml"])
+async def test_nothing_is_overwritten_and_nothing_half_done(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+
+    done = await ltzd("init", tmp_path, *OPTIONS)
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"ltzd: {tmp_path / name} is there already, and is not overwritten.\n"
+    assert names_in(tmp_path) == [name]
+    assert (tmp_path / name).read_text() == "mine"
+
+
+async def test_where_it_cannot_write_it_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    done = await ltzd("init", tmp_path / "file", *OPTIONS)
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"ltzd: {tmp_path / 'file'} cannot be written: File exists.\n"
+
+
+async def test_options_that_do_not_fit_are_told_by_their_names(tmp_path: Path) -> None:
+    done = await ltzd(
+        *("init", tmp_path, "--brand-id", "0xzz", "--domain", "com", "--daily-budget", "-1")
+    )
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines() == [
+        "ltzd: 3 faults:",
+        "  --brand-id: must be an address: 0x and 40 hex digits in lower case",
+        "  --domain: must not be a whole top-level domain",
+        "  --daily-budget: must be greater than or equal to 0",
+    ]
+    assert names_in(tmp_path) == []
+
+
+async def test_without_a_terminal_it_says_which_options_it_needs(tmp_path: Path) -> None:
+    done = await ltzd("init", tmp_path, "--domain", "shop.example")
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err == ("ltzd: Give --brand-id, --daily-budget: there is no terminal to ask at.\n")
+    assert names_in(tmp_path) == []
+
+
+async def test_at_a_terminal_it_asks_for_what_no_option_says(tmp_path: Path) -> None:
+    done = await at_a_terminal(tmp_path, "--brand-id", ID, answers="shop.example\nmuch\n700\n")
+
+    assert done.code == 0, done.err
+    assert "The domain that its events come from" in done.err
+    assert "How much LTZ may it give away in a day (0: no limit)" in done.err
+    brand = parse_brand_file((tmp_path / "brand.toml").read_text(), "brand.toml")
+    assert (brand.name, brand.domains) == ("shop.example", ("shop.example",))
+    assert brand.daily_mint_budget == 700
+
+
+async def at_a_terminal(folder: Path, *options: str, answers: str) -> Outcome:
+    ours, theirs = os.openpty()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ltzd", "init", str(folder), *options),
+            stdin=theirs,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        os.write(ours, answers.encode())
+        out, err = await asyncio.wait_for(process.communicate(), timeout=60)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert process.returncode is not None
+    return Outcome(process.returncode, out.decode(), err.decode())

@@ -1,0 +1,121 @@
+"""A brand written as TOML is the same brand when it is read again."""
+
+import tomllib
+from decimal import Decimal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.rules.brand_changes import changes
+from ltzd.rules.brand_toml import toml_of, toml_value
+from ltzd.rules.brands import FIRST_CATALOGUE, UNLIMITED, Brand, EventRule, parse_brand_file
+
+TEXT = st.text(min_size=1, max_size=20).filter(str.isprintable) | st.sampled_from(
+    ['"', "\\", '"""', "'''", "# no comment", "[[events]]", "a = 1", "Ω", "\U0001f600"]
+)
+TEXTS = st.lists(TEXT, max_size=3).map(tuple)
+COUNTS = st.integers(0, 10**12)
+DOMAINS = st.lists(
+    st.sampled_from(["shop.example", "a.b.example", "xn--bcher-kva.example", "localhost"]),
+    min_size=1,
+    unique=True,
+).map(tuple)
+
+
+def decimals(least: str, most: int) -> st.SearchStrategy[Decimal]:
+    return st.decimals(Decimal(least), most, allow_nan=False, places=18).map(Decimal.normalize)
+
+
+@st.composite
+def rules(draw: st.DrawFn, kind: str) -> EventRule:
+    is_purchase = kind == "purchase"
+    rewards = st.none() if kind in FIRST_CATALOGUE else st.nothing()
+    return EventRule(
+        type=kind,
+        enabled=draw(st.booleans()),
+        reward=None if is_purchase else draw(rewards | st.integers(0, 10**9)),
+        reward_per_dollar=draw(decimals("0.000000000000000001", 10**6)) if is_purchase else None,
+        cooldown_hours=draw(decimals("0", 87_600)),
+        max_claims_per_user=draw(COUNTS | st.sampled_from(sorted(UNLIMITED))),
+        max_total_claims=draw(st.none() | COUNTS),
+        detection_method=draw(TEXT),
+        url_patterns=draw(TEXTS),
+        success_selectors=draw(TEXTS),
+        channels=draw(TEXTS),
+    )
+
+
+@st.composite
+def brands(draw: st.DrawFn) -> Brand:
+    own = st.text("aZ0_", min_size=1, max_size=5)
+    kinds = draw(st.lists(st.sampled_from(["purchase", *FIRST_CATALOGUE]) | own, unique=True))
+    return Brand(
+        id="0x" + draw(st.binary(min_size=20, max_size=20)).hex(),
+        name=draw(TEXT),
+        domains=draw(DOMAINS),
+        automation=draw(st.booleans()),
+        duplicate_window_seconds=draw(st.integers(0, 86_400)),
+        bypass_sources=draw(TEXTS),
+        signed_bypass=draw(st.booleans()),
+        daily_mint_budget=draw(COUNTS),
+        max_reward_per_event=draw(COUNTS),
+        max_new_wallets_per_hour=draw(COUNTS),
+        events_per_minute_per_ip=draw(COUNTS),
+        time_zone=draw(st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns"])),
+        events=tuple(draw(rules(kind)) for kind in kinds),
+    )
+
+
+@given(brands())
+def test_applying_what_is_shown_changes_nothing(brand: Brand) -> None:
+    stored = Brand.model_validate_json(brand.model_dump_json())
+
+    again = parse_brand_file(toml_of(stored), "shown.toml")
+
+    assert again == brand
+    assert changes(brand, again) == []
+    assert toml_of(again) == toml_of(brand)
+
+
+@given(TEXT | st.booleans() | COUNTS | TEXTS | decimals("0", 10**6))
+def test_a_value_is_the_same_when_it_is_read_again(value: object) -> None:
+    found = tomllib.loads(f"value = {toml_value(value)}", parse_float=Decimal)["value"]
+
+    assert (tuple(found) if isinstance(found, list) else found) == value
+
+
+def test_defaults_are_spelled_out_and_empty_lists_are_not_unless_they_mean_something() -> None:
+    form = EventRule(type="form_submit")
+    brand = Brand(
+        id="0x" + "aa" * 20,
+        name="Demo",
+        domains=("shop.example",),
+        bypass_sources=(),
+        events=(form,),
+    )
+
+    assert (
+        toml_of(brand)
+        == """\
+[brand]
+id = "0xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+name = "Demo"
+domains = ["shop.example"]
+automation = true
+duplicate_window_seconds = 60
+bypass_sources = []
+signed_bypass = false
+daily_mint_budget = 0
+max_reward_per_event = 0
+max_new_wallets_per_hour = 0
+events_per_minute_per_ip = 0
+time_zone = "UTC"
+
+[[events]]
+type = "form_submit"
+enabled = true
+cooldown_hours = 24
+max_claims_per_user = 1
+detection_method = "api"
+"""
+    )
