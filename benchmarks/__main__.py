@@ -4,10 +4,10 @@ import argparse
 
 import uvloop
 
-from benchmarks import intake, minting, signing
+from benchmarks import bulk, gas, intake, minting, signing
 
-SECONDS = {"signing": 1.0, "intake": 5.0, "minting": 60.0}
-"""How long each takes on each side in each round, unless it is said."""
+SECONDS = {"signing": 1.0, "intake": 5.0, "minting": 60.0, "bulk": 4.0, "gas": 0.0}
+"""How long each takes on each side in each round, unless it is said; gas is not timed."""
 
 
 async def _run(name: str, options: argparse.Namespace) -> None:
@@ -19,6 +19,10 @@ async def _run(name: str, options: argparse.Namespace) -> None:
             await intake.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
         case "minting":
             await minting.run(seconds=seconds, in_document=options.record)
+        case "bulk":
+            await bulk.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
+        case "gas":
+            await gas.run(in_document=options.record)
 
 
 def main() -> None:

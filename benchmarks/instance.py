@@ -28,12 +28,21 @@ from ltzd.rules.brands import Brand, parse_brand_file
 
 BRAND_FILE = Path(__file__).with_name("brand.toml")
 EVENT_PATH = "/service-api/manual-event"
+BULK_PATH = "/service-api/bulk-events"
+BULK_EVENTS = 50
+"""In one request: the most that are taken."""
+MOST_BYTES = 10_240
+"""In one request's body."""
 MINTED = "custom_bench"
 """Events that earn 1 LTZ."""
 UNREWARDED = "custom_bench_unrewarded"
 """Events that are recorded with everything but a reward."""
 RECORDED = '"success":true'
 HASH_IN_ANSWER = '"transactionHash":"0x'
+FINAL_IN_BULK = '"status":"final"'
+PUBLISHED_IN_BULK = '"status":"published"'
+"""What each event of a bulk answer shows: recorded without a reward, or with its mint's hash."""
+BULK_PROCESSED = f'"processed":{BULK_EVENTS},'
 BLOCK_SECONDS = 1
 SETTLE_SECONDS = 60.0
 
@@ -50,22 +59,28 @@ class Instance:
 
     def events(self, users: range, kind: str = MINTED) -> list[str]:
         """One prepared request for each user."""
+        bodies = [json.dumps(self._event(number, kind)) for number in users]
+        return [load.post(self.port, EVENT_PATH, body) for body in bodies]
+
+    def bulks(self, users: range, kind: str = MINTED) -> list[str]:
+        """Prepared requests with an event for each user, BULK_EVENTS in each."""
+        requests = []
+        for at in range(0, len(users), BULK_EVENTS):
+            events = [self._event(number, kind) for number in users[at : at + BULK_EVENTS]]
+            body = json.dumps({"events": events}, separators=(",", ":"))
+            if len(body) > MOST_BYTES:
+                raise SystemExit(f"{len(events)} events are {len(body)} bytes")
+            requests.append(load.post(self.port, BULK_PATH, body))
+        return requests
+
+    def _event(self, number: int, kind: str) -> dict[str, str]:
         domain = self.brand.domains[0]
-        return [
-            load.post(
-                self.port,
-                EVENT_PATH,
-                json.dumps(
-                    {
-                        "brandId": self.brand.id,
-                        "eventType": kind,
-                        "userEmail": f"user{number}@{domain}",
-                        "domain": domain,
-                    }
-                ),
-            )
-            for number in users
-        ]
+        return {
+            "brandId": self.brand.id,
+            "eventType": kind,
+            "userEmail": f"user{number}@{domain}",
+            "domain": domain,
+        }
 
     async def backlog(self) -> int:
         """Rewards that are owed and not minted in any block we know."""
@@ -75,6 +90,13 @@ class Instance:
         ):
             rewards = (await answer.json())["rewards"]
             return int(rewards["queued"]) + int(rewards["inFlight"])
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Meanwhile events are taken and none is minted; afterwards all that waits is."""
+        await _brand(self.data_dir, "pause", self.brand.id)
+        yield
+        await _brand(self.data_dir, "resume", self.brand.id)
 
     async def settle(self) -> None:
         """Answers once every reward is minted and nothing of the load before is left to do."""
@@ -94,7 +116,7 @@ async def started(folder: Path) -> AsyncIterator[Instance]:
         running([*arguments, "--rpc-url", rpc_url], log) as process,
     ):
         door = await _opened(process, data_dir / "dev.json", log)
-        await _apply_brand(data_dir)
+        await _brand(data_dir, "apply", str(BRAND_FILE))
         brand = parse_brand_file(BRAND_FILE.read_text(encoding="utf-8"), BRAND_FILE.name)
         instance = Instance(process.pid, anvil.pid, port, data_dir, door, brand)
         await _until_brand_is_known(instance)
@@ -127,9 +149,10 @@ def _read(door: Path) -> dict[str, Any] | None:
     return content
 
 
-async def _apply_brand(data_dir: Path) -> None:
-    arguments = ["-m", "ltzd", "brand", "apply", str(BRAND_FILE), "--data-dir", str(data_dir)]
+async def _brand(data_dir: Path, *command: str) -> None:
+    """`ltzd brand COMMAND`."""
     log = data_dir.parent / "brand.log"
+    arguments = ["-m", "ltzd", "brand", *command, "--data-dir", str(data_dir)]
     async with running(arguments, log) as process:
         if await process.wait() != 0:
             check_alive(process, log)

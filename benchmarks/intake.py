@@ -8,12 +8,9 @@ from typing import Any
 
 from benchmarks import instance, load, processes, resources, results
 from benchmarks.instance import Instance
-from benchmarks.load import Load, Plan
+from benchmarks.load import Load
 from benchmarks.results import Figure, Found, Ratio
-
-CLIENTS = 64
-USERS = 5_000
-WARM_UP_SECONDS = 1.0
+from benchmarks.sides import USERS, first_events, timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +47,15 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
     results.record("intake", found, details, in_document=in_document)
 
 
-async def first_events(ltzd: Instance, users: int) -> Load:
-    """Every user's first event, for which the sandbox makes a wallet."""
-    plan = Plan(
-        port=ltzd.port,
-        requests=ltzd.events(range(users)),
-        clients=CLIENTS,
-        must_hold=instance.HASH_IN_ANSWER,
-    )
-    newcomers = check(await load.measure(plan))
-    show("new users", newcomers)
-    await ltzd.settle()
-    return newcomers
-
-
 async def _round(ltzd: Instance, hello_port: int, seconds: float) -> Round:
     """Both sides, one after the other; ltzd has nothing left to do while hello is measured."""
-    hello = await _measured("hello", hello_port, [load.get(hello_port, "/")], seconds, "hello")
+    hello = await timed("hello", hello_port, [load.get(hello_port, "/")], seconds, "hello")
     unrewarded = ltzd.events(range(USERS), instance.UNREWARDED)
-    recorded = await _measured("recorded", ltzd.port, unrewarded, seconds, instance.RECORDED)
+    recorded = await timed("recorded", ltzd.port, unrewarded, seconds, instance.RECORDED)
     those = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
     before = resources.cpu_seconds(those)
     rewarded = ltzd.events(range(USERS))
-    minted = await _measured("minted", ltzd.port, rewarded, seconds, instance.HASH_IN_ANSWER)
+    minted = await timed("minted", ltzd.port, rewarded, seconds, instance.HASH_IN_ANSWER)
     await ltzd.settle()
     after = resources.cpu_seconds(those)
     cpu = {name: 1e6 * (after[name] - before[name]) / minted.recorded for name in after}
@@ -81,42 +64,6 @@ async def _round(ltzd: Instance, hello_port: int, seconds: float) -> Round:
         ", ".join(f"{name} {used:.0f}" for name, used in cpu.items()),
     )
     return Round(hello, recorded, minted, cpu)
-
-
-async def _measured(
-    side: str, port: int, requests: list[str], seconds: float, must_hold: str
-) -> Load:
-    measured = check(
-        await load.measure(
-            Plan(
-                port=port,
-                requests=requests,
-                clients=CLIENTS,
-                warm_up_seconds=WARM_UP_SECONDS,
-                seconds=seconds,
-                must_hold=must_hold,
-            )
-        )
-    )
-    show(side, measured)
-    return measured
-
-
-def check(measured: Load) -> Load:
-    if measured.errors:
-        print(f"  {measured.errors} errors, the first: {measured.first_error}", flush=True)
-    if not measured.accepted:
-        raise SystemExit("nothing was accepted")
-    return measured
-
-
-def show(side: str, measured: Load) -> None:
-    print(
-        f"  {side:9} {measured.per_second:8,.0f}/s  p50 {measured.p50_ms:6.2f} ms  "
-        f"p99 {measured.p99_ms:6.2f} ms  queued {measured.queued}  errors {measured.errors}  "
-        f"generator {measured.generator_share:.0%}",
-        flush=True,
-    )
 
 
 def _found(measured: list[Round], newcomers: Load) -> list[Found]:

@@ -15,6 +15,8 @@ from typing import Any, Self, cast
 import msgspec
 import uvloop
 
+from benchmarks import processes
+
 STATUS_OK = b"200"
 STATUS_QUEUED = b"202"
 _LENGTH = b"content-length:"
@@ -26,7 +28,8 @@ class Plan(msgspec.Struct, frozen=True):
     """`seconds` None sends each request once; else they go round until the time is up.
 
     Answers of the first `warm_up_seconds` and of the last `cool_down_seconds` are not counted. A
-    200 without `must_hold` in its body is an error.
+    200 is accepted if its body holds `must_hold` for each of the request's `events`; else it is an
+    error, unless it holds `queued_if`: then it counts like a 202.
     """
 
     port: int
@@ -36,14 +39,17 @@ class Plan(msgspec.Struct, frozen=True):
     seconds: float | None = None
     cool_down_seconds: float = 0.0
     must_hold: str = ""
+    queued_if: str = ""
+    events: int = 1
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What came back while it counted. Latencies are of accepted answers, in milliseconds.
+    """What came back while it counted: events, of which a request may carry several.
 
-    `recorded` counts every 200 and 202, those before and after the counting too; `tenths` all
-    accepted ones by tenths of a second from `first` on. `first` and `began`, when the counting
-    began, are wall-clock times. `generator_share` is the part of a core that the
+    `errors` and the latencies, in milliseconds, are of requests; the latter of accepted ones.
+    `recorded` counts everything that was accepted or queued, before and after the counting too;
+    `tenths` all that was accepted by tenths of a second from `first` on. `first` and `began`, when
+    the counting began, are wall-clock times. `generator_share` is the part of a core that the
     generator itself used: near 1 it is the bottleneck, not what it measures.
     """
 
@@ -72,16 +78,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 async def measure(plan: Plan) -> Load:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "benchmarks.load",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    answer, _ = await process.communicate(msgspec.json.encode(plan))
-    if process.returncode != 0:
-        raise SystemExit(f"the load generator ended with {process.returncode}")
+    answer = await processes.answer_of("benchmarks.load", msgspec.json.encode(plan))
     return msgspec.json.decode(answer, type=Load)
 
 
@@ -99,6 +96,8 @@ def post(port: int, path: str, body: str) -> str:
 class _Generator:
     def __init__(self, plan: Plan, wall_clock: float) -> None:
         self._must_hold = plan.must_hold.encode()
+        self._queued_if = plan.queued_if.encode()
+        self._events = plan.events
         self._requests = self._order([request.encode() for request in plan.requests], plan)
         self._start = start = perf_counter()
         self._begin = start + plan.warm_up_seconds
@@ -136,19 +135,25 @@ class _Generator:
 
     def answered(self, sent_at: float, status: bytes, body: bytes) -> None:
         now = perf_counter()
-        is_accepted = status == STATUS_OK and self._must_hold in body
-        is_queued = status == STATUS_QUEUED
-        self._recorded += is_accepted or is_queued
-        if is_accepted:
-            self._tenths[int((now - self._start) * 10)] += 1
-        if not is_accepted and not is_queued:
+        is_accepted = status == STATUS_OK and body.count(self._must_hold) >= self._events
+        is_queued = not is_accepted and self._is_queued(status, body)
+        if is_accepted or is_queued:
+            self._recorded += self._events
+        else:
             self.failed(f"{status.decode()} {body.decode(errors='replace')}")
+        if is_accepted:
+            self._tenths[int((now - self._start) * 10)] += self._events
         if not self._begin <= now < self._end:
             return
         self._latest = now
-        self._queued += is_queued
+        if is_queued:
+            self._queued += self._events
         if is_accepted:
             self._latencies.append(now - sent_at)
+
+    def _is_queued(self, status: bytes, body: bytes) -> bool:
+        may_be_queued = status == STATUS_OK and self._queued_if != b""
+        return status == STATUS_QUEUED or (may_be_queued and self._queued_if in body)
 
     def failed(self, reason: str) -> None:
         self._errors += 1
@@ -158,8 +163,9 @@ class _Generator:
         end = self._latest if self._end == float("inf") else self._end
         seconds = end - self._begin
         ordered = sorted(self._latencies)
+        accepted = len(ordered) * self._events
         return Load(
-            accepted=len(ordered),
+            accepted=accepted,
             recorded=self._recorded,
             queued=self._queued,
             errors=self._errors,
@@ -168,14 +174,14 @@ class _Generator:
             first=self._start_wall,
             began=self._start_wall + self._begin - self._start,
             seconds=seconds,
-            per_second=len(ordered) / seconds if seconds > 0 else 0.0,
-            p50_ms=_percentile(ordered, 0.50),
-            p99_ms=_percentile(ordered, 0.99),
+            per_second=accepted / seconds if seconds > 0 else 0.0,
+            p50_ms=percentile_ms(ordered, 0.50),
+            p99_ms=percentile_ms(ordered, 0.99),
             generator_share=0.0,
         )
 
 
-def _percentile(ordered: Sequence[float], part: float) -> float:
+def percentile_ms(ordered: Sequence[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))] * 1000 if ordered else 0.0
 
 

@@ -16,10 +16,10 @@ from time import time
 
 from benchmarks import instance, load, resources, results
 from benchmarks.instance import Instance
-from benchmarks.intake import CLIENTS, USERS, check, first_events, show
 from benchmarks.load import Load, Plan
 from benchmarks.resources import Programs
 from benchmarks.results import Figure, Found, Ratio
+from benchmarks.sides import CLIENTS, USERS, check, first_events, show
 from ltzd.chain.node import Node
 from ltzd.chain.rpc import Rpc
 from ltzd.values import LTZ, address_of

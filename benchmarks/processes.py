@@ -55,6 +55,21 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
+async def answer_of(module: str, question: bytes) -> bytes:
+    """What `python -m MODULE` answers to `question`: its output to its input."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    answer, _ = await process.communicate(question)
+    if process.returncode != 0:
+        raise SystemExit(f"{module} ended with {process.returncode}")
+    return answer
+
+
 async def until_it_listens(process: asyncio.subprocess.Process, port: int, log: Path) -> None:
     async with asyncio.timeout(START_SECONDS):
         while True:

@@ -20,15 +20,16 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 class Ratio:
     """The median of several rounds, each of which measured both sides.
 
-    `must` and `aim` are bounds from below, or from above where `is_lower_better`.
+    `must` and `aim` are bounds from below, or from above where `is_lower_better`; None where no
+    goal is set.
     """
 
     name: str
     rounds: tuple[float, ...]
-    must: float
-    aim: float
     figures: str
     """Both sides' absolute figures, for reading."""
+    must: float | None = None
+    aim: float | None = None
     is_lower_better: bool = False
 
     @property
@@ -37,20 +38,30 @@ class Ratio:
 
     @property
     def verdict(self) -> str:
-        if self._reaches(self.aim):
+        if self.aim is not None and self._reaches(self.aim):
             return "aim met"
+        if self.must is None:
+            return ""
         return "must met" if self._reaches(self.must) else "MISSED"
 
     def _reaches(self, bound: float) -> bool:
         return self.value <= bound if self.is_lower_better else self.value >= bound
 
     def line(self) -> str:
-        sign = "≤" if self.is_lower_better else "≥"
         spread = f"{min(self.rounds):.2f} to {max(self.rounds):.2f}"
-        return (
-            f"| {self.name} | **{self.value:.2f}** ({spread}) | {sign} {self.must:g} | "
-            f"{sign} {self.aim:g} | {self.verdict} | {self.figures} |"
-        )
+        cells = [
+            self.name,
+            f"**{self.value:.2f}** ({spread})",
+            self._goal(self.must),
+            self._goal(self.aim),
+            self.verdict,
+            self.figures,
+        ]
+        return _row(cells)
+
+    def _goal(self, bound: float | None) -> str:
+        sign = "≤" if self.is_lower_better else "≥"
+        return "" if bound is None else f"{sign} {bound:g}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -73,13 +84,17 @@ class Figure:
     figures: str
 
     def line(self) -> str:
-        return f"| {self.name} | | | | | {self.figures} |"
+        return _row([self.name, "", "", "", "", self.figures])
 
     def as_json(self) -> dict[str, Any]:
         return {"name": self.name, "figures": self.figures}
 
 
 Found = Ratio | Figure
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
 
 
 def record(name: str, found: Sequence[Found], details: Any, *, in_document: bool) -> None:

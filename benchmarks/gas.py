@@ -1,0 +1,173 @@
+"""Gas of a reward that is minted alone, in a batch of 100, and as one of a crowd.
+
+Real mints of ltzd; what they cost is read from their receipts, and nothing is timed. Batches of 100
+form while the brand is paused. A crowd is 200 users at once: its batches are those that ltzd makes
+of it.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import instance, load, results
+from benchmarks.instance import Instance
+from benchmarks.load import Plan
+from benchmarks.results import Found, Ratio
+from benchmarks.sides import CLIENTS
+from ltzd.chain.ltz import MAX_BATCH, REWARD_MINTED_TOPIC
+from ltzd.chain.rpc import Rpc
+from ltzd.values import hex_of
+
+FIRST = range(1)
+"""Whose mint turns the slots of supply and limit from zero: no later one costs as much."""
+LONE = range(1, 101)
+BATCHED = range(101, 601)
+CROWD = range(601, 801)
+WITH_WALLETS = range(801)
+NEWCOMERS = range(801, 1_001)
+"""Users whose wallets are made for the event that is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mint:
+    """One transaction."""
+
+    rewards: int
+    gas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of an event for each of some users who hold no LTZ (`new`), and of one more for each."""
+
+    new: Sequence[Mint]
+    existing: Sequence[Mint]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"new": _as_json(self.new), "existing": _as_json(self.existing)}
+
+
+async def run(*, in_document: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
+        async with instance.started(Path(name)) as ltzd, Rpc(ltzd.door["rpcUrl"]) as rpc:
+            await _send(ltzd, WITH_WALLETS, CLIENTS, instance.UNREWARDED)
+            await _mints(ltzd, rpc, FIRST, 1)
+            lone = Cost(await _mints(ltzd, rpc, LONE, 1), await _mints(ltzd, rpc, LONE, 1))
+            batched = Cost(await _batches(ltzd, rpc, BATCHED), await _batches(ltzd, rpc, BATCHED))
+            at_once = len(CROWD)
+            crowd = Cost(
+                await _mints(ltzd, rpc, CROWD, at_once), await _mints(ltzd, rpc, CROWD, at_once)
+            )
+            newcomers = await _mints(ltzd, rpc, NEWCOMERS, len(NEWCOMERS))
+    details = {
+        "lone": lone.as_json(),
+        "batched": batched.as_json(),
+        "crowd": crowd.as_json(),
+        "newcomers": _as_json(newcomers),
+    }
+    results.record("gas", _found(lone, batched, crowd, newcomers), details, in_document=in_document)
+
+
+async def _mints(ltzd: Instance, rpc: Rpc, users: range, clients: int) -> list[Mint]:
+    """The transactions of an event for each user; one client sends one after the other."""
+    before = await _head(rpc)
+    await _send(ltzd, users, clients, instance.MINTED)
+    return await _mints_since(ltzd, rpc, before, len(users))
+
+
+async def _batches(ltzd: Instance, rpc: Rpc, users: range) -> list[Mint]:
+    """The transactions of events that are all queued before the first of them is minted."""
+    before = await _head(rpc)
+    async with ltzd.paused():
+        await _send(ltzd, users, CLIENTS, instance.MINTED)
+    return await _mints_since(ltzd, rpc, before, len(users))
+
+
+async def _send(ltzd: Instance, users: range, clients: int, kind: str) -> None:
+    requests = ltzd.events(users, kind)
+    plan = Plan(ltzd.port, requests, clients=clients, must_hold=instance.RECORDED)
+    sent = await load.measure(plan)
+    if sent.recorded != len(users):
+        raise SystemExit(f"{sent.recorded} of {len(users)} recorded: {sent.first_error}")
+
+
+async def _head(rpc: Rpc) -> int:
+    return int(await rpc.call("eth_blockNumber"), 16)
+
+
+async def _mints_since(ltzd: Instance, rpc: Rpc, block: int, rewards: int) -> list[Mint]:
+    await ltzd.settle()
+    where = {
+        "address": ltzd.door["contracts"]["LTZ"],
+        "topics": [hex_of(REWARD_MINTED_TOPIC)],
+        "fromBlock": hex(block + 1),
+        "toBlock": "latest",
+    }
+    counts = Counter(log["transactionHash"] for log in await rpc.call("eth_getLogs", where))
+    if counts.total() != rewards:
+        raise SystemExit(f"{counts.total()} of {rewards} rewards were minted")
+    receipts = await rpc.batch([("eth_getTransactionReceipt", (one,)) for one in counts])
+    mints = [
+        Mint(count, int(receipt["gasUsed"], 16))
+        for count, receipt in zip(counts.values(), receipts, strict=True)
+    ]
+    sizes = Counter(mint.rewards for mint in mints)
+    shown = ", ".join(f"{count} of {size}" for size, count in sizes.items())
+    print(f"  {_each(mints):9,.0f} gas a reward, transactions: {shown}", flush=True)
+    return mints
+
+
+def _each(mints: Sequence[Mint]) -> float:
+    """Mean gas of a reward."""
+    return sum(mint.gas for mint in mints) / sum(mint.rewards for mint in mints)
+
+
+def _as_json(mints: Sequence[Mint]) -> dict[str, Any]:
+    return {
+        "gas_per_reward": _each(mints),
+        "transactions": [{"rewards": mint.rewards, "gas": mint.gas} for mint in mints],
+    }
+
+
+def _found(lone: Cost, batched: Cost, crowd: Cost, newcomers: Sequence[Mint]) -> list[Found]:
+    new, existing = _of(lone.new, 1), _of(lone.existing, 1)
+    batch = f"gas of a reward in a batch of {MAX_BATCH}"
+    many = f"gas of a reward of {len(CROWD)} users at once"
+    return [
+        _ratio(f"{batch}, new holders", _of(batched.new, MAX_BATCH), new, 0.45, 0.434),
+        _ratio(
+            f"{batch}, existing holders", _of(batched.existing, MAX_BATCH), existing, 0.25, 0.239
+        ),
+        _ratio(f"{many}, new holders", crowd.new, new),
+        _ratio(f"{many}, existing holders", crowd.existing, existing),
+        _ratio(f"{many}, whose wallets are made for it", newcomers, new),
+    ]
+
+
+def _of(mints: Sequence[Mint], rewards: int) -> list[Mint]:
+    """Those with exactly so many rewards."""
+    those = [mint for mint in mints if mint.rewards == rewards]
+    if not those:
+        raise SystemExit(f"no transaction minted {rewards} rewards")
+    return those
+
+
+def _ratio(
+    name: str,
+    ours: Sequence[Mint],
+    lone: Sequence[Mint],
+    must: float | None = None,
+    aim: float | None = None,
+) -> Ratio:
+    transactions = f"{len(ours)} transaction{'s' if len(ours) > 1 else ''}"
+    return Ratio(
+        name=f"{name} ÷ minted alone",
+        rounds=(_each(ours) / _each(lone),),
+        must=must,
+        aim=aim,
+        is_lower_better=True,
+        figures=f"{_each(ours):,.0f} ÷ {_each(lone):,.0f} gas; {transactions}",
+    )

@@ -1,0 +1,67 @@
+"""One side of a benchmark: a load that is measured, checked and shown while the benchmark runs."""
+
+from benchmarks import instance, load
+from benchmarks.instance import Instance
+from benchmarks.load import Load, Plan
+
+CLIENTS = 64
+USERS = 5_000
+WARM_UP_SECONDS = 1.0
+
+
+async def timed(
+    side: str,
+    port: int,
+    requests: list[str],
+    seconds: float,
+    must_hold: str,
+    *,
+    queued_if: str = "",
+    clients: int = CLIENTS,
+    events: int = 1,
+) -> Load:
+    """The requests in turn until the time is up; `load.Plan` says what an answer must hold."""
+    plan = Plan(
+        port=port,
+        requests=requests,
+        clients=clients,
+        warm_up_seconds=WARM_UP_SECONDS,
+        seconds=seconds,
+        must_hold=must_hold,
+        queued_if=queued_if,
+        events=events,
+    )
+    measured = check(await load.measure(plan))
+    show(side, measured)
+    return measured
+
+
+async def first_events(ltzd: Instance, users: int) -> Load:
+    """Every user's first event, for which the sandbox makes a wallet."""
+    plan = Plan(
+        port=ltzd.port,
+        requests=ltzd.events(range(users)),
+        clients=CLIENTS,
+        must_hold=instance.HASH_IN_ANSWER,
+    )
+    newcomers = check(await load.measure(plan))
+    show("new users", newcomers)
+    await ltzd.settle()
+    return newcomers
+
+
+def check(measured: Load) -> Load:
+    if measured.errors:
+        print(f"  {measured.errors} errors, the first: {measured.first_error}", flush=True)
+    if not measured.accepted:
+        raise SystemExit("nothing was accepted")
+    return measured
+
+
+def show(side: str, measured: Load) -> None:
+    print(
+        f"  {side:14} {measured.per_second:8,.0f}/s  p50 {measured.p50_ms:6.2f} ms  "
+        f"p99 {measured.p99_ms:6.2f} ms  queued {measured.queued}  errors {measured.errors}  "
+        f"generator {measured.generator_share:.0%}",
+        flush=True,
+    )
