@@ -95,6 +95,15 @@ TRANSACTIONS_FAILED = _counter(
 TRANSACTIONS_DEMOTED = _counter(
     "ltzd_operator_transactions_demoted_total", "Mined intents that a reorg put back", "kind"
 )
+TRANSACTIONS_REPLACED = _counter(
+    "ltzd_operator_transactions_replaced_total",
+    "Attempts signed in place of one that was stuck",
+    "kind",
+    "reason",
+)
+REWARDS_FAILED = _counter(
+    "ltzd_operator_rewards_failed_total", "Rewards that LTZ refuses though it mints others"
+)
 TRANSACTION_SECONDS = _histogram(
     "ltzd_operator_transaction_processing_seconds",
     "Time that an intent spent until this stage",
@@ -118,6 +127,9 @@ RESERVED_WEI = _gauge(
     "ltzd_operator_reserved_wei", "Worst-case gas of everything in flight", "kind"
 )
 BALANCE_WEI = _gauge("ltzd_operator_balance_wei", "The lanes' native balance", "kind")
+BASE_FEE_WEI = _gauge(
+    "ltzd_operator_base_fee_wei", "The next block's base fee, when last asked", "kind"
+)
 HELD_BY_CAP = _gauge(
     "ltzd_operator_held_by_cap", "Intents waiting because fees are over the cap", "kind"
 )
@@ -156,6 +168,16 @@ RPC_SECONDS = _histogram(
 )
 PROVIDER_SECONDS = _histogram(
     "ltzd_providers_request_seconds", "One request to an outside service", "provider", "outcome"
+)
+
+# --- cache --------------------------------------------------------------------------------------
+
+RATE_LIMIT_HITS = _counter(
+    "ltzd_cache_rate_limit_hits_total", "Requests counted by a rate limit", "limit", "outcome"
+)
+REDIS_ERRORS = _counter("ltzd_cache_redis_errors_total", "Calls to Redis that failed")
+REDIS_AWAY = _gauge(
+    "ltzd_cache_redis_away", "Whether rate limits are kept in memory because Redis does not answer"
 )
 
 # --- daemon -------------------------------------------------------------------------------------

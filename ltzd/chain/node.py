@@ -12,6 +12,7 @@ from typing import Any
 
 from ltzd.chain.rpc import Call, Rpc, RpcError
 from ltzd.errors import NodeUnavailable
+from ltzd.rules.fees import Market
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
 _METHOD_NOT_FOUND = -32601
@@ -33,6 +34,17 @@ class Receipt:
     block_number: int
     block_hash: Hash32
     succeeded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Revert:
+    """A call that would revert. `data` is None where the node does not say that the contract did.
+
+    Then it may be the node's own trouble: no gas for so long a call, no state, no time.
+    """
+
+    data: bytes | None
+    text: str
 
 
 class Publication(Enum):
@@ -60,6 +72,9 @@ _FUNDS = re.compile(
     r"insufficient (funds|balance)|enough funds|insufficientfunds|upfront cost exceeds",
     re.IGNORECASE,
 )
+
+_REVERTED_CODE = 3
+"""geth's code of `execution reverted`, which others have taken over."""
 
 _YEAR_10000 = 253_402_300_800
 
@@ -185,15 +200,38 @@ class Node:
     async def code(self, address: Address) -> bytes:
         return _data(await self._ask("eth_getCode", hex_of(address), "latest"))
 
-    async def priority_fee(self) -> int:
-        return _number(await self._ask("eth_maxPriorityFeePerGas"))
+    async def market(self, head: Header) -> Market:
+        """What the block after `head` asks. Raises NodeUnavailable on a chain without EIP-1559.
 
-    async def view(self, to: Address, data: bytes, sender: Address | None = None) -> bytes:
+        A node that tells no next base fee is taken by `head`'s, from which it differs by an eighth.
+        """
+        history, tip = await self._rpc.batch(
+            [("eth_feeHistory", ("0x1", "latest", [])), ("eth_maxPriorityFeePerGas", ())]
+        )
+        base_fee = head.base_fee if isinstance(history, RpcError) else _next_base_fee(history)
+        if base_fee is None:
+            raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
+        return Market(base_fee, _number(_must(tip)))
+
+    async def view(self, to: Address, data: bytes) -> bytes:
         """What a call would return. Raises RpcError with its revert data."""
         call = {"to": hex_of(to), "data": hex_of(data)}
-        if sender is not None:
-            call["from"] = hex_of(sender)
         return _data(await self._rpc.call("eth_call", call, "latest"))
+
+    async def simulate(
+        self, to: Address, calls: Sequence[bytes], sender: Address
+    ) -> list[Revert | None]:
+        """How each call would revert now, by itself; None for one that would not."""
+        answers = await self._rpc.batch(
+            [
+                (
+                    "eth_call",
+                    ({"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}, "latest"),
+                )
+                for data in calls
+            ]
+        )
+        return [_revert(answer) for answer in answers]
 
     async def publish(self, raw: bytes) -> tuple[Publication, str]:
         """Hand signed bytes to the node; the text is its own, for logs.
@@ -212,6 +250,20 @@ class Node:
             return await self._rpc.call(method, *params)
         except RpcError as error:
             raise NodeUnavailable(f"{method}: {error.message}") from error
+
+
+def _next_base_fee(history: Any) -> int | None:
+    try:
+        return int(history["baseFeePerGas"][-1], 16)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise NodeUnavailable("The node's fee history is malformed") from error
+
+
+def _revert(answer: Any) -> Revert | None:
+    if not isinstance(answer, RpcError):
+        return None
+    reverted = answer.code == _REVERTED_CODE or "revert" in answer.message.lower()
+    return Revert((answer.data or b"") if reverted or answer.data else None, answer.message)
 
 
 def _must(answer: Any) -> Any:

@@ -21,7 +21,7 @@ from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.mint_lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget
+from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
 from ltzd.providers.identity import IdentityClient, IdentityPolicy
 from ltzd.rules.fees import FeePolicy
 from ltzd.store import chains, database
@@ -99,7 +99,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
                 RequestSignatures(pool, sealer, brands),
                 limits,
             ),
-            lane=_lane(settings, pool, node, chain, signals, hashes),
+            lane=_lane(settings, pool, node, chain, signals, hashes, identity),
             follower=_follower(settings, pool, node, chain, signals),
         )
 
@@ -123,7 +123,9 @@ def _lane(
     chain: ChainIdentity,
     signals: Signals,
     hashes: PublishedHashes,
+    identity: IdentityClient,
 ) -> MintLane | None:
+    """The users that this process is meeting are rewards on their way to its lane."""
     if "operator" not in settings.roles:
         return None
     return MintLane(
@@ -137,7 +139,7 @@ def _lane(
             max_in_flight=settings.operator.max_in_flight,
             fees=FeePolicy(cap=settings.operator.max_fee_wei),
         ),
-        hashes.deliver,
+        SameProcess(hashes.deliver, lambda: identity.under_way),
     )
 
 

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 import structlog
 
 from ltzd import telemetry
-from ltzd.operator.policy import MINT, OnPublished
+from ltzd.operator.policy import FEES, MINT, OnPublished
 from ltzd.rules.transactions import Accepted, Effect, Observation, State, Transaction, advance
 from ltzd.store import rewards, transactions
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.lanes import Lane
 from ltzd.store.signals import PUBLISHED, REWARDS, Bell, Signals
-from ltzd.store.transactions import OpenTransaction
+from ltzd.store.transactions import Attempt, OpenTransaction
 from ltzd.values import LTZ
 
 log = structlog.get_logger()
@@ -32,6 +32,9 @@ class Book:
         self._signals = signals
         self._by_nonce: dict[int, OpenTransaction] = {}
         self._to_publish: dict[int, None] = {}
+        self._refused: set[int] = set()
+        self.held: str | None = None
+        """Why what is in flight can go no further, so that more would only queue up behind it."""
         self._to_mark: list[OpenTransaction] = []
         self._marks = Bell()
 
@@ -54,7 +57,7 @@ class Book:
 
     def reserved_wei(self) -> int:
         """What everything in flight can cost at worst."""
-        return sum(tx.gas_limit * tx.max_fee_per_gas for tx in self._by_nonce.values())
+        return sum(tx.worst_wei for tx in self._by_nonce.values())
 
     def minting(self) -> int:
         """LTZ's smallest units that everything in flight mints."""
@@ -65,22 +68,63 @@ class Book:
 
     def set_aside(self, tx: OpenTransaction) -> None:
         """Do not publish it now: the node will not take these bytes, a receipt must decide."""
-        self._to_publish.pop(tx.nonce, None)
+        if self._is_newest(tx):
+            self._to_publish.pop(tx.nonce, None)
+
+    def refused(self, tx: OpenTransaction) -> None:
+        """The node will not take these bytes at their price."""
+        if self._is_newest(tx):
+            self._to_publish.pop(tx.nonce, None)
+            self._refused.add(tx.nonce)
+            self.held = FEES
+
+    def is_refused(self, tx: OpenTransaction) -> bool:
+        return tx.nonce in self._refused
+
+    def is_to_publish(self, tx: OpenTransaction) -> bool:
+        return tx.nonce in self._to_publish
 
     def publish_again(self, those: Iterable[OpenTransaction]) -> None:
         for tx in those:
             if tx.nonce in self._by_nonce:
                 self._to_publish[tx.nonce] = None
 
+    def offer_again(self, those: Sequence[OpenTransaction]) -> None:
+        """Publish again what may have been refused: the node may think better of its price."""
+        for tx in those:
+            self._refused.discard(tx.nonce)
+        self.publish_again(those)
+
+    def replaced(self, tx: OpenTransaction, newest: Attempt) -> None:
+        """Another attempt of it is stored, and is to be published."""
+        self._by_nonce[tx.nonce] = replace(
+            self._by_nonce.get(tx.nonce, tx),
+            fees=newest.fees,
+            hashes=(newest.hash, *tx.hashes),
+            raw=newest.raw,
+        )
+        self._to_publish[tx.nonce] = None
+        self._refused.discard(tx.nonce)
+        self._measure()
+
     def published(self, tx: OpenTransaction) -> None:
         """A node holds the bytes; `run` writes it down and tells who waits for the hash."""
-        self._to_publish.pop(tx.nonce, None)
         self._to_mark.append(tx)
         self._marks.ring()
+        if self._is_newest(tx):
+            self._to_publish.pop(tx.nonce, None)
+            self._refused.discard(tx.nonce)
         current = self._by_nonce.get(tx.nonce)
         if current is not None:
+            if current.tx.state is State.SIGNED:
+                _time(current, State.PUBLISHED)
             heard, _ = advance(current.tx, Accepted())
             self._by_nonce[tx.nonce] = replace(current, tx=heard)
+
+    def _is_newest(self, tx: OpenTransaction) -> bool:
+        """False for bytes that were replaced while they were on their way to the node."""
+        current = self._by_nonce.get(tx.nonce)
+        return current is None or current.hashes == tx.hashes
 
     async def run(self) -> None:
         """Mark as published what was, off the path of the next batch; then its hash may be shown.
@@ -96,7 +140,6 @@ class Book:
                 await transactions.mark_published(connection, [tx.hashes[0] for tx in marked])
             for tx in marked:
                 self._on_published(tx.rewards, tx.hashes[0])
-                _time(tx, State.PUBLISHED)
             if not all(tx.rewards for tx in marked):
                 self._signals.ring(PUBLISHED)
 
@@ -135,6 +178,7 @@ class Book:
         else:
             self._by_nonce.pop(tx.nonce, None)
             self._to_publish.pop(tx.nonce, None)
+            self._refused.discard(tx.nonce)
         self._measure()
 
     def _measure(self) -> None:

@@ -19,11 +19,12 @@ from ltzd.operator.allowance import MintAllowance
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
 from ltzd.operator.minting import Counters, Minter
-from ltzd.operator.policy import MINT, LanePolicy, MintTarget, OnPublished, Stopped
+from ltzd.operator.policy import MINT, LanePolicy, MintTarget, SameProcess, Stopped
 from ltzd.operator.publishing import Publisher
 from ltzd.operator.purse import Purse
+from ltzd.operator.rehearsing import Rehearsal
 from ltzd.operator.watching import Watcher
-from ltzd.store import lanes, locks
+from ltzd.store import lanes, locks, transactions
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.lanes import Lane
 from ltzd.store.locks import Term
@@ -46,7 +47,7 @@ class MintLane:
         target: MintTarget,
         signals: Signals,
         policy: LanePolicy,
-        on_published: OnPublished = lambda _rewards, _hash: None,
+        process: SameProcess | None = None,
     ) -> None:
         self._pool = pool
         self._database_url = database_url
@@ -54,7 +55,7 @@ class MintLane:
         self._signer = signer
         self._target = target
         self._policy = policy
-        self._on_published = on_published
+        self._process = process or SameProcess()
         self._signals = signals
         self._rewards = signals.bell(REWARDS)
         self._blocks = signals.bell(BLOCKS)
@@ -106,24 +107,40 @@ class MintLane:
 
     async def _serve(self, term: Term) -> None:
         lane, counters = await self._begin()
-        desk = Desk(self._pool, self._node, lane, self._target, self._signer, self._policy)
-        book = Book(self._pool, lane, self._signals, self._on_published)
+        desk = Desk(
+            self._pool,
+            self._node,
+            lane,
+            self._target,
+            self._signer,
+            self._policy,
+            self._process,
+        )
+        book = Book(self._pool, lane, self._signals, self._process.on_published)
         await book.load()
         self._purse = purse = Purse(self._node, lane.wallet, self._policy.fees)
         allowance = MintAllowance(self._node, self._target, lane.wallet)
-        minter = Minter(desk, book, purse, allowance, counters)
-        publisher = Publisher(self._node, book, minter, self._rewards)
-        watcher = Watcher(desk, book, purse, allowance, minter, self._blocks, self._rewards)
+        rehearsal = Rehearsal(desk, is_careful=await self._has_reverted(lane))
+        minter = Minter(desk, book, purse, allowance, rehearsal, counters)
+        publisher = Publisher(desk, book, minter, self._rewards, self._blocks)
+        watcher = Watcher(desk, book, purse, allowance, rehearsal, self._blocks, self._rewards)
         await watcher.judge_mined()  # what stopped the last term stops this one before it signs
         self.is_serving, self.stopped = True, None
         telemetry.LANES_HELD.labels(MINT).set(1)
         log.info("lane.serving", wallet=hex_of(lane.wallet), epoch=lane.epoch, resumed=book.count())
         self._blocks.ring()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(book.run())
-            group.create_task(publisher.run())
-            group.create_task(watcher.run())
-            group.create_task(_until_lost(term))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(book.run())
+                group.create_task(publisher.run())
+                group.create_task(watcher.run())
+                group.create_task(_until_lost(term))
+        finally:
+            minter.leave()
+
+    async def _has_reverted(self, lane: Lane) -> bool:
+        async with session(self._pool) as connection:
+            return await transactions.has_reverted(connection, lane)
 
     async def _begin(self) -> tuple[Lane, Counters]:
         """Check wallet and references against the chain, then count the epoch up."""

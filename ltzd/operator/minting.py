@@ -1,8 +1,5 @@
 """Turns queued rewards into a signed mint: intent, nonce and bytes in one database transaction."""
 
-import asyncio
-import collections
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,26 +7,21 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain import ltz
-from ltzd.chain.rpc import RpcError
-from ltzd.chain.signing import Unsigned
 from ltzd.operator.allowance import MintAllowance
+from ltzd.operator.batches import call_of, numbered
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
-from ltzd.operator.policy import MINT
+from ltzd.operator.policy import BALANCE, FEES, MINT
 from ltzd.operator.purse import Purse
+from ltzd.operator.rehearsing import Rehearsal
 from ltzd.rules.fees import Fees
 from ltzd.rules.transactions import State, Transaction
 from ltzd.store import rewards, transactions
 from ltzd.store.database import Connection, session
 from ltzd.store.rewards import QueuedReward
-from ltzd.store.transactions import Attempt, Intent, OpenTransaction
-from ltzd.values import LTZ, Reference, reward_reference
+from ltzd.store.transactions import Intent, OpenTransaction
 
 log = structlog.get_logger()
-
-_SIMULATION_PAUSE_SECONDS = 1.0
-_PARTS_TRIED = 14
-"""Of a batch that would revert: halves, quarters and eighths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,45 +40,65 @@ class Minter:
     """
 
     def __init__(
-        self, desk: Desk, book: Book, purse: Purse, allowance: MintAllowance, counters: Counters
+        self,
+        desk: Desk,
+        book: Book,
+        purse: Purse,
+        allowance: MintAllowance,
+        rehearsal: Rehearsal,
+        counters: Counters,
     ) -> None:
         self._desk = desk
         self._book = book
         self._purse = purse
         self._allowance = allowance
+        self._rehearsal = rehearsal
         self._paused: str | None = None
-        self._simulates_from = 0.0
         self._next_nonce = counters.next_nonce
         self._next_seq = counters.next_seq
-        self.is_careful = False
-        """After a mint reverted, each batch is simulated first, until one passes."""
 
-    async def sign_next(self) -> bool:
-        """Sign and store the next batch; False when nothing waits or the lane may not send now.
+    async def sign_next(self, at_least: int = 1) -> int:
+        """Sign and store the next batch; answers how many rewards it holds.
 
-        Raises LostLane, DatabaseUnavailable, NodeUnavailable; nothing is spent then.
+        0 when fewer than `at_least` wait, or the lane may not send now. Raises LostLane,
+        DatabaseUnavailable, NodeUnavailable; nothing is spent then.
         """
+        if self._book.held is not None:
+            return self._pause(self._book.held)
         fees = self._purse.fees
-        if fees is None or self._book.count() >= self._desk.policy.max_in_flight:
-            return False
-        if not self._purse.can_afford(ltz.mint_gas_limit(ltz.MAX_BATCH), self._book.reserved_wei()):
-            return self._pause("balance")
+        if fees is None:
+            return self._pause(FEES if self._purse.market else None)
+        if self._book.count() >= self._desk.policy.max_in_flight:
+            return 0
+        async with self._desk.pen:
+            worst_wei = ltz.mint_gas_limit(ltz.MAX_BATCH) * fees.max_fee_per_gas
+            if not self._purse.can_afford(worst_wei, self._book.reserved_wei()):
+                return self._pause(BALANCE)
+            return await self._sign(fees, at_least)
+
+    def leave(self) -> None:
+        """The term is over: whatever held the lane no longer does so here."""
+        self._pause(None)
+
+    async def _sign(self, fees: Fees, at_least: int) -> int:
         async with session(self._desk.pool) as connection:
             waiting = await rewards.queued(connection, ltz.MAX_BATCH, self._allowance.hopeless)
-            batch = self._allowance.fit(waiting, self._book.minting())
+            if len(waiting) < at_least:
+                return self._pause(None) if not waiting else 0
+            fitting = self._allowance.fit(waiting, self._book.minting())
+            if not fitting:
+                return self._pause("mint_limit")
+            batch = await self._rehearsal.passing(connection, fitting, self._next_seq)
             if not batch:
-                return self._pause("mint_limit" if waiting else None)
-            mint = await self._sound(batch)
-            if mint is None:
                 return self._pause("would_revert")
             self._pause(None)
-            tx = await self._store(connection, mint, fees)
+            tx = await self._store(connection, self._mint(batch), fees)
         self._book.add(tx)
-        telemetry.BATCH_REWARDS.observe(len(mint.rewards))
+        telemetry.BATCH_REWARDS.observe(len(batch))
         telemetry.TRANSACTIONS_CREATED.labels(MINT).inc()
-        return True
+        return len(batch)
 
-    def _pause(self, reason: str | None) -> bool:
+    def _pause(self, reason: str | None) -> int:
         """Say once why nothing is signed although rewards wait; None: nothing holds the lane."""
         if reason != self._paused:
             if self._paused is not None:
@@ -95,46 +107,15 @@ class Minter:
                 telemetry.LANES_PAUSED.labels(MINT, reason).set(1)
                 log.warning("lane.paused", reason=reason)
             self._paused = reason
-        return False
-
-    async def _sound(self, batch: Sequence[QueuedReward]) -> Intent | None:
-        """The batch, or a part of it that does not revert if it may; None when none was found.
-
-        It may after a revert, and always with a reward whose mint has failed before: that is in the
-        rows, so it outlasts the term. One bad reward does not hold up the others.
-        """
-        mint = self._mint(batch)
-        if not self.is_careful and mint.fresh_seqs == len(batch):
-            return mint
-        now = asyncio.get_running_loop().time()
-        if now < self._simulates_from:
-            return None
-        if not await self._would_revert(mint):
-            self.is_careful = False
-            return mint
-        parts = collections.deque(_halves(batch))
-        for _ in range(_PARTS_TRIED):
-            if not parts:
-                break
-            part = parts.popleft()
-            mint = self._mint(part)
-            if not await self._would_revert(mint):
-                return mint
-            parts.extend(_halves(part))
-        self._simulates_from = now + _SIMULATION_PAUSE_SECONDS
-        return None
+        return 0
 
     def _mint(self, batch: Sequence[QueuedReward]) -> Intent:
         """The batch as an intent; a reward keeps the seq it has, others get the counter's next."""
-        seqs = _numbered(batch, self._next_seq)
-        mints = [
-            ltz.Reward(reward.wallet, reward.ltz * LTZ, _reference(reward, seq))
-            for reward, seq in zip(batch, seqs, strict=True)
-        ]
+        seqs = numbered(batch, self._next_seq)
         return Intent(
             nonce=self._next_nonce,
             to=self._desk.target.ltz,
-            data=ltz.mint_call(mints),
+            data=call_of(batch, seqs),
             gas_limit=ltz.mint_gas_limit(len(batch)),
             ltz=sum(reward.ltz for reward in batch),
             rewards=[reward.id for reward in batch],
@@ -144,19 +125,7 @@ class Minter:
         )
 
     async def _store(self, connection: Connection, mint: Intent, fees: Fees) -> OpenTransaction:
-        signed = self._desk.signer.sign(
-            Unsigned(
-                chain_id=self._desk.target.chain_id,
-                nonce=mint.nonce,
-                max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-                max_fee_per_gas=fees.max_fee_per_gas,
-                gas_limit=mint.gas_limit,
-                to=mint.to,
-                value=0,
-                data=mint.data,
-            )
-        )
-        attempt = Attempt(signed.hash, signed.raw, fees)
+        attempt = self._desk.sign(mint.nonce, mint.to, mint.data, mint.gas_limit, fees)
         row_id, created_at = await transactions.store_signed(
             connection, self._desk.lane, mint, attempt
         )
@@ -166,35 +135,11 @@ class Minter:
             id=row_id,
             nonce=mint.nonce,
             gas_limit=mint.gas_limit,
-            max_fee_per_gas=fees.max_fee_per_gas,
+            fees=fees,
             tx=Transaction(State.SIGNED),
-            hashes=(signed.hash,),
-            raw=signed.raw,
+            hashes=(attempt.hash,),
+            raw=attempt.raw,
             created_at=created_at,
             ltz=mint.ltz,
             rewards=tuple(mint.rewards),
         )
-
-    async def _would_revert(self, mint: Intent) -> bool:
-        try:
-            await self._desk.node.view(mint.to, mint.data, self._desk.signer.address)
-        except RpcError as error:
-            log.error("mint.would_revert", reason=error.message, data=(error.data or b"").hex())
-            return True
-        self.is_careful = False
-        return False
-
-
-def _halves(batch: Sequence[QueuedReward]) -> list[Sequence[QueuedReward]]:
-    middle = len(batch) // 2
-    return [half for half in (batch[:middle], batch[middle:]) if half and len(batch) > 1]
-
-
-def _numbered(batch: Sequence[QueuedReward], first: int) -> list[int]:
-    """Each reward's seq: the one it has for ever, or the next from `first` on."""
-    fresh = itertools.count(first)
-    return [next(fresh) if reward.seq is None else reward.seq for reward in batch]
-
-
-def _reference(reward: QueuedReward, seq: int) -> Reference:
-    return reward_reference(reward.id, reward.kind, seq)

@@ -5,24 +5,55 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from ltzd.errors import Unavailable
-from ltzd.rules.fees import FeePolicy
+from ltzd.rules.fees import FeePolicy, Patience
 from ltzd.values import Address, Hash32
 
 OnPublished = Callable[[Sequence[UUID], Hash32], None]
-"""Is told the hash of rewards whose mint a node just took: sooner than through the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class SameProcess:
+    """What a lane and the other roles of its process tell each other, sooner than the database.
+
+    `on_published` is told the hash of rewards whose mint a node just took; `on_the_way` tells how
+    many rewards are likely to be queued soon.
+    """
+
+    on_published: OnPublished = lambda _rewards, _hash: None
+    on_the_way: Callable[[], int] = lambda: 0
+
 
 MINT = "mint"
 """The kind of this lane's work, in rows and metric labels."""
 
+FEES = "fees"
+"""A lane's reason to wait: fees are too high for what it may pay."""
+BALANCE = "balance"
+"""A lane's reason to wait: the wallet cannot cover the worst case."""
+
 
 @dataclass(frozen=True, slots=True)
 class LanePolicy:
-    """`repeat_seconds`: how long a publication may lack a receipt before its bytes go again."""
+    """How a lane works.
+
+    `gather_seconds`: for how long a publication counts as under way at least, while rewards gather;
+    `crowd_seconds`: the same while more of them are on their way.
+    `repeat_seconds`: how long a publication may lack a receipt before its bytes go again.
+    `replace_after_…`: how long, and for how many blocks, before dearer ones do.
+    """
 
     max_in_flight: int = 64
     poll_seconds: float = 1.0
+    gather_seconds: float = 0.01
+    crowd_seconds: float = 0.2
     repeat_seconds: float = 5.0
+    replace_after_seconds: float = 15.0
+    replace_after_blocks: int = 3
     fees: FeePolicy = field(default_factory=FeePolicy)
+
+    @property
+    def patience(self) -> Patience:
+        return Patience(self.repeat_seconds, self.replace_after_seconds, self.replace_after_blocks)
 
 
 @dataclass(frozen=True, slots=True)

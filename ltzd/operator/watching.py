@@ -17,9 +17,10 @@ from ltzd.errors import NodeUnavailable
 from ltzd.operator.allowance import MintAllowance
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
-from ltzd.operator.minting import Minter
 from ltzd.operator.policy import MINT, Stopped
 from ltzd.operator.purse import Purse
+from ltzd.operator.rehearsing import Rehearsal
+from ltzd.operator.replacing import Replacer
 from ltzd.rules.transactions import (
     Finalized,
     NonceTaken,
@@ -51,7 +52,7 @@ class Watcher:
         book: Book,
         purse: Purse,
         allowance: MintAllowance,
-        minter: Minter,
+        rehearsal: Rehearsal,
         blocks: Bell,
         publisher: Bell,
     ) -> None:
@@ -59,7 +60,8 @@ class Watcher:
         self._book = book
         self._purse = purse
         self._allowance = allowance
-        self._minter = minter
+        self._rehearsal = rehearsal
+        self._replacer = Replacer(desk, book, purse)
         self._blocks = blocks
         self._publisher = publisher
         self._head: Header | None = None
@@ -81,9 +83,19 @@ class Watcher:
         await self._mints_of_flight()
         await self._receipts_of_flight()
         await self.judge_mined()
-        await self._repeat_the_late()
-        if self._purse.fees is None or self._head is None or head.hash != self._head.hash:
+        flight = self._book.in_flight()[:_REPEATED_AT_ONCE]
+        late = self._late(flight)
+        await self._look_around(head, is_urgent=bool(late) or self._book.held is not None)
+        if await self._replacer.look(flight, head):
+            self._publisher.ring()
+        await self._repeat(late)
+
+    async def _look_around(self, head: Header, *, is_urgent: bool) -> None:
+        """Fees, balance and limit, once a block; fees and balance also when something is stuck."""
+        is_new = self._head is None or head.hash != self._head.hash
+        if is_new:
             await self._allowance.look()
+        if is_new or is_urgent or self._purse.market is None:
             await self._purse.look(head)
             self._publisher.ring()
         self._head = head
@@ -134,7 +146,7 @@ class Watcher:
             self._missing.pop(tx.nonce, None)
             if not place.succeeded:
                 log.error("mint.reverted", transaction=tx.id, nonce=tx.nonce)
-                self._minter.is_careful = True
+                self._rehearsal.is_careful = True
         self._publisher.ring()
 
     async def _check_taken(self, oldest: OpenTransaction) -> None:
@@ -194,21 +206,24 @@ class Watcher:
         del self._missing[nonce]
         return True
 
-    async def _repeat_the_late(self) -> None:
-        """Publish again whatever has stayed without receipt: a node may have dropped it."""
+    def _late(self, flight: Sequence[OpenTransaction]) -> list[OpenTransaction]:
+        """What has stayed without receipt, each time that it is late again."""
         now = asyncio.get_running_loop().time()
-        flight = self._book.in_flight()[:_REPEATED_AT_ONCE]
         late = [
             tx
             for tx in flight
             if now - self._sent_at.setdefault(tx.nonce, now) >= self._desk.policy.repeat_seconds
         ]
-        for tx in late:
-            self._sent_at[tx.nonce] = now
-        if late:
-            self._book.publish_again(late)
-            self._publisher.ring()
-        if late and late[0] is flight[0]:
+        self._sent_at.update({tx.nonce: now for tx in late})
+        return late
+
+    async def _repeat(self, late: Sequence[OpenTransaction]) -> None:
+        """Publish again: a node may have dropped it, or refused it while fees were higher."""
+        if not late:
+            return
+        self._book.publish_again(late)
+        self._publisher.ring()
+        if late[0].nonce == self._book.in_flight()[0].nonce:
             await self._check_taken(late[0])
 
 

@@ -61,6 +61,11 @@ def _raised(fee: int) -> int:
     return fee + max(1, -(-fee // _RAISE))
 
 
+def can_pay(fees: Fees, market: Market, policy: FeePolicy) -> bool:
+    """Whether the next block can hold it: its base fee, and a tip that is one, are covered."""
+    return fees.max_fee_per_gas >= market.base_fee + policy.min_tip
+
+
 class Stuck(Enum):
     """Why a transaction is replaced; a label of metrics."""
 
@@ -94,7 +99,7 @@ def why_stuck(
 
     Without blocks nothing is mined at any price, so they count beside the seconds.
     """
-    if fees.max_fee_per_gas < market.base_fee + policy.min_tip:
+    if not can_pay(fees, market, policy):
         return Stuck.BASE_FEE if wait.seconds >= patience.late_seconds else None
     if wait.blocks < patience.passed_over_blocks or wait.seconds < patience.passed_over_seconds:
         return None

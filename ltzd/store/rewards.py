@@ -32,14 +32,14 @@ async def queued(
 
     Those of paused brands are passed over.
     """
-    rows = await connection.fetch(_QUEUED, limit, list(without))
+    rows = await connection.fetch(QUEUED, limit, list(without))
     return [QueuedReward(*row) for row in rows]
 
 
 # While a brand is paused the queue is read brand by brand, from one to the next by key: a million
 # rewards of a paused brand at the queue's head then cost nothing. (BETWEEN, not "=", which would
 # make the order redundant and let the planner walk the whole queue by position.)
-_QUEUED = """
+QUEUED = """
 WITH RECURSIVE paused AS MATERIALIZED (
   SELECT id FROM brands WHERE paused_at IS NOT NULL
 ), waiting (brand_id) AS (

@@ -1,13 +1,15 @@
 """Node answers become typed observations, and nonsense becomes NodeUnavailable, never a crash."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ltzd.chain.node import Header, Node, Publication, Receipt
+from ltzd.chain.node import Header, Node, Publication, Receipt, Revert
 from ltzd.chain.rpc import RpcError
 from ltzd.errors import NodeUnavailable
+from ltzd.rules.fees import Market
 from ltzd.values import Address, Hash32, hex_of
 from tests.support.scripted_node import Respond, a_server, always, error, refusing, result
 
@@ -204,8 +206,69 @@ async def test_a_reverted_view_tells_its_data() -> None:
 
     async with a_server(respond) as rpc:
         with pytest.raises(RpcError) as raised:
-            await Node(rpc).view(LTZ, b"", LTZ)
+            await Node(rpc).view(LTZ, b"")
     assert raised.value.data == b"\x01"
+
+
+A_HEAD = Header(16, HASH, PARENT, 101, bytes(256), base_fee=7)
+
+
+def answering(**results: object) -> Respond:
+    """By method; what is not named is refused as unknown."""
+
+    def answer(each: Any) -> object:
+        if each["method"] in results:
+            return result(each, results[each["method"]])
+        return error(each, "the method does not exist", -32601)
+
+    return lambda asked: list(map(answer, asked)) if isinstance(asked, list) else answer(asked)
+
+
+async def test_the_market_is_the_next_blocks_base_fee_and_the_usual_tip() -> None:
+    history = {"oldestBlock": "0x10", "baseFeePerGas": ["0x7", "0x8"], "gasUsedRatio": [0.5]}
+    respond = answering(eth_feeHistory=history, eth_maxPriorityFeePerGas="0x3")
+    async with a_server(respond) as rpc:
+        assert await Node(rpc).market(A_HEAD) == Market(base_fee=8, tip=3)
+
+
+async def test_a_node_without_a_fee_history_is_taken_by_its_newest_block() -> None:
+    async with a_server(answering(eth_maxPriorityFeePerGas="0x3")) as rpc:
+        assert await Node(rpc).market(A_HEAD) == Market(base_fee=7, tip=3)
+        with pytest.raises(NodeUnavailable, match="EIP-1559"):
+            await Node(rpc).market(replace(A_HEAD, base_fee=None))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "revert"),
+    [
+        ({"code": 3, "message": "execution reverted", "data": "0x01"}, b"\x01"),
+        ({"code": 3, "message": "execution reverted"}, b""),
+        ({"code": -32000, "message": "VM execution error: revert"}, b""),
+        ({"code": -32015, "message": "VM execution error", "data": "0x02"}, b"\x02"),
+        ({"code": -32000, "message": "VM error", "data": {"data": "0x03"}}, b"\x03"),
+        # The node's own trouble says nothing about the call.
+        ({"code": -32000, "message": "out of gas"}, None),
+        ({"code": -32005, "message": "limit exceeded"}, None),
+        ({"code": -32000, "message": "missing trie node"}, None),
+    ],
+)
+async def test_a_simulated_call_that_fails_tells_whether_the_contract_reverted(
+    refusal: dict[str, object], revert: bytes | None
+) -> None:
+    def respond(asked: Any) -> object:
+        good, bad = asked
+        return [result(good, "0x"), {"jsonrpc": "2.0", "id": bad["id"], "error": refusal}]
+
+    async with a_server(respond) as rpc:
+        outcomes = await Node(rpc).simulate(LTZ, [b"\x01", b"\x02"], LTZ)
+    assert outcomes == [None, Revert(revert, str(refusal["message"]))]
+
+
+async def test_a_node_that_is_away_simulates_nothing() -> None:
+    async with a_server(always("0x"), status=502) as rpc:
+        rpc.url += "nowhere"
+        with pytest.raises(NodeUnavailable):
+            await Node(rpc).simulate(LTZ, [b""], LTZ)
 
 
 QUESTIONS: dict[str, Callable[[Node], Awaitable[object]]] = {
@@ -221,7 +284,7 @@ QUESTIONS: dict[str, Callable[[Node], Awaitable[object]]] = {
     "nonce": lambda node: node.nonce(LTZ),
     "balance": lambda node: node.balance(LTZ),
     "code": lambda node: node.code(LTZ),
-    "priority_fee": lambda node: node.priority_fee(),
+    "market": lambda node: node.market(A_HEAD),
     "view": lambda node: node.view(LTZ, b""),
 }
 

@@ -1,21 +1,30 @@
-"""Two hundred users at once."""
+"""Two hundred users at once, and two hundred who keep coming."""
 
 import asyncio
 from uuid import UUID, uuid4
 
 from tests.support.books import LTZ, all_minted, assert_books_agree, indexed_balances
-from tests.support.instance import Instance
+from tests.support.instance import Answer, Instance
 
 USERS = 200
+CONNECTIONS = 50
 
 
-async def test_a_crowd_of_users_is_paid_in_few_transactions_and_every_balance_is_right(
-    instance: Instance,
-) -> None:
+def a_crowd() -> list[str]:
+    """E-mail addresses of new users."""
     crowd = uuid4().hex
-    emails = [f"{number}-{crowd}@shop.example" for number in range(USERS)]
-    answers = await asyncio.gather(*map(instance.post_event, emails))
+    return [f"{number}-{crowd}@shop.example" for number in range(USERS)]
 
+
+async def transactions_for(instance: Instance, answers: list[Answer]) -> int:
+    count: int = await instance.ask(
+        "SELECT count(DISTINCT transaction_id) FROM rewards WHERE id = ANY($1::uuid[])",
+        [UUID(answer.event_id) for answer in answers],
+    )
+    return count
+
+
+async def assert_all_are_paid(instance: Instance, answers: list[Answer]) -> None:
     assert {answer.status for answer in answers} == {200}
     assert all(answer.hash for answer in answers)
     assert len({answer.body["walletAddress"] for answer in answers}) == USERS
@@ -23,8 +32,29 @@ async def test_a_crowd_of_users_is_paid_in_few_transactions_and_every_balance_is
     balances = await indexed_balances(instance)
     assert {balances[answer.body["walletAddress"].lower()] for answer in answers} == {100 * LTZ}
     await assert_books_agree(instance, answers)
-    used = await instance.ask(
-        "SELECT count(DISTINCT transaction_id) FROM rewards WHERE id = ANY($1::uuid[])",
-        [UUID(answer.event_id) for answer in answers],
-    )
+
+
+async def test_a_crowd_of_users_is_paid_in_few_transactions_and_every_balance_is_right(
+    instance: Instance,
+) -> None:
+    answers = list(await asyncio.gather(*map(instance.post_event, a_crowd())))
+
+    await assert_all_are_paid(instance, answers)
+    used = await transactions_for(instance, answers)
+    assert used < 20, f"{used} transactions for {USERS} rewards"
+
+
+async def test_a_crowd_that_keeps_coming_is_paid_in_few_transactions(instance: Instance) -> None:
+    """Fifty at a time, as a queue at a till: there is hardly a moment without a new reward."""
+    waiting = a_crowd()
+    answers: list[Answer] = []
+
+    async def till() -> None:
+        while waiting:
+            answers.append(await instance.post_event(waiting.pop()))
+
+    await asyncio.gather(*(till() for _ in range(CONNECTIONS)))
+
+    await assert_all_are_paid(instance, answers)
+    used = await transactions_for(instance, answers)
     assert used < 20, f"{used} transactions for {USERS} rewards"

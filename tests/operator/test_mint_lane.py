@@ -2,176 +2,19 @@
 
 import asyncio
 import random
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from uuid import UUID
+from collections.abc import Awaitable, Callable
 
-import asyncpg
 import pytest
 
-from ltzd.indexer import follower as follower_module
-from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import IndexerPolicy
-from ltzd.operator import mint_lane, publishing, watching
-from ltzd.operator.mint_lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget
+from ltzd.operator.policy import LanePolicy
 from ltzd.rules.fees import GWEI, FeePolicy
-from ltzd.store import locks
-from ltzd.store.database import Pool, session, transaction
-from ltzd.store.signals import PUBLISHED, REWARDS, Signals
-from ltzd.values import LTZ, Hash32, reward_reference
-from tests.support.core import (
-    MINTER,
-    a_wallet,
-    follow,
-    queue_reward,
-    running,
-    states,
-    value,
-)
-from tests.support.fake_node import CHAIN_ID, ETHER, LTZ_AT, FakeNode
+from ltzd.store.database import session, transaction
+from ltzd.store.signals import PUBLISHED
+from ltzd.values import LTZ, reward_reference
+from tests.support.core import MINTER, queue_reward, states, value
+from tests.support.fake_node import ETHER
+from tests.support.mint_world import World, stop_of, true
 from tests.support.waiting import until
-
-POLICY = LanePolicy(max_in_flight=64, poll_seconds=0.02, repeat_seconds=0.1)
-FOLLOW = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mint_lane, "_PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(publishing, "_FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(publishing, "_LONGEST_PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(watching, "_MISSES_SECONDS", 0.05)
-    monkeypatch.setattr(locks, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(follower_module, "_PAUSE_SECONDS", 0.02)
-
-
-class World:
-    """A chain, its node, the indexer, and as many lanes of one wallet as a test starts."""
-
-    def __init__(self, url: str, pool: Pool, eyes: Pool, node: FakeNode) -> None:
-        self.url = url
-        self.pool = pool
-        self.eyes = eyes
-        """The test's own connections, which no trouble reaches."""
-        self.node = node
-        self.signals = Signals(url)
-        self.told: list[tuple[Sequence[UUID], Hash32]] = []
-
-    async def follow(self) -> Follower:
-        chain = await follow(self.pool, self.node)
-        return Follower(self.pool, self.url, self.node.node, chain, self.signals, FOLLOW)
-
-    @asynccontextmanager
-    async def lane(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
-        """A lane that serves until the block ends: as abruptly as a kill."""
-        lane = MintLane(
-            self.pool,
-            self.url,
-            self.node.node,
-            MINTER,
-            MintTarget(CHAIN_ID, LTZ_AT),
-            self.signals,
-            policy,
-            lambda rewards, hash_: self.told.append((rewards, hash_)),
-        )
-        async with running(lane.run()):
-            yield lane
-
-    @asynccontextmanager
-    async def serving(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
-        async with self.lane(policy) as lane:
-            await until(lambda: _true(lane.is_ready))
-            yield lane
-
-    async def queue(self, count: int = 1) -> list[UUID]:
-        async with transaction(self.eyes) as connection:
-            ids = [await queue_reward(connection, a_wallet(n + 1)) for n in range(count)]
-        self.signals.ring(REWARDS)
-        return ids
-
-    async def some_looks(self) -> None:
-        """The lane has looked at the node a few times more."""
-        before = self.node.asked["eth_getBlockByNumber"]
-        await until(lambda: _true(self.node.asked["eth_getBlockByNumber"] > before + 30))
-
-    async def settled(self, *wanted: str) -> None:
-        async def there() -> bool:
-            return await states(self.eyes) == list(wanted)
-
-        await until(there)
-
-    async def unminted(self) -> int:
-        count: int = await value(
-            self.eyes, "SELECT count(*) FROM rewards WHERE mint_block_hash IS NULL"
-        )
-        return count
-
-    async def minted(self) -> None:
-        async def all_of_them() -> bool:
-            return await self.unminted() == 0
-
-        await until(all_of_them, 20.0)
-
-    async def references(self) -> list[bytes]:
-        async with session(self.eyes) as connection:
-            rows = await connection.fetch("SELECT id, kind, seq FROM rewards ORDER BY seq")
-        return [reward_reference(row["id"], row["kind"], row["seq"]) for row in rows]
-
-    async def each_minted_once(self) -> None:
-        """On the canonical chain, under its own reference; and no nonce ever had two contents."""
-        assert self.node.minted() == Counter(await self.references())
-        assert all(len(contents) == 1 for contents in self.node.nonces().values())
-
-    async def stored_bytes(self) -> list[bytes]:
-        async with session(self.eyes) as connection:
-            return [
-                row["raw"]
-                for row in await connection.fetch(
-                    "SELECT raw FROM attempts JOIN transactions t ON t.id = transaction_id "
-                    "ORDER BY nonce"
-                )
-            ]
-
-    async def kill(self, application: str) -> None:
-        await value(
-            self.eyes,
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE "
-            "application_name LIKE $1 AND datname = current_database()",
-            application,
-        )
-
-
-async def _true(claim: bool) -> bool:
-    return claim
-
-
-async def stop_of(lane: MintLane) -> str:
-    """Why the lane stopped, once it has."""
-    await until(lambda: _true(lane.stopped is not None))
-    assert lane.stopped is not None
-    return lane.stopped
-
-
-@pytest.fixture
-async def eyes(database_url: str) -> AsyncIterator[Pool]:
-    pool = await asyncpg.create_pool(
-        database_url, min_size=1, max_size=4, server_settings={"application_name": "test"}
-    )
-    yield pool
-    pool.terminate()
-
-
-@pytest.fixture
-async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[World]:
-    node = FakeNode()
-    node.mine()
-    node.final_depth = 3
-    world = World(database_url, pool, eyes, node)
-    async with running((await world.follow()).run()):
-        yield world
-
 
 # --- the plain life of a mint -----------------------------------------------------------------
 
@@ -196,7 +39,7 @@ async def test_who_waits_here_is_told_the_hash_of_his_reward(world: World) -> No
     bell = world.signals.bell(PUBLISHED)
     async with world.serving():
         ids = await world.queue(2)
-        await until(lambda: _true(bool(world.told)))
+        await until(lambda: true(bool(world.told)))
         await world.settled("published")
     ((rewards, hash_),) = world.told
     assert list(rewards) == ids
@@ -231,7 +74,7 @@ async def test_a_lost_reply_never_spends_a_second_nonce(world: World) -> None:
     world.node.lost_replies = 2
     await world.queue()
     async with world.serving():
-        await until(lambda: _true(len(world.node.arrived) >= 3))
+        await until(lambda: true(len(world.node.arrived) >= 3))
         await world.settled("published")
         world.node.mine()
         await world.minted()
@@ -272,7 +115,7 @@ async def test_bytes_that_a_node_forgot_are_sent_again(world: World) -> None:
     async with world.serving():
         await world.settled("published")
         world.node.pool.clear()
-        await until(lambda: _true(bool(world.node.pool)))
+        await until(lambda: true(bool(world.node.pool)))
         world.node.mine()
         await world.minted()
 
@@ -284,7 +127,7 @@ async def test_a_refused_publication_is_tried_again_with_the_same_bytes(world: W
     world.node.refusal = "txpool is full"
     await world.queue()
     async with world.serving():
-        await until(lambda: _true(len(world.node.arrived) >= 3))
+        await until(lambda: true(len(world.node.arrived) >= 3))
         assert await states(world.eyes) == ["signed"]
         world.node.refusal = None
         await world.settled("published")
@@ -298,7 +141,7 @@ async def test_while_the_node_is_away_nothing_is_signed_and_rewards_stay_queued(
     world.node.mines_at_once = True
     async with world.serving() as lane:
         world.node.is_down = True
-        await until(lambda: _true(not lane.is_ready))
+        await until(lambda: true(not lane.is_ready))
         await world.queue(5)
         await world.some_looks()
         assert await states(world.eyes) == []
@@ -346,7 +189,7 @@ async def test_over_the_fee_cap_rewards_wait_without_a_nonce(world: World) -> No
     world.node.base_fee = 60 * GWEI
     world.node.mine()
     async with world.lane(policy) as lane:
-        await until(lambda: _true(lane.is_serving))
+        await until(lambda: true(lane.is_serving))
         await world.queue(3)
         await world.some_looks()
         assert await states(world.eyes) == []
@@ -391,7 +234,7 @@ async def test_beyond_the_mint_limit_rewards_wait_and_nothing_reverts(world: Wor
     world.node.mines_at_once = True
     await world.queue(30)
     async with world.serving():
-        await until(lambda: _true(world.node.head.minted == 1_000 * LTZ))
+        await until(lambda: true(world.node.head.minted == 1_000 * LTZ))
         await world.some_looks()
         assert await world.unminted() == 20
 
@@ -412,7 +255,7 @@ async def test_rewards_that_trickle_in_never_ask_for_more_than_the_bucket_holds(
     async with world.serving():
         for _ in range(40):
             await world.queue(1)
-        await until(lambda: _true(world.node.head.minted == 2_000 * LTZ))
+        await until(lambda: true(world.node.head.minted == 2_000 * LTZ))
         await world.some_looks()
     assert await value(world.eyes, "SELECT bool_and(succeeded) FROM transactions")
     assert await world.unminted() == 20
@@ -477,9 +320,9 @@ async def test_a_crash_between_signing_and_publishing_loses_nothing(world: World
 async def test_a_crash_after_publishing_publishes_the_same_bytes_again(world: World) -> None:
     await world.queue(3)
     async with world.serving():
-        await until(lambda: _true(bool(world.node.arrived)))
+        await until(lambda: true(bool(world.node.arrived)))
     async with world.serving():
-        await until(lambda: _true(len(world.node.arrived) >= 2))
+        await until(lambda: true(len(world.node.arrived) >= 2))
         await world.settled("published")
         world.node.mine()
         await world.minted()
@@ -694,7 +537,7 @@ async def test_a_reorg_that_drops_a_mint_publishes_the_same_bytes_again(
         world.node.reorg(depth, forgets_transactions=forgets)
         await world.settled("published")
         assert await world.unminted() == 3
-        await until(lambda: _true(bool(world.node.pool)))
+        await until(lambda: true(bool(world.node.pool)))
         world.node.mine()
         await world.minted()
         await world.settled("mined")
@@ -732,7 +575,7 @@ async def test_a_reorg_below_finality_is_survived_where_it_is_followed(world: Wo
 
         world.node.reorg(4, forgets_transactions=True)
         await world.settled("published")
-        await until(lambda: _true(bool(world.node.pool)))
+        await until(lambda: true(bool(world.node.pool)))
         world.node.mine()
         await world.minted()
     assert len(set(world.node.arrived)) == 1
@@ -761,6 +604,8 @@ class Trouble:
             self._dead_connections,
             self._an_absent_node,
             self._a_blind_node,
+            self._other_fees,
+            self._a_node_that_refuses_what_is_cheap,
         ]
 
     async def strike(self) -> None:
@@ -768,7 +613,8 @@ class Trouble:
         await value(self._world.eyes, "SELECT pg_sleep($1)", self._chance.random() / 20)
 
     def end(self) -> None:
-        self._node.is_down = False
+        self._node.is_down = self._node.refuses_cheap = False
+        self._node.base_fee = GWEI
         self._node.lost_replies = self._node.lost_requests = 0
 
     async def _rewards(self) -> None:
@@ -797,6 +643,12 @@ class Trouble:
     async def _a_blind_node(self) -> None:
         self._node.empty_answers = 2
 
+    async def _other_fees(self) -> None:
+        self._node.base_fee = self._chance.choice([1, 1, 5, 20, 90, 150]) * GWEI
+
+    async def _a_node_that_refuses_what_is_cheap(self) -> None:
+        self._node.refuses_cheap = not self._node.refuses_cheap
+
 
 @pytest.mark.parametrize("seed", [1, 2, 3, None])
 async def test_whatever_happens_each_reward_is_minted_once(world: World, seed: int | None) -> None:
@@ -814,4 +666,5 @@ async def test_whatever_happens_each_reward_is_minted_once(world: World, seed: i
             return await world.unminted() == 0
 
         await until(all_minted, 20.0)
+    assert all(sent.max_fee_per_gas <= FeePolicy().cap for sent in world.node.sent())
     await world.each_minted_once()

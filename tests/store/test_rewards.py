@@ -1,11 +1,31 @@
 """Rewards leave the queue in order and come back unchanged."""
 
+import asyncio
+import json
+from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
+
+from ltzd.errors import LostLane
+from ltzd.rules.fees import GWEI, Fees
 from ltzd.store import rewards, transactions
-from ltzd.store.database import Connection, Pool, session
-from ltzd.values import Hash32
-from tests.support.core import a_hash, a_lane, an_attempt, an_intent, queue_rewards
+from ltzd.store.database import Connection, Pool, session, transaction
+from ltzd.store.signals import REWARDS
+from ltzd.store.transactions import Attempt
+from ltzd.values import Address, Hash32
+from tests.support.core import (
+    BRAND,
+    a_hash,
+    a_lane,
+    an_attempt,
+    an_intent,
+    queue_reward,
+    queue_rewards,
+    value,
+)
+
+OTHER_BRAND = Address(b"\x0b" * 20)
 
 
 async def ids_queued(pool: Pool, limit: int = 100) -> list[UUID]:
@@ -92,3 +112,190 @@ async def test_a_hash_is_shown_once_it_is_published_or_minted(pool: Pool) -> Non
             connection, [signed, published, minted, queued, uuid4()]
         )
     assert shown == {published: a_hash("1"), minted: a_hash("another transaction")}
+
+
+async def test_of_several_attempts_the_newest_published_hash_is_shown(pool: Pool) -> None:
+    (reward,) = await queue_rewards(pool, 1)
+    lane = await a_lane(pool)
+    async with session(pool) as connection:
+        row, _ = await transactions.store_signed(
+            connection, lane, an_intent(0, [reward]), an_attempt("first")
+        )
+        for text, fee in (("second", 4), ("third", 5)):
+            dearer = Attempt(a_hash(text), text.encode(), Fees(fee * GWEI, 2 * GWEI))
+            await transactions.store_attempt(connection, lane, row, dearer)
+        await transactions.mark_published(connection, [a_hash("second")])
+        await transactions.mark_published(connection, [a_hash("first")])
+
+        assert await rewards.published_hashes(connection, [reward]) == {reward: a_hash("second")}
+        await mint(connection, reward, a_hash("first"))
+        assert await rewards.published_hashes(connection, [reward]) == {reward: a_hash("first")}
+
+
+# --- failed rewards ---------------------------------------------------------------------------
+
+
+async def test_a_failed_reward_is_not_queued_until_it_is_put_back(pool: Pool) -> None:
+    bad, good = await queue_rewards(pool, 2)
+    lane = await a_lane(pool)
+    async with session(pool) as connection:
+        assert await rewards.fail(connection, lane, {bad: "ERC20InvalidReceiver"}) == [bad]
+        assert await ids_queued(pool) == [good]
+        assert await value(pool, "SELECT failed_at <= now() FROM rewards WHERE id = $1", bad)
+
+        assert await rewards.retry(connection, bad)
+        (first, second) = await rewards.queued(connection, 9)
+    assert (first.id, first.has_failed) == (bad, True), "and it has its old place"
+    assert (second.id, second.has_failed) == (good, False)
+
+
+async def test_a_reward_fails_once_and_is_put_back_once(pool: Pool) -> None:
+    (bad,) = await queue_rewards(pool, 1)
+    lane = await a_lane(pool)
+    async with session(pool) as connection:
+        assert not await rewards.retry(connection, bad)
+        assert await rewards.fail(connection, lane, {bad: "first"}) == [bad]
+        assert await rewards.fail(connection, lane, {bad: "second"}) == []
+        assert await value(pool, "SELECT failure FROM rewards") == "first"
+        assert await rewards.retry(connection, bad)
+        assert not await rewards.retry(connection, bad)
+        assert not await rewards.retry(connection, uuid4())
+
+
+async def test_a_reward_with_a_transaction_or_a_mint_cannot_fail(pool: Pool) -> None:
+    tied, minted = await queue_rewards(pool, 2)
+    lane = await a_lane(pool)
+    async with session(pool) as connection:
+        await transactions.store_signed(connection, lane, an_intent(0, [tied]), an_attempt("a"))
+        await mint(connection, minted, a_hash("a"))
+        reasons = dict.fromkeys((tied, minted, uuid4()), "no reason")
+
+        assert await rewards.fail(connection, lane, reasons) == []
+
+
+async def test_a_term_that_is_over_fails_nobody(pool: Pool) -> None:
+    (bad,) = await queue_rewards(pool, 1)
+    old = await a_lane(pool)
+    await a_lane(pool)
+    async with session(pool) as connection:
+        assert await rewards.fail(connection, old, {bad: "no reason"}) == []
+    assert await ids_queued(pool) == [bad]
+
+
+async def test_a_failed_reward_is_not_signed_for(pool: Pool) -> None:
+    bad, good = await queue_rewards(pool, 2)
+    lane = await a_lane(pool)
+    async with session(pool) as connection:
+        await rewards.fail(connection, lane, {bad: "no reason"})
+        intent = an_intent(0, [bad, good])
+        with pytest.raises(LostLane):
+            await transactions.store_signed(connection, lane, intent, an_attempt("a"))
+    assert await value(pool, "SELECT count(*) FROM transactions") == 0
+
+
+async def test_putting_back_wakes_the_lane(pool: Pool, database_url: str) -> None:
+    (bad,) = await queue_rewards(pool, 1)
+    lane = await a_lane(pool)
+    woken = asyncio.Event()
+    async with session(pool) as listener, session(pool) as connection:
+        await listener.add_listener(REWARDS, lambda *_: woken.set())
+        await rewards.fail(connection, lane, {bad: "no reason"})
+        await rewards.retry(connection, bad)
+        async with asyncio.timeout(5):
+            await woken.wait()
+        await listener.reset()
+
+
+# --- paused brands ----------------------------------------------------------------------------
+
+
+async def add_brand(pool: Pool, brand: Address, *, is_paused: bool) -> None:
+    async with transaction(pool) as connection:
+        await connection.execute(
+            """
+            INSERT INTO brands (id, name, configuration, revision, paused_at)
+            VALUES ($1, 'A brand', '{}', 1, CASE WHEN $2 THEN now() END)
+                ON CONFLICT (id) DO UPDATE SET paused_at = excluded.paused_at
+            """,
+            brand,
+            is_paused,
+        )
+
+
+async def queue_for(pool: Pool, brand: Address, count: int = 1) -> list[UUID]:
+    async with transaction(pool) as connection:
+        ids = [await queue_reward(connection) for _ in range(count)]
+        await connection.execute(
+            "UPDATE rewards SET brand_id = $1 WHERE id = ANY($2::uuid[])", brand, ids
+        )
+    return ids
+
+
+async def test_rewards_of_a_paused_brand_wait_until_it_goes_on(pool: Pool) -> None:
+    await add_brand(pool, BRAND, is_paused=True)
+    await add_brand(pool, OTHER_BRAND, is_paused=False)
+    waiting = await queue_for(pool, BRAND, 2)
+    others = await queue_for(pool, OTHER_BRAND, 2)
+    late = await queue_for(pool, BRAND)
+    assert await ids_queued(pool) == others
+
+    await add_brand(pool, BRAND, is_paused=False)
+    assert await ids_queued(pool) == waiting + others + late
+
+
+async def test_while_one_brand_is_paused_the_oldest_of_all_others_leave_first(pool: Pool) -> None:
+    await add_brand(pool, BRAND, is_paused=True)
+    brands = [Address(bytes([number]) * 20) for number in (3, 1, 2)]
+    await queue_for(pool, BRAND, 3)
+    expected = [(await queue_for(pool, brands[number % 3]))[0] for number in range(12)]
+
+    assert await ids_queued(pool, 7) == expected[:7]
+    async with session(pool) as connection:
+        some = await rewards.queued(connection, 3, {expected[0], expected[2]})
+    assert [reward.id for reward in some] == [expected[1], *expected[3:5]]
+
+
+async def test_a_brand_that_nobody_knows_is_not_paused(pool: Pool) -> None:
+    await add_brand(pool, BRAND, is_paused=True)
+    await queue_for(pool, BRAND)
+    unknown = await queue_for(pool, OTHER_BRAND, 2)
+
+    assert await ids_queued(pool) == unknown
+
+
+async def test_when_all_brands_are_paused_nothing_is_queued(pool: Pool) -> None:
+    await add_brand(pool, BRAND, is_paused=True)
+    await add_brand(pool, OTHER_BRAND, is_paused=True)
+    await queue_for(pool, BRAND)
+    await queue_for(pool, OTHER_BRAND)
+
+    assert await ids_queued(pool) == []
+
+
+async def test_a_paused_brands_backlog_is_never_read(pool: Pool) -> None:
+    """Ten thousand at the head of the queue: fewer rows are looked at than one in a hundred."""
+    await add_brand(pool, BRAND, is_paused=True)
+    async with session(pool) as connection:
+        await connection.execute(
+            """
+            INSERT INTO rewards (id, kind, brand_id, wallet, ltz)
+            SELECT gen_random_uuid(), 1, $1, $2, 1 FROM generate_series(1, 10000)
+            """,
+            BRAND,
+            bytes(20),
+        )
+        others = await queue_for(pool, OTHER_BRAND, 3)
+        await connection.execute("ANALYZE rewards")
+        await connection.execute("ANALYZE brands")
+        (row,) = await connection.fetch("EXPLAIN (ANALYZE, FORMAT JSON) " + rewards.QUEUED, 100, [])
+    assert await ids_queued(pool) == others
+    assert rows_read(json.loads(row[0])[0]["Plan"]) < 100
+
+
+def rows_read(plan: dict[str, Any]) -> float:
+    """By all scans of the plan, with those that a filter threw away."""
+    own = 0.0
+    if "Scan" in plan["Node Type"]:
+        thrown_away = plan.get("Rows Removed by Filter", 0)
+        own = (plan["Actual Rows"] + thrown_away) * plan["Actual Loops"]
+    return own + sum(map(rows_read, plan.get("Plans", [])))

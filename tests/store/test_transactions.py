@@ -9,12 +9,13 @@ import asyncpg
 import pytest
 
 from ltzd.errors import LostLane
+from ltzd.rules.fees import GWEI, Fees
 from ltzd.rules.transactions import Place, State, Transaction
 from ltzd.store import chains, lanes, rewards, transactions
 from ltzd.store.chains import BlockRow
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.lanes import Lane
-from ltzd.store.transactions import Intent
+from ltzd.store.transactions import Attempt, Intent
 from ltzd.values import Address
 from tests.support.core import (
     FEES,
@@ -390,3 +391,108 @@ async def test_an_indexed_mint_tells_where_its_transaction_is(
     (first, *_) = await transactions.in_flight(connection, lane)
     await save(connection, lane, first.id, State.SIGNED, MINED)
     assert await transactions.minted(connection, lane) == {}
+
+
+# --- replacements -----------------------------------------------------------------------------
+
+
+def dearer(text: str, fee: int) -> Attempt:
+    return Attempt(a_hash(text), text.encode(), Fees(fee * GWEI, 2 * GWEI))
+
+
+async def test_another_attempt_is_the_newest_and_all_are_watched(
+    connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    assert await transactions.call_of(connection, row) == (LTZ_AT, b"\x01")
+    await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    await transactions.store_attempt(connection, lane, row, dearer("c", 5))
+
+    (tx,) = await transactions.in_flight(connection, lane)
+    assert tx.hashes == (a_hash("c"), a_hash("b"), a_hash("a"))
+    assert (tx.raw, tx.fees) == (b"c", Fees(5 * GWEI, 2 * GWEI))
+    assert tx.worst_wei == 100_000 * 5 * GWEI
+
+
+async def test_the_newest_attempt_is_told_by_its_fees_even_if_clocks_jump(
+    connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    await connection.execute(
+        "UPDATE attempts SET created_at = now() - interval '1 hour' WHERE hash = $1", a_hash("b")
+    )
+
+    (tx,) = await transactions.in_flight(connection, lane)
+    assert (tx.hashes[0], tx.raw) == (a_hash("b"), b"b")
+
+
+async def test_a_replacement_of_a_term_that_is_over_is_not_stored(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    new = await a_lane(pool)
+
+    with pytest.raises(LostLane):
+        await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    assert await value(pool, "SELECT count(*) FROM attempts") == 1
+    await transactions.store_attempt(connection, new, row, dearer("b", 4))
+
+
+async def test_what_has_a_receipt_or_is_settled_is_not_replaced(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    await save(connection, lane, row, State.SIGNED, MINED)
+
+    with pytest.raises(LostLane):
+        await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    confirmed = Transaction(State.CONFIRMED, PLACE)
+    await save(connection, lane, row, State.MINED, confirmed)
+    with pytest.raises(LostLane):
+        await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    assert await value(pool, "SELECT count(*) FROM attempts") == 1
+
+
+async def test_any_attempt_of_a_transaction_tells_where_it_is(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    (reward,) = await queue_rewards(pool, 1)
+    row, _ = await transactions.store_signed(
+        connection, lane, an_intent(0, [reward]), an_attempt("a")
+    )
+    await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    await connection.execute(
+        "UPDATE rewards SET mint_block_number = 5, mint_block_hash = $1, "
+        "mint_transaction_hash = $2",
+        PLACE.block_hash,
+        a_hash("a"),
+    )
+    assert await transactions.minted(connection, lane) == {0: PLACE}
+
+
+async def test_a_lane_knows_of_its_revert_until_that_is_final(
+    connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
+    reverted = Place(5, a_hash("block"), succeeded=False)
+    assert not await transactions.has_reverted(connection, lane)
+
+    await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, reverted))
+    assert await transactions.has_reverted(connection, lane)
+    assert not await transactions.has_reverted(connection, other)
+    await save(connection, lane, row, State.MINED, Transaction(State.REVERTED, reverted))
+    assert not await transactions.has_reverted(connection, lane)
+
+
+async def test_what_a_reorg_may_bring_back_into_flight_tells_what_it_mints(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    await follow(pool, FakeNode())
+    ids = await queue_rewards(pool, 2)
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
+    await save(connection, lane, row, State.SIGNED, MINED)
+
+    (orphaned,) = await transactions.mined_to_judge(connection, lane, 10)
+    assert orphaned.transaction.ltz == 200

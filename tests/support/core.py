@@ -119,7 +119,7 @@ def an_attempt(text: str) -> Attempt:
 
 async def save(connection: Connection, lane: Lane, row: int, was: State, now: Transaction) -> None:
     """One transaction's move, as its lane saves it."""
-    after = OpenTransaction(row, 0, 100_000, 0, now, (), b"", datetime.now(UTC))
+    after = OpenTransaction(row, 0, 100_000, FEES, now, (), b"", datetime.now(UTC))
     await transactions.save(connection, lane, [(Transaction(was), after)])
 
 

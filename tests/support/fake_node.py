@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eth_abi.abi import decode
+from eth_abi.abi import decode, encode
 from eth_account import Account
 from eth_bloom.bloom import BloomFilter
 from eth_hash.auto import keccak
@@ -34,9 +34,24 @@ _TRANSFER: Final = keccak(b"Transfer(address,address,uint256)")
 _MINTED: Final = keccak(b"RewardMinted(address,bytes32,uint256)")
 _SKIPPED: Final = keccak(b"RewardSkipped(address,bytes32,uint256)")
 
+_LEAST_BUMP_PERCENT: Final = 10
+
 
 class Reverted(Exception):
-    pass
+    """`data` is what the contract reverts with: a custom error, or a sentence."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data.hex())
+        self.data = data
+
+
+def custom_error(signature: str, *arguments: object) -> bytes:
+    types = signature[signature.index("(") + 1 : -1]
+    return keccak(signature.encode())[:4] + encode(types.split(",") if types else [], arguments)
+
+
+def a_sentence(text: str) -> bytes:
+    return custom_error("Error(string)", text)
 
 
 @dataclass(frozen=True)
@@ -62,10 +77,16 @@ class Sent:
     hash: Hash32
     sender: Address
     nonce: int
+    tip: int
     max_fee_per_gas: int
     gas_limit: int
     to: Address
     data: bytes
+
+    @property
+    def call(self) -> tuple[Address, bytes, int]:
+        """What it does, whatever it pays."""
+        return self.to, self.data, self.gas_limit
 
 
 @dataclass(frozen=True)
@@ -118,11 +139,17 @@ class FakeNode(Rpc):
         """None: the node knows no finality."""
         self.mines_at_once = False
         self.simulated = 0
+        self.cannot_simulate: str | None = None
+        """Its own error, in place of what a call would do."""
         self.mint_capacity = 10**30
         self.mint_filled = 10**40
         """What the mint limit's bucket has ever been given."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False
-        """Which mints the contract refuses, by their call data."""
+        """Which mints the contract refuses with a sentence, by their call data."""
+        self.is_minter = True
+        """Whether the wallet has its role."""
+        self.bad_wallets: set[bytes] = set()
+        """Wallets that the contract mints nothing to."""
 
         self.is_down = False
         self.lost_requests = 0
@@ -131,6 +158,8 @@ class FakeNode(Rpc):
         """Publications from now on that arrive, though their sender hears nothing."""
         self.refusal: str | None = None
         """What every publication is answered instead of being taken."""
+        self.refuses_cheap = False
+        """Whether it takes nothing below the next base fee, as anvil does; geth keeps it."""
         self.lag = 0
         """Newest blocks that this node does not have yet."""
         self.empty_answers = 0
@@ -151,6 +180,7 @@ class FakeNode(Rpc):
             "eth_getTransactionCount": self._transaction_count,
             "eth_getBalance": self._balance,
             "eth_getCode": self._code,
+            "eth_feeHistory": self._fee_history,
             "eth_maxPriorityFeePerGas": self._max_priority_fee_per_gas,
             "eth_call": self._call,
             "eth_sendRawTransaction": self._send_raw_transaction,
@@ -188,12 +218,16 @@ class FakeNode(Rpc):
         self.mine(takes_pool=False)
         self.head.nonces[wallet] = self.head.nonces.get(wallet, 0) + 1
 
-    def nonces(self) -> dict[int, set[bytes]]:
-        """All bytes that ever arrived, by nonce: more than one a nonce is a double spend."""
-        found: dict[int, set[bytes]] = {}
-        for raw in self.arrived:
-            found.setdefault(_sent(raw).nonce, set()).add(raw)
+    def nonces(self) -> dict[int, set[tuple[Address, bytes, int]]]:
+        """All calls that ever arrived, by nonce: more than one a nonce is a double spend."""
+        found: dict[int, set[tuple[Address, bytes, int]]] = {}
+        for sent in self.sent():
+            found.setdefault(sent.nonce, set()).add(sent.call)
         return found
+
+    def sent(self) -> list[Sent]:
+        """All that ever arrived, in order."""
+        return list(map(_sent, self.arrived))
 
     def minted(self) -> Counter[bytes]:
         """How often each reference is minted on the canonical chain."""
@@ -228,7 +262,9 @@ class FakeNode(Rpc):
         self, parent: Block, nonces: dict[Address, int], used: dict[int, bytes]
     ) -> Iterator[Done]:
         available = self._available(parent)
-        for sent in sorted(self.pool.values(), key=lambda sent: sent.nonce):
+        for sent in sorted(
+            self.pool.values(), key=lambda sent: (sent.nonce, -sent.max_fee_per_gas)
+        ):
             if sent.nonce < nonces.get(sent.sender, 0):
                 del self.pool[sent.hash]
             elif sent.nonce == nonces.get(sent.sender, 0) and sent.max_fee_per_gas >= self.base_fee:
@@ -249,8 +285,10 @@ class FakeNode(Rpc):
         """Logs of a mint; `used` moves along."""
         rewards = _rewards(data)
         wanted = sum(amount for _, amount, reference in rewards if _seq(reference) not in used)
-        if self.reverts(data) or wanted > available:
-            raise Reverted("MintLimitExceeded")
+        self._check(data, rewards)
+        if wanted > available:
+            numbers = (bytes(20), wanted, max(0, available))
+            raise Reverted(custom_error("MintLimitExceeded(address,uint256,uint256)", *numbers))
         logs: list[Log] = []
         for to, amount, reference in rewards:
             seq = _seq(reference)
@@ -258,11 +296,21 @@ class FakeNode(Rpc):
                 used[seq] = reference
                 logs += [transfer_log(bytes(20), to, amount), minted_log(to, reference, amount)]
             elif len(rewards) == 1 and data[:4] == _MINT:
-                raise Reverted("RefAlreadyUsed")
+                raise Reverted(custom_error("RefAlreadyUsed(bytes32)", reference))
             else:
                 topics = [_SKIPPED, _word(to), reference]
                 logs.append(Log(topics, amount.to_bytes(32, "big")))
         return logs
+
+    def _check(self, data: bytes, rewards: Sequence[tuple[bytes, int, bytes]]) -> None:
+        if not self.is_minter:
+            role = (bytes(20), bytes(32))
+            raise Reverted(custom_error("AccessControlUnauthorizedAccount(address,bytes32)", *role))
+        if self.reverts(data):
+            raise Reverted(a_sentence("the contract does not like it"))
+        for to, _, _ in rewards:
+            if to in self.bad_wallets:
+                raise Reverted(custom_error("ERC20InvalidReceiver(address)", to))
 
     # --- JSON-RPC -----------------------------------------------------------------------------
 
@@ -372,11 +420,16 @@ class FakeNode(Rpc):
             words = (self.mint_capacity, 86_400, max(0, self._available(self._seen()[-1])))
             return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
         self.simulated += 1
+        if self.cannot_simulate is not None:
+            raise RpcError(-32000, self.cannot_simulate)
         try:
             self._mint(data, dict(self._seen()[-1].used), self._available(self._seen()[-1]))
         except Reverted as error:
-            raise RpcError(3, f"execution reverted: {error}", b"\x08\xc3\x79\xa0") from error
+            raise RpcError(3, "execution reverted", error.data) from error
         return "0x"
+
+    def _fee_history(self, _count: str, _newest: str, _percentiles: list[float]) -> Any:
+        return {"baseFeePerGas": [hex(self._seen()[-1].base_fee), hex(self.base_fee)]}
 
     def _send_raw_transaction(self, raw: str) -> str:
         if self.lost_requests:
@@ -399,9 +452,28 @@ class FakeNode(Rpc):
             raise RpcError(-32000, "nonce too low")
         if sent.gas_limit * sent.max_fee_per_gas > self.balance:
             raise RpcError(-32000, "insufficient funds for gas * price + value")
+        if self.refuses_cheap and sent.max_fee_per_gas < self.base_fee:
+            raise RpcError(-32003, "max fee per gas less than block base fee")
+        self._take_the_place_of_rivals(sent)
         self.pool[sent.hash] = sent
         if self.mines_at_once:
             self.mine()
+
+    def _take_the_place_of_rivals(self, sent: Sent) -> None:
+        """Others with its sender and nonce, if it pays a tenth more, tip and cap."""
+        for rival in list(self.pool.values()):
+            if (rival.sender, rival.nonce) == (sent.sender, sent.nonce):
+                if not _outbids(sent, rival):
+                    raise RpcError(-32000, "replacement transaction underpriced")
+                del self.pool[rival.hash]
+
+
+def _outbids(sent: Sent, rival: Sent) -> bool:
+    factor = 100 + _LEAST_BUMP_PERCENT
+    return (
+        sent.max_fee_per_gas * 100 >= rival.max_fee_per_gas * factor
+        and sent.tip * 100 >= rival.tip * factor
+    )
 
 
 def _seq(reference: bytes) -> int:
@@ -423,6 +495,7 @@ def _sent(raw: bytes) -> Sent:
         hash=Hash32(keccak(raw)),
         sender=address_of(Account.recover_transaction(raw)),
         nonce=int.from_bytes(fields[1], "big"),
+        tip=int.from_bytes(fields[2], "big"),
         max_fee_per_gas=int.from_bytes(fields[3], "big"),
         gas_limit=int.from_bytes(fields[4], "big"),
         to=Address(fields[5]),

@@ -1,0 +1,138 @@
+"""What a contract says when it reverts: from the bytes that a node hands back to words.
+
+Knows `Error(string)`, `Panic(uint256)` and the custom errors of every contract in `compiled/`. The
+bytes come from whatever contract was called, so nothing about them is believed: words are printable
+and bounded, and what cannot be understood is shown in hex.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from eth_abi.abi import decode as abi_decode
+from eth_abi.exceptions import DecodingError
+from eth_hash.auto import keccak
+
+ERROR: Final = keccak(b"Error(string)")[:4]
+PANIC: Final = keccak(b"Panic(uint256)")[:4]
+
+_LONGEST: Final = 200
+"""Characters of anything that a contract says in its own words, and of hex."""
+
+_PANICS: Final = {
+    0x00: "generic panic",
+    0x01: "assertion failed",
+    0x11: "arithmetic overflow or underflow",
+    0x12: "division by zero",
+    0x21: "value out of an enum's range",
+    0x22: "storage byte array wrongly encoded",
+    0x31: "pop of an empty array",
+    0x32: "array index out of bounds",
+    0x41: "too much memory allocated",
+    0x51: "call of an uninitialised function",
+}
+"""Solidity's codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CustomError:
+    name: str
+    fields: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+def name_of(data: bytes) -> str:
+    """The error's name: `ERC20InvalidReceiver`, `Error`, `Panic`; of an unknown one its selector.
+
+    Empty data, as of a bare `revert()`, has the empty name.
+    """
+    selector = data[:4]
+    if selector == ERROR:
+        return "Error"
+    if selector == PANIC:
+        return "Panic"
+    known = _custom_errors().get(selector)
+    return known.name if known else "0x" + selector.hex() if selector else ""
+
+
+def reason_of(data: bytes) -> str:
+    """The whole reason for a person: `ZeroAmount()`, `Panic: division by zero`, a plain sentence.
+
+    `MintLimitExceeded(minter: 0x…, wanted: 5, available: 3)` is what a custom error looks like.
+    """
+    if not data:
+        return "reverted without a reason"
+    try:
+        return _understood(data[:4], data[4:]) or _bounded("0x" + data.hex())
+    except (DecodingError, ValueError, OverflowError):
+        return _bounded(f"{name_of(data)} with malformed arguments 0x{data[4:].hex()}")
+
+
+def _understood(selector: bytes, body: bytes) -> str | None:
+    """Raises DecodingError, ValueError or OverflowError where the arguments are malformed."""
+    if selector == ERROR:
+        return _sentence(abi_decode(["bytes"], body)[0])
+    if selector == PANIC:
+        code = abi_decode(["uint256"], body)[0]
+        return f"Panic: {_PANICS.get(code, f'code 0x{code:x}')}"
+    known = _custom_errors().get(selector)
+    if known is None:
+        return None
+    values = abi_decode(list(known.types), body)
+    told = (f"{field}: {_shown(one)}" for field, one in zip(known.fields, values, strict=True))
+    return f"{known.name}({_bounded(', '.join(told))})"
+
+
+def _sentence(text: bytes) -> str:
+    """A string is read as bytes: what is not UTF-8 in it must not hide the rest."""
+    return _printable(text[: 4 * _LONGEST].decode(errors="replace")) or "reverted without a reason"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """No line breaks, no terminal codes: the text goes into logs and answers."""
+    return _bounded(
+        "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+    )
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+@cache
+def _custom_errors() -> dict[bytes, CustomError]:
+    """By selector. Two contracts that declare the same error mean the same."""
+    folder = resources.files("ltzd.chain").joinpath("compiled")
+    found: dict[bytes, CustomError] = {}
+    for document in folder.iterdir():
+        if document.name.endswith(".json"):
+            for entry in json.loads(document.read_text(encoding="utf-8"))["abi"]:
+                if entry["type"] == "error":
+                    error = _custom_error(entry)
+                    found[keccak(f"{error.name}({','.join(error.types)})".encode())[:4]] = error
+    return found
+
+
+def _custom_error(entry: dict[str, Any]) -> CustomError:
+    inputs = entry["inputs"]
+    return CustomError(
+        entry["name"],
+        tuple(each["name"] or str(place) for place, each in enumerate(inputs)),
+        tuple(map(_type, inputs)),
+    )
+
+
+def _type(entry: dict[str, Any]) -> str:
+    """As it stands in a signature: a tuple is its components in brackets."""
+    kind: str = entry["type"]
+    if not kind.startswith("tuple"):
+        return kind
+    return f"({','.join(map(_type, entry['components']))}){kind.removeprefix('tuple')}"

@@ -1,0 +1,152 @@
+"""Gas gets dear: a stuck mint is replaced by itself, and nobody pays more than the cap.
+
+Blocks come by hand here, and the test says what the next one's base fee is.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest_asyncio
+
+from tests.support.books import all_minted, assert_books_agree
+from tests.support.instance import Answer, Instance
+from tests.support.tester import GWEI
+from tests.support.waiting import until
+
+CAP = 100 * GWEI
+CALM = 2 * GWEI
+
+
+async def mine_at(instance: Instance, base_fee: int) -> None:
+    """A block with this base fee; without transactions the next one's is an eighth lower."""
+    await instance.rpc("anvil_setNextBlockBaseFeePerGas", hex(base_fee))
+    await instance.rpc("evm_mine")
+    history = await instance.rpc("eth_feeHistory", "0x1", "latest", [])
+    await lane_shows(instance, 'base_fee_wei{kind="mint"}', int(history["baseFeePerGas"][-1], 16))
+
+
+@asynccontextmanager
+async def mined_by_hand(instance: Instance) -> AsyncIterator[None]:
+    await instance.rpc("evm_setAutomine", False)
+    try:
+        yield
+    finally:
+        await instance.rpc("evm_setAutomine", True)
+        await mine_at(instance, GWEI)
+
+
+@pytest_asyncio.fixture
+async def by_hand(instance: Instance) -> AsyncIterator[Instance]:
+    await all_minted(instance)
+    async with mined_by_hand(instance):
+        await mine_at(instance, CALM)
+        yield instance
+
+
+async def lane_shows(instance: Instance, gauge: str, wanted: float) -> None:
+    async def there() -> bool:
+        url = f"http://127.0.0.1:{instance.admin_port}/metrics"
+        async with instance.http.get(url) as reply:
+            shown = await reply.text()
+        lines = [one for one in shown.splitlines() if one.startswith(f"ltzd_operator_{gauge} ")]
+        return [float(line.split()[-1]) for line in lines] == [wanted]
+
+    await until(there, 20.0)
+
+
+async def post(instance: Instance) -> Answer:
+    return await instance.post_event(f"{uuid4().hex}@shop.example")
+
+
+async def attempts_of(instance: Instance, answer: Answer) -> list[asyncpg.Record]:
+    """Cheapest first."""
+    async with instance.database() as connection:
+        return list(
+            await connection.fetch(
+                "SELECT a.* FROM attempts a JOIN rewards r USING (transaction_id) "
+                "WHERE r.id = $1 ORDER BY a.max_fee_per_gas",
+                UUID(answer.event_id),
+            )
+        )
+
+
+async def mined_until_minted(instance: Instance, answer: Answer) -> dict[str, Any]:
+    """Blocks until the event's mint is in one, with fees that fall by an eighth each time."""
+
+    async def there() -> dict[str, Any] | None:
+        await instance.rpc("evm_mine")
+        event = await instance.event(answer.event_id)
+        return event if event["status"] in {"minted", "final"} else None
+
+    event = await until(there, 20.0)
+    assert event is not None
+    return event
+
+
+async def assert_nothing_passed_the_cap(instance: Instance) -> None:
+    assert await instance.ask("SELECT max(max_fee_per_gas) FROM attempts") <= CAP
+    assert await instance.ask(
+        "SELECT bool_and(max_priority_fee_per_gas <= max_fee_per_gas) FROM attempts"
+    )
+
+
+async def test_a_stuck_mint_is_replaced_and_minted_exactly_once(by_hand: Instance) -> None:
+    answer = await post(by_hand)
+    assert answer.status == 200
+    await mine_at(by_hand, 20 * GWEI)
+
+    async def is_replaced() -> bool:
+        attempts = await attempts_of(by_hand, answer)
+        return len(attempts) > 1 and attempts[-1]["published_at"] is not None
+
+    await until(is_replaced, 20.0)
+    event = await mined_until_minted(by_hand, answer)
+
+    stuck, replacement = await attempts_of(by_hand, answer)
+    assert "0x" + stuck["hash"].hex() == answer.hash
+    assert event["transactionHash"] == "0x" + replacement["hash"].hex()
+    for fee in ("max_fee_per_gas", "max_priority_fee_per_gas"):
+        assert replacement[fee] * 10 >= stuck[fee] * 11
+    await assert_books_agree(by_hand, [answer])
+    await assert_nothing_passed_the_cap(by_hand)
+
+
+async def test_while_fees_are_over_the_cap_events_queue_and_nothing_is_signed(
+    by_hand: Instance,
+) -> None:
+    await mine_at(by_hand, 200 * GWEI)
+    await lane_shows(by_hand, 'held_by_cap{kind="mint"}', 1)
+    answer = await post(by_hand)
+
+    assert (answer.status, answer.hash, answer.body["status"]) == (202, None, "queued")
+    assert answer.body["success"] is True
+    assert await attempts_of(by_hand, answer) == []
+
+    event = await mined_until_minted(by_hand, answer)
+    assert event["transactionHash"]
+    await assert_books_agree(by_hand, [answer])
+    await assert_nothing_passed_the_cap(by_hand)
+
+
+async def test_a_mint_at_the_cap_keeps_its_bytes_until_fees_fall(by_hand: Instance) -> None:
+    await mine_at(by_hand, 70 * GWEI)
+    first = await post(by_hand)
+    assert first.status == 200
+    (signed,) = await attempts_of(by_hand, first)
+    assert signed["max_fee_per_gas"] == CAP
+
+    await mine_at(by_hand, 150 * GWEI)
+    await lane_shows(by_hand, 'lanes_paused{kind="mint",reason="fees"}', 1)
+    second = await post(by_hand)
+    assert (second.status, second.body["status"]) == (202, "queued")
+    assert await attempts_of(by_hand, first) == [signed]
+
+    event = await mined_until_minted(by_hand, first)
+    assert event["transactionHash"] == first.hash == "0x" + signed["hash"].hex()
+    await mined_until_minted(by_hand, second)
+    await lane_shows(by_hand, 'lanes_paused{kind="mint",reason="fees"}', 0)
+    await assert_books_agree(by_hand, [first, second])
+    await assert_nothing_passed_the_cap(by_hand)
