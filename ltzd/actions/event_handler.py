@@ -16,6 +16,7 @@ from time import time
 from typing import Any, TypeVar
 from uuid import UUID
 
+import msgspec
 from cachetools import LRUCache
 
 from ltzd import telemetry
@@ -33,7 +34,7 @@ from ltzd.errors import (
     NotFound,
     Refused,
 )
-from ltzd.providers.identity import IdentityClient, IdentityUser
+from ltzd.providers.identity import IdentityClient
 from ltzd.rules.brands import Brand, EventRule
 from ltzd.rules.domains import event_domain, is_authorized
 from ltzd.rules.events import check_channel, is_bypass, reward_of
@@ -59,8 +60,7 @@ _NEWCOMER_SECONDS = 30.0
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class EventRequest:
+class EventRequest(msgspec.Struct, frozen=True):
     """A well-formed request; `origin` is the Origin header, `signed` the signature's if any."""
 
     brand_id: Address
@@ -76,8 +76,7 @@ class EventRequest:
     signed: SignedRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedEvent:
+class RecordedEvent(msgspec.Struct, frozen=True):
     """`status`: "published" with a hash, "queued" without, "final" for a reward of 0."""
 
     event_id: UUID
@@ -148,9 +147,7 @@ class EventHandler:
         A request that is refused already keeps its place. Answers in their order: the recorded
         event, or what `record` would have raised.
         """
-        prepared = await _all(
-            one if isinstance(one, Refused) else self._prepare(one) for one in requests
-        )
+        prepared = await self._prepare_all(requests)
         written = await _all(
             one if isinstance(one, BaseException) else self._write(one) for one in prepared
         )
@@ -161,6 +158,21 @@ class EventHandler:
                 _RECORDED.inc()
         return await _all(
             one if isinstance(one, BaseException) else self._answer(one) for one in written
+        )
+
+    async def _prepare_all(
+        self, requests: Sequence[EventRequest | Refused]
+    ) -> list[Claim | BaseException]:
+        """Together; one after the other where a brand counts something on the way."""
+        those = [one if isinstance(one, Refused) else self._prepare(one) for one in requests]
+        if not any(self._counts_early(one) for one in requests):
+            return await _all(those)
+        return [outcome for one in those for outcome in await _all([one])]
+
+    def _counts_early(self, request: EventRequest | Refused) -> bool:
+        brand = None if isinstance(request, Refused) else self._brands.get(request.brand_id)
+        return brand is not None and bool(
+            brand.max_new_wallets_per_hour or brand.events_per_minute_per_ip
         )
 
     async def find(self, event_id: UUID) -> EventStatus:
@@ -252,23 +264,25 @@ class EventHandler:
             user = user or await users.find(connection, email_key)
         on_the_way = self._newcomers.beside(check)
         check.decide(standing, is_new_user=user is None, on_the_way=on_the_way)
+        if user is None:
+            return await self._welcome(request, check), False
         await self._count(request, check.brand)
-        if user is not None:
-            self._known[email_key] = user
-            return user, True
-        found = await self._make_wallet(request.email, check)
-        id_ = users.user_id(found.subject, email_key)
-        return User(id_, email_key, found.subject, found.wallet), False
+        self._known[email_key] = user
+        return user, True
 
-    async def _make_wallet(self, email: str, check: Check) -> IdentityUser:
-        is_counted = check.brand.max_new_wallets_per_hour > 0
-        if is_counted:
+    async def _welcome(self, request: EventRequest, check: Check) -> User:
+        """A user without a row. On the way from here, before anybody else is decided on."""
+        if check.brand.max_new_wallets_per_hour:
             self._newcomers.enter(check)
         try:
-            return await self._identity.wallet_of_email(email)
+            await self._count(request, check.brand)
+            found = await self._identity.wallet_of_email(request.email)
         except BaseException:
             self._newcomers.leave(check)
             raise
+        email_key = check.key[2]
+        id_ = users.user_id(found.subject, email_key)
+        return User(id_, email_key, found.subject, found.wallet)
 
     async def _write(self, claim: Claim) -> Written:
         try:
@@ -317,10 +331,14 @@ class _Newcomers:
         self._until: dict[Address, dict[str, float]] = {}
 
     def beside(self, check: Check) -> int:
-        """How many of the brand, not counting this event's own."""
+        """How many of the brand, not counting this event's own. Forgets those that have ended."""
+        brand_id, email_key = check.key[0], check.key[2]
         now = asyncio.get_running_loop().time()
-        until = self._until.get(check.key[0], {})
-        return sum(end > now for email_key, end in until.items() if email_key != check.key[2])
+        until = self._until.pop(brand_id, {})
+        live = {key: end for key, end in until.items() if end > now}
+        if live:
+            self._until[brand_id] = live
+        return len(live) - (email_key in live)
 
     def enter(self, check: Check) -> None:
         end = asyncio.get_running_loop().time() + _NEWCOMER_SECONDS

@@ -47,9 +47,16 @@ class EventWriter:
         try:
             standing = await self._standing(group)
         except DatabaseUnavailable as error:
-            return await self._hold_unsure(group, error)
+            return await self._hold_unsure(group, [AGAIN] * len(group), error)
         verdicts = decide_all(group, standing, self._known)
-        won = await self._commit([new for new in verdicts if isinstance(new, NewEvent)])
+        accepted = [new for new in verdicts if isinstance(new, NewEvent)]
+        try:
+            won = await self._commit(accepted)
+        except DatabaseUnavailable as error:
+            return await self._hold_unsure(group, outcomes_of(group, verdicts, {}), error)
+        if accepted and not won and len(group) > 1:
+            # One of them met a limit that others have just used up; it must not stop the rest.
+            return [outcome for one in group for outcome in await self._write([one])]
         self._known.update({one.user.email_key: one.user for one in group if one.check.key in won})
         if won:
             self._signals.ring(REWARDS)
@@ -64,7 +71,7 @@ class EventWriter:
             return await events.standing(connection, [one.check.wanted() for one in group])
 
     async def _commit(self, accepted: Sequence[NewEvent]) -> dict[ClaimKey, bool]:
-        """What was won. Events whose write was lost on the way are unsure until decided again."""
+        """What was won. Raises DatabaseUnavailable; its events are unsure until decided again."""
         if not accepted:
             return {}
         try:
@@ -74,19 +81,23 @@ class EventWriter:
             deadline = asyncio.get_running_loop().time() + _UNSURE_SECONDS
             for new in accepted:
                 self._unsure.setdefault(new.event.id, deadline)
-            return {}
+            raise
 
     async def _hold_unsure(
-        self, group: Sequence[Claim], error: DatabaseUnavailable
+        self,
+        group: Sequence[Claim],
+        outcomes: Sequence[Written | Exception | Again],
+        error: DatabaseUnavailable,
     ) -> list[Written | Exception | Again]:
-        """While the database is away: try again for whom it may have written, refuse the others."""
+        """While the database is away, or takes no writes: of those without an outcome, try again
+        for whom it may have written, and refuse the others."""
         await asyncio.sleep(_UNSURE_PAUSE_SECONDS)
         now = asyncio.get_running_loop().time()
-        outcomes: list[Written | Exception | Again] = []
-        for one in group:
-            if self._unsure.get(one.event.id, now) > now:
-                outcomes.append(AGAIN)
+        held: list[Written | Exception | Again] = []
+        for one, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, Again) and self._unsure.get(one.event.id, now) > now:
+                held.append(AGAIN)
             else:
                 self._unsure.pop(one.event.id, None)
-                outcomes.append(error)
-        return outcomes
+                held.append(error if isinstance(outcome, Again) else outcome)
+        return held

@@ -3,12 +3,13 @@
 While a commit is under way items gather; whatever waits at its end goes into the next. An answer
 is given only after its commit, so it is as durable as a commit of its own. An item that makes a
 commit fail is tried alone, so that it cannot take its neighbours down; one that lost a race
-(`AGAIN`) goes into the next commit.
+(`AGAIN`) goes into the next commit, for a bounded time.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -28,6 +29,18 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
+_PATIENCE_SECONDS = 20.0
+"""For a race that is lost again and again; nobody waits longer for an answer."""
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[Item, Answer]):
+    item: Item
+    future: asyncio.Future[Answer]
+    tired_at: float | None = None
+    """When it gives up; None until it has lost a race."""
+
+
 class GroupCommit(Generic[Item, Answer]):
     """`write` commits items and answers each, in order: a value, or an exception for its caller."""
 
@@ -43,7 +56,7 @@ class GroupCommit(Generic[Item, Answer]):
         self._width = width
         self._largest = largest
         self._bound = bound
-        self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
+        self._waiting: deque[_Waiting[Item, Answer]] = deque()
         self._idle = asyncio.Semaphore(0)
 
     async def submit(self, item: Item) -> Answer:
@@ -54,7 +67,7 @@ class GroupCommit(Generic[Item, Answer]):
         if len(self._waiting) >= self._bound:
             raise Unavailable("Too many requests wait for the database")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
+        self._waiting.append(_Waiting(item, future))
         self._idle.release()
         return await future
 
@@ -67,16 +80,16 @@ class GroupCommit(Generic[Item, Answer]):
     async def _work(self) -> None:
         while True:
             await self._idle.acquire()
-            taken: list[tuple[Item, asyncio.Future[Answer]]] = []
+            taken: list[_Waiting[Item, Answer]] = []
             while self._waiting and len(taken) < self._largest:
                 taken.append(self._waiting.popleft())
             if taken:
                 await self._commit(taken)
 
-    async def _commit(self, taken: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+    async def _commit(self, taken: list[_Waiting[Item, Answer]]) -> None:
         try:
             with telemetry.timed(telemetry.GROUP_COMMIT_SECONDS):
-                answers = await self._write([item for item, _ in taken])
+                answers = await self._write([one.item for one in taken])
         except DatabaseUnavailable as error:
             answers = [error] * len(taken)
         except Exception as error:  # noqa: BLE001 - it goes to the one caller whose item it is
@@ -86,16 +99,27 @@ class GroupCommit(Generic[Item, Answer]):
                 return
             answers = [error]
         telemetry.GROUP_COMMIT_EVENTS.observe(len(taken))
-        again = []
-        for one, answer in zip(taken, answers, strict=True):
-            if isinstance(answer, Again):
-                again.append(one)
-            else:
-                _tell(one[1], answer)
+        again = [
+            one for one, answer in zip(taken, answers, strict=True) if not _is_answered(one, answer)
+        ]
         # Before whoever came later, and in their own order.
         self._waiting.extendleft(reversed(again))
         for _ in again:
             self._idle.release()
+
+
+def _is_answered(one: _Waiting[Item, Answer], answer: Answer | Exception | Again) -> bool:
+    """Tell the caller, unless the item goes again."""
+    if not isinstance(answer, Again):
+        _tell(one.future, answer)
+        return True
+    now = asyncio.get_running_loop().time()
+    if one.tired_at is None:
+        one.tired_at = now + _PATIENCE_SECONDS
+    if now < one.tired_at:
+        return False
+    _tell(one.future, Unavailable("Others were faster again and again"))
+    return True
 
 
 def _tell(future: asyncio.Future[Answer], answer: Answer | Exception) -> None:

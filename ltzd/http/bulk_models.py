@@ -17,9 +17,10 @@ class BulkEvents(Sent):
     """Events to be recorded in their order, independently of each other."""
 
     events: Annotated[
-        list[SkipValidation[ManualEvent]], Field(min_length=1, max_length=MOST_EVENTS)
+        # Anything: each is checked alone, since a bad one must not stop the others.
+        list[SkipValidation[ManualEvent] | SkipValidation[Any]],
+        Field(min_length=1, max_length=MOST_EVENTS),
     ]
-    """Each is checked alone, since a bad one must not stop the others."""
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Self:

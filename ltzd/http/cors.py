@@ -34,7 +34,7 @@ class Cors:
         match = _ORIGIN.fullmatch(origin)
         if match is None:
             return False
-        scheme, host = match[1], match[2].lower()
+        scheme, host = match[1], match[2].lower().removesuffix(".")
         if origin in self._policy.own_origins:
             return True
         if self._policy.allow_loopback_origins and is_loopback(host):

@@ -121,6 +121,8 @@ class Answered(BaseModel):
 class Refusal(Answered):
     """Every answer that is no success (spec 7.1)."""
 
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
     success: Literal[False]
     error: str
     details: dict[str, Any] | list[Any] | None = Field(

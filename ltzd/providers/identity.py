@@ -81,6 +81,11 @@ class IdentityClient:
                 raise IdentityUnavailable("The identity client is closed") from None
             raise
 
+    @property
+    def under_way(self) -> int:
+        """How many users are being looked up or made now."""
+        return len(self._flights)
+
     async def ping(self) -> bool:
         """Whether the provider answers and takes our credentials; one attempt, never raises."""
         with contextlib.suppress(IdentityUnavailable, TimeoutError):

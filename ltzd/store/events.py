@@ -37,8 +37,7 @@ EVENT_REWARD = 1
 """The kind of an event's reward, in rows and references (contracts.md)."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
+class EventRow(msgspec.Struct, frozen=True):
     """One event to be written; `wallet` receives `ltz` whole LTZ, if that is more than 0."""
 
     id: UUID
@@ -66,8 +65,7 @@ class Standing:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What of the standing a decision asks for; most events need their claim only."""
 
     claim: ClaimKey
@@ -134,7 +132,7 @@ async def _totals(connection: Connection, wanted: set[TotalKey]) -> dict[TotalKe
 
 
 async def _usage(connection: Connection, brands: set[Address]) -> dict[UsageKey, int]:
-    """The windows that may still be open: a day can have 25 hours."""
+    """The windows that may still be open; where a date is skipped a day has two days' hours."""
     if not brands:
         return {}
     rows = await connection.fetch(
@@ -143,7 +141,7 @@ async def _usage(connection: Connection, brands: set[Address]) -> dict[UsageKey,
           FROM unnest($1::bytea[]) AS wanted (brand_id)
           JOIN unnest($2::text[]) AS kinds (kind) ON true
           JOIN brand_usage u USING (brand_id, kind)
-         WHERE u.window_start > now() - interval '26 hours'
+         WHERE u.window_start > now() - interval '50 hours'
         """,
         list(brands),
         [kind.value for kind in Usage],
@@ -166,12 +164,12 @@ async def _nonces(connection: Connection, wanted: set[NonceKey]) -> dict[NonceKe
     return {(Address(row[0]), row[1]): row[2] for row in rows}
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(msgspec.Struct, frozen=True):
     """An event to be written if its claim still stands at `claim.claims - 1`.
 
     `identity_subject` is None for a user who has a row; `maximum` is the global one, None without;
-    `budget` and `wallets` are the brand's own limits. `nonce` and `request_id` are a signed
+    `budget` and `wallets` are the brand's own limits, the second with the one event of a group that
+    brings the user. `nonce` and `request_id` are a signed
     request's. At most one new event of a claim goes into a `write`.
     """
 
@@ -239,6 +237,10 @@ def _columns(ordered: Sequence[NewEvent]) -> list[object]:
 
 # One statement, so one round trip and all or nothing. Nonces and claims come first, in one order;
 # all else hangs on the claims that were won, so writers never wait for each other in a circle.
+# A row's CHECK holds for what is proposed before its conflict is found, so `counted` proposes what
+# the decision was made on: the kept total, and only without one the sum of all claims. Events that
+# were let through before their type had a maximum are in no total, there as in the decision.
+# Otherwise what is refused here would be decided alike for ever.
 _WRITE = """
 WITH new AS MATERIALIZED (
   SELECT *
@@ -284,8 +286,12 @@ WITH new AS MATERIALIZED (
 ), counted AS (
   INSERT INTO claim_totals (brand_id, event_type, claims, maximum)
   SELECT brand_id, event_type,
-         count(*) + (SELECT coalesce(sum(c.claims), 0) FROM claims c
-                      WHERE c.brand_id = a.brand_id AND c.event_type = a.event_type),
+         count(*) + coalesce(
+           (SELECT t.claims FROM claim_totals t
+             WHERE t.brand_id = a.brand_id AND t.event_type = a.event_type),
+           (SELECT sum(c.claims) FROM claims c
+             WHERE c.brand_id = a.brand_id AND c.event_type = a.event_type),
+           0),
          max(maximum)
     FROM accepted a
    WHERE maximum IS NOT NULL
@@ -294,7 +300,8 @@ WITH new AS MATERIALIZED (
       ON CONFLICT (brand_id, event_type) DO UPDATE
      SET claims = claim_totals.claims + (
            SELECT count(*) FROM accepted a
-            WHERE a.brand_id = excluded.brand_id AND a.event_type = excluded.event_type),
+            WHERE a.brand_id = excluded.brand_id AND a.event_type = excluded.event_type
+              AND a.maximum IS NOT NULL),
          maximum = excluded.maximum
 ), used AS (
   INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
@@ -307,7 +314,7 @@ WITH new AS MATERIALIZED (
     FROM (SELECT DISTINCT ON (email_key) brand_id, hour, most_wallets
             FROM accepted
             JOIN met USING (email_key)
-           ORDER BY email_key, brand_id) AS newcomers
+           ORDER BY email_key, most_wallets NULLS LAST) AS newcomers
    WHERE most_wallets IS NOT NULL
    GROUP BY brand_id, hour
    ORDER BY 1, 2, 3

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from ltzd.actions import group_commit
 from ltzd.actions.group_commit import AGAIN, Again, GroupCommit
 from ltzd.errors import DatabaseUnavailable, Refused, Unavailable
 from tests.support.core import running
@@ -208,3 +209,14 @@ async def test_those_who_go_again_keep_their_order_before_those_who_came_later(b
         book.gate.set()
         await asyncio.gather(first, later)
     assert asked[-5:] == [2, 3, 4, 5, 6]
+
+
+async def test_who_loses_again_and_again_is_told_after_a_bounded_time(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_PATIENCE_SECONDS", 0.05)
+    book.verdict = lambda item: AGAIN if item == 2 else f"did {item}"
+    async with committing(Commits(book.write)) as commits, asyncio.timeout(5):
+        answers = await submit_all(commits, [1, 2, 3])
+    assert (answers[0], answers[2]) == ("did 1", "did 3")
+    assert isinstance(answers[1], Unavailable)

@@ -21,9 +21,10 @@ from ltzd.values import reward_reference
 ROOT = Path(__file__).resolve().parents[2]
 NOT_OURS = {
     *(".git", ".venv", ".ltzd", ".tools", ".hypothesis", "__pycache__", "node_modules"),
-    *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".import_linter_cache", "out", "cache"),
+    *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".import_linter_cache"),
     *("build", "dist", "results"),
 }
+FORGES = (ROOT / "contracts" / "out", ROOT / "contracts" / "cache")
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 PACKAGES = ("ltzd", "tests", "benchmarks")
 DIRECT = "via ltzd (pyproject.toml)"
@@ -39,6 +40,8 @@ def files(*suffixes: str) -> Iterator[Path]:
     while folders:
         for path in sorted(folders.pop().iterdir()):
             if path.name in NOT_OURS or path.is_symlink() or path.name.endswith(".egg-info"):
+                continue
+            if path in FORGES:
                 continue
             if path.is_dir():
                 folders.append(path)

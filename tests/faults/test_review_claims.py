@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 from uuid import uuid4
 
+from msgspec import structs
+
 from ltzd.rules.events import ClaimRecord
 from ltzd.store import events, users
 from ltzd.store.database import Pool, session
@@ -60,11 +62,11 @@ async def test_first_events_of_one_user_at_once_fail_no_statement(pool: Pool) ->
     for number in range(40):
         email = f"user{number}@shop.example"
         first = await a_first_event(pool, a_key(email, "welcome"))
-        others = [replace(first, key=a_key(email, f"kind{n}")) for n in range(4)]
+        others = [structs.replace(first, key=a_key(email, f"kind{n}")) for n in range(4)]
         those = [
-            replace(
+            structs.replace(
                 new,
-                event=(row := replace(new.event, id=uuid4(), event_type=new.key[1])),
+                event=(row := structs.replace(new.event, id=uuid4(), event_type=new.key[1])),
                 claim=replace(new.claim, last_event_id=row.id),
             )
             for new in (first, *others)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec import structs
 
 from ltzd.rules.events import ClaimRecord
 from ltzd.rules.limits import Quota, Usage
@@ -52,7 +53,7 @@ def an_event(standing: Standing, key: ClaimKey = ANN, ltz: int = 100, **more: ob
     )
     claims = standing.claims.get(key, ClaimRecord()).claims
     new = NewEvent(row, key, ClaimRecord(claims + 1, row.id, standing.now), key[2], None)
-    return replace(new, **more)  # type: ignore[arg-type]
+    return structs.replace(new, **more)
 
 
 async def write(pool: Pool, *those: NewEvent) -> int:

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
+from msgspec import structs
 
 from ltzd.rules.events import ClaimRecord
 from ltzd.store import database, events, users
@@ -45,7 +46,7 @@ def a_new_event(
         ltz=100,
         wallet=a_wallet(1),
     )
-    row = replace(row, **changes)  # type: ignore[arg-type]
+    row = structs.replace(row, **changes)
     return NewEvent(row, key, ClaimRecord(claims + 1, row.id, standing.now), SUBJECT, maximum)
 
 
@@ -124,7 +125,7 @@ async def test_a_claim_that_changed_since_it_was_read_is_left_out_with_its_event
 async def test_a_second_event_of_a_user_announces_nobody(pool: Pool) -> None:
     await write(pool, a_new_event(await stand(pool, KEY)))
     again = a_new_event(await stand(pool, KEY))
-    known = replace(a_new_event(await stand(pool, FORM), FORM), identity_subject=None)
+    known = structs.replace(a_new_event(await stand(pool, FORM), FORM), identity_subject=None)
 
     assert await write(pool, again) == {KEY: False}
     assert await write(pool, known) == {FORM: False}
@@ -146,7 +147,7 @@ async def test_a_new_user_of_two_events_in_one_write_is_met_once(pool: Pool) -> 
 
 async def test_a_user_whose_claim_was_lost_is_not_met(pool: Pool) -> None:
     standing = await stand(pool, KEY)
-    await write(pool, replace(a_new_event(standing), identity_subject=None))
+    await write(pool, structs.replace(a_new_event(standing), identity_subject=None))
 
     assert await write(pool, a_new_event(standing)) == {}
     assert await counts(pool) == (1, 1, 0, 1)
@@ -160,7 +161,7 @@ async def test_only_the_next_version_of_a_claim_is_written(pool: Pool) -> None:
     assert right.claim.claims == 3
 
     for version in (1, 2, 4, 5):
-        wrong = replace(right, claim=replace(right.claim, claims=version))
+        wrong = structs.replace(right, claim=replace(right.claim, claims=version))
         assert await write(pool, wrong) == {}, version
 
     assert (await stand(pool, KEY)).claims == standing.claims

@@ -130,12 +130,13 @@ async def test_bypass_sources_obey_the_budget(event_surface: EventSurface) -> No
 async def test_a_changed_budget_holds_for_the_day_that_is_under_way(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(PAID, daily_mint_budget=200)
+    brand = await event_surface.brand(PAID, free("nothing"), daily_mint_budget=200)
     assert [(await brand.post()).status for _ in range(3)] == [200, 200, 429]
     await brand.change(daily_mint_budget=300)
     assert [(await brand.post()).status for _ in range(2)] == [200, 429]
     await brand.change(daily_mint_budget=100)
     assert (await brand.post()).status == 429
+    assert (await brand.post(eventType="nothing")).status == 200
     await brand.change(daily_mint_budget=0)
     assert (await brand.post()).status == 200
 

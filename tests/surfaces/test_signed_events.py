@@ -218,7 +218,7 @@ async def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_does(
         rotation = await brand_keys.rotate(
             connection, brand.brand.address, "security_key", event_surface.sealer, revoke=False
         )
-        await event_surface.daemon.brands.refresh(connection)
+    await event_surface.refresh()
     for key in (rotation.key, brand.keys.security_key):
         body = raw(brand, somebody())
         assert (await post(event_surface, body, headers(brand, body, key=key))).status == 200

@@ -1,0 +1,59 @@
+"""`ltzd` commands in tests: in this process, which costs no start, or as processes of their own."""
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from ltzd.cli.main import app
+from ltzd.store.sealing import Sealer
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+async def ltzd(*arguments: object) -> Outcome:
+    """Here, in a thread, so one at a time; a traceback fails the test."""
+    done = await asyncio.to_thread(
+        CliRunner().invoke, app, list(map(str, arguments)), catch_exceptions=False
+    )
+    return Outcome(done.exit_code, done.stdout, done.stderr)
+
+
+async def begin_ltzd(*arguments: object) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ltzd", *map(str, arguments)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def ltzd_apart(*arguments: object) -> Outcome:
+    """As a person runs it."""
+    process = await begin_ltzd(*arguments)
+    out, err = await asyncio.wait_for(process.communicate(), timeout=60)
+    assert process.returncode is not None
+    return Outcome(process.returncode, out.decode(), err.decode())
+
+
+def a_data_directory_of(folder: Path, database_url: str) -> Path:
+    """What commands read of a dev instance: its `dev.json` and its master key."""
+    folder.mkdir()
+    dev = {"adminUrl": "http://127.0.0.1:9464", "databaseUrl": database_url}
+    (folder / "dev.json").write_text(json.dumps(dev))
+    Sealer.from_file(folder / "master.key", create=True)
+    return folder
