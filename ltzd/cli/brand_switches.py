@@ -14,7 +14,7 @@ DONE = {
     "What it owes is still minted.",
     ("disabled", False): "is enabled: its events count again within a second.",
     ("paused", True): "is paused: its events are taken and queued, "
-    "and none of its mints is signed from now on.",
+    "and none of its mints is signed any more, except one that is on its way.",
     ("paused", False): "goes on: what waited is minted now.",
 }
 

@@ -44,7 +44,7 @@ class LanePolicy:
 
     max_in_flight: int = 64
     poll_seconds: float = 1.0
-    gather_seconds: float = 0.01
+    gather_seconds: float = 0.005
     crowd_seconds: float = 0.2
     repeat_seconds: float = 5.0
     replace_after_seconds: float = 15.0

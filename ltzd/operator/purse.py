@@ -24,10 +24,14 @@ class Purse:
     async def look(self, head: Header) -> None:
         """Take fees and balance as of `head`. Raises NodeUnavailable."""
         market = await self._node.market(head)
-        self.balance = balance = await self._node.balance(self._wallet)
+        await self.weigh()
         self.market, self.fees = market, fees_for(market, self._policy)
         telemetry.BASE_FEE_WEI.labels(MINT).set(market.base_fee)
         telemetry.HELD_BY_CAP.labels(MINT).set(self.fees is None)
+
+    async def weigh(self) -> None:
+        """Take the balance alone. Raises NodeUnavailable."""
+        self.balance = balance = await self._node.balance(self._wallet)
         telemetry.BALANCE_WEI.labels(MINT).set(balance)
 
     def forget(self) -> None:

@@ -135,7 +135,7 @@ def _name(revert: Revert) -> str:
 
 
 def _reason(revert: Revert) -> str:
-    return revert.text if revert.data is None else reverts.reason_of(revert.data)
+    return revert.text[:200] if revert.data is None else reverts.reason_of(revert.data)
 
 
 def _is_its_fault(revert: Revert) -> bool:

@@ -80,11 +80,16 @@ class Replacer:
             self._oldest = (oldest, self._now)
 
     def _note_fall(self, flight: Sequence[OpenTransaction], market: Market) -> None:
-        """Fees have fallen: what was held because of them is offered as it is, and waits anew."""
+        """Fees have fallen: what was held because of them is offered as it is.
+
+        What a node holds waits anew; what was refused waits on, or fees that wobble would keep it
+        from ever being late.
+        """
         if self._book.held == FEES and market.base_fee < self._base_fee:
             payable = [tx for tx in flight if can_pay(tx.fees, market, self._desk.policy.fees)]
+            taken = [tx for tx in payable if not self._book.is_refused(tx)]
+            self._waiting.update({tx.hashes[0]: self._now for tx in taken})
             self._book.offer_again(payable)
-            self._waiting.update({tx.hashes[0]: self._now for tx in payable})
         self._base_fee = market.base_fee
 
     def _why_stuck(self, tx: OpenTransaction, market: Market) -> Stuck | None:

@@ -138,8 +138,9 @@ class Watcher:
     async def _mined(self, those: Sequence[tuple[OpenTransaction, Place]]) -> None:
         if not those:
             return
-        # First, since what leaves the book must have left the bucket as we know it.
+        # First, since what leaves the book must have left bucket and purse as we know them.
         await self._allowance.look()
+        await self._purse.weigh()
         await self._book.hear([(tx, ReceiptSeen(place)) for tx, place in those])
         for tx, place in those:
             self._sent_at.pop(tx.nonce, None)

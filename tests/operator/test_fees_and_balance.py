@@ -1,0 +1,55 @@
+"""Fees that wobble, and a balance that a mint has just used."""
+
+import asyncio
+
+from ltzd.chain import ltz
+from ltzd.rules.fees import GWEI
+from tests.support.core import value
+from tests.support.mint_world import POLICY, World
+from tests.support.waiting import until
+
+
+async def attempts(world: World) -> int:
+    count: int = await value(world.eyes, "SELECT count(*) FROM attempts")
+    return count
+
+
+async def test_a_refused_mint_is_made_dearer_though_fees_wobble(world: World) -> None:
+    world.node.base_fee = 10 * GWEI
+    world.node.mine()
+    async with world.serving(POLICY):
+        await world.some_looks()
+        world.node.refusal = "transaction underpriced"
+        await world.queue()
+
+        async def signed() -> bool:
+            return await attempts(world) >= 1
+
+        await until(signed)
+        for turn in range(80):  # 4 s, forty times POLICY.repeat_seconds
+            world.node.base_fee = (10 - turn % 2) * GWEI
+            world.node.mine()
+            await asyncio.sleep(0.05)
+        assert await attempts(world) > 1
+
+
+async def test_nothing_is_signed_on_a_balance_from_before_the_last_mint_was_mined(
+    world: World,
+) -> None:
+    world.node.base_fee = 10 * GWEI
+    world.node.mine()
+    fee = 2 * 10 * GWEI + world.node.tip
+    worst = ltz.mint_gas_limit(ltz.MAX_BATCH) * fee
+    world.node.balance = worst + ltz.mint_gas_limit(1) * fee - 1
+    async with world.serving(POLICY):
+        await world.some_looks()
+        await world.queue()
+        await world.settled("published")
+        await world.queue()
+        await world.some_looks()
+        assert len({one.nonce for one in world.node.sent()}) == 1
+        world.node.balance = worst - 1  # what the mint has cost
+        world.node.mine()
+        await world.some_looks()
+        nonces = {one.nonce for one in world.node.sent()}
+        assert len(nonces) == 1, nonces
