@@ -4,9 +4,10 @@ pragma solidity 0.8.37;
 import {IAccessControl} from "@openzeppelin/contracts/access/IAccessControl.sol";
 
 import {LTZSpec} from "./LTZSpec.sol";
+import {TypedSignatures} from "./TypedSignatures.sol";
 
 /// @notice LTZ in the hands of Ann and Bob, the holders of the other contracts' roles, and words to sign and send calls.
-abstract contract RelayedSpec is LTZSpec {
+abstract contract RelayedSpec is LTZSpec, TypedSignatures {
     bytes32 internal constant RELAYER_ROLE = keccak256("RELAYER_ROLE");
     bytes32 internal constant GUARDIAN_ROLE = keccak256("GUARDIAN_ROLE");
     bytes32 internal constant REGISTRAR_ROLE = keccak256("REGISTRAR_ROLE");
@@ -43,29 +44,5 @@ abstract contract RelayedSpec is LTZSpec {
         assembly ("memory-safe") {
             revert(add(result, 32), mload(result))
         }
-    }
-
-    /// @dev Signs as a wallet does, from what is published of the contract and not from its code.
-    function signFor(uint256 key, string memory name, address target, bytes32 structHash)
-        internal
-        view
-        returns (bytes memory)
-    {
-        return signIn(key, domain(name, "1", block.chainid, target), structHash);
-    }
-
-    function signIn(uint256 key, bytes32 domainHash, bytes32 structHash) internal pure returns (bytes memory) {
-        (uint8 v, bytes32 r, bytes32 s) = vm.sign(key, keccak256(abi.encodePacked(hex"1901", domainHash, structHash)));
-        return abi.encodePacked(r, s, v);
-    }
-
-    function domain(string memory name, string memory version, uint256 chainId, address target)
-        internal
-        pure
-        returns (bytes32)
-    {
-        bytes32 typeHash =
-            keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)");
-        return keccak256(abi.encode(typeHash, keccak256(bytes(name)), keccak256(bytes(version)), chainId, target));
     }
 }
