@@ -1,7 +1,8 @@
 """What `ltzd init` writes, made from the examples in config/, which the package holds copies of.
 
 In a settings file what only its owner can know is empty, so that ltzd names it until it is filled
-in, and what it does without is a comment. In a brand file the example's events are comments.
+in, and what it does without is a comment. In a brand file the example's events and perks are
+comments.
 """
 
 import re
@@ -28,8 +29,10 @@ def starting_settings() -> str:
 
 
 def starting_brand(brand_id: str, name: str, domains: Sequence[str], daily_budget: int) -> str:
-    lines = _with_values(
-        _example("brand.toml"),
+    lines = _example("brand.toml")
+    first_event = lines.index("[[events]]")
+    settings = _with_values(
+        lines[:first_event],
         {
             "id": toml_value(brand_id),
             "name": toml_value(name),
@@ -37,9 +40,8 @@ def starting_brand(brand_id: str, name: str, domains: Sequence[str], daily_budge
             "daily_mint_budget": toml_value(daily_budget),
         },
     )
-    first_event = lines.index("[[events]]")
-    events = [f"#{line}" if line else line for line in lines[first_event:]]
-    return _text(lines[:first_event] + events)
+    entries = [f"#{line}" if line else line for line in lines[first_event:]]
+    return _text(settings + entries)
 
 
 def _example(name: str) -> list[str]:
