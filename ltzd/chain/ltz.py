@@ -3,14 +3,10 @@
 Amounts are in LTZ's smallest unit. The contract's interface: contracts/src/ILTZ.sol.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import Any
 
-from eth_abi.abi import encode
 from eth_hash.auto import keccak
 
 from ltzd.rules.facts import Fact, RewardMinted, Transfer
@@ -109,24 +105,3 @@ def _address(topic: str) -> Address:
 
 def _amount(data: str) -> int:
     return int.from_bytes(hash_of(data), "big")
-
-
-@cache
-def compiled() -> dict[str, Any]:
-    """ABI and bytecode as `make contracts` built them."""
-    text = resources.files("ltzd.chain").joinpath("compiled/LTZ.json").read_text(encoding="utf-8")
-    document: dict[str, Any] = json.loads(text)
-    return document
-
-
-def creation_code(arguments: Sequence[object]) -> bytes:
-    """Bytecode and encoded constructor arguments of a deployment."""
-    constructor = next(entry for entry in compiled()["abi"] if entry["type"] == "constructor")
-    types = [argument["type"] for argument in constructor["inputs"]]
-    return bytes.fromhex(compiled()["bytecode"].removeprefix("0x")) + encode(types, list(arguments))
-
-
-def encode_call(signature: str, *arguments: object) -> bytes:
-    """Call data of a cold call, by eth-abi: `encode_call("grantRole(bytes32,address)", …)`."""
-    types = signature[signature.index("(") + 1 : -1]
-    return _selector(signature) + encode(types.split(",") if types else [], list(arguments))

@@ -12,7 +12,7 @@ from typing import Any
 
 from eth_hash.auto import keccak
 
-from ltzd.chain import ltz
+from ltzd.chain import abi
 from ltzd.chain.node import Node, Publication
 from ltzd.chain.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signer, Unsigned
@@ -26,8 +26,6 @@ _FUNDS_LOW = 50 * _ETHER
 _RECEIPT_SECONDS = 60.0
 _DEPLOY_GAS = 6_000_000
 _CALL_GAS = 200_000
-_MINTER_ROLE = keccak(b"MINTER_ROLE")
-_GUARDIAN_ROLE = keccak(b"GUARDIAN_ROLE")
 MINT_LIMIT = 4_000_000_000 * 10**18
 """Over what a demo can mint in a day; choices.md wants 2 billion LTZ at least."""
 _MINT_WINDOW_SECONDS = 86_400
@@ -79,16 +77,12 @@ async def deployed(
     if remembered is not None and await node.code(remembered.ltz):
         return remembered
     deployer = _Deployer(node, chain_id, admin)
-    address, block = await deployer.create(ltz.creation_code([hex_of(admin.address), 0]))
-    role = "grantRole(bytes32,address)"
-    await deployer.call(address, ltz.encode_call(role, _GUARDIAN_ROLE, hex_of(admin.address)))
-    await deployer.call(
-        address,
-        ltz.encode_call(
-            "setMintLimit(address,uint256,uint40)", hex_of(minter), MINT_LIMIT, _MINT_WINDOW_SECONDS
-        ),
-    )
-    await deployer.call(address, ltz.encode_call(role, _MINTER_ROLE, hex_of(minter)))
+    address, block = await deployer.create(abi.creation_code("LTZ", admin.address, 0))
+    guardian, minters = abi.role_id("GUARDIAN"), abi.role_id("MINTER")
+    limit = abi.call("LTZ", "setMintLimit", minter, MINT_LIMIT, _MINT_WINDOW_SECONDS)
+    await deployer.call(address, abi.call("LTZ", "grantRole", guardian, admin.address))
+    await deployer.call(address, limit)
+    await deployer.call(address, abi.call("LTZ", "grantRole", minters, minter))
     write_private(
         data_dir / _NAME,
         json.dumps({"genesis": genesis, "LTZ": hex_of(address), "firstBlock": block}),
