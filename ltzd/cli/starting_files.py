@@ -12,7 +12,16 @@ from typing import Final
 
 from ltzd.rules.brand_toml import toml_value
 
-TO_FILL_IN: Final = ("database_url", "rpc_url", "ltz", "base_url", "app_id")
+TO_FILL_IN: Final = (
+    "database_url",
+    "rpc_url",
+    "ltz",
+    "perk_nft",
+    "points_sale",
+    "business_escrow",
+    "base_url",
+    "app_id",
+)
 NOT_NEEDED: Final = (
     "redis_url",
     "explorer_url",

@@ -44,6 +44,7 @@ from ltzd.daemon.setting_kinds import (
 )
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.toml_files import Place, TomlFile, dotted, reason_of
+from ltzd.values import Address
 
 PREFIX = "LTZD_"
 DEV_VARIABLE = "ANVIL"
@@ -95,7 +96,25 @@ class Admin(Section):
 
 class Contracts(Section):
     ltz: ContractAddress
+    perk_nft: ContractAddress
+    points_sale: ContractAddress
+    business_escrow: ContractAddress
     first_block: Annotated[int, Field(ge=0)]
+
+    def addresses(self) -> dict[str, Address]:
+        """By the setting's name."""
+        return {
+            "ltz": self.ltz,
+            "perk_nft": self.perk_nft,
+            "points_sale": self.points_sale,
+            "business_escrow": self.business_escrow,
+        }
+
+    @model_validator(mode="after")
+    def _are_four(self) -> Self:
+        if len(set(self.addresses().values())) < len(self.addresses()):
+            raise ValueError("two contracts cannot have one address")
+        return self
 
 
 class Operator(Section):
