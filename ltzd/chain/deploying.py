@@ -6,7 +6,7 @@ so it may be killed anywhere. It ends by reading everything back.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ltzd.chain import abi, reverts
@@ -57,7 +57,7 @@ class Manner:
 class _View:
     """The chain as one block shows it."""
 
-    first_block: int
+    first_block: int = field(compare=False)
     nonce: int
     balance: int
     standing: Mapping[str, Standing]
@@ -88,8 +88,8 @@ class Deploying:
     async def run(self, before: Deployment) -> Deployment:
         """Raises Misconfigured, Unavailable; then the same call later goes on."""
         deployment = before
+        view = await self._look_twice(before)
         for _ in range(_MOST_ROUNDS):
-            view = await self._look(deployment)
             placed = self._placed(deployment, view)
             if placed != deployment:
                 self._remember(placed)
@@ -100,13 +100,14 @@ class Deploying:
                 self._remember(deployment)
                 return deployment
             await self._send(deployment, view, steps)
+            view = await self._look(deployment)
         raise NodeUnavailable(
             "The node takes transactions but does not show what they did; try again later."
         )
 
     async def outlook(self, before: Deployment) -> list[str]:
         """What `run` would do, in words; sends and remembers nothing."""
-        view = await self._look(before)
+        view = await self._look_twice(before)
         steps = plan(self._terms, self._placed(before, view), view.standing)
         if not steps:
             self._refuse_faults(view)
@@ -119,6 +120,18 @@ class Deploying:
     def _refuse_faults(self, view: _View) -> None:
         if faults := faults_on_chain(self._terms, view.standing):
             raise FileRejected(faults)
+
+    async def _look_twice(self, deployment: Deployment) -> _View:
+        """What two looks agree on.
+
+        An earlier run's last transaction may be just about to be mined, and while anvil mines, a
+        block has its nonces sooner than its code.
+        """
+        view, before = await self._look(deployment), None
+        while deployment.placed and view != before:
+            await asyncio.sleep(self._manner.look_again_seconds)
+            before, view = view, await self._look(deployment)
+        return view
 
     async def _look(self, deployment: Deployment) -> _View:
         """One block's word on everything: of several nodes one may be behind the others."""

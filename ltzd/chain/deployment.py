@@ -201,7 +201,7 @@ def place(
         before = replace(before, first_block=min(before.first_block, first_block))
     nonces = range(nonce, nonce + len(missing))
     known = [before.placed[one].nonce if one in before.placed else None for one in missing]
-    if known == list(nonces) and before.deployer == deployer:
+    if not missing or (known == list(nonces) and before.deployer == deployer):
         return before
     fresh = {
         one: Placed(created_address(deployer, at), at)

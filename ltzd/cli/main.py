@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ltzd import __version__
-from ltzd.cli import brand_commands, event_commands
+from ltzd.cli import brand_commands, deploy_command, event_commands
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
 from ltzd.errors import FileRejected, Misconfigured, Refused, Unavailable
 
@@ -38,6 +38,7 @@ app = typer.Typer(
 )
 app.add_typer(brand_commands.app, name="brand")
 app.add_typer(event_commands.app, name="event")
+app.command()(deploy_command.deploy)
 
 Port = Annotated[int, typer.Option(min=0, max=65_535)]
 

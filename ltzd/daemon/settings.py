@@ -215,6 +215,25 @@ def read_settings(path: Path, roles: str | None = None) -> Settings:
     return settings
 
 
+def read_node(path: Path) -> Node:
+    """The section node alone, for who has no contracts to put into the others yet.
+
+    Raises Misconfigured with a line for every fault in it.
+    """
+    file = _toml_file(path)
+    try:
+        found = _merged(file.document, EnvSettingsSource(_Variables)())
+    except SettingsError as error:
+        raise FileRejected([f"{PREFIX} variables: {error}"]) from None
+    try:
+        return Node.model_validate(found.get("node", {}))
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        raise FileRejected(
+            [_fault(file, ("node", *each["loc"]), reason_of(each), None) for each in details]
+        ) from None
+
+
 def _toml_file(path: Path) -> TomlFile:
     try:
         return TomlFile(path.read_text(encoding="utf-8"), path.name)
