@@ -16,11 +16,12 @@ import uvloop
 
 from ltzd.chain.deployment import Deployment
 from ltzd.chain.node import Node
+from ltzd.chain.offers import OfferContracts
 from ltzd.chain.rpc import Rpc
 from ltzd.daemon import logs
 from ltzd.daemon.main import first_cause, run_roles, stop_on_signals
 from ltzd.daemon.settings import Settings
-from ltzd.dev import contracts, data_dir, demo_brands, door, keys, ports, services
+from ltzd.dev import contracts, data_dir, demo_brands, demo_offers, door, keys, ports, services
 from ltzd.dev.demo_brands import DemoBrand
 from ltzd.dev.options import DevOptions
 from ltzd.dev.sandbox.server import Sandbox
@@ -111,6 +112,7 @@ async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _I
     minter_file, minter = keys.wallet(folder, "minter")
     _, operator = keys.wallet(folder, "operator")
     _, admin = keys.wallet(folder, "admin")
+    _, business = keys.wallet(folder, "business")
     async with Rpc(started.rpc_url) as rpc:
         node = Node(rpc)
         wallets = [minter.address, operator.address, admin.address]
@@ -122,6 +124,10 @@ async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _I
     sealer = Sealer.from_file(folder / "master.key", create=True)
     brand = await demo_brands.apply(folder, started.database_url, sealer, "brand")
     other = await demo_brands.apply(folder, started.database_url, sealer, "other_brand")
+    async with Rpc(started.rpc_url) as rpc:
+        offered = await demo_offers.stand(
+            rpc, _offer_contracts(deployment), admin, brand.brand, business.address
+        )
     sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, deployment.address("LTZ"))
     await sandbox.start()
     content = {
@@ -141,10 +147,20 @@ async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _I
         },
         "brand": brand.door,
         "otherBrand": other.door,
+        **offered,
         "sandbox": sandbox.doors(),
     }
     settings = _settings(folder, options, started, deployment, sandbox, minter_file)
     return _Instance(folder, started, settings, sandbox, content, brand)
+
+
+def _offer_contracts(deployment: Deployment) -> OfferContracts:
+    return OfferContracts(
+        deployment.address("PerkNFT"),
+        deployment.address("PointsSale"),
+        deployment.address("BusinessEscrow"),
+        deployment.first_block,
+    )
 
 
 def _sandbox_port(folder: Path) -> int:
