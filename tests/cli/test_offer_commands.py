@@ -358,7 +358,7 @@ async def test_an_unsigned_transaction_is_printed_and_does_what_it_says_once_sen
     raw = await contracts.sign(
         contracts.registrar, contracts.at["PointsSale"], bytes_of(printed["data"])
     )
-    await contracts.rpc.call("eth_sendRawTransaction", hex_of(raw))
+    assert (await contracts.publish(raw))["status"] == "0x1"
     listed = await place.listed("item", "itemId", 9)
     assert (listed["brand"], listed["stock"]) == (brand, 4)
 

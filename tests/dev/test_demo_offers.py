@@ -93,7 +93,7 @@ async def test_a_start_killed_between_two_of_them_is_made_good(contracts: Contra
     first, _ = demo_offers.collection_terms(brand.address)
     data = offers.create_collection(first)
     raw = await contracts.sign(contracts.registrar, contracts.at["PerkNFT"], data)
-    await contracts.rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
+    await contracts.publish(raw)
 
     made = await demo.stand()
 

@@ -31,7 +31,22 @@ def test_decimals_count(text: str, units: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "-1", "+1", "1e3", "1,5", ".5", "5.", " 1", "1\n", "NaN", "0x1", "١", "1_000", "9" * 200],
+    [
+        "",
+        "-1",
+        "+1",
+        "1e3",
+        "1,5",
+        ".5",
+        "5.",
+        " 1",
+        "1\n",
+        "NaN",
+        "0x1",
+        "\u0661",
+        "1_000",
+        "9" * 200,
+    ],
 )
 def test_other_spellings_are_no_amounts(text: str) -> None:
     with pytest.raises(ValueError, match="must be an amount of LTZ in digits"):

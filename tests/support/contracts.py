@@ -17,7 +17,7 @@ from ltzd.chain.node import Node
 from ltzd.chain.rpc import Rpc
 from ltzd.chain.signing import Signer, Unsigned
 from ltzd.dev.chain import Kind
-from ltzd.values import LTZ, Address, address_of, checksummed, hash_of, hex_of
+from ltzd.values import LTZ, Address, address_of, checksummed, hex_of
 from tests.support.chains import a_chain
 from tests.support.waiting import until
 
@@ -108,7 +108,7 @@ class Contracts:
     async def try_to(self, by: Party, contract: str, function: str, *arguments: object) -> Any:
         """A transaction that is mined; its receipt."""
         data = abi.call(contract, function, *arguments)
-        return await self._mined(await self.sign(by, self.at[contract], data))
+        return await self.publish(await self.sign(by, self.at[contract], data))
 
     async def view(self, contract: str, function: str, *arguments: object) -> Any:
         """One value, or a tuple of several."""
@@ -211,13 +211,13 @@ class Contracts:
 
     async def _create(self, contract: str, *arguments: object) -> Address:
         data = abi.creation_code(contract, *arguments)
-        receipt = await self._mined(await self.sign(self.admin, Address(b""), data))
+        receipt = await self.publish(await self.sign(self.admin, Address(b""), data))
         assert receipt["status"] == "0x1", contract
         return address_of(receipt["contractAddress"])
 
-    async def _mined(self, raw: bytes) -> Any:
+    async def publish(self, raw: bytes) -> Any:
+        """The receipt of a raw transaction."""
         sent = await self.rpc.call("eth_sendRawTransaction", hex_of(raw))
-        hash_of(sent)
         return await until(lambda: self.rpc.call("eth_getTransactionReceipt", sent))
 
 
