@@ -11,6 +11,7 @@ from typing import Final
 import coincurve
 from eth_hash.auto import keccak
 
+from ltzd.chain import words
 from ltzd.values import Address, Hash32
 
 DOMAIN_NAMES: Final = {
@@ -60,11 +61,11 @@ class Permit:
     def struct_hash(self) -> bytes:
         return keccak(
             _PERMIT
-            + _address(self.owner)
-            + _address(self.spender)
-            + _uint(self.value)
-            + _uint(self.nonce)
-            + _uint(self.deadline)
+            + words.of_address(self.owner)
+            + words.of_address(self.spender)
+            + words.of_uint(self.value)
+            + words.of_uint(self.nonce)
+            + words.of_uint(self.deadline)
         )
 
 
@@ -82,12 +83,12 @@ class TransferWithAuthorization:
     def struct_hash(self) -> bytes:
         return keccak(
             _TRANSFER_WITH_AUTHORIZATION
-            + _address(self.sender)
-            + _address(self.recipient)
-            + _uint(self.value)
-            + _uint(self.valid_after)
-            + _uint(self.valid_before)
-            + _bytes32(self.nonce)
+            + words.of_address(self.sender)
+            + words.of_address(self.recipient)
+            + words.of_uint(self.value)
+            + words.of_uint(self.valid_after)
+            + words.of_uint(self.valid_before)
+            + words.of_bytes32(self.nonce)
         )
 
 
@@ -103,12 +104,12 @@ class Claim:
     def struct_hash(self) -> bytes:
         return keccak(
             _CLAIM
-            + _address(self.user)
-            + _uint(self.collection_id)
-            + _uint(self.max_price)
-            + _uint(self.expected_claims)
-            + _bytes32(self.reference)
-            + _uint(self.deadline)
+            + words.of_address(self.user)
+            + words.of_uint(self.collection_id)
+            + words.of_uint(self.max_price)
+            + words.of_uint(self.expected_claims)
+            + words.of_bytes32(self.reference)
+            + words.of_uint(self.deadline)
         )
 
 
@@ -124,12 +125,12 @@ class Buy:
     def struct_hash(self) -> bytes:
         return keccak(
             _BUY
-            + _address(self.buyer)
-            + _uint(self.item_id)
-            + _uint(self.quantity)
-            + _uint(self.max_total)
-            + _bytes32(self.reference)
-            + _uint(self.deadline)
+            + words.of_address(self.buyer)
+            + words.of_uint(self.item_id)
+            + words.of_uint(self.quantity)
+            + words.of_uint(self.max_total)
+            + words.of_bytes32(self.reference)
+            + words.of_uint(self.deadline)
         )
 
 
@@ -139,7 +140,7 @@ class Release:
     deadline: int
 
     def struct_hash(self) -> bytes:
-        return keccak(_RELEASE + _bytes32(self.deal_id) + _uint(self.deadline))
+        return keccak(_RELEASE + words.of_bytes32(self.deal_id) + words.of_uint(self.deadline))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class Refund:
     deadline: int
 
     def struct_hash(self) -> bytes:
-        return keccak(_REFUND + _bytes32(self.deal_id) + _uint(self.deadline))
+        return keccak(_REFUND + words.of_bytes32(self.deal_id) + words.of_uint(self.deadline))
 
 
 Signable = Permit | TransferWithAuthorization | Claim | Buy | Release | Refund
@@ -158,7 +159,11 @@ Signable = Permit | TransferWithAuthorization | Claim | Buy | Release | Refund
 def domain_separator(name: str, chain_id: int, contract: Address) -> bytes:
     """Of version "1"."""
     return keccak(
-        _DOMAIN_TYPE + keccak(name.encode()) + _VERSION + _uint(chain_id) + _address(contract)
+        _DOMAIN_TYPE
+        + keccak(name.encode())
+        + _VERSION
+        + words.of_uint(chain_id)
+        + words.of_address(contract)
     )
 
 
@@ -196,26 +201,7 @@ def recover(message_digest: Hash32, signature: bytes) -> Address:
     return Address(keccak(key.format(compressed=False)[1:])[-20:])
 
 
-def _address(value: bytes) -> bytes:
-    if len(value) != 20:
-        raise ValueError(f"an address has 20 bytes, this has {len(value)}")
-    return bytes(12) + value
-
-
-def _uint(value: int) -> bytes:
-    try:
-        return value.to_bytes(32, "big")
-    except OverflowError:
-        raise ValueError("a uint256 lies between 0 and 2^256 - 1") from None
-
-
-def _bytes32(value: bytes) -> bytes:
-    if len(value) != 32:
-        raise ValueError(f"bytes32 has 32 bytes, this has {len(value)}")
-    return value
-
-
 def _word(value: bytes | int) -> bytes:
     """Leading zeros are often left out of r and s."""
     number = int.from_bytes(value, "big") if isinstance(value, bytes) else value
-    return _uint(number)
+    return words.of_uint(number)
