@@ -36,6 +36,7 @@ from ltzd.values import Address, Hash32, bytes_of, checksummed, hex_of
 _REORG_MARGIN = 64
 """Blocks: a creation that is mined on another branch may lie this much lower."""
 _MOST_ROUNDS = 12
+_MOST_LOOKS = 60
 _ETHER = 10**18
 
 
@@ -99,8 +100,9 @@ class Deploying:
                 self._refuse_faults(view)
                 self._remember(deployment)
                 return deployment
-            await self._send(deployment, view, steps)
-            view = await self._look(deployment)
+            has_receipts = await self._send(deployment, view, steps)
+            seen = await self._look(deployment) if has_receipts else None
+            view = seen or await self._look_twice(deployment)
         raise NodeUnavailable(
             "The node takes transactions but does not show what they did; try again later."
         )
@@ -125,16 +127,23 @@ class Deploying:
         """What two looks agree on.
 
         An earlier run's last transaction may be just about to be mined, and while anvil mines, a
-        block has its nonces sooner than its code.
+        block's nonces and code are there sooner than the rest of it.
         """
-        view, before = await self._look(deployment), None
-        while deployment.placed and view != before:
+        view = await self._look(deployment)
+        if view is not None and not deployment.placed:
+            return view
+        for _ in range(_MOST_LOOKS):
             await asyncio.sleep(self._manner.look_again_seconds)
             before, view = view, await self._look(deployment)
-        return view
+            if view is not None and view == before:
+                return view
+        raise NodeUnavailable("The node's answers do not settle; try again later.")
 
-    async def _look(self, deployment: Deployment) -> _View:
-        """One block's word on everything: of several nodes one may be behind the others."""
+    async def _look(self, deployment: Deployment) -> _View | None:
+        """One block's word on everything: of several nodes one may be behind the others.
+
+        None where it contradicts itself.
+        """
         head, _ = await self._node.head_and_final()
         wallet, at = hex_of(self._signer.address), hex(head.number)
         names = list(deployment.placed)
@@ -148,7 +157,10 @@ class Deploying:
         for name, code in zip(names, map(_bytes, codes), strict=True):
             if code:
                 self._refuse_other_code(deployment, name, code)
-                standing[name] = await self._standing(deployment.address(name), name, at)
+                found = await self._standing(deployment.address(name), name, at)
+                if found is None:
+                    return None
+                standing[name] = found
         return _View(_first_block(head), _number(nonce), _number(balance), standing)
 
     def _refuse_other_code(self, deployment: Deployment, name: str, code: bytes) -> None:
@@ -159,7 +171,8 @@ class Deploying:
                 f"LTZ {checksummed(ltz)}; name another file, or use the ltzd that deployed it."
             )
 
-    async def _standing(self, address: Address, contract: str, at: str) -> Standing:
+    async def _standing(self, address: Address, contract: str, at: str) -> Standing | None:
+        """None where the calls meet no code, although there is some."""
         terms = self._terms
         grants = [*wanted_grants(terms, contract), *forbidden_grants(terms, contract)]
         asked: list[tuple[str, tuple[object, ...]]] = [
@@ -175,6 +188,8 @@ class Deploying:
             for data in (abi.call(contract, function, *given) for function, given in asked)
         ]
         answers = await self._batch(calls)
+        if "0x" in answers:
+            return None
         return _standing(contract, grants, [function for function, _ in asked], answers)
 
     async def _batch(self, calls: Sequence[Call]) -> list[Any]:
@@ -184,7 +199,8 @@ class Deploying:
                 raise NodeUnavailable(f"The node cannot tell: {answer.message}") from answer
         return answers
 
-    async def _send(self, deployment: Deployment, view: _View, steps: list[Step]) -> None:
+    async def _send(self, deployment: Deployment, view: _View, steps: list[Step]) -> bool:
+        """Whether all that was sent has its receipt."""
         self._refuse_foreign_admin(view, steps)
         fees = await self._fees()
         self._refuse_poverty(view, steps, fees)
@@ -198,7 +214,7 @@ class Deploying:
             self._tell(step.words)
             await self._publish(signed)
             sent.append((signed.hash, step))
-        await self._mined(sent, view.nonce + len(now))
+        return await self._mined(sent, view.nonce + len(now))
 
     def _refuse_foreign_admin(self, view: _View, steps: Sequence[Step]) -> None:
         wallet = self._signer.address
@@ -266,8 +282,11 @@ class Deploying:
         if outcome is Publication.REFUSED:
             raise Misconfigured(f"The node does not take the transaction: {text}")
 
-    async def _mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> None:
-        """Wait until each is mined, or another with its nonce. Raises Misconfigured, Unavailable"""
+    async def _mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> bool:
+        """Wait for all receipts, or until the nonces are used: an earlier run's may have been.
+
+        Which of the two it was. Raises Misconfigured, NodeUnavailable.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._manner.patience_seconds
         while loop.time() < deadline:
@@ -278,8 +297,10 @@ class Deploying:
                         f"This step was mined in transaction {hex_of(receipt.transaction_hash)} "
                         f"but reverted: {step.words}. Run this again."
                     )
-            if all(receipts) or await self._node.nonce(self._signer.address) >= next_nonce:
-                return
+            if all(receipts):
+                return True
+            if await self._node.nonce(self._signer.address) >= next_nonce:
+                return False
             await asyncio.sleep(self._manner.look_again_seconds)
         raise NodeUnavailable(
             f"Not all was mined within {self._manner.patience_seconds:.0f} s; "
