@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 const solc = createRequire(import.meta.url)("solc");
 const HERE = path.dirname(fileURLToPath(import.meta.url));
 const COMPILED = path.join(HERE, "..", "ltzd", "chain", "compiled");
-const CONTRACTS = ["LTZ"];
+const CONTRACTS = ["LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"];
 
 const SETTINGS = {
   evmVersion: "cancun",

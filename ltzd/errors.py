@@ -14,6 +14,7 @@ LtzdError
 │   ├── NodeUnavailable
 │   ├── IdentityUnavailable
 │   ├── DatabaseUnavailable
+│   ├── OutcomeUnknown    a transaction that may or may not be mined: look before you repeat
 │   └── LostLane          another process took the lane or the chain: stand by
 ├── Misconfigured         the operator of this machine: the text says what to do
 │   └── FileRejected       `faults` lists every fault with its place
@@ -113,6 +114,10 @@ class IdentityUnavailable(Unavailable):
 
 class DatabaseUnavailable(Unavailable):
     pass
+
+
+class OutcomeUnknown(Unavailable):
+    """The message names the transaction."""
 
 
 class LostLane(Unavailable):

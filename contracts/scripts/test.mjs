@@ -4,6 +4,7 @@ import fs from "node:fs";
 import path from "node:path";
 
 import { CONTRACTS, forge } from "./forge.mjs";
+import { tableIsCurrent } from "./gastable.mjs";
 
 const COMPILED = path.join(CONTRACTS, "..", "ltzd", "chain", "compiled");
 
@@ -31,7 +32,12 @@ function testedBytecodeIsTheShippedOne() {
   });
 }
 
-const CHECKS = [testsPass, sourcesAreFormatted, aFailingTestIsSeenToFail, testedBytecodeIsTheShippedOne];
+/** Else `npm run gas` was forgotten. */
+function theDocumentedGasIsTheMeasuredOne() {
+  return tableIsCurrent();
+}
+
+const CHECKS = [testsPass, sourcesAreFormatted, aFailingTestIsSeenToFail, testedBytecodeIsTheShippedOne, theDocumentedGasIsTheMeasuredOne];
 
 // In order, since a later check stands on an earlier one: nothing is compared that was not built.
 const failed = CHECKS.find((check) => !check());

@@ -3,31 +3,31 @@
 Amounts are in LTZ's smallest unit. The contract's interface: contracts/src/ILTZ.sol.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import Any
 
-from eth_abi.abi import encode
-from eth_hash.auto import keccak
-
+from ltzd.chain import words
+from ltzd.chain.relayed import signature_words
+from ltzd.chain.typed_data import Permit, TransferWithAuthorization
 from ltzd.rules.facts import Fact, RewardMinted, Transfer
 from ltzd.values import Address, Hash32, Reference, hash_of
 
+MINT_REWARD = words.selector("mintReward(address,uint256,bytes32)")
+MINT_REWARD_BATCH = words.selector("mintRewardBatch((address,uint96,bytes32)[])")
+REF_WORD = words.selector("refWord(uint256)")
+MINT_LIMIT = words.selector("mintLimit(address)")
+PERMIT = words.selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
+TRANSFER_WITH_AUTHORIZATION = words.selector(
+    "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
+)
+TRANSFER_FROM = words.selector("transferFrom(address,address,uint256)")
+BALANCE_OF = words.selector("balanceOf(address)")
+ALLOWANCE = words.selector("allowance(address,address)")
+NONCES = words.selector("nonces(address)")
 
-def _selector(signature: str) -> bytes:
-    return keccak(signature.encode())[:4]
-
-
-MINT_REWARD = _selector("mintReward(address,uint256,bytes32)")
-MINT_REWARD_BATCH = _selector("mintRewardBatch((address,uint96,bytes32)[])")
-REF_WORD = _selector("refWord(uint256)")
-MINT_LIMIT = _selector("mintLimit(address)")
-
-TRANSFER_TOPIC = keccak(b"Transfer(address,address,uint256)")
-REWARD_MINTED_TOPIC = keccak(b"RewardMinted(address,bytes32,uint256)")
+TRANSFER_TOPIC = words.topic("Transfer(address,address,uint256)")
+REWARD_MINTED_TOPIC = words.topic("RewardMinted(address,bytes32,uint256)")
 
 MAX_BATCH = 100
 """Rewards in one mintRewardBatch."""
@@ -77,6 +77,70 @@ def decode_mint_limit(answer: bytes) -> tuple[int, int]:
     return int.from_bytes(answer[:32], "big"), int.from_bytes(answer[64:], "big")
 
 
+def permit_call(permit: Permit, signature: bytes) -> bytes:
+    """The nonce is not sent: LTZ takes the owner's next."""
+    return b"".join(
+        (
+            PERMIT,
+            words.of_address(permit.owner),
+            words.of_address(permit.spender),
+            words.of_uint(permit.value),
+            words.of_uint(permit.deadline),
+            signature_words(signature),
+        )
+    )
+
+
+def transfer_with_authorization_call(
+    transfer: TransferWithAuthorization, signature: bytes
+) -> bytes:
+    return b"".join(
+        (
+            TRANSFER_WITH_AUTHORIZATION,
+            words.of_address(transfer.sender),
+            words.of_address(transfer.recipient),
+            words.of_uint(transfer.value),
+            words.of_uint(transfer.valid_after),
+            words.of_uint(transfer.valid_before),
+            words.of_bytes32(transfer.nonce),
+            signature_words(signature),
+        )
+    )
+
+
+def transfer_from_call(owner: Address, recipient: Address, amount: int) -> bytes:
+    """As the spender, out of the owner's allowance."""
+    return b"".join(
+        (
+            TRANSFER_FROM,
+            words.of_address(owner),
+            words.of_address(recipient),
+            words.of_uint(amount),
+        )
+    )
+
+
+def balance_of_call(holder: Address) -> bytes:
+    return BALANCE_OF + words.of_address(holder)
+
+
+def allowance_call(owner: Address, spender: Address) -> bytes:
+    return ALLOWANCE + words.of_address(owner) + words.of_address(spender)
+
+
+def nonces_call(owner: Address) -> bytes:
+    """Asks for the nonce of the owner's next permit."""
+    return NONCES + words.of_address(owner)
+
+
+def decode_number(answer: bytes) -> int:
+    """A balance, an allowance, a nonce. Raises ValueError."""
+    read = words.Words(answer)
+    number = read.uint()
+    read.end()
+    return number
+
+
 def decode_log(log: dict[str, Any]) -> Fact | None:
     """The fact in a log of LTZ, or None for one that ltzd keeps no record of (an approval, a role).
 
@@ -109,24 +173,3 @@ def _address(topic: str) -> Address:
 
 def _amount(data: str) -> int:
     return int.from_bytes(hash_of(data), "big")
-
-
-@cache
-def compiled() -> dict[str, Any]:
-    """ABI and bytecode as `make contracts` built them."""
-    text = resources.files("ltzd.chain").joinpath("compiled/LTZ.json").read_text(encoding="utf-8")
-    document: dict[str, Any] = json.loads(text)
-    return document
-
-
-def creation_code(arguments: Sequence[object]) -> bytes:
-    """Bytecode and encoded constructor arguments of a deployment."""
-    constructor = next(entry for entry in compiled()["abi"] if entry["type"] == "constructor")
-    types = [argument["type"] for argument in constructor["inputs"]]
-    return bytes.fromhex(compiled()["bytecode"].removeprefix("0x")) + encode(types, list(arguments))
-
-
-def encode_call(signature: str, *arguments: object) -> bytes:
-    """Call data of a cold call, by eth-abi: `encode_call("grantRole(bytes32,address)", …)`."""
-    types = signature[signature.index("(") + 1 : -1]
-    return _selector(signature) + encode(types.split(",") if types else [], list(arguments))

@@ -1,10 +1,14 @@
 """`dev.json`: where a dev instance tells tools what runs."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from ltzd.chain.abi import CONTRACTS
 from ltzd.errors import Misconfigured
+from ltzd.values import Address, address_of
 
 NAME = "dev.json"
 
@@ -15,18 +19,46 @@ class DevInstance:
     database_url: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class DevChain:
+    """`contracts` are addresses by name."""
+
+    rpc_url: str
+    contracts: Mapping[str, Address]
+
+
 def read(data_dir: Path) -> DevInstance:
     """Raises Misconfigured if no dev instance has left its `dev.json` there."""
-    path = data_dir / NAME
+    content = _content(data_dir)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
         return DevInstance(content["adminUrl"], content["databaseUrl"])
+    except (KeyError, TypeError) as error:
+        raise _not_understood(data_dir) from error
+
+
+def read_chain(data_dir: Path) -> DevChain:
+    """Raises Misconfigured like `read`."""
+    content = _content(data_dir)
+    try:
+        addresses = {name: address_of(content["contracts"][name]) for name in CONTRACTS}
+        return DevChain(content["rpcUrl"], addresses)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _not_understood(data_dir) from error
+
+
+def _content(data_dir: Path) -> Any:
+    try:
+        return json.loads((data_dir / NAME).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise Misconfigured(
             f"No dev instance runs in {data_dir}: start `ltzd dev` there first, "
             "or name another place with --data-dir."
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Misconfigured(
-            f"{path} cannot be understood; start `ltzd dev` anew to have it written again."
-        ) from error
+    except (OSError, ValueError) as error:
+        raise _not_understood(data_dir) from error
+
+
+def _not_understood(data_dir: Path) -> Misconfigured:
+    return Misconfigured(
+        f"{data_dir / NAME} cannot be understood; start `ltzd dev` anew to have it written again."
+    )

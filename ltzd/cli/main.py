@@ -10,7 +10,14 @@ import typer
 from typer.core import TyperGroup
 
 from ltzd import __version__
-from ltzd.cli import brand_commands, event_commands
+from ltzd.cli import (
+    brand_commands,
+    business_commands,
+    collection_commands,
+    deploy_command,
+    event_commands,
+    item_commands,
+)
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
 from ltzd.errors import FileRejected, Misconfigured, Refused, Unavailable
 
@@ -38,6 +45,10 @@ app = typer.Typer(
 )
 app.add_typer(brand_commands.app, name="brand")
 app.add_typer(event_commands.app, name="event")
+app.command()(deploy_command.deploy)
+app.add_typer(collection_commands.app, name="collection")
+app.add_typer(item_commands.app, name="item")
+app.add_typer(business_commands.app, name="business")
 
 Port = Annotated[int, typer.Option(min=0, max=65_535)]
 

@@ -1,7 +1,8 @@
 """What `ltzd init` writes, made from the examples in config/, which the package holds copies of.
 
 In a settings file what only its owner can know is empty, so that ltzd names it until it is filled
-in, and what it does without is a comment. In a brand file the example's events are comments.
+in, and what it does without is a comment. In a brand file the example's events and perks are
+comments.
 """
 
 import re
@@ -11,7 +12,16 @@ from typing import Final
 
 from ltzd.rules.brand_toml import toml_value
 
-TO_FILL_IN: Final = ("database_url", "rpc_url", "ltz", "base_url", "app_id")
+TO_FILL_IN: Final = (
+    "database_url",
+    "rpc_url",
+    "ltz",
+    "perk_nft",
+    "points_sale",
+    "business_escrow",
+    "base_url",
+    "app_id",
+)
 NOT_NEEDED: Final = (
     "redis_url",
     "explorer_url",
@@ -28,8 +38,10 @@ def starting_settings() -> str:
 
 
 def starting_brand(brand_id: str, name: str, domains: Sequence[str], daily_budget: int) -> str:
-    lines = _with_values(
-        _example("brand.toml"),
+    lines = _example("brand.toml")
+    first_event = lines.index("[[events]]")
+    settings = _with_values(
+        lines[:first_event],
         {
             "id": toml_value(brand_id),
             "name": toml_value(name),
@@ -37,9 +49,8 @@ def starting_brand(brand_id: str, name: str, domains: Sequence[str], daily_budge
             "daily_mint_budget": toml_value(daily_budget),
         },
     )
-    first_event = lines.index("[[events]]")
-    events = [f"#{line}" if line else line for line in lines[first_event:]]
-    return _text(lines[:first_event] + events)
+    entries = [f"#{line}" if line else line for line in lines[first_event:]]
+    return _text(settings + entries)
 
 
 def _example(name: str) -> list[str]:

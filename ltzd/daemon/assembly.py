@@ -206,10 +206,11 @@ async def _look_at(settings: Settings, node: Node) -> tuple[ChainIdentity, Block
     base = await node.block(max(0, contracts.first_block - 1))
     if genesis is None or base is None:
         raise NodeUnavailable("the node has not reached the block in which LTZ was deployed")
-    if not await node.code(contracts.ltz):
-        raise Misconfigured(
-            f"There is no contract at contracts.ltz {hex_of(contracts.ltz)} on the node's chain; "
-            "correct the address, or use that chain's node."
-        )
+    for name, address in contracts.addresses().items():
+        if not await node.code(address):
+            raise Misconfigured(
+                f"There is no contract at contracts.{name} {hex_of(address)} on the node's chain; "
+                "correct the address, or use that chain's node."
+            )
     chain = ChainIdentity(await node.chain_id(), genesis.hash, contracts.ltz, contracts.first_block)
     return chain, BlockRow(base.number, base.hash, base.parent_hash, base.timestamp)

@@ -44,6 +44,7 @@ from ltzd.daemon.setting_kinds import (
 )
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.toml_files import Place, TomlFile, dotted, reason_of
+from ltzd.values import Address
 
 PREFIX = "LTZD_"
 DEV_VARIABLE = "ANVIL"
@@ -95,7 +96,25 @@ class Admin(Section):
 
 class Contracts(Section):
     ltz: ContractAddress
+    perk_nft: ContractAddress
+    points_sale: ContractAddress
+    business_escrow: ContractAddress
     first_block: Annotated[int, Field(ge=0)]
+
+    def addresses(self) -> dict[str, Address]:
+        """By the setting's name."""
+        return {
+            "ltz": self.ltz,
+            "perk_nft": self.perk_nft,
+            "points_sale": self.points_sale,
+            "business_escrow": self.business_escrow,
+        }
+
+    @model_validator(mode="after")
+    def _are_four(self) -> Self:
+        if len(set(self.addresses().values())) < len(self.addresses()):
+            raise ValueError("two contracts cannot have one address")
+        return self
 
 
 class Operator(Section):
@@ -194,6 +213,25 @@ def read_settings(path: Path, roles: str | None = None) -> Settings:
     if faults:
         raise FileRejected(faults)
     return settings
+
+
+def read_node(path: Path) -> Node:
+    """The section node alone, for who has no contracts to put into the others yet.
+
+    Raises Misconfigured with a line for every fault in it.
+    """
+    file = _toml_file(path)
+    try:
+        found = _merged(file.document, EnvSettingsSource(_Variables)())
+    except SettingsError as error:
+        raise FileRejected([f"{PREFIX} variables: {error}"]) from None
+    try:
+        return Node.model_validate(found.get("node", {}))
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        raise FileRejected(
+            [_fault(file, ("node", *each["loc"]), reason_of(each), None) for each in details]
+        ) from None
 
 
 def _toml_file(path: Path) -> TomlFile:

@@ -12,18 +12,25 @@ from typing import Any
 
 from ltzd.dev.keys import write_private
 from ltzd.errors import Misconfigured
-from ltzd.rules.brands import parse_brand_file
+from ltzd.rules.brands import Brand, parse_brand_file
 from ltzd.store import brands, database
 from ltzd.store.sealing import Sealer
 
 
 @dataclass(frozen=True, slots=True)
 class DemoBrand:
-    """`door` is the brand's part of dev.json."""
+    """As its file declares it; `door` is the brand's part of dev.json."""
 
-    brand_id: str
-    domain: str
+    brand: Brand
     door: dict[str, Any]
+
+    @property
+    def brand_id(self) -> str:
+        return self.brand.id
+
+    @property
+    def domain(self) -> str:
+        return self.brand.domains[0]
 
 
 async def apply(data_dir: Path, database_url: str, sealer: Sealer, name: str) -> DemoBrand:
@@ -50,7 +57,7 @@ async def apply(data_dir: Path, database_url: str, sealer: Sealer, name: str) ->
         "webhookSecret": keys["webhookSecret"],
         "verificationToken": keys["verificationToken"],
     }
-    return DemoBrand(brand.id, brand.domains[0], door)
+    return DemoBrand(brand, door)
 
 
 def _kept(path: Path) -> dict[str, str]:

@@ -14,20 +14,21 @@ from typing import Any
 
 import uvloop
 
+from ltzd.chain.deployment import Deployment
 from ltzd.chain.node import Node
+from ltzd.chain.offers import OfferContracts
 from ltzd.chain.rpc import Rpc
 from ltzd.daemon import logs
 from ltzd.daemon.main import first_cause, run_roles, stop_on_signals
 from ltzd.daemon.settings import Settings
-from ltzd.dev import contracts, data_dir, demo_brands, door, keys, ports, services
-from ltzd.dev.contracts import Deployed
+from ltzd.dev import contracts, data_dir, demo_brands, demo_offers, door, keys, ports, services
 from ltzd.dev.demo_brands import DemoBrand
 from ltzd.dev.options import DevOptions
 from ltzd.dev.sandbox.server import Sandbox
 from ltzd.dev.services import DevServices
 from ltzd.store import database
 from ltzd.store.sealing import Sealer
-from ltzd.values import checksummed
+from ltzd.values import checksummed, hash_of
 
 MAX_IN_FLIGHT = 5_000
 POLL_SECONDS = 0.1
@@ -107,22 +108,27 @@ async def _live(instance: _Instance, stop: asyncio.Event, ready: asyncio.Event) 
 
 
 async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _Instance:
-    """Wallets, LTZ, schema, brands, sandbox, settings."""
+    """Wallets, contracts, schema, brands, sandbox, settings."""
     minter_file, minter = keys.wallet(folder, "minter")
     _, operator = keys.wallet(folder, "operator")
     _, admin = keys.wallet(folder, "admin")
+    _, business = keys.wallet(folder, "business")
     async with Rpc(started.rpc_url) as rpc:
         node = Node(rpc)
         wallets = [minter.address, operator.address, admin.address]
         await contracts.fund(rpc, node, wallets)
-        ltz = await contracts.deployed(
-            folder, node, started.chain_id, started.genesis, admin, minter.address
-        )
+        terms = contracts.dev_terms(admin.address, minter.address, operator.address)
+        genesis = hash_of(started.genesis)
+        deployment = await contracts.deployed(folder, rpc, started.chain_id, genesis, admin, terms)
     await database.migrate(started.database_url)
     sealer = Sealer.from_file(folder / "master.key", create=True)
     brand = await demo_brands.apply(folder, started.database_url, sealer, "brand")
     other = await demo_brands.apply(folder, started.database_url, sealer, "other_brand")
-    sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, ltz.ltz)
+    async with Rpc(started.rpc_url) as rpc:
+        offered = await demo_offers.stand(
+            rpc, _offer_contracts(deployment), admin, brand.brand, business.address
+        )
+    sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, deployment.address("LTZ"))
     await sandbox.start()
     content = {
         "baseUrl": f"http://127.0.0.1:{options.port}",
@@ -136,13 +142,25 @@ async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _I
         "operator": checksummed(operator.address),
         "operators": [checksummed(operator.address)],
         "minter": checksummed(minter.address),
-        "contracts": {"LTZ": checksummed(ltz.ltz)},
+        "contracts": {
+            name: checksummed(placed.address) for name, placed in deployment.placed.items()
+        },
         "brand": brand.door,
         "otherBrand": other.door,
+        **offered,
         "sandbox": sandbox.doors(),
     }
-    settings = _settings(folder, options, started, ltz, sandbox, minter_file)
+    settings = _settings(folder, options, started, deployment, sandbox, minter_file)
     return _Instance(folder, started, settings, sandbox, content, brand)
+
+
+def _offer_contracts(deployment: Deployment) -> OfferContracts:
+    return OfferContracts(
+        deployment.address("PerkNFT"),
+        deployment.address("PointsSale"),
+        deployment.address("BusinessEscrow"),
+        deployment.first_block,
+    )
 
 
 def _sandbox_port(folder: Path) -> int:
@@ -161,7 +179,7 @@ def _settings(
     folder: Path,
     options: DevOptions,
     started: DevServices,
-    ltz: Deployed,
+    deployment: Deployment,
     sandbox: Sandbox,
     minter_file: Path,
 ) -> Settings:
@@ -173,7 +191,13 @@ def _settings(
             "master_key_file": folder / "master.key",
             "explorer_url": sandbox.explorer_url,
             "node": {"rpc_url": started.rpc_url, "poll_seconds": POLL_SECONDS},
-            "contracts": {"ltz": checksummed(ltz.ltz), "first_block": ltz.first_block},
+            "contracts": {
+                "ltz": checksummed(deployment.address("LTZ")),
+                "perk_nft": checksummed(deployment.address("PerkNFT")),
+                "points_sale": checksummed(deployment.address("PointsSale")),
+                "business_escrow": checksummed(deployment.address("BusinessEscrow")),
+                "first_block": deployment.first_block,
+            },
             "identity": {
                 "base_url": identity.base_url,
                 "app_id": identity.app_id,

@@ -1,18 +1,37 @@
 """What applying a brand file changes, a line for each change, for a person to read first."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from ltzd.rules.brands import Brand, EventRule
+from pydantic import BaseModel
+
+from ltzd.rules.brands import LISTS, Brand, EventRule, Perk
+
+
+class _List(NamedTuple):
+    """`name` is the brand's field, `key` names its entries."""
+
+    name: str
+    entry: str
+    kind: type[BaseModel]
+    key: str
+
+
+_LISTS = (_List("events", "event", EventRule, "type"), _List("perks", "perk", Perk, "id"))
 
 
 def changes(old: Brand | None, new: Brand) -> list[str]:
     """No lines if and only if nothing changes; a new brand's are all that its file says."""
     if old is None:
-        return [f"+ brand {new.id}: new", *_settings(new), *_event_changes((), new.events)]
-    fields = [name for name in Brand.model_fields if name != "events"]
-    changed = [name for name in fields if getattr(old, name) != getattr(new, name)]
-    lines = [f"~ {name}: {_shown(old, name)} -> {_shown(new, name)}" for name in changed]
-    return lines + _event_changes(old.events, new.events)
+        lines = [f"+ brand {new.id}: new", *_settings(new)]
+    else:
+        fields = [name for name in Brand.model_fields if name not in LISTS]
+        changed = [name for name in fields if getattr(old, name) != getattr(new, name)]
+        lines = [f"~ {name}: {_shown(old, name)} -> {_shown(new, name)}" for name in changed]
+    for each in _LISTS:
+        before = () if old is None else getattr(old, each.name)
+        lines += _entry_changes(each, before, getattr(new, each.name))
+    return lines
 
 
 def _settings(brand: Brand) -> list[str]:
@@ -21,36 +40,37 @@ def _settings(brand: Brand) -> list[str]:
     return [
         f"+ {name}: {_shown(brand, name)}"
         for name, field in fields.items()
-        if name != "events" and getattr(brand, name) != field.default
+        if name not in LISTS and getattr(brand, name) != field.default
     ]
 
 
-def _event_changes(old: Iterable[EventRule], new: Iterable[EventRule]) -> list[str]:
-    before = {rule.type: rule for rule in old}
-    after = {rule.type: rule for rule in new}
-    lines = [f"- event {kind}" for kind in before if kind not in after]
-    for kind, rule in after.items():
-        if kind not in before:
-            lines.append(f"+ event {kind}: {_own_words(rule)}")
-        elif before[kind] != rule:
-            lines.append(f"~ event {kind}: {_changes(before[kind], rule)}")
+def _entry_changes(each: _List, old: Sequence[BaseModel], new: Sequence[BaseModel]) -> list[str]:
+    before = {getattr(entry, each.key): entry for entry in old}
+    after = {getattr(entry, each.key): entry for entry in new}
+    lines = [f"- {each.entry} {key}" for key in before if key not in after]
+    for key, entry in after.items():
+        if key not in before:
+            lines.append(f"+ {each.entry} {key}: {_own_words(each, entry)}")
+        elif before[key] != entry:
+            lines.append(f"~ {each.entry} {key}: {_changes(each, before[key], entry)}")
     if not lines and list(before) != list(after):
-        lines.append("~ events: in another order")
+        lines.append(f"~ {each.name}: in another order")
     return lines
 
 
-def _own_words(rule: EventRule) -> str:
+def _own_words(each: _List, entry: BaseModel) -> str:
     """Only what the file says; all else is the default."""
-    said = [name for name in EventRule.model_fields if name in rule.model_fields_set - {"type"}]
-    return ", ".join(f"{name} {_shown(rule, name)}" for name in said) or "all defaults"
+    names = entry.model_fields_set - {each.key}
+    said = [name for name in each.kind.model_fields if name in names]
+    return ", ".join(f"{name} {_shown(entry, name)}" for name in said) or "all defaults"
 
 
-def _changes(old: EventRule, new: EventRule) -> str:
-    changed = [n for n in EventRule.model_fields if getattr(old, n) != getattr(new, n)]
+def _changes(each: _List, old: BaseModel, new: BaseModel) -> str:
+    changed = [name for name in each.kind.model_fields if getattr(old, name) != getattr(new, name)]
     return ", ".join(f"{name} {_shown(old, name)} -> {_shown(new, name)}" for name in changed)
 
 
-def _shown(record: Brand | EventRule, name: str) -> str:
+def _shown(record: BaseModel, name: str) -> str:
     value = getattr(record, name)
     match value:
         case None:

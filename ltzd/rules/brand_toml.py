@@ -8,15 +8,16 @@ from decimal import Decimal
 
 from pydantic import BaseModel
 
-from ltzd.rules.brands import Brand
+from ltzd.rules.brands import LISTS, Brand
 
 _ESCAPED = {'"': '\\"', "\\": "\\\\"}
 
 
 def toml_of(brand: Brand) -> str:
-    lines = ["[brand]", *_settings(brand, but={"events"})]
-    for rule in brand.events:
-        lines += ["", "[[events]]", *_settings(rule)]
+    lines = ["[brand]", *_settings(brand, but=LISTS)]
+    for name in LISTS:
+        for entry in getattr(brand, name):
+            lines += ["", f"[[{name}]]", *_settings(entry)]
     return "\n".join(lines) + "\n"
 
 

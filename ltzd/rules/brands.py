@@ -50,13 +50,18 @@ DEFAULT_BYPASS_SOURCES = ("discord_manual_reward", "voice_claim", "gateway_event
 PER_DOLLAR_TYPE = "purchase"
 """The one type whose events tell an amount of money (spec 2.4)."""
 
-SECTIONS_NOT_YET = ("perks", "constraints", "site")
+LISTS = ("events", "perks")
+"""Sections of many entries; the other one is `brand`."""
+SECTIONS_NOT_YET = ("constraints", "site")
 SETTINGS_NOT_YET = ("webhook_url",)
 """Understood, but not enforced by this version: refused unless they keep their default."""
 
 _MAX_COUNT = 10**12
+MAX_ID = 2**63 - 1
+"""Of a collection or an item: what TOML promises to hold, and PostgreSQL's bigint."""
 _EVENT_TYPE = re.compile(r"[A-Za-z0-9_]{1,50}")
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _number(value: object, info: ValidationInfo) -> object:
@@ -109,6 +114,12 @@ def _lower_case_address(text: str) -> str:
     return text
 
 
+def _lower_case_uuid(text: str) -> str:
+    if not _UUID.fullmatch(lower := text.lower()):
+        raise ValueError("must be a UUID, such as 6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77")
+    return lower
+
+
 EventType = Annotated[str, AfterValidator(_event_type)]
 Text = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_printable)]
 Count = Annotated[int, Field(ge=0, le=_MAX_COUNT, strict=True)]
@@ -116,6 +127,8 @@ Domain = Annotated[str, AfterValidator(_brand_domain)]
 PerDollar = Annotated[Decimal, BeforeValidator(_number), Field(gt=0, le=10**6, decimal_places=18)]
 Hours = Annotated[Decimal, BeforeValidator(_number), Field(ge=0, le=87_600, decimal_places=18)]
 Id = Annotated[str, AfterValidator(_lower_case_address)]
+PerkId = Annotated[str, AfterValidator(_lower_case_uuid)]
+OnChainId = Annotated[int, Field(ge=1, le=MAX_ID, strict=True)]
 
 
 class EventRule(BaseModel):
@@ -163,6 +176,27 @@ class EventRule(BaseModel):
         return timedelta(seconds=float(self.cooldown_hours * 3600))
 
 
+class Perk(BaseModel):
+    """One `[[perks]]` entry: what the brand's site lists, and what on chain stands behind it.
+
+    Whether the collection or item is there, and the brand's own, only the chain knows.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    id: PerkId
+    name: Text
+    category: Text
+    collection_id: OnChainId | None = None
+    item_id: OnChainId | None = None
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Self:
+        if (self.collection_id is None) == (self.item_id is None):
+            raise ValueError("give either collection_id or item_id")
+        return self
+
+
 class Brand(BaseModel):
     """A whole brand file. Domains are in normal form; `rule_of` is the way to its events."""
 
@@ -182,6 +216,7 @@ class Brand(BaseModel):
     webhook_url: Text | None = None
     time_zone: Annotated[Text, AfterValidator(_known_time_zone)] = "UTC"
     events: tuple[EventRule, ...] = ()
+    perks: tuple[Perk, ...] = ()
 
     @cached_property
     def address(self) -> Address:
@@ -209,7 +244,7 @@ def parse_brand_file(text: str, name: str) -> Brand:
     """
     file = TomlFile(text, name)
     flat, faults = _flat(file)
-    faults += _repeated_types(file)
+    faults += _repeated(file, "events", "type") + _repeated(file, "perks", "id")
     faults += _not_enforced_yet(file, flat)
     try:
         brand = Brand.model_validate(flat)
@@ -217,7 +252,7 @@ def parse_brand_file(text: str, name: str) -> Brand:
         found = error.errors(include_url=False, include_input=False)
         if "brand" not in file.document:
             faults.append(file.fault(("brand",), "the section is missing"))
-            found = [fault for fault in found if fault["loc"][0] == "events"]
+            found = [fault for fault in found if fault["loc"][0] in LISTS]
         faults += [file.fault(_place(fault["loc"]), reason_of(fault)) for fault in found]
         raise FileRejected(faults) from None
     if faults:
@@ -231,26 +266,32 @@ def _flat(file: TomlFile) -> tuple[dict[str, object], list[str]]:
     for section in file.document:
         if section in SECTIONS_NOT_YET:
             faults.append(file.fault((section,), "this version does not support it yet"))
-        elif section not in ("brand", "events"):
+        elif section not in ("brand", *LISTS):
             faults.append(file.fault((section,), "unknown section"))
     table = file.document.get("brand", {})
     if not isinstance(table, dict):
         raise FileRejected([*faults, file.fault(("brand",), "must be a section")])
-    if "events" in table:
-        faults.append(file.fault(("brand", "events"), "unknown key: each event is an [[events]]"))
-    return table | {"events": file.document.get("events", [])}, faults
+    for name in LISTS:
+        if name in table:
+            reason = f"unknown key: give [[{name}]] sections"
+            faults.append(file.fault(("brand", name), reason))
+    return table | {name: file.document.get(name, []) for name in LISTS}, faults
 
 
-def _repeated_types(file: TomlFile) -> list[str]:
-    entries = file.document.get("events")
+def _repeated(file: TomlFile, section: str, key: str) -> list[str]:
+    """Entries that call themselves what an earlier one does."""
+    entries = file.document.get(section)
     seen: set[str] = set()
     faults = []
     for index, entry in enumerate(entries if isinstance(entries, list) else []):
-        kind = entry.get("type") if isinstance(entry, dict) else None
-        if isinstance(kind, str) and kind in seen:
-            faults.append(file.fault(("events", index, "type"), f"{kind} is there already"))
-        if isinstance(kind, str):
-            seen.add(kind)
+        name = entry.get(key) if isinstance(entry, dict) else None
+        if not isinstance(name, str):
+            continue
+        # Case tells event types apart, but not UUIDs.
+        name = name.lower() if key == "id" else name
+        if name in seen:
+            faults.append(file.fault((section, index, key), f"{name} is there already"))
+        seen.add(name)
     return faults
 
 
@@ -266,4 +307,4 @@ def _not_enforced_yet(file: TomlFile, flat: Mapping[str, object]) -> list[str]:
 
 
 def _place(loc: Place) -> Place:
-    return loc if loc[:1] == ("events",) else ("brand", *loc)
+    return loc if loc and loc[0] in LISTS else ("brand", *loc)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from web3 import Web3
 from web3.types import LogReceipt
 
-from ltzd.chain import ltz
+from ltzd.chain import abi, ltz
 from ltzd.chain.ltz import Reward, decode_log
 from ltzd.rules.facts import RewardMinted, Transfer
 from ltzd.values import Address, Hash32, Reference, address_of, bytes_of, checksummed, hex_of
@@ -17,7 +17,7 @@ from ltzd.values import Address, Hash32, Reference, address_of, bytes_of, checks
 BLOCK = Hash32(b"\xb1" * 32)
 TRANSACTION = Hash32(b"\x7a" * 32)
 
-contract = Web3().eth.contract(abi=ltz.compiled()["abi"], bytecode=ltz.compiled()["bytecode"])
+contract = Web3().eth.contract(abi=abi.compiled("LTZ")["abi"])
 
 addresses = st.binary(min_size=20, max_size=20).map(Address)
 references = st.binary(min_size=32, max_size=32).map(Reference)
@@ -57,20 +57,6 @@ def test_reads_are_encoded_as_web3_does(word: int, wallet: Address) -> None:
     assert ltz.mint_limit_call(wallet) == bytes_of(
         contract.encode_abi("mintLimit", [checksummed(wallet)])
     )
-
-
-def test_cold_calls_and_the_deployment_are_encoded_as_web3_does() -> None:
-    minter = Address(b"\x0a" * 20)
-    limit = ltz.encode_call("setMintLimit(address,uint256,uint40)", hex_of(minter), 10**27, 86_400)
-
-    assert limit == bytes_of(
-        contract.encode_abi("setMintLimit", [checksummed(minter), 10**27, 86_400])
-    )
-    assert ltz.encode_call("acceptDefaultAdminTransfer()") == bytes_of(
-        contract.encode_abi("acceptDefaultAdminTransfer")
-    )
-    deployment = contract.constructor(checksummed(minter), 5).data_in_transaction
-    assert ltz.creation_code([hex_of(minter), 5]) == bytes_of(deployment)
 
 
 def a_log(topics: list[bytes], data: bytes, **changes: object) -> dict[str, Any]:

@@ -299,6 +299,9 @@ async def test_a_settings_file_names_the_database_too(
         rpc_url = "http://127.0.0.1:8545"
         [contracts]
         ltz = "0x5fbdb2315678afecb367f032d93f642f64180aa3"
+        perk_nft = "0xe7f1725e7734ce288f8367e1bb143e90bb3f0512"
+        points_sale = "0x9fe46736679d2d9a65f0992f2272de9f3c7fa6e0"
+        business_escrow = "0xcf7ed3acca5a467e9e704c703e8d87f634fb0fc9"
         first_block = 0
         [operator]
         minter_key_file = "{secret}"

@@ -88,6 +88,9 @@ def filled_in(folder: Path, text: str) -> Path:
         "database_url": "postgresql:///ltzd",
         "rpc_url": "https://node.example",
         "ltz": ID,
+        "perk_nft": "0x" + "71" * 20,
+        "points_sale": "0x" + "72" * 20,
+        "business_escrow": "0x" + "73" * 20,
         "base_url": "https://identity.example",
         "app_id": "app",
     }

@@ -123,10 +123,12 @@ async def test_dev_json_is_private_and_tells_where_everything_is(instance: Insta
     assert door.keys() >= {
         *("baseUrl", "adminUrl", "rpcUrl", "chainId", "explorerUrl", "databaseUrl", "redisUrl"),
         *("sandboxUrl", "operator", "operators", "minter", "contracts", "brand", "otherBrand"),
-        "sandbox",
+        *("sandbox", "collections", "items", "businesses"),
     }
     assert door["chainId"] == int(await instance.rpc("eth_chainId"), 16)
-    assert await instance.rpc("eth_getCode", door["contracts"]["LTZ"], "latest") != "0x"
+    assert list(door["contracts"]) == ["LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"]
+    for address in door["contracts"].values():
+        assert await instance.rpc("eth_getCode", address, "latest") != "0x"
     assert door["operators"][0] == door["operator"] != door["minter"]
     for brand in (door["brand"], door["otherBrand"]):
         assert brand.keys() >= {"brandId", "domain", "securityKey", "apiKey", "webhookSecret"}
@@ -286,7 +288,8 @@ async def test_a_dev_instance_keeps_its_books_from_one_life_to_the_next() -> Non
         await instance.start()
 
         assert instance.door["contracts"] == before["contracts"]
-        assert instance.door["brand"] == before["brand"]
+        for kept in ("brand", "collections", "items", "businesses"):
+            assert instance.door[kept] == before[kept]
         assert await instance.rpc.number() >= head
         async with asyncio.TaskGroup() as group:
             for answer in answers:
@@ -326,12 +329,14 @@ async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(idle: Ins
     async with idle.http.get(f"{idle.base_url}/service-api/events/{answer.event_id}") as reply:
         assert reply.status == 404
     assert (await idle.post_event(somebody())).status == 200
-    minter = idle.minter
+    before = idle.door
     await idle.stop()
 
     await idle.start("--clean")
 
-    assert idle.minter != minter
+    assert idle.door["minter"] != before["minter"]
+    assert idle.door["businesses"] != before["businesses"]
+    assert idle.door["collections"] == before["collections"]
     assert not list(idle.data_dir.glob("postgres.old-*"))
     assert (await idle.post_event(somebody())).status == 200
     await all_minted(idle)

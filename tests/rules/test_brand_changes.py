@@ -1,14 +1,20 @@
 """What applying a brand file changes, told before it is done."""
 
 from ltzd.rules.brand_changes import changes
-from ltzd.rules.brands import Brand, EventRule
+from ltzd.rules.brands import Brand, EventRule, Perk
 
 FORM = EventRule(type="form_submit", reward=20)
 SURVEY = EventRule(type="complete_survey", enabled=False)
+COFFEE = Perk(
+    id="6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77", name="Coffee", category="drinks", collection_id=1
+)
+MUG = Perk(id="b5a7d9c2-3f60-4c1e-9a85-70d1e6c4f2ab", name="Mug", category="goods", item_id=1)
 
 
-def a_brand(*events: EventRule, name: str = "Demo") -> Brand:
-    return Brand(id="0x" + "aa" * 20, name=name, domains=("shop.example",), events=events)
+def a_brand(*events: EventRule, name: str = "Demo", perks: tuple[Perk, ...] = ()) -> Brand:
+    return Brand(
+        id="0x" + "aa" * 20, name=name, domains=("shop.example",), events=events, perks=perks
+    )
 
 
 def test_between_equals_there_is_no_change() -> None:
@@ -44,3 +50,19 @@ def test_a_new_brand_shows_all_that_its_file_says() -> None:
 
 def test_another_order_of_events_is_a_change_too() -> None:
     assert changes(a_brand(FORM, SURVEY), a_brand(SURVEY, FORM)) == ["~ events: in another order"]
+
+
+def test_perks_are_told_by_their_ids() -> None:
+    dearer = COFFEE.model_copy(update={"collection_id": None, "item_id": 2})
+
+    assert changes(None, a_brand(perks=(MUG,)))[-1] == (
+        f"+ perk {MUG.id}: name Mug, category goods, item_id 1"
+    )
+    assert changes(a_brand(perks=(COFFEE, MUG)), a_brand(FORM, perks=(dearer,))) == [
+        "+ event form_submit: reward 20",
+        f"- perk {MUG.id}",
+        f"~ perk {COFFEE.id}: collection_id 1 -> none, item_id none -> 2",
+    ]
+    assert changes(a_brand(FORM, perks=(COFFEE, MUG)), a_brand(FORM, perks=(MUG, COFFEE))) == [
+        "~ perks: in another order"
+    ]

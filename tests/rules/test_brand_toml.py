@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from ltzd.rules.brand_changes import changes
 from ltzd.rules.brand_toml import toml_of, toml_value
-from ltzd.rules.brands import FIRST_CATALOGUE, UNLIMITED, Brand, EventRule, parse_brand_file
+from ltzd.rules.brands import (
+    FIRST_CATALOGUE,
+    MAX_ID,
+    UNLIMITED,
+    Brand,
+    EventRule,
+    Perk,
+    parse_brand_file,
+)
 
 TEXT = st.text(min_size=1, max_size=20).filter(str.isprintable) | st.sampled_from(
     ['"', "\\", '"""', "'''", "# no comment", "[[events]]", "a = 1", "Ω", "\U0001f600"]
@@ -46,6 +54,19 @@ def rules(draw: st.DrawFn, kind: str) -> EventRule:
 
 
 @st.composite
+def perks(draw: st.DrawFn) -> Perk:
+    on_chain = draw(st.sampled_from(["collection_id", "item_id"]))
+    return Perk.model_validate(
+        {
+            "id": str(draw(st.uuids())),
+            "name": draw(TEXT),
+            "category": draw(TEXT),
+            on_chain: draw(st.integers(1, MAX_ID)),
+        }
+    )
+
+
+@st.composite
 def brands(draw: st.DrawFn) -> Brand:
     own = st.text("aZ0_", min_size=1, max_size=5)
     kinds = draw(st.lists(st.sampled_from(["purchase", *FIRST_CATALOGUE]) | own, unique=True))
@@ -63,6 +84,7 @@ def brands(draw: st.DrawFn) -> Brand:
         events_per_minute_per_ip=draw(COUNTS),
         time_zone=draw(st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns"])),
         events=tuple(draw(rules(kind)) for kind in kinds),
+        perks=tuple(draw(st.lists(perks(), max_size=3, unique_by=lambda perk: perk.id))),
     )
 
 
@@ -86,12 +108,16 @@ def test_a_value_is_the_same_when_it_is_read_again(value: object) -> None:
 
 def test_defaults_are_spelled_out_and_empty_lists_are_not_unless_they_mean_something() -> None:
     form = EventRule(type="form_submit")
+    perk = Perk(
+        id="6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77", name="Coffee", category="drinks", item_id=7
+    )
     brand = Brand(
         id="0x" + "aa" * 20,
         name="Demo",
         domains=("shop.example",),
         bypass_sources=(),
         events=(form,),
+        perks=(perk,),
     )
 
     assert (
@@ -117,5 +143,11 @@ enabled = true
 cooldown_hours = 24
 max_claims_per_user = 1
 detection_method = "api"
+
+[[perks]]
+id = "6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77"
+name = "Coffee"
+category = "drinks"
+item_id = 7
 """
     )

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from ltzd.errors import FileRejected
-from ltzd.rules.brands import FIRST_CATALOGUE, Brand, parse_brand_file
+from ltzd.rules.brands import FIRST_CATALOGUE, MAX_ID, Brand, Perk, parse_brand_file
 from ltzd.values import address_of
 
 ID = "0x00000000000000000000000000000000000000aa"
@@ -14,6 +14,15 @@ HEAD = f"""\
 id = "{ID}"
 name = "Demo"
 domains = ["shop.example"]
+"""
+
+
+PERK_ID = "6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77"
+PERK = f"""\
+[[perks]]
+id = "{PERK_ID}"
+name = "Free coffee"
+category = "drinks"
 """
 
 
@@ -132,7 +141,6 @@ def test_a_brand_survives_being_stored_as_json() -> None:
         (f'bypass_sources = ["{"a" * 501}"]', "demo.toml:5: brand.bypass_sources[0]: must have"),
         ("automation = {on = true}", "demo.toml:5: brand.automation: must be a valid boolean"),
         ('webhook_url = "https://x.example"', "demo.toml:5: brand.webhook_url: this version"),
-        ("[[perks]]", "demo.toml:5: perks: this version does not support it yet"),
         ("[[constraints]]", "demo.toml:5: constraints: this version does not support it yet"),
         ("[site]", "demo.toml:5: site: this version does not support it yet"),
         ("[sight]", "demo.toml:5: sight: unknown section"),
@@ -246,12 +254,12 @@ def test_all_faults_are_told_at_once() -> None:
         [[events]]
         type = "form_submit"
         reward = "ten"
-        [[perks]]
+        [[constraints]]
         """
     )
 
     assert faults == [
-        "demo.toml:9: perks: this version does not support it yet",
+        "demo.toml:9: constraints: this version does not support it yet",
         "demo.toml:2: brand.id: is missing",
         "demo.toml:2: brand.name: is missing",
         "demo.toml:2: brand.domains: is missing",
@@ -273,7 +281,14 @@ def test_all_faults_are_told_at_once() -> None:
             ["demo.toml: brand: the section is missing", "demo.toml:1: events: must be a list"],
         ),
         (HEAD + "[events]", ["demo.toml:5: events: must be a list"]),
-        (HEAD + "events = []", ["demo.toml:5: brand.events: unknown key: each event is an [["]),
+        (HEAD + "events = []", ["demo.toml:5: brand.events: unknown key: give [[events]]"]),
+        (HEAD + "perks = []", ["demo.toml:5: brand.perks: unknown key: give [[perks]] sections"]),
+        (HEAD + "[perks]", ["demo.toml:5: perks: must be a list"]),
+        (
+            "perks = 3",
+            ["demo.toml: brand: the section is missing", "demo.toml:1: perks: must be a list"],
+        ),
+        (f"perks = [3]\n{HEAD}", ["demo.toml:1: perks[0]: must be a section"]),
         (HEAD + "[brand.colour]", ["demo.toml: brand.colour: unknown key"]),
         (f"events = [3]\n{HEAD}", ["demo.toml:1: events[0]: must be a section"]),
     ],
@@ -321,4 +336,63 @@ def test_a_brands_own_limits_are_read() -> None:
 def test_what_this_version_does_not_do_yet_may_be_left_at_its_default_only() -> None:
     assert faults_of(HEAD + 'webhook_url = "https://x.example"\nsigned_bypass = true') == [
         "demo.toml:5: brand.webhook_url: this version does not support it yet: leave it out"
+    ]
+
+
+def test_perks_are_collections_or_items_under_ids_in_lower_case() -> None:
+    other = PERK.replace("6f1c", "0000")
+    brand = parse_brand_file(
+        HEAD + PERK.replace("6f1c", "6F1C") + f"collection_id = {MAX_ID}\n" + other + "item_id = 1",
+        "demo.toml",
+    )
+
+    coffee, mug = brand.perks
+    assert coffee == Perk(id=PERK_ID, name="Free coffee", category="drinks", collection_id=MAX_ID)
+    assert (mug.collection_id, mug.item_id) == (None, 1)
+    assert Brand.model_validate_json(brand.model_dump_json()) == brand
+
+
+def test_a_configuration_stored_before_there_were_perks_has_none() -> None:
+    brand = parse_brand_file(HEAD, "demo.toml")
+    stored = brand.model_dump_json(exclude={"perks"})
+
+    assert "perks" not in stored
+    assert Brand.model_validate_json(stored) == brand
+
+
+@pytest.mark.parametrize(
+    ("line", "changed", "fault"),
+    [
+        (9, "", "demo.toml:5: perks[0]: give either collection_id or item_id"),
+        (9, "collection_id = 1\nitem_id = 1", "demo.toml:5: perks[0]: give either"),
+        (9, "collection_id = 0", "demo.toml:9: perks[0].collection_id: must be greater than"),
+        (9, "item_id = -1", "demo.toml:9: perks[0].item_id: must be greater than or equal to 1"),
+        (9, f"item_id = {MAX_ID + 1}", "demo.toml:9: perks[0].item_id: must be less than"),
+        (9, "item_id = true", "demo.toml:9: perks[0].item_id: must be a valid integer"),
+        (9, 'collection_id = "1"', "demo.toml:9: perks[0].collection_id: must be a valid integer"),
+        (9, "collection_id = 1.0", "demo.toml:9: perks[0].collection_id: must be a valid integer"),
+        (6, 'id = "6f1c"', "demo.toml:6: perks[0].id: must be a UUID"),
+        (6, f'id = "{{{PERK_ID}}}"', "demo.toml:6: perks[0].id: must be a UUID"),
+        (6, "id = 7", "demo.toml:6: perks[0].id: must be a valid string"),
+        (6, "", "demo.toml:5: perks[0].id: is missing"),
+        (7, 'name = ""', "demo.toml:7: perks[0].name: must have at least 1 character"),
+        (7, 'name = "a\\u001bb"', "demo.toml:7: perks[0].name: must not hold control characters"),
+        (8, "", "demo.toml:5: perks[0].category: is missing"),
+        (8, 'category = "a"\ncost = 5', "demo.toml:9: perks[0].cost: unknown key"),
+    ],
+)
+def test_a_perks_fault_is_named_with_its_line(line: int, changed: str, fault: str) -> None:
+    lines = (HEAD + PERK + "collection_id = 1").split("\n")
+    lines[line - 1] = changed
+
+    [found] = faults_of("\n".join(lines))
+
+    assert found.startswith(fault)
+
+
+def test_no_two_perks_have_the_same_id() -> None:
+    perk = PERK + "collection_id = 1\n"
+
+    assert faults_of(HEAD + perk + perk.replace("6f1c", "6F1C")) == [
+        f"demo.toml:11: perks[1].id: {PERK_ID} is there already"
     ]

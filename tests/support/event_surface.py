@@ -35,7 +35,7 @@ from ltzd.store.sealing import Sealer
 from ltzd.store.signals import REWARDS
 from ltzd.values import Hash32, checksummed
 from tests.support.core import running
-from tests.support.fake_node import LTZ_AT, FakeNode
+from tests.support.fake_node import LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.http_surface import serving
 from tests.support.postgres import Databases
 
@@ -319,7 +319,13 @@ def _settings(database_url: str, folder: Path, sandbox: Sandbox, node_url: str) 
         "master_key_file": folder / "master.key",
         "roles": ["http"],
         "node": {"rpc_url": node_url},
-        "contracts": {"ltz": checksummed(LTZ_AT), "first_block": 1},
+        "contracts": {
+            "ltz": checksummed(LTZ_AT),
+            "perk_nft": checksummed(OTHERS_AT[0]),
+            "points_sale": checksummed(OTHERS_AT[1]),
+            "business_escrow": checksummed(OTHERS_AT[2]),
+            "first_block": 1,
+        },
         "identity": {
             "base_url": identity.base_url,
             "app_id": identity.app_id,

@@ -21,8 +21,12 @@ interface Vm {
     function expectPartialRevert(bytes4 selector) external;
     function expectRevert(bytes calldata reason) external;
     function expectRevert(bytes4 selector) external;
+    function load(address target, bytes32 slot) external view returns (bytes32);
     function prank(address sender) external;
+    function revertToState(uint256 snapshot) external returns (bool);
     function sign(uint256 privateKey, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
     function snapshotGasLastCall(string calldata group, string calldata name) external returns (uint256);
+    function snapshotState() external returns (uint256);
+    function store(address target, bytes32 slot, bytes32 value) external;
     function warp(uint256 timestamp) external;
 }

@@ -1,0 +1,207 @@
+"""EIP-712 digests of what users sign, by hand; eth-account is the oracle in the tests.
+
+A struct hash is keccak of the type hash and one word a field: all our types hold static fields
+only. Amounts are LTZ's smallest unit, times Unix seconds.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import coincurve
+from eth_hash.auto import keccak
+
+from ltzd.chain import words
+from ltzd.values import Address, Hash32
+
+DOMAIN_NAMES: Final = {
+    "LTZ": "Loyalty Token",
+    "PerkNFT": "PerkNFT",
+    "PointsSale": "PointsSale",
+    "BusinessEscrow": "BusinessEscrow",
+}
+"""By contract; every domain's version is "1"."""
+
+_DOMAIN_TYPE = keccak(
+    b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+)
+_VERSION = keccak(b"1")
+_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+_HALF_ORDER = _ORDER // 2
+
+_PERMIT = keccak(
+    b"Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)"
+)
+_TRANSFER_WITH_AUTHORIZATION = keccak(
+    b"TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,"
+    b"uint256 validBefore,bytes32 nonce)"
+)
+_CLAIM = keccak(
+    b"Claim(address user,uint256 collectionId,uint256 maxPrice,uint256 expectedClaims,"
+    b"bytes32 ref,uint256 deadline)"
+)
+_BUY = keccak(
+    b"Buy(address buyer,uint256 itemId,uint256 quantity,uint256 maxTotal,"
+    b"bytes32 ref,uint256 deadline)"
+)
+_RELEASE = keccak(b"Release(bytes32 dealId,uint256 deadline)")
+_REFUND = keccak(b"Refund(bytes32 dealId,uint256 deadline)")
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """EIP-2612; its domain is LTZ's."""
+
+    owner: Address
+    spender: Address
+    value: int
+    nonce: int
+    deadline: int
+
+    def struct_hash(self) -> bytes:
+        return keccak(
+            _PERMIT
+            + words.of_address(self.owner)
+            + words.of_address(self.spender)
+            + words.of_uint(self.value)
+            + words.of_uint(self.nonce)
+            + words.of_uint(self.deadline)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TransferWithAuthorization:
+    """ERC-3009; its domain is LTZ's."""
+
+    sender: Address
+    recipient: Address
+    value: int
+    valid_after: int
+    valid_before: int
+    nonce: bytes
+
+    def struct_hash(self) -> bytes:
+        return keccak(
+            _TRANSFER_WITH_AUTHORIZATION
+            + words.of_address(self.sender)
+            + words.of_address(self.recipient)
+            + words.of_uint(self.value)
+            + words.of_uint(self.valid_after)
+            + words.of_uint(self.valid_before)
+            + words.of_bytes32(self.nonce)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    user: Address
+    collection_id: int
+    max_price: int
+    expected_claims: int
+    reference: bytes
+    deadline: int
+
+    def struct_hash(self) -> bytes:
+        return keccak(
+            _CLAIM
+            + words.of_address(self.user)
+            + words.of_uint(self.collection_id)
+            + words.of_uint(self.max_price)
+            + words.of_uint(self.expected_claims)
+            + words.of_bytes32(self.reference)
+            + words.of_uint(self.deadline)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Buy:
+    buyer: Address
+    item_id: int
+    quantity: int
+    max_total: int
+    reference: bytes
+    deadline: int
+
+    def struct_hash(self) -> bytes:
+        return keccak(
+            _BUY
+            + words.of_address(self.buyer)
+            + words.of_uint(self.item_id)
+            + words.of_uint(self.quantity)
+            + words.of_uint(self.max_total)
+            + words.of_bytes32(self.reference)
+            + words.of_uint(self.deadline)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    deal_id: bytes
+    deadline: int
+
+    def struct_hash(self) -> bytes:
+        return keccak(_RELEASE + words.of_bytes32(self.deal_id) + words.of_uint(self.deadline))
+
+
+@dataclass(frozen=True, slots=True)
+class Refund:
+    deal_id: bytes
+    deadline: int
+
+    def struct_hash(self) -> bytes:
+        return keccak(_REFUND + words.of_bytes32(self.deal_id) + words.of_uint(self.deadline))
+
+
+Signable = Permit | TransferWithAuthorization | Claim | Buy | Release | Refund
+
+
+@lru_cache(maxsize=64)
+def domain_separator(name: str, chain_id: int, contract: Address) -> bytes:
+    """Of version "1"."""
+    return keccak(
+        _DOMAIN_TYPE
+        + keccak(name.encode())
+        + _VERSION
+        + words.of_uint(chain_id)
+        + words.of_address(contract)
+    )
+
+
+def digest(message: Signable, separator: bytes) -> Hash32:
+    """What the signature is over. Raises ValueError for a field that its type cannot hold."""
+    return Hash32(keccak(b"\x19\x01" + separator + message.struct_hash()))
+
+
+def signature_of(v: int, r: bytes | int, s: bytes | int) -> bytes:
+    """65 bytes (r, s, v); wallets that tell v as 0 or 1 mean 27 or 28. Raises ValueError."""
+    recovery = v + 27 if v in {0, 1} else v
+    return _word(r) + _word(s) + bytes((recovery,))
+
+
+def recover(message_digest: Hash32, signature: bytes) -> Address:
+    """Who signed; what OpenZeppelin's ECDSA accepts and nothing else.
+
+    Raises ValueError for a signature that is not 65 bytes, has another v than 27 and 28 or a high
+    s (the same signature written twice), or is of nobody.
+    """
+    if len(signature) != 65:
+        raise ValueError(f"a signature has 65 bytes, this has {len(signature)}")
+    if signature[64] not in {27, 28}:
+        raise ValueError("a signature's v is 27 or 28")
+    if int.from_bytes(signature[32:64], "big") > _HALF_ORDER:
+        raise ValueError("the signature's s is above half the curve's order")
+    recoverable = signature[:64] + bytes((signature[64] - 27,))
+    try:
+        key = coincurve.PublicKey.from_signature_and_message(
+            recoverable, message_digest, hasher=None
+        )
+    except Exception as error:
+        # libsecp256k1's refusals come as bare Exception.
+        raise ValueError("the signature is nobody's") from error
+    return Address(keccak(key.format(compressed=False)[1:])[-20:])
+
+
+def _word(value: bytes | int) -> bytes:
+    """Leading zeros are often left out of r and s."""
+    number = int.from_bytes(value, "big") if isinstance(value, bytes) else value
+    return words.of_uint(number)

@@ -1,0 +1,434 @@
+"""`ltzd collection | item | business`: sent once with a key, or printed; listed as they stand."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from eth_account import Account
+
+from ltzd.chain.offers import OfferContracts, Offers
+from ltzd.chain.rpc import Rpc, RpcError
+from ltzd.dev import ports
+from ltzd.values import bytes_of, checksummed, hex_of
+from tests.support.commands import Outcome, ltzd
+from tests.support.contracts import Contracts, Party, deployed_contracts
+
+MOST = "79228162514.264337593543950335"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def contracts() -> AsyncIterator[Contracts]:
+    async with deployed_contracts("tester") as deployed:
+        yield deployed
+
+
+class Place:
+    """A data directory whose dev.json names the contracts, and the registrar's key."""
+
+    def __init__(self, folder: Path, contracts: Contracts) -> None:
+        self.folder = folder
+        self.contracts = contracts
+        self.key = self.key_of(contracts.registrar)
+        at = {name: checksummed(address) for name, address in contracts.at.items()}
+        (folder / "dev.json").write_text(json.dumps({"rpcUrl": contracts.rpc.url, "contracts": at}))
+
+    def key_of(self, party: Party) -> Path:
+        path = self.folder / hex_of(party.address)
+        path.write_text(bytes(party.account.key).hex())
+        return path
+
+    async def __call__(self, *arguments: object) -> Outcome:
+        return await ltzd(*arguments, "--data-dir", self.folder)
+
+    async def signed(self, *arguments: object) -> Any:
+        """The JSON of a command that the registrar signs."""
+        return (await self(*arguments, "--key", self.key)).json
+
+    async def nonce(self) -> int:
+        return await self.contracts.node.nonce(self.contracts.registrar.address, "pending")
+
+    async def listed(self, what: str, key: str, id_: object) -> Any:
+        (found,) = [one for one in (await self(what, "list", "--json")).json if one[key] == id_]
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path, contracts: Contracts) -> Place:
+    return Place(tmp_path, contracts)
+
+
+def a_wallet() -> str:
+    return checksummed(Party().address)
+
+
+def without_transaction(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in result.items() if not key.startswith(("trans", "block"))}
+
+
+# Collections
+
+
+async def test_a_collection_is_created_as_told_and_listed(place: Place) -> None:
+    brand, payout = a_wallet(), a_wallet()
+    said = ("--brand", brand, "--payout", payout, "--price", MOST, "--max-supply", 7)
+    more = ("--max-per-user", 2, "--charges", 65_535, "--uri", "ipfs://x/", "--requires-sig")
+
+    made = await place.signed("collection", "create", *said, *more, "--inactive")
+
+    receipt = await place.contracts.rpc.call("eth_getTransactionReceipt", made["transactionHash"])
+    assert int(receipt["blockNumber"], 16) == made["blockNumber"]
+    assert without_transaction(made) == {
+        "collectionId": made["collectionId"],
+        "brand": brand,
+        "payout": payout,
+        "price": float(MOST),
+        "maxSupply": 7,
+        "maxPerUser": 2,
+        "charges": 65_535,
+        "active": False,
+        "requiresSig": True,
+        "uri": "ipfs://x/",
+        "minted": 0,
+    }
+    listed = await place.listed("collection", "collectionId", made["collectionId"])
+    assert listed == without_transaction(made)
+    info = await place.contracts.view("PerkNFT", "collection", made["collectionId"])
+    assert info[0][2] == 2**96 - 1
+
+
+async def test_a_collection_without_further_words_is_free_once_per_user_and_pays_its_brand(
+    place: Place,
+) -> None:
+    brand = a_wallet()
+
+    made = await place.signed("collection", "create", "--brand", brand.lower(), "--charges", 0)
+
+    assert (made["payout"], made["price"], made["maxPerUser"]) == (brand, 0, 1)
+    assert (made["maxSupply"], made["active"], made["requiresSig"]) == (0, True, False)
+
+
+async def test_a_collections_change_is_one_transaction_and_the_same_again_none(
+    place: Place,
+) -> None:
+    made = await place.signed("collection", "create", "--brand", a_wallet(), "--charges", 1)
+    id_, payout, before = made["collectionId"], a_wallet(), await place.nonce()
+    change = ("collection", "set", id_, "--price", "0.5", "--payout", payout, "--inactive")
+
+    changed = await place.signed(*change)
+    again = await place(*change, "--key", place.key)
+
+    assert without_transaction(changed) == without_transaction(made) | {
+        "price": 0.5,
+        "payout": payout,
+        "active": False,
+    }
+    assert without_transaction(changed) == await place.listed("collection", "collectionId", id_)
+    assert again.json == changed | {"transactionHash": None, "blockNumber": None}
+    assert "Nothing changes" in again.err
+    assert await place.nonce() == before + 1
+    back = await place.signed("collection", "set", id_, "--active")
+    assert (back["price"], back["payout"], back["active"]) == (0.5, payout, True)
+
+
+async def test_a_collection_that_there_is_not_cannot_be_set(place: Place) -> None:
+    done = await place("collection", "set", 10**12, "--price", 1, "--key", place.key)
+
+    assert (done.code, done.out) == (1, "")
+    assert "There is no collection 1000000000000" in done.err
+
+
+# Items
+
+
+async def test_an_item_is_put_up_changed_and_listed(place: Place) -> None:
+    brand, payout, metadata = a_wallet(), a_wallet(), "0x" + "5a" * 32
+    made = await place.signed(
+        *("item", "create", 7, "--brand", brand, "--stock", 4, "--price", "2.5"),
+        *("--max-per-order", 3, "--metadata", metadata, "--burns"),
+    )
+    assert without_transaction(made) == {
+        "itemId": 7,
+        "brand": brand,
+        "payout": brand,
+        "price": 2.5,
+        "stock": 4,
+        "sold": 0,
+        "maxPerOrder": 3,
+        "active": True,
+        "burns": True,
+    }
+
+    changed = await place.signed(
+        "item", "set", 7, "--stock", 9, "--payout", payout, "--pays", "--inactive"
+    )
+
+    assert without_transaction(changed) == without_transaction(made) | {
+        "stock": 9,
+        "payout": payout,
+        "burns": False,
+        "active": False,
+    }
+    assert await place.listed("item", "itemId", 7) == without_transaction(changed)
+    receipt = await place.contracts.rpc.call(
+        "eth_getTransactionReceipt", changed["transactionHash"]
+    )
+    told = place.contracts.event("PointsSale", receipt, "ItemSet")
+    assert told["metadata"] == bytes_of(metadata)
+
+
+async def test_an_item_is_created_once_and_what_was_sold_stays_sold(place: Place) -> None:
+    contracts, user = place.contracts, Party()
+    create = ("item", "create", 8, "--brand", a_wallet(), "--stock", 4)
+    await place.signed(*create)
+    order = (user.address, 8, 2, 0, bytes(32))
+    await contracts.send(contracts.relay, "PointsSale", "buyFor", *order)
+    before = await place.nonce()
+
+    again = await place(*create, "--key", place.key)
+    too_few = await place("item", "set", 8, "--stock", 1, "--key", place.key)
+
+    assert "Item 8 is there already; `ltzd item set` changes it." in again.err
+    assert "StockBelowSold(id: 8, sold: 2): more than that stock is sold already" in too_few.err
+    assert (again.code, too_few.code, await place.nonce()) == (1, 1, before)
+    assert (await place.signed("item", "set", 8, "--stock", 2))["sold"] == 2
+
+
+# Businesses
+
+
+async def test_a_business_is_approved_and_revoked_once_each(place: Place) -> None:
+    business, before = a_wallet(), await place.nonce()
+
+    approved = await place.signed("business", "create", business)
+    again = await place.signed("business", "set", business, "--approved")
+    assert (approved["business"], approved["approved"]) == (business, True)
+    assert again["transactionHash"] is None
+    assert (await place.listed("business", "business", business))["approved"]
+
+    await place.signed("business", "set", business, "--revoked")
+    assert not (await place.listed("business", "business", business))["approved"]
+    assert await place.nonce() == before + 2
+    table = (await place("business", "list")).out
+    assert f"{business}  no" in table
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "faults"),
+    [
+        (
+            ("collection", "create"),
+            [
+                "--key, --unsigned: give either of them",
+                "--brand: is missing",
+                "--charges: is missing",
+            ],
+        ),
+        (
+            (
+                *("collection", "create", "--unsigned", "--key", "k", "--from", "0x1"),
+                *("--brand", "0x12", "--payout", "0x" + "00" * 20, "--price", "1e3"),
+                *("--max-supply", 2**32, "--max-per-user", 65_536, "--charges", "1.0"),
+                *("--uri", "a\nb"),
+            ),
+            [
+                "--key, --unsigned: give either of them",
+                "--from: must be an address: 0x and 40 hex digits",
+                "--brand: must be an address: 0x and 40 hex digits",
+                "--payout: must not be the zero address",
+                "--price: must be an amount of LTZ in digits, such as 12 or 12.5",
+                "--max-supply: must be less than or equal to 4294967295",
+                "--max-per-user: must be less than or equal to 65535",
+                "--charges: must be a whole number",
+                "--uri: must not hold control characters",
+            ],
+        ),
+        (
+            ("collection", "set", "0", "--unsigned", "--price", "79228162514.264337593543950336"),
+            [
+                "COLLECTION: must be greater than or equal to 1",
+                f"--price: must be at most {MOST} LTZ",
+            ],
+        ),
+        (
+            ("collection", "set", "1", "--unsigned"),
+            ["nothing is to be changed: give an option that says what"],
+        ),
+        (
+            ("item", "create", "x", "--unsigned", "--metadata", "0x12", "--stock", "-1"),
+            [
+                "ITEM: must be a whole number",
+                "--brand: is missing",
+                "--stock: must be a whole number",
+                "--metadata: must be 0x and 64 hex digits",
+            ],
+        ),
+        (
+            ("business", "create", "0xDB90d3E3eE8E1e9F5EdF4fB6F23e2bb6f47C1Aab", "--unsigned"),
+            ["ADDRESS: is mistyped: its letters' case does not fit (EIP-55)"],
+        ),
+        (
+            ("item", "set", "1", "--unsigned", "--price", "1." + "0" * 18 + "1", "--from", "me"),
+            ["--from: must be an address: 0x and 40 hex digits", "--price: must have at most 18"],
+        ),
+    ],
+)
+async def test_every_fault_of_the_options_is_told_at_once(
+    place: Place, arguments: tuple[object, ...], faults: list[str]
+) -> None:
+    done = await place(*arguments)
+
+    assert (done.code, done.out) == (1, "")
+    told = [line.strip() for line in done.err.splitlines()[1:]]
+    assert len(told) == len(faults)
+    assert all(any(line.startswith(fault) for line in told) for fault in faults), told
+
+
+async def test_a_key_without_the_role_is_refused_in_words_and_sends_nothing(place: Place) -> None:
+    stranger = Party()
+    create = ("collection", "create", "--brand", a_wallet(), "--charges", 1)
+
+    done = await place(*create, "--key", place.key_of(stranger))
+
+    assert (done.code, done.out) == (1, "")
+    assert "nothing was sent: AccessControlUnauthorizedAccount" in done.err
+    assert "that wallet does not hold REGISTRAR on this contract." in done.err
+    assert "Sending" not in done.err
+
+
+async def test_a_keystore_is_opened_with_its_password_file(place: Place) -> None:
+    keystore, password = place.folder / "keystore.json", place.folder / "password"
+    secret = bytes(place.contracts.registrar.account.key)
+    keystore.write_text(
+        json.dumps(Account.encrypt(secret, "open sesame", kdf="pbkdf2", iterations=1))
+    )
+    password.write_text("open sesame\n")
+    create = ("business", "create", a_wallet(), "--key", keystore)
+
+    closed = await place(*create)
+    opened = await place(*create, "--password-file", password)
+
+    assert "is encrypted; name its password's file too" in closed.err
+    assert opened.json["approved"]
+
+
+async def test_addresses_without_code_and_a_node_that_is_away_are_sentences(place: Place) -> None:
+    dev = json.loads((place.folder / "dev.json").read_text())
+    create = ("collection", "create", "--brand", a_wallet(), "--charges", 1, "--key", place.key)
+    nowhere = dev | {"contracts": dev["contracts"] | {"PerkNFT": a_wallet()}}
+    (place.folder / "dev.json").write_text(json.dumps(nowhere))
+    at_nowhere, listed = await place(*create), await place("collection", "list")
+    away = dev | {"rpcUrl": f"http://127.0.0.1:{ports.free_port()}"}
+    (place.folder / "dev.json").write_text(json.dumps(away))
+    without_node = await place("item", "list")
+    (place.folder / "dev.json").write_text("{}")
+    not_understood = await place("business", "list")
+
+    assert "There is no contract at 0x" in at_nowhere.err
+    assert "is that contract at this address?" in listed.err
+    assert "The node does not answer" in without_node.err
+    assert "cannot be understood" in not_understood.err
+    assert {at_nowhere.code, listed.code, without_node.code, not_understood.code} == {1}
+
+
+# For a multisig
+
+
+async def test_an_unsigned_transaction_is_printed_and_does_what_it_says_once_sent(
+    place: Place,
+) -> None:
+    contracts, brand = place.contracts, a_wallet()
+    before = await place.nonce()
+    create = ("item", "create", 9, "--brand", brand, "--stock", 4, "--unsigned")
+
+    printed = (await place(*create)).json
+
+    assert printed == {
+        "chainId": contracts.chain_id,
+        "to": checksummed(contracts.at["PointsSale"]),
+        "data": printed["data"],
+        "value": "0x0",
+    }
+    assert await place.nonce() == before
+    raw = await contracts.sign(
+        contracts.registrar, contracts.at["PointsSale"], bytes_of(printed["data"])
+    )
+    assert (await contracts.publish(raw))["status"] == "0x1"
+    listed = await place.listed("item", "itemId", 9)
+    assert (listed["brand"], listed["stock"]) == (brand, 4)
+
+
+async def test_an_unsigned_transaction_is_tried_out_for_whoever_will_send_it(place: Place) -> None:
+    registrar, stranger = checksummed(place.contracts.registrar.address), a_wallet()
+    approve = ("business", "create", a_wallet(), "--unsigned", "--from")
+
+    tried, refused = await place(*approve, registrar), await place(*approve, stranger)
+
+    assert tried.json["from"] == registrar
+    assert "AccessControlUnauthorizedAccount" in refused.err
+    assert (refused.code, refused.out) == (1, "")
+
+
+# Reading
+
+
+class Stingy(Rpc):
+    """A node that gives the logs of three blocks at most."""
+
+    async def call(self, method: str, *params: Any) -> Any:
+        if method == "eth_getLogs":
+            span = int(params[0]["toBlock"], 16) - int(params[0]["fromBlock"], 16)
+            if span >= 3:
+                raise RpcError(-32005, "query returned more than 10000 results")
+        return await super().call(method, *params)
+
+
+async def test_logs_are_asked_for_by_halves_where_a_node_gives_few(place: Place) -> None:
+    businesses = [a_wallet() for _ in range(5)]
+    for one in businesses:
+        await place.signed("business", "create", one)
+    at = place.contracts.at
+    where = OfferContracts(at["PerkNFT"], at["PointsSale"], at["BusinessEscrow"])
+
+    async with Stingy(place.contracts.rpc.url) as rpc:
+        found = await Offers(rpc, where).businesses()
+
+    assert [checksummed(one) for one in found][-5:] == businesses
+
+
+async def test_the_settings_name_node_and_contracts_too(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "master.key").write_text("11" * 32)
+    at = {name: checksummed(address) for name, address in place.contracts.at.items()}
+    settings = tmp_path / "ltzd.toml"
+    settings.write_text(
+        f"""
+        database_url = "postgresql://ltzd@db.internal/ltzd"
+        master_key_file = "{tmp_path / "master.key"}"
+        roles = ["http"]
+        [node]
+        rpc_url = "{place.contracts.rpc.url}"
+        [contracts]
+        ltz = "{at["LTZ"]}"
+        perk_nft = "{at["PerkNFT"]}"
+        points_sale = "{at["PointsSale"]}"
+        business_escrow = "{at["BusinessEscrow"]}"
+        first_block = 0
+        [identity]
+        base_url = "https://identity.example"
+        app_id = "id"
+        app_secret = "secret"
+        """
+    )
+
+    created = await ltzd(
+        "business", "create", (business := a_wallet()), "--key", place.key, "--config", settings
+    )
+    listed = await ltzd("business", "list", "--json", "--config", settings)
+
+    assert created.json["approved"]
+    assert {"business": business, "approved": True} in listed.json
