@@ -4,11 +4,11 @@
 // `npm run mutants -- PerkNFT.sol`, tries one source only and leaves the others' rows as they are.
 
 import fs from "node:fs";
-import os from "node:os";
 import path from "node:path";
 
 import { CONTRACTS, forge } from "./forge.mjs";
 import { TABLE } from "./mutanttable.mjs";
+import { workshop } from "./workshop.mjs";
 
 const REPORT = path.join(CONTRACTS, "mutants.md");
 
@@ -17,15 +17,10 @@ function mutated(source, original, [what, from, to]) {
   return original.replace(from, () => to);
 }
 
-function workshop() {
-  const root = fs.mkdtempSync(path.join(os.tmpdir(), "ltz-mutants-"));
-  for (const name of ["src", "test", "bin", "foundry.toml"]) {
-    fs.cpSync(path.join(CONTRACTS, name), path.join(root, name), { recursive: true });
-  }
+function withoutGasTests(root) {
   for (const name of fs.readdirSync(path.join(root, "test"))) {
     if (name.endsWith("Gas.t.sol")) fs.rmSync(path.join(root, "test", name));
   }
-  fs.symlinkSync(path.join(CONTRACTS, "node_modules"), path.join(root, "node_modules"));
   return root;
 }
 
@@ -88,7 +83,7 @@ function report(results) {
 
 const only = process.argv[2];
 const chosen = TABLE.filter(({ source }) => only === undefined || source === only);
-const root = workshop();
+const root = withoutGasTests(workshop("src", "test"));
 try {
   const results = chosen.flatMap((each) => tryAll(root, each));
   const killed = results.filter((each) => each.killed).length;
