@@ -8,7 +8,7 @@ PYTHON ?=
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check contracts bench lock clean
+.PHONY: help setup run test check contracts mutants slither bench lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -27,21 +27,30 @@ test: setup ## Run the whole test suite: the contracts', then ltzd's
 	.venv/bin/python -m pytest $(ARGS) || status=1; \
 	exit $$status
 
+SLITHER = scripts/with-slither scripts/with-node npm run slither --silent
+
 CHECKS = \
 	"ruff format --check --quiet --output-format concise ltzd tests benchmarks" \
 	"ruff check --quiet ltzd tests benchmarks" \
 	"mypy" \
 	"lint-imports" \
 	"scripts/with-node npm run verify --silent" \
+	"$(SLITHER)" \
 	"python -m pytest --quiet tests/dev/test_house.py"
 
-check: setup ## Check format, lint, types, import rules, compiled contracts, house rules
+check: setup ## Check format, lint, types, import rules, compiled contracts, slither, house rules
 	@status=0; export PATH="$(CURDIR)/.venv/bin:$$PATH"; \
 	for each in $(CHECKS); do echo "-- $$each"; $$each || { status=1; echo "-- FAILED: $$each"; }; done; \
 	exit $$status
 
 contracts: ## Compile the contracts into ltzd/chain/compiled
 	@scripts/with-node npm run build --silent
+
+mutants: ## Break the contracts on purpose; tests must notice (20 minutes); ARGS=LTZ.sol for one source
+	@scripts/with-node npm run mutants --silent -- $(ARGS)
+
+slither: ## Compare what slither finds in the contracts with contracts/slither.md
+	@$(SLITHER)
 
 bench: setup ## Run all benchmarks; `make bench-NAME` runs one
 	@scripts/with-node true

@@ -1,4 +1,4 @@
-# What both scripts beside this file need of Python: sourced, from the top of the clone.
+# What the scripts beside this file need of Python: sourced, from the top of the clone.
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0
 
@@ -58,5 +58,49 @@ pinned() {
     fi
     chmod 755 "$fresh"
     mv "$fresh" "$tool"
+  fi
+}
+
+# The index that pip is set up for, if it is not the usual one.
+index_of_pip() {
+  pip config list 2>/dev/null |
+    sed -n "s/^\(global\|install\|:env:\)\.index-url='\(.*\)'\$/\2/p" | tail -n 1
+}
+
+# environment_by_uv DIRECTORY LOCK, and sets $uv.
+environment_by_uv() {
+  pinned requirements-uv.lock uv || return 1
+  uv=$tool/bin/uv
+  index=$(index_of_pip)
+  [ -z "$index" ] || export UV_DEFAULT_INDEX="$index"
+  export UV_HTTP_TIMEOUT=20 UV_HTTP_RETRIES=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
+  "$uv" venv --quiet --python "$python" "$1" &&
+    "$uv" pip install --quiet --system-certs --no-deps --require-hashes \
+      --python "$1/bin/python" --requirement "$2"
+}
+
+environment_by_pip() {
+  "$python" -m venv "$1" &&
+    "$1/bin/python" -m pip install --quiet --no-deps --require-hashes --requirement "$2"
+}
+
+# new_environment DIRECTORY LOCK: a virtual environment of $python that holds what the lock says.
+new_environment() {
+  rm -rf "$1"
+  environment_by_uv "$1" "$2" && return
+  say "uv did not manage; pip does the same, and takes a minute."
+  rm -rf "$1"
+  environment_by_pip "$1" "$2" && return
+  say "What belongs into $1 could not be installed; the lines above say why."
+  say "If the venv module is missing: apt-get install python3-venv (Debian and Ubuntu). Then try again."
+  return 1
+}
+
+# Waits until no other script works in .tools: two at once would delete each other's work.
+take_turn() {
+  mkdir -p .tools
+  if command -v flock >/dev/null 2>&1; then
+    exec 9>.tools/lock
+    flock 9
   fi
 }

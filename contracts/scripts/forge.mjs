@@ -7,13 +7,15 @@ import { fileURLToPath } from "node:url";
 
 export const CONTRACTS = path.join(path.dirname(fileURLToPath(import.meta.url)), "..");
 
-function binary(root) {
+/** Where forge is. */
+export function binary(root) {
   const file = path.join(root, "node_modules", ".bin", "forge");
   if (fs.existsSync(file)) return file;
   throw new Error("forge is not installed: run `npm ci --ignore-scripts` in contracts/ (it exists for Linux on x86-64 only)");
 }
 
-function environment(extra) {
+/** What forge, or a program that starts it, runs in. */
+export function environment(extra = {}) {
   // bin/solc starts `node` by name, and our own may not be on PATH.
   const searched = [path.dirname(process.execPath), process.env.PATH].join(path.delimiter);
   // A setting from outside would test something else than what is committed.

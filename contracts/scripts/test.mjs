@@ -1,11 +1,13 @@
 // Everything that must hold of the contracts; exits with 1 and says which check failed.
 
+import { spawnSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 
 import { CONTRACTS, forge } from "./forge.mjs";
 import { tableIsCurrent } from "./gastable.mjs";
 
+const SCRIPTS = path.join(CONTRACTS, "scripts");
 const COMPILED = path.join(CONTRACTS, "..", "ltzd", "chain", "compiled");
 
 /** The snapshot is compared too: another gas figure is a failure until `npm run gas` writes it. */
@@ -37,7 +39,19 @@ function theDocumentedGasIsTheMeasuredOne() {
   return tableIsCurrent();
 }
 
-const CHECKS = [testsPass, sourcesAreFormatted, aFailingTestIsSeenToFail, testedBytecodeIsTheShippedOne, theDocumentedGasIsTheMeasuredOne];
+function ourOwnScriptsAreTested() {
+  const files = fs.readdirSync(SCRIPTS).filter((file) => file.endsWith(".test.mjs"));
+  return spawnSync(process.execPath, ["--test", ...files], { cwd: SCRIPTS, stdio: "inherit" }).status === 0;
+}
+
+const CHECKS = [
+  testsPass,
+  sourcesAreFormatted,
+  aFailingTestIsSeenToFail,
+  testedBytecodeIsTheShippedOne,
+  theDocumentedGasIsTheMeasuredOne,
+  ourOwnScriptsAreTested,
+];
 
 // In order, since a later check stands on an earlier one: nothing is compared that was not built.
 const failed = CHECKS.find((check) => !check());

@@ -63,9 +63,9 @@ interface IPointsSale {
     /// `StockBelowSold`.
     /// @param itemId Chosen by the registrar.
     /// @param brand Whose item it is; may not change it. Not zero.
-    /// @param item See {Item}; the price in wei. Its `sold` is not read.
+    /// @param item_ See {Item}; the price in wei. Its `sold` is not read.
     /// @param metadata Comes back in `ItemSet`.
-    function setItem(uint256 itemId, address brand, Item calldata item, bytes32 metadata) external;
+    function setItem(uint256 itemId, address brand, Item calldata item_, bytes32 metadata) external;
 
     /// @notice Buy for a user, who pays with his LTZ allowance.
     /// @dev Only RELAYER_ROLE. Reverts with `AccessControlUnauthorizedAccount`, `UnknownItem`, `ItemInactive`,

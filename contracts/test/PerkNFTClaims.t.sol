@@ -150,6 +150,29 @@ contract PerkNFTClaims is PerkNFTSpec {
         claimFor(bob, PRICED, 1);
     }
 
+    function test_without_a_supply_the_serials_end_at_the_32nd_bit_and_do_not_wrap() public {
+        claimFor(ann, FREE, 0);
+        bytes32 slot = suppliesSlot();
+        uint256 supplies = uint256(vm.load(address(perks), slot));
+        // 2^32 claims take too long: one short of the end, beside what else is in the slot.
+        vm.store(address(perks), slot, bytes32(supplies + ((uint256(type(uint32).max) - 2) << 32)));
+        vm.assertEq(minted(FREE), type(uint32).max - 1);
+        vm.assertEq(claimFor(bob, FREE, 0), tokenOf(FREE, type(uint32).max));
+        expectSoldOut(FREE);
+        claimFor(STRANGER, FREE, 0);
+    }
+
+    /// @dev The second slot of a collection follows the one with payout and price.
+    function suppliesSlot() private view returns (bytes32) {
+        for (uint256 slot = 0; slot < 32; ++slot) {
+            uint256 first = uint256(keccak256(abi.encode(FREE, slot)));
+            if (vm.load(address(perks), bytes32(first)) == bytes32(uint256(uint160(PAYOUT)))) {
+                return bytes32(first + 1);
+            }
+        }
+        revert("no slot holds the supplies");
+    }
+
     function test_an_inactive_collection_gives_nothing() public {
         claimFor(ann, PRICED, 0);
         IPerkNFT.CollectionParams memory p = pricedPerk();

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from web3 import Web3
 
-from ltzd.chain import ltz, reverts
+from ltzd.chain import abi, reverts
 
-ABI: list[dict[str, Any]] = ltz.compiled()["abi"]
+ABI: list[dict[str, Any]] = abi.compiled("LTZ")["abi"]
 ERRORS = [entry for entry in ABI if entry["type"] == "error"]
 BY_NAME = {entry["name"]: entry for entry in ERRORS}
 

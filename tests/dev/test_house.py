@@ -277,7 +277,10 @@ def _dry_run(target: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("target", ["setup", "run", "test", "check", "contracts", "bench"])
+TARGETS = ["setup", "run", "test", "check", "contracts", "mutants", "slither", "bench"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_target_of_the_documents_exists_and_helps_itself(target: str) -> None:
     assert f"make {target} " in sh("make help", ROOT).stdout
     assert re.search(r"scripts/(environment|with-node)", _dry_run(target))

@@ -44,10 +44,15 @@ contract BusinessEscrowHandler is RelayedHandler {
 
     // ---- beginnings
 
-    function lock(uint256 who, uint256 with, uint256 number, uint8 way_, uint256 skew) external {
+    function lock(uint256 who, uint256 with, uint256 skew) external {
         Way[3] memory ways = [Way.Relayed, Way.RelayedByAStranger, Way.Himself];
-        Way way = ways[way_ % 3];
-        number %= DEALS;
+        for (uint256 i = 0; i < 3; ++i) {
+            skew = uint256(keccak256(abi.encode(skew)));
+            lockOnce(who, with, (skew >> 96) % DEALS, ways[i], skew);
+        }
+    }
+
+    function lockOnce(uint256 who, uint256 with, uint256 number, Way way, uint256 skew) private {
         Entry memory wish;
         (wish.user, wish.business) = (who % users.length, with % users.length);
         wish.amount = skew % 11 == 0 ? uint256(type(uint96).max) + 1 : (skew >> 8) % 30 ether;

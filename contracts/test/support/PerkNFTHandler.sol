@@ -51,8 +51,15 @@ contract PerkNFTHandler is RelayedHandler {
 
     // ---- claims
 
-    function claim(uint256 who, uint256 id, uint8 way_, uint256 skew) external {
-        Way way = Way(way_ % 6);
+    /// @dev Again and again, or limits would seldom be met.
+    function claim(uint256 who, uint256 id, uint256 skew) external {
+        for (uint256 i = 0; i < 4; ++i) {
+            skew = uint256(keccak256(abi.encode(skew)));
+            claimOnce(who, id, Way((skew >> 64) % 6), skew);
+        }
+    }
+
+    function claimOnce(uint256 who, uint256 id, Way way, uint256 skew) private {
         Wish memory wish;
         wish.user = pick(who);
         // One of them is none.
@@ -151,10 +158,16 @@ contract PerkNFTHandler is RelayedHandler {
 
     // ---- tokens
 
-    function redeem(uint256 which, uint256 who, uint8 amount_, uint256 skew) external {
+    function redeem(uint256 which, uint256 who, uint256 skew) external {
+        for (uint256 i = 0; i < 4; ++i) {
+            skew = uint256(keccak256(abi.encode(skew)));
+            redeemOnce(which, who, (skew >> 64) % 4, skew);
+        }
+    }
+
+    function redeemOnce(uint256 which, uint256 who, uint256 amount, uint256 skew) private {
         (uint256 token, bool exists) = pickToken(which);
         uint256 left = params[token >> 32].charges - redeemed[token];
-        uint256 amount = amount_ % 4;
         address holder = skew % 6 == 0 ? pick(who) : owner[token];
         uint256 expected = skew % 5 == 0 ? left + 1 : left;
         address caller = skew % 9 == 0 ? pick(who) : REDEEMER;

@@ -28,13 +28,19 @@ contract PointsSaleHandler is RelayedHandler {
 
     constructor(PointsSale sale) RelayedHandler(sale) {}
 
-    function buy(uint256 who, uint256 itemId, uint8 quantity, uint8 way_, uint256 skew) external {
-        // There is no way to buy for oneself but a signature.
-        Way way = Way(way_ % 5);
+    /// @dev Again and again, or limits would seldom be met. There is no way to buy for oneself but a signature.
+    function buy(uint256 who, uint256 itemId, uint256 skew) external {
+        for (uint256 i = 0; i < 4; ++i) {
+            skew = uint256(keccak256(abi.encode(skew)));
+            buyOnce(who, itemId, (skew >> 96) % 12, Way((skew >> 64) % 5), skew);
+        }
+    }
+
+    function buyOnce(uint256 who, uint256 itemId, uint256 quantity, Way way, uint256 skew) private {
         Order memory order;
         order.buyer = pick(who);
         order.itemId = itemId % ITEMS;
-        order.quantity = quantity % 12;
+        order.quantity = quantity;
         order.maxTotal = order.quantity * items[order.itemId].price;
         if (skew % 7 == 0 && order.maxTotal != 0) --order.maxTotal;
         // Few enough that they come again, on both sides of a word's end.
