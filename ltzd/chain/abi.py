@@ -146,6 +146,12 @@ def _type(parameter: Mapping[str, Any]) -> str:
     return f"({components}){name.removeprefix('tuple')}"
 
 
+def _element(array: Mapping[str, Any]) -> dict[str, Any]:
+    """What an array's elements are."""
+    kind: str = array["type"]
+    return {**array, "type": kind[: kind.rindex("[")]}
+
+
 def _encoded(
     where: str, parameters: Sequence[Mapping[str, Any]], arguments: Sequence[object]
 ) -> bytes:
@@ -168,6 +174,10 @@ def _check(where: str, parameter: Mapping[str, Any], argument: object) -> None:
         for component, value in zip(components, argument, strict=True):
             _check(f"{where}.{component['name']}", component, value)
         return
+    if kind.endswith("]") and isinstance(argument, (tuple, list)):
+        element = _element(parameter)
+        for place, value in enumerate(argument):
+            _check(f"{where}[{place}]", element, value)
     # eth-abi fills up what is too short, at the end where nobody meant it.
     if kind == "bytes32" and isinstance(argument, bytes) and len(argument) != 32:
         raise ValueError(f"{where}: bytes32 has 32 bytes, this has {len(argument)}")
@@ -189,7 +199,7 @@ def _with_addresses(parameter: Mapping[str, Any], value: Any) -> Any:
     """eth-abi decodes addresses as text, with us they are bytes."""
     kind: str = parameter["type"]
     if kind.endswith("]"):
-        element = {**parameter, "type": kind[: kind.rindex("[")]}
+        element = _element(parameter)
         return tuple(_with_addresses(element, one) for one in value)
     if kind == "tuple":
         return tuple(map(_with_addresses, parameter["components"], value))

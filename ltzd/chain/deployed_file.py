@@ -46,6 +46,8 @@ def _deployment(said: dict[str, Any]) -> Deployment:
         for name in abi.CONTRACTS
         if name in said["contracts"]
     }
+    if placed and "LTZ" not in placed:
+        raise ValueError("the others hold the address of LTZ")
     deployer = address_of(said["deployer"])
     chain_id, first_block = int(said["chainId"]), int(said["firstBlock"])
     return Deployment(chain_id, hash_of(said["genesis"]), deployer, first_block, placed)
@@ -64,7 +66,7 @@ def read_of_dev(path: Path, chain_id: int) -> Deployment | None:
         placed = {"LTZ": Placed(address_of(said["LTZ"]))}
         genesis, first_block = hash_of(said["genesis"]), int(said["firstBlock"])
         return Deployment(chain_id, genesis, ZERO_ADDRESS, first_block, placed)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return read(path)
 
 

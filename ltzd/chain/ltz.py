@@ -144,17 +144,20 @@ def decode_number(answer: bytes) -> int:
 def decode_log(log: dict[str, Any]) -> Fact | None:
     """The fact in a log of LTZ, or None for one that ltzd keeps no record of (an approval, a role).
 
-    Raises ValueError, KeyError, TypeError or AttributeError when such a log is malformed.
+    Raises ValueError when such a log is malformed.
     """
-    topics = log["topics"]
-    topic = bytes.fromhex(topics[0][2:]) if topics != [] else b""
-    if topic == TRANSFER_TOPIC and len(topics) == 3:
-        return Transfer(
-            *_place(log), _address(topics[1]), _address(topics[2]), _amount(log["data"])
-        )
-    if topic == REWARD_MINTED_TOPIC and len(topics) == 3:
-        reference = Reference(hash_of(topics[2]))
-        return RewardMinted(*_place(log), _address(topics[1]), reference, _amount(log["data"]))
+    try:
+        topics = log["topics"]
+        topic = bytes.fromhex(topics[0][2:]) if topics != [] else b""
+        if topic == TRANSFER_TOPIC and len(topics) == 3:
+            return Transfer(
+                *_place(log), _address(topics[1]), _address(topics[2]), _amount(log["data"])
+            )
+        if topic == REWARD_MINTED_TOPIC and len(topics) == 3:
+            reference = Reference(hash_of(topics[2]))
+            return RewardMinted(*_place(log), _address(topics[1]), reference, _amount(log["data"]))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError("the log is malformed") from error
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ltzd.chain import abi, reverts
 from ltzd.chain.rpc import Rpc, RpcError
 from ltzd.errors import NodeUnavailable
-from ltzd.values import Address, LtzUnits, hex_of
+from ltzd.values import Address, LtzUnits, address_of, bytes_of, hex_of
 
 _CALLS_AT_ONCE = 100
 
@@ -114,11 +114,14 @@ def set_business(business: Address, *, approved: bool) -> bytes:
 
 def created_collection(logs: Sequence[dict[str, Any]], perk_nft: Address) -> int:
     """The id in the logs of a `createCollection`."""
-    for log in logs:
-        if log["address"].lower() == hex_of(perk_nft):
-            found = abi.decode_log("PerkNFT", log)
-            if found is not None and found.name == "CollectionCreated":
-                return int(found.arguments["collectionId"])
+    try:
+        for log in logs:
+            if address_of(log["address"]) == perk_nft:
+                found = abi.decode_log("PerkNFT", log)
+                if found is not None and found.name == "CollectionCreated":
+                    return int(found.arguments["collectionId"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise NodeUnavailable("The receipt's logs are malformed") from error
     raise NodeUnavailable("The receipt holds no CollectionCreated")
 
 
@@ -185,7 +188,11 @@ class Offers:
         return [_must(answer, "BusinessEscrow", "isBusiness")[0] for answer in answers]
 
     async def _head(self) -> str:
-        return str(await self._asked("eth_blockNumber"))
+        head = await self._asked("eth_blockNumber")
+        try:
+            return hex(int(head, 16))
+        except (TypeError, ValueError) as error:
+            raise NodeUnavailable("The node's block number is malformed") from error
 
     async def _views(self, to: Address, calls: Sequence[bytes], block: str) -> list[Any]:
         """Each call's answer or RpcError."""
@@ -216,7 +223,10 @@ class Offers:
         """By halves where the node finds a range too large."""
         span = {"fromBlock": hex(first), "toBlock": hex(last)}
         try:
-            return list(await self._rpc.call("eth_getLogs", where | span))
+            logs = await self._rpc.call("eth_getLogs", where | span)
+            if not isinstance(logs, list):
+                raise NodeUnavailable("The node's list of logs is malformed")
+            return logs
         except RpcError as error:
             if first >= last:
                 raise NodeUnavailable(f"eth_getLogs: {error.message}") from error
@@ -260,8 +270,8 @@ def _must(answer: Any, contract: str, function: str) -> tuple[Any, ...]:
     if isinstance(answer, RpcError):
         raise NodeUnavailable(f"{contract}.{function}: {answer.message}") from answer
     try:
-        return abi.decode_answer(contract, function, bytes.fromhex(answer[2:]))
-    except (TypeError, ValueError) as error:
+        return abi.decode_answer(contract, function, bytes_of(answer))
+    except (AttributeError, TypeError, ValueError) as error:
         raise NodeUnavailable(
             f"{contract}.{function} answers nonsense: is that contract at this address?"
         ) from error

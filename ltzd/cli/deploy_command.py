@@ -68,8 +68,8 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter per option
     settler: Annotated[list[str] | None, _accounts("Releases and refunds deals.")] = None,
     arbiter: Annotated[list[str] | None, _accounts("Splits deals.")] = None,
     max_fee_gwei: Annotated[
-        float, typer.Option(min=0.000000001, max=100, help="Nothing goes out above it.")
-    ] = 100,
+        str, typer.Option(help="Nothing goes out above it; 100 is the most.", metavar="GWEI")
+    ] = "100",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done.")
     ] = False,

@@ -1,8 +1,10 @@
 """`ltzd deploy`: reads keys and options, carries the deployment out, prints it as JSON."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 from ltzd.chain import deployed_file
@@ -13,11 +15,13 @@ from ltzd.chain.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.cli.output import print_json, tell
 from ltzd.daemon.keys import read_key
-from ltzd.daemon.settings import GWEI, read_node
+from ltzd.daemon.settings import read_node
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable
 from ltzd.rules.amounts import units_of
-from ltzd.rules.fees import FeePolicy
+from ltzd.rules.fees import GWEI, FeePolicy
 from ltzd.values import Address, Hash32, address_of, checksummed, hex_of
+
+_GWEI = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +99,31 @@ def _address(text: str) -> Address:
     return address
 
 
+def _wei(gwei: str) -> int:
+    """Raises FileRejected."""
+    wei = int(Decimal(gwei) * GWEI) if _GWEI.fullmatch(gwei) else 0
+    if not 0 < wei <= FeePolicy().cap:
+        most = FeePolicy().cap // GWEI
+        raise FileRejected(
+            [f"--max-fee-gwei {gwei}: must lie between 0.000000001 and {most}, such as 12.5"]
+        )
+    return wei
+
+
 def deploy(
     place: Place,
     roles: Roles,
     key_file: Path,
     password_file: Path | None,
     *,
-    max_fee_gwei: float,
+    max_fee_gwei: str,
     is_rehearsal: bool,
 ) -> None:
     """Raises Misconfigured, Unavailable."""
     signer = Signer(read_key(key_file, password_file))
     terms = roles.terms(signer.address)
     rpc_url = read_node(place.config).rpc_url.get_secret_value()
-    manner = Manner(fees=FeePolicy(cap=round(max_fee_gwei * GWEI)))
+    manner = Manner(fees=FeePolicy(cap=_wei(max_fee_gwei)))
     asyncio.run(_deploy(place, Rpc(rpc_url), signer, terms, manner, is_rehearsal))
 
 

@@ -1,7 +1,8 @@
 """The demo brands: declared in files, applied like any other, once.
 
-A brand that is there already is left as it is: somebody may have changed it. Its keys, which are
-shown only once, are kept in the data directory for `dev.json`.
+A brand that is there already is left as it is: somebody may have changed it. Only the perks that an
+older ltzd could not declare are added. Its keys, which are shown only once, are kept in the data
+directory for `dev.json`.
 """
 
 import json
@@ -41,7 +42,12 @@ async def apply(data_dir: Path, database_url: str, sealer: Sealer, name: str) ->
     connection = await database.connect(database_url, "demo")
     try:
         async with connection.transaction():
-            if await brands.load(connection, brand.address) is None:
+            stored = await brands.load(connection, brand.address)
+            if stored is not None and "perks" not in stored.model_fields_set:
+                # As ltzd 0.1 stored it: nobody has decided against the perks.
+                with_perks = stored.model_copy(update={"perks": brand.perks})
+                await brands.apply(connection, with_perks, sealer)
+            if stored is None:
                 applied = await brands.apply(connection, brand, sealer)
                 assert applied.keys is not None
                 # Before the commit: keys without a brand do no harm, a brand without keys would.

@@ -143,7 +143,7 @@ def _facts(logs: Iterable[dict[str, Any]]) -> Iterable[Fact]:
             continue
         try:
             fact = ltz.decode_log(each)
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
+        except ValueError as error:
             raise NodeUnavailable("The node's log is malformed") from error
         if fact is not None:
             yield fact

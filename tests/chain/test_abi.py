@@ -97,6 +97,13 @@ def test_bytes_are_never_filled_up(role: bytes) -> None:
         abi.call("LTZ", "grantRole", role, BRAND)
 
 
+@pytest.mark.parametrize("reference", [b"", bytes(31), bytes(33)])
+def test_bytes_in_a_list_of_tuples_are_never_filled_up(reference: bytes) -> None:
+    good, bad = (BRAND, 1, bytes(32)), (BRAND, 1, reference)
+    with pytest.raises(ValueError, match=r"rewards\[1\]\.ref: bytes32 has 32 bytes"):
+        abi.call("LTZ", "mintRewardBatch", [good, bad])
+
+
 def test_a_name_that_two_functions_share_needs_its_signature() -> None:
     with pytest.raises(KeyError, match="several functions safeTransferFrom"):
         abi.call("PerkNFT", "safeTransferFrom", BRAND, PAYOUT, 1)

@@ -1,7 +1,5 @@
 """Whatever a contract reverts with becomes words; web3 and eth-abi say what is in the bytes."""
 
-import json
-from importlib import resources
 from typing import Any
 
 import pytest
@@ -12,14 +10,19 @@ from web3 import Web3
 
 from ltzd.chain import abi, reverts
 
-ABI: list[dict[str, Any]] = abi.compiled("LTZ")["abi"]
-ERRORS = [entry for entry in ABI if entry["type"] == "error"]
-BY_NAME = {entry["name"]: entry for entry in ERRORS}
+BY_NAME: dict[str, dict[str, Any]] = {
+    entry["name"]: entry
+    for contract in abi.CONTRACTS
+    for entry in abi.compiled(contract)["abi"]
+    if entry["type"] == "error"
+}
+ERRORS = list(BY_NAME.values())
 
 VALUES: dict[str, object] = {
     "address": "0x" + "ab" * 20,
     "uint256": 5,
     "uint48": 48,
+    "uint40": 40,
     "uint8": 8,
     "bytes32": b"\x07" * 32,
     "string": "a text",
@@ -27,7 +30,7 @@ VALUES: dict[str, object] = {
 
 
 def encoded(name: str, *arguments: object) -> bytes:
-    """A custom error of LTZ's, by web3's selector and eth-abi's arguments."""
+    """A custom error of any of the four, by web3's selector and eth-abi's arguments."""
     types = [each["type"] for each in BY_NAME[name]["inputs"]]
     selector = Web3.keccak(text=f"{name}({','.join(types)})")[:4]
     return bytes(selector) + encode(types, list(arguments))
@@ -42,7 +45,7 @@ def panic(code: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_every_error_of_ltz_is_told_by_its_name_and_its_fields(name: str) -> None:
+def test_every_error_of_the_four_contracts_is_told_by_its_name_and_its_fields(name: str) -> None:
     inputs = BY_NAME[name]["inputs"]
     data = encoded(name, *(VALUES[each["type"]] for each in inputs))
 
@@ -127,10 +130,26 @@ def test_a_printable_sentence_comes_through_unchanged(text: str) -> None:
         assert told == text
 
 
-def test_the_errors_of_every_compiled_contract_are_known() -> None:
-    folder = resources.files("ltzd.chain").joinpath("compiled")
-    for document in folder.iterdir():
-        for entry in json.loads(document.read_text(encoding="utf-8"))["abi"]:
-            if entry["type"] == "error" and not entry["inputs"]:
-                selector = bytes(Web3.keccak(text=f"{entry['name']}()")[:4])
-                assert reverts.name_of(selector) == entry["name"]
+def test_two_contracts_that_share_an_error_mean_the_same() -> None:
+    shapes: dict[str, set[tuple[str, ...]]] = {}
+    for contract in abi.CONTRACTS:
+        for entry in abi.compiled(contract)["abi"]:
+            if entry["type"] == "error":
+                fields = tuple(f"{one['type']} {one['name']}" for one in entry["inputs"])
+                shapes.setdefault(entry["name"], set()).add(fields)
+
+    assert {name: found for name, found in shapes.items() if len(found) > 1} == {}
+
+
+def test_an_error_of_ltz_that_another_contract_passes_on_is_understood() -> None:
+    data = encoded("ERC20InsufficientAllowance", "0x" + "ab" * 20, 5, 7)
+
+    assert reverts.reason_of(data) == (
+        f"ERC20InsufficientAllowance(spender: 0x{'ab' * 20}, allowance: 5, needed: 7)"
+    )
+
+
+def test_an_enum_is_told_by_its_number() -> None:
+    data = encoded("NotLocked", b"\x07" * 32, 3)
+
+    assert reverts.reason_of(data).endswith(", s: 3)")

@@ -121,6 +121,19 @@ async def test_a_file_that_tells_of_no_deployment_is_refused_and_kept(yard: Yard
     assert yard.out.read_text() == '{"contracts": 7}'
 
 
+async def test_a_file_that_has_lost_ltz_is_refused(yard: Yard) -> None:
+    """The three others hold its address for ever."""
+    done = (await yard.deploy()).json
+    del done["contracts"]["LTZ"]
+    yard.out.write_text(json.dumps(done))
+
+    refused = await yard.deploy()
+
+    assert refused.code == 1
+    assert "does not tell of a deployment" in refused.err
+    assert await yard.site.nonce() == 4
+
+
 async def test_a_key_without_funds_is_refused_with_a_sentence(yard: Yard) -> None:
     await yard.site.fund(0)
 
@@ -139,6 +152,15 @@ async def test_every_wrong_option_is_named(yard: Yard) -> None:
     assert refused.code == 1
     for option in ("--minter 0x12:", "--mint-limit 1e3:", "--relayer somebody:", "--guardian 0x"):
         assert option in refused.err
+    assert await yard.site.nonce() == 0
+
+
+@pytest.mark.parametrize("gwei", ["0", "nan", "-1", "1e1", "100.1", "0.0000000001"])
+async def test_a_fee_cap_that_is_none_is_refused(yard: Yard, gwei: str) -> None:
+    refused = await yard.deploy("--max-fee-gwei", gwei)
+
+    assert refused.code == 1
+    assert f"--max-fee-gwei {gwei}: must lie between" in refused.err
     assert await yard.site.nonce() == 0
 
 
