@@ -110,7 +110,7 @@ async def _rewards(connection: Connection) -> RewardFacts:
         """
         SELECT count(*), extract(epoch FROM now() - min(created_at))::float8
           FROM rewards
-         WHERE transaction_id IS NULL AND mint_block_hash IS NULL
+         WHERE transaction_id IS NULL AND failed_at IS NULL AND mint_block_hash IS NULL
         """
     )
     assert waiting is not None

@@ -198,15 +198,20 @@ async def test_what_the_bucket_cannot_hold_is_not_failed(
 
 
 async def test_a_node_that_cannot_simulate_fails_nobody(world: World) -> None:
-    """It answers with an error that is none of the contract's."""
+    """It answers with an error that is none of the contract's, to all calls or to one."""
     async with world.serving():
         await reverted_once(world)
-        world.node.cannot_simulate = "out of memory"
-        await world.queue(4)
+        world.node.cannot_simulate = lambda _data: True
+        await queue_for(world, [BAD, a_wallet(1), a_wallet(2), a_wallet(3)])
         before = world.node.simulated
         await until(lambda: _rose(world, before + 7))
         assert await world.failures() == {}
-        world.node.cannot_simulate = None
+
+        world.node.cannot_simulate = lambda data: bytes(BAD) in data
+        await all_but(world, 2)
+        await world.some_looks()
+        assert await world.failures() == {}
+        world.node.cannot_simulate = lambda _data: False
         await all_but(world, 1)
 
 
@@ -234,10 +239,10 @@ async def test_one_that_is_put_back_too_early_fails_again_and_reverts_nothing(
         await reverted_once(world)
         bad, _ = await queue_for(world, [BAD, a_wallet(1)])
         await failed(world, bad)
-        await all_but(world, 2)
+        world.node.mine(5)  # the first revert is final, so that nothing else asks for care
+        await all_but(world, 1)
     async with transaction(world.eyes) as connection:
         assert await rewards.retry(connection, bad)
-    world.node.mine(5)  # the first revert is final, so that nothing else makes the lane careful
     async with world.serving():
         await world.queue(1)
         await failed(world, bad)

@@ -162,6 +162,19 @@ async def test_fifty_callers_for_one_address_share_one_user_and_one_wallet(
     assert await wallets_of_everyone(api) == [users[0].wallet]
 
 
+async def test_users_on_their_way_are_counted_once_each_until_they_are_here(
+    client: IdentityClient,
+) -> None:
+    assert client.under_way == 0
+    emails = [f"{number}@shop.example" for number in range(3)]
+    asking = [asyncio.create_task(client.wallet_of_email(email)) for email in [*emails, emails[0]]]
+    await asyncio.sleep(0)
+    assert client.under_way == 3
+
+    await asyncio.gather(*asking)
+    assert client.under_way == 0
+
+
 async def test_several_processes_asking_at_once_agree_on_one_wallet(
     sandbox: Sandbox, api: Api
 ) -> None:

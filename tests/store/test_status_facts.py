@@ -128,6 +128,12 @@ async def test_a_reward_is_queued_then_in_flight_then_minted(connection: Connect
     assert 20 <= rewards.oldest_queued_seconds < 25
 
 
+async def test_a_failed_reward_waits_for_a_person_not_for_the_lane(connection: Connection) -> None:
+    await a_reward(connection)
+    await connection.execute("UPDATE rewards SET failed_at = now(), failure = 'ZeroAmount'")
+    assert (await read_facts(connection)).rewards.queued == 0
+
+
 async def test_only_events_of_the_last_minute_are_counted(connection: Connection) -> None:
     await connection.execute(
         "INSERT INTO brands (id, name, configuration, revision) VALUES ($1, 'Demo', '{}', 1)", BRAND

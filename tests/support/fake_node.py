@@ -141,8 +141,8 @@ class FakeNode(Rpc):
         """None: the node knows no finality."""
         self.mines_at_once = False
         self.simulated = 0
-        self.cannot_simulate: str | None = None
-        """Its own error, in place of what a call would do."""
+        self.cannot_simulate: Callable[[bytes], bool] = lambda _data: False
+        """Which calls it answers with an error of its own."""
         self.mint_capacity = 10**30
         self.mint_filled = 10**40
         """What the mint limit's bucket has ever been given."""
@@ -422,8 +422,8 @@ class FakeNode(Rpc):
             words = (self.mint_capacity, 86_400, max(0, self._available(self._seen()[-1])))
             return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
         self.simulated += 1
-        if self.cannot_simulate is not None:
-            raise RpcError(-32000, self.cannot_simulate)
+        if self.cannot_simulate(data):
+            raise RpcError(-32000, "out of memory")
         try:
             self._mint(data, dict(self._seen()[-1].used), self._available(self._seen()[-1]))
         except Reverted as error:
