@@ -106,7 +106,7 @@ contract BusinessEscrow is IBusinessEscrow, Relayed {
 
     /// @inheritdoc IBusinessEscrow
     function setBusiness(address business, bool approved) external onlyRole(REGISTRAR_ROLE) {
-        if (business == address(0) || business == address(this)) revert BadBusiness(business);
+        if (_losesLTZ(business)) revert BadBusiness(business);
         isBusiness[business] = approved;
         emit BusinessSet(business, approved);
     }
@@ -116,7 +116,7 @@ contract BusinessEscrow is IBusinessEscrow, Relayed {
         return _deals[dealId];
     }
 
-    /// @notice ERC-165: of this contract and access control.
+    /// @notice ERC-165: of this contract, {IRelayed} and access control.
     /// @dev Anyone. Never reverts.
     function supportsInterface(bytes4 interfaceId) public view override returns (bool) {
         return interfaceId == type(IBusinessEscrow).interfaceId || super.supportsInterface(interfaceId);

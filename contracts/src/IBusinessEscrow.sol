@@ -110,7 +110,7 @@ interface IBusinessEscrow {
 
     /// @notice Pay the business; the deal's user signed `Release(bytes32 dealId,uint256 deadline)`.
     /// @dev Anyone. Reverts with `NotLocked`, `SignatureExpired` or `InvalidSignature`. A signature works once, because
-    /// a deal does.
+    /// a deal does. It names the deal by id alone: sign when `Locked` is final and says what was agreed, not before.
     /// @param dealId The deal.
     /// @param deadline The last second in which the signature counts.
     /// @param sig 65 bytes.
@@ -125,7 +125,7 @@ interface IBusinessEscrow {
 
     /// @notice Let users lock LTZ for a business, or no longer. Deals there are go on.
     /// @dev Only REGISTRAR_ROLE. Reverts with `AccessControlUnauthorizedAccount` or `BadBusiness`.
-    /// @param business Neither zero nor BusinessEscrow itself.
+    /// @param business Neither zero, nor BusinessEscrow itself, nor LTZ.
     /// @param approved Whether it may be dealt with.
     function setBusiness(address business, bool approved) external;
 

@@ -9,7 +9,7 @@ pragma solidity 0.8.37;
 /// A token's id is `collectionId << 32 | serial`; collections and serials count from 1.
 interface IPerkNFT {
     /// @param brand May update the collection, not its payout. Not zero.
-    /// @param payout Receives the price of each claim. Neither zero nor PerkNFT itself.
+    /// @param payout Receives the price of each claim. Neither zero, nor PerkNFT itself, nor LTZ.
     /// @param price In wei of LTZ. Zero: free.
     /// @param maxSupply How many tokens there can be. Zero: 2^32 - 1.
     /// @param maxPerUser How often one user may claim, whatever he holds or gave away. Zero: 65,535 times.
@@ -124,7 +124,7 @@ interface IPerkNFT {
     /// @dev Only REGISTRAR_ROLE: a stolen brand key must not redirect money. Reverts with
     /// `AccessControlUnauthorizedAccount`, `UnknownCollection` or `BadPayout`.
     /// @param id The collection.
-    /// @param payout Neither zero nor PerkNFT itself.
+    /// @param payout Neither zero, nor PerkNFT itself, nor LTZ.
     function setPayout(uint256 id, address payout) external;
 
     /// @notice Claim a token for a user, who pays with his LTZ allowance.

@@ -7,7 +7,7 @@ pragma solidity 0.8.37;
 ///
 /// Amounts are in wei of LTZ (10^-18 LTZ). PointsSale is an {IRelayed} too.
 interface IPointsSale {
-    /// @param payout Receives what is paid. Neither zero nor PointsSale itself, unless the item burns.
+    /// @param payout Receives what is paid. Neither zero, nor PointsSale itself, nor LTZ, unless the item burns.
     /// @param price Of one, in wei of LTZ. Zero: free.
     /// @param stock How many are for sale in all, those sold included.
     /// @param sold How many were sold.

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {
-    AccessControlDefaultAdminRules
-} from "@openzeppelin/contracts/access/extensions/AccessControlDefaultAdminRules.sol";
 import {ERC721} from "@openzeppelin/contracts/token/ERC721/ERC721.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {Strings} from "@openzeppelin/contracts/utils/Strings.sol";
@@ -196,14 +193,9 @@ contract PerkNFT is IPerkNFT, ERC721, Relayed {
         return string.concat(uri, Strings.toString(tokenId));
     }
 
-    /// @notice ERC-165: of this contract, ERC-721 with metadata, and access control.
+    /// @notice ERC-165: of this contract, {IRelayed}, ERC-721 with metadata, and access control.
     /// @dev Anyone. Never reverts.
-    function supportsInterface(bytes4 interfaceId)
-        public
-        view
-        override(ERC721, AccessControlDefaultAdminRules)
-        returns (bool)
-    {
+    function supportsInterface(bytes4 interfaceId) public view override(ERC721, Relayed) returns (bool) {
         return interfaceId == type(IPerkNFT).interfaceId || super.supportsInterface(interfaceId);
     }
 
@@ -264,7 +256,7 @@ contract PerkNFT is IPerkNFT, ERC721, Relayed {
     }
 
     function _requirePayable(address payout) private view {
-        if (payout == address(0) || payout == address(this)) revert BadPayout(payout);
+        if (_losesLTZ(payout)) revert BadPayout(payout);
     }
 
     function _charges(uint256 tokenId) private view returns (uint256 remaining, uint256 total) {

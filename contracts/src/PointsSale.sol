@@ -49,9 +49,7 @@ contract PointsSale is IPointsSale, Relayed {
         onlyRole(REGISTRAR_ROLE)
     {
         if (brand == address(0)) revert BadBrand(brand);
-        if (!item_.burns && (item_.payout == address(0) || item_.payout == address(this))) {
-            revert BadPayout(item_.payout);
-        }
+        if (!item_.burns && _losesLTZ(item_.payout)) revert BadPayout(item_.payout);
         uint32 sold = _listings[itemId].sold;
         if (item_.stock < sold) revert StockBelowSold(itemId, sold);
         Listing memory listing = Listing({
@@ -104,7 +102,7 @@ contract PointsSale is IPointsSale, Relayed {
         return _orders[buyer][word] & bit != 0;
     }
 
-    /// @notice ERC-165: of this contract and access control.
+    /// @notice ERC-165: of this contract, {IRelayed} and access control.
     /// @dev Anyone. Never reverts.
     function supportsInterface(bytes4 interfaceId) public view override returns (bool) {
         return interfaceId == type(IPointsSale).interfaceId || super.supportsInterface(interfaceId);

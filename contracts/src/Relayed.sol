@@ -54,6 +54,17 @@ abstract contract Relayed is IRelayed, AccessControlDefaultAdminRules, EIP712, M
         }
     }
 
+    /// @notice ERC-165: of what the three share and of access control.
+    /// @dev Anyone. Never reverts.
+    function supportsInterface(bytes4 interfaceId) public view virtual override returns (bool) {
+        return interfaceId == type(IRelayed).interfaceId || super.supportsInterface(interfaceId);
+    }
+
+    /// @dev Whether LTZ sent there could never leave again: neither this contract nor LTZ itself gives away its own.
+    function _losesLTZ(address account) internal view returns (bool) {
+        return account == address(0) || account == address(this) || account == address(ltz);
+    }
+
     /// @dev Whether the role is made for a key that lies on a server.
     function _isHot(bytes32 role) internal view virtual returns (bool) {
         return role == RELAYER_ROLE;

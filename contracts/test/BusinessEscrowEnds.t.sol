@@ -121,6 +121,12 @@ contract BusinessEscrowEnds is BusinessEscrowSpec {
         requireReleased();
     }
 
+    function test_a_deal_with_a_business_no_longer_approved_is_still_divided() public {
+        approveBusiness(bob, false);
+        split(10 ether);
+        requireBalances(FUNDS - 10 ether, FUNDS + 10 ether, 0);
+    }
+
     function test_a_user_may_pay_late() public {
         vm.warp(refundAfter + 1);
         release(ann);

@@ -114,7 +114,7 @@ contract BusinessEscrowLocks is BusinessEscrowSpec {
     }
 
     function test_a_business_where_ltz_would_be_lost_is_refused() public {
-        address[2] memory lost = [address(0), address(escrow)];
+        address[3] memory lost = [address(0), address(escrow), address(ltz)];
         for (uint256 i = 0; i < lost.length; ++i) {
             vm.expectRevert(abi.encodeWithSelector(IBusinessEscrow.BadBusiness.selector, lost[i]));
             approveBusiness(lost[i], true);

@@ -104,6 +104,22 @@ contract PerkNFTCharges is PerkNFTSpec {
         requireCharges(full, 0, 65_535);
     }
 
+    function test_counts_that_are_full_do_not_spill_into_their_neighbours() public {
+        IPerkNFT.CollectionParams memory p = freePerk();
+        (p.maxPerUser, p.charges) = (0, type(uint16).max);
+        uint256 id = create(p, "");
+        for (uint256 serial = 1; serial <= 18; ++serial) {
+            claimFor(ann, id, serial - 1);
+        }
+        for (uint256 serial = 1; serial <= 18; serial += 2) {
+            redeem(tokenOf(id, serial), ann, 65_534, 65_535);
+            redeem(tokenOf(id, serial), ann, 1, 1);
+        }
+        for (uint256 serial = 1; serial <= 18; ++serial) {
+            requireCharges(tokenOf(id, serial), serial % 2 == 0 ? 65_535 : 0, 65_535);
+        }
+    }
+
     function testFuzz_neighbours_in_a_word_do_not_disturb_each_other(uint256 seed) public {
         IPerkNFT.CollectionParams memory p = freePerk();
         (p.maxPerUser, p.charges) = (0, 40);

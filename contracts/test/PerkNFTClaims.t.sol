@@ -195,6 +195,8 @@ contract PerkNFTClaims is PerkNFTSpec {
         claimFor(ann, PRICED, 0);
         p.price = PRICE - 1;
         update(PRICED, p);
+        vm.expectEmit(address(perks));
+        emit Claimed(PRICED, ann, tokenOf(PRICED, 1), PRICE - 1, 1, REF);
         claimFor(ann, PRICED, 0);
         vm.assertEq(ltz.balanceOf(PAYOUT), PRICE - 1);
     }

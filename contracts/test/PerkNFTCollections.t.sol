@@ -33,7 +33,8 @@ contract PerkNFTCollections is PerkNFTSpec {
     }
 
     function testFuzz_every_parameter_is_kept(IPerkNFT.CollectionParams memory p, string memory uri) public {
-        vm.assume(p.brand != address(0) && p.payout != address(0) && p.payout != address(perks));
+        vm.assume(p.brand != address(0) && p.payout != address(0));
+        vm.assume(p.payout != address(perks) && p.payout != address(ltz));
         uint256 id = create(p, uri);
         requireSame(perks.collection(id).params, p);
         vm.assertEq(perks.collection(id).uri, uri);
@@ -57,7 +58,7 @@ contract PerkNFTCollections is PerkNFTSpec {
     }
 
     function test_a_payout_where_ltz_would_be_lost_is_refused() public {
-        address[2] memory lost = [address(0), address(perks)];
+        address[3] memory lost = [address(0), address(perks), address(ltz)];
         IPerkNFT.CollectionParams memory p = freePerk();
         for (uint256 i = 0; i < lost.length; ++i) {
             p.payout = lost[i];
@@ -85,6 +86,15 @@ contract PerkNFTCollections is PerkNFTSpec {
         vm.prank(REGISTRAR);
         perks.updateCollection(PRICED, 1, 0, 0, true);
         vm.assertEq(perks.collection(PRICED).params.price, 1);
+    }
+
+    function test_a_brand_may_reopen_what_a_registrar_closed() public {
+        vm.prank(REGISTRAR);
+        perks.updateCollection(PRICED, PRICE, 100, 2, false);
+        vm.prank(BRAND);
+        perks.updateCollection(PRICED, 0, 0, 0, true);
+        claimFor(ann, PRICED, 0);
+        vm.assertEq(minted(PRICED), 1);
     }
 
     function test_only_brand_and_registrar_update() public {

@@ -23,7 +23,8 @@ contract PointsSaleItems is PointsSaleSpec {
     }
 
     function testFuzz_every_field_is_kept(uint256 itemId, address brand, IPointsSale.Item memory item) public {
-        vm.assume(brand != address(0) && item.payout != address(0) && item.payout != address(sale));
+        vm.assume(brand != address(0) && item.payout != address(0));
+        vm.assume(item.payout != address(sale) && item.payout != address(ltz));
         vm.prank(REGISTRAR);
         sale.setItem(itemId, brand, item, METADATA);
         (IPointsSale.Item memory kept, address owner) = sale.item(itemId);
@@ -48,7 +49,7 @@ contract PointsSaleItems is PointsSaleSpec {
     }
 
     function test_a_payout_where_ltz_would_be_lost_is_refused_unless_it_burns() public {
-        address[2] memory lost = [address(0), address(sale)];
+        address[3] memory lost = [address(0), address(sale), address(ltz)];
         IPointsSale.Item memory item = mug();
         for (uint256 i = 0; i < lost.length; ++i) {
             item.payout = lost[i];
@@ -58,6 +59,15 @@ contract PointsSaleItems is PointsSaleSpec {
             item.burns = true;
             setItem(MUG, item);
         }
+    }
+
+    function test_a_registrar_gives_an_item_to_another_brand() public {
+        vm.expectEmit(address(sale));
+        emit ItemSet(MUG, bob, mug(), METADATA);
+        vm.prank(REGISTRAR);
+        sale.setItem(MUG, bob, mug(), METADATA);
+        (, address brand) = sale.item(MUG);
+        vm.assertEq(brand, bob);
     }
 
     function test_what_was_sold_stays_sold_whatever_is_set() public {

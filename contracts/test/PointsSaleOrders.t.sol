@@ -161,7 +161,18 @@ contract PointsSaleOrders is PointsSaleSpec {
         IPointsSale.Item memory cheaper = mug();
         cheaper.price = PRICE - 1;
         setItem(MUG, cheaper);
+        vm.expectEmit(address(sale));
+        emit Purchased(MUG, ann, REF, 2, 2 * PRICE - 2);
         vm.assertEq(buy(ann, MUG, 2, REF), 2 * PRICE - 2);
+        vm.assertEq(ltz.balanceOf(PAYOUT), 2 * PRICE - 2);
+    }
+
+    function test_no_more_is_burned_than_the_price() public {
+        IPointsSale.Item memory cheaper = itemOf(TREE);
+        cheaper.price = PRICE - 1;
+        setItem(TREE, cheaper);
+        vm.assertEq(buy(ann, TREE, 2, REF), 2 * PRICE - 2);
+        vm.assertEq(ltz.balanceOf(ann), FUNDS - 2 * PRICE + 2);
     }
 
     function test_the_dearest_order_there_can_be_overflows_nothing() public {

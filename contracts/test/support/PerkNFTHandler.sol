@@ -69,6 +69,8 @@ contract PerkNFTHandler is RelayedHandler {
         // Now and then an old count or a lower offer.
         if (skew % 5 == 0) wish.expectedClaims += (skew >> 8) % 2 == 0 ? 1 : type(uint256).max >> 1;
         if (skew % 7 == 0 && wish.maxPrice != 0) --wish.maxPrice;
+        // Who would pay more pays the price all the same.
+        else if (skew % 3 == 0) wish.maxPrice += 1 ether;
         wish.ref = bytes32(skew);
         wish.deadline = deadlineOf(way);
         bytes memory data = callOf(way, who, wish);

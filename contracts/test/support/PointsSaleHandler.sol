@@ -43,6 +43,8 @@ contract PointsSaleHandler is RelayedHandler {
         order.quantity = quantity;
         order.maxTotal = order.quantity * items[order.itemId].price;
         if (skew % 7 == 0 && order.maxTotal != 0) --order.maxTotal;
+        // Who would pay more pays the price all the same.
+        else if (skew % 3 == 0) order.maxTotal += 1 ether;
         // Few enough that they come again, on both sides of a word's end.
         order.ref = bytes32(250 + (skew >> 8) % 24);
         order.deadline = deadlineOf(way);

@@ -137,6 +137,7 @@ abstract contract RelayedBehaviour is RelayedSpec {
     function test_it_names_its_interfaces() public view {
         Relayed target = relayed();
         vm.assertTrue(target.supportsInterface(ownInterface()));
+        vm.assertTrue(target.supportsInterface(type(IRelayed).interfaceId));
         vm.assertTrue(target.supportsInterface(type(IERC165).interfaceId));
         vm.assertTrue(target.supportsInterface(type(IAccessControl).interfaceId));
         vm.assertTrue(target.supportsInterface(type(IAccessControlDefaultAdminRules).interfaceId));
