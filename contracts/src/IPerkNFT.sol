@@ -43,6 +43,9 @@ interface IPerkNFT {
         uint256 indexed collectionId, address payout, uint96 price, uint32 maxSupply, uint16 maxPerUser, bool active
     );
 
+    /// @notice The collection is this brand's from now on.
+    event CollectionBrandSet(uint256 indexed collectionId, address indexed brand);
+
     /// @notice `user` claimed a token for `price` wei, his `claims`-th of the collection. Follows the ERC-721 `Transfer`.
     event Claimed(
         uint256 indexed collectionId,
@@ -126,6 +129,13 @@ interface IPerkNFT {
     /// @param id The collection.
     /// @param payout Neither zero, nor PerkNFT itself, nor LTZ.
     function setPayout(uint256 id, address payout) external;
+
+    /// @notice Give a collection to another brand: when the key of its brand is stolen or lost.
+    /// @dev Only REGISTRAR_ROLE. Reverts with `AccessControlUnauthorizedAccount`, `UnknownCollection` or `BadBrand`. Tokens,
+    /// charges, limits and payout stay as they are.
+    /// @param id The collection.
+    /// @param brand Not zero.
+    function setBrand(uint256 id, address brand) external;
 
     /// @notice Claim a token for a user, who pays with his LTZ allowance.
     /// @dev Only RELAYER_ROLE. Reverts with `AccessControlUnauthorizedAccount`, `UnknownCollection`, `SignatureRequired`,

@@ -106,6 +106,14 @@ contract PerkNFT is IPerkNFT, ERC721, Relayed {
     }
 
     /// @inheritdoc IPerkNFT
+    function setBrand(uint256 id, address brand) external onlyRole(REGISTRAR_ROLE) {
+        Collection storage c = _existing(id);
+        if (brand == address(0)) revert BadBrand(brand);
+        c.brand = brand;
+        emit CollectionBrandSet(id, brand);
+    }
+
+    /// @inheritdoc IPerkNFT
     function claimFor(address user, uint256 id, uint256 maxPrice, uint256 expectedClaims, bytes32 ref)
         external
         onlyRole(RELAYER_ROLE)

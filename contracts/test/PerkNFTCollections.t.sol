@@ -88,13 +88,33 @@ contract PerkNFTCollections is PerkNFTSpec {
         vm.assertEq(perks.collection(PRICED).params.price, 1);
     }
 
-    function test_a_brand_may_reopen_what_a_registrar_closed() public {
+    function test_a_brand_whose_key_was_stolen_loses_its_collection_for_good() public {
+        vm.expectEmit(address(perks));
+        emit CollectionBrandSet(PRICED, bob);
         vm.prank(REGISTRAR);
-        perks.updateCollection(PRICED, PRICE, 100, 2, false);
+        perks.setBrand(PRICED, bob);
+        IPerkNFT.CollectionParams memory expected = pricedPerk();
+        expected.brand = bob;
+        requireSame(perks.collection(PRICED).params, expected);
+        requireSame(perks.collection(FREE).params, freePerk());
+        expectNotBrand(PRICED, BRAND);
         vm.prank(BRAND);
         perks.updateCollection(PRICED, 0, 0, 0, true);
-        claimFor(ann, PRICED, 0);
-        vm.assertEq(minted(PRICED), 1);
+        vm.prank(bob);
+        perks.updateCollection(PRICED, PRICE, 100, 2, false);
+        vm.assertFalse(perks.collection(PRICED).params.active);
+    }
+
+    function test_only_a_registrar_gives_a_collection_away_and_never_to_nobody() public {
+        address[4] memory others = [ADMIN, BRAND, RELAYER, STRANGER];
+        for (uint256 i = 0; i < others.length; ++i) {
+            expectMissingRole(others[i], REGISTRAR_ROLE);
+            vm.prank(others[i]);
+            perks.setBrand(PRICED, others[i]);
+        }
+        vm.expectRevert(abi.encodeWithSelector(IPerkNFT.BadBrand.selector, address(0)));
+        vm.prank(REGISTRAR);
+        perks.setBrand(PRICED, address(0));
     }
 
     function test_only_brand_and_registrar_update() public {
@@ -150,6 +170,9 @@ contract PerkNFTCollections is PerkNFTSpec {
             expectUnknown(id);
             vm.prank(REGISTRAR);
             perks.setPayout(id, bob);
+            expectUnknown(id);
+            vm.prank(REGISTRAR);
+            perks.setBrand(id, bob);
             expectUnknown(id);
             claimFor(ann, id, 0);
             expectUnknown(id);

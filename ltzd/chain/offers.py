@@ -18,7 +18,7 @@ _CALLS_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class CollectionTerms:
-    """`charges` and `requires_sig` never change, nor does whose it is."""
+    """`charges`, `requires_sig` and `uri` never change."""
 
     brand: Address
     payout: Address
@@ -90,6 +90,8 @@ def change_collection(id_: int, old: CollectionTerms, new: CollectionTerms) -> b
         calls.append(abi.call("PerkNFT", "updateCollection", id_, *limits))
     if new.payout != old.payout:
         calls.append(abi.call("PerkNFT", "setPayout", id_, new.payout))
+    if new.brand != old.brand:
+        calls.append(abi.call("PerkNFT", "setBrand", id_, new.brand))
     if len(calls) > 1:
         return abi.call("PerkNFT", "multicall", calls)
     return calls[0] if calls else None

@@ -13,6 +13,7 @@ from ltzd.chain.words import Log, Words
 from ltzd.rules.contract_facts import (
     ChargeRedeemed,
     Claimed,
+    CollectionBrandSet,
     CollectionCreated,
     CollectionUpdated,
     PerkFact,
@@ -32,6 +33,7 @@ CHARGE_REDEEMED_TOPIC = words.topic("ChargeRedeemed(uint256,address,bytes32,uint
 COLLECTION_UPDATED_TOPIC = words.topic(
     "CollectionUpdated(uint256,address,uint96,uint32,uint16,bool)"
 )
+COLLECTION_BRAND_SET_TOPIC = words.topic("CollectionBrandSet(uint256,address)")
 COLLECTION_CREATED_TOPIC = words.topic(
     "CollectionCreated(uint256,address,"
     "(address,address,uint96,uint32,uint16,uint16,bool,bool),string)"
@@ -191,6 +193,10 @@ def _updated(read: Log) -> CollectionUpdated:
     )
 
 
+def _given(read: Log) -> CollectionBrandSet:
+    return CollectionBrandSet(read.place, read.indexed.uint(), read.indexed.address())
+
+
 def _created(read: Log, log: Mapping[str, Any]) -> CollectionCreated:
     """Rare, and with text of any length in it: by eth-abi."""
     event = abi.decode_log("PerkNFT", log)
@@ -205,4 +211,5 @@ _READERS: Final[Mapping[bytes, Callable[[Log], PerkFact]]] = {
     CLAIMED_TOPIC: _claimed,
     CHARGE_REDEEMED_TOPIC: _redeemed,
     COLLECTION_UPDATED_TOPIC: _updated,
+    COLLECTION_BRAND_SET_TOPIC: _given,
 }

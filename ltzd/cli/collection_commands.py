@@ -86,6 +86,7 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter per option
 @app.command("set")
 def set_(  # noqa: PLR0913, PLR0917 - one parameter per option
     collection: Annotated[str, typer.Argument(help="The collection's id.", metavar="COLLECTION")],
+    brand: Brand = None,
     payout: Payout = None,
     price: Price = None,
     max_supply: MaxSupply = None,
@@ -107,6 +108,7 @@ def set_(  # noqa: PLR0913, PLR0917 - one parameter per option
     place = partial(chain_place_of, data_dir, config)
     given = {
         "collection": collection,
+        "brand": brand,
         "payout": payout,
         "price": price,
         "max_supply": max_supply,

@@ -102,6 +102,7 @@ class NewCollection(Options):
 
 class ChangedCollection(Options):
     collection: Id
+    brand: Wallet | None = None
     payout: Wallet | None = None
     price: Units | None = None
     max_supply: Uint32 | None = None

@@ -79,6 +79,13 @@ class CollectionUpdated:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectionBrandSet:
+    place: Place
+    collection_id: int
+    brand: Address
+
+
+@dataclass(frozen=True, slots=True)
 class ItemSet:
     place: Place
     item_id: int
@@ -149,6 +156,13 @@ class DealSplit:
     to_business: int
 
 
-PerkFact = TokenTransferred | Claimed | ChargeRedeemed | CollectionCreated | CollectionUpdated
+PerkFact = (
+    TokenTransferred
+    | Claimed
+    | ChargeRedeemed
+    | CollectionCreated
+    | CollectionUpdated
+    | CollectionBrandSet
+)
 SaleFact = ItemSet | Purchased
 EscrowFact = DealLocked | DealReleased | DealRefunded | DealSplit

@@ -242,6 +242,7 @@ EVENTS: list[tuple[str, str, Decoder]] = [
             "ChargeRedeemed",
             "CollectionCreated",
             "CollectionUpdated",
+            "CollectionBrandSet",
         )
     ),
     ("PointsSale", "ItemSet", points_sale.decode_log),

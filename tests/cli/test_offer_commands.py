@@ -115,12 +115,15 @@ async def test_a_collections_change_is_one_transaction_and_the_same_again_none(
 ) -> None:
     made = await place.signed("collection", "create", "--brand", a_wallet(), "--charges", 1)
     id_, payout, before = made["collectionId"], a_wallet(), await place.nonce()
-    change = ("collection", "set", id_, "--price", "0.5", "--payout", payout, "--inactive")
+    brand = a_wallet()
+    terms = ("--price", "0.5", "--payout", payout, "--brand", brand, "--inactive")
+    change = ("collection", "set", id_, *terms)
 
     changed = await place.signed(*change)
     again = await place(*change, "--key", place.key)
 
     assert without_transaction(changed) == without_transaction(made) | {
+        "brand": brand,
         "price": 0.5,
         "payout": payout,
         "active": False,

@@ -150,6 +150,7 @@ contract PerkNFTHandler is RelayedHandler {
         address[4] memory thieves = [pick(who), params[id].brand, RELAYER, REDEEMER];
         address thief = thieves[who % 4];
         attempt(thief, abi.encodeCall(IPerkNFT.setPayout, (id, thief)), NO_ROLE);
+        attempt(thief, abi.encodeCall(IPerkNFT.setBrand, (id, thief)), NO_ROLE);
         attempt(thief, abi.encodeCall(IPerkNFT.createCollection, (params[id], "")), NO_ROLE);
     }
 

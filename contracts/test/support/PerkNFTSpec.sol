@@ -10,6 +10,7 @@ abstract contract PerkNFTSpec is RelayedSpec {
     event CollectionCreated(
         uint256 indexed collectionId, address indexed brand, IPerkNFT.CollectionParams params, string uri
     );
+    event CollectionBrandSet(uint256 indexed collectionId, address indexed brand);
     event CollectionUpdated(
         uint256 indexed collectionId, address payout, uint96 price, uint32 maxSupply, uint16 maxPerUser, bool active
     );
