@@ -164,10 +164,13 @@ class EventHandler:
         self, requests: Sequence[EventRequest | Refused]
     ) -> list[Claim | BaseException]:
         """Together; one after the other where a brand counts something on the way."""
-        those = [one if isinstance(one, Refused) else self._prepare(one) for one in requests]
-        if not any(self._counts_early(one) for one in requests):
-            return await _all(those)
-        return [outcome for one in those for outcome in await _all([one])]
+
+        def begun(one: EventRequest | Refused) -> Awaitable[Claim] | Refused:
+            return one if isinstance(one, Refused) else self._prepare(one)
+
+        if not any(map(self._counts_early, requests)):
+            return await _all(map(begun, requests))
+        return [outcome for one in requests for outcome in await _all([begun(one)])]
 
     def _counts_early(self, request: EventRequest | Refused) -> bool:
         brand = None if isinstance(request, Refused) else self._brands.get(request.brand_id)
