@@ -278,8 +278,7 @@ async def test_a_node_that_wants_more_than_the_market_gets_a_tenth_more_now_and_
         assert await states(world.eyes) == ["signed"], "more would only wait behind it"
         world.node.refusal = None
         await in_the_pool(world, lambda sent: sent.nonce == 0)
-        world.node.mine()
-        await world.settled("mined", "published")
+        await world.settled("published", "published")
         world.node.mine()
         await world.minted()
     prices = [sent.max_fee_per_gas for sent in world.node.sent() if sent.nonce == 0]
