@@ -1,6 +1,6 @@
 """Fees that wobble, and a balance that a mint has just used."""
 
-import asyncio
+import itertools
 
 from ltzd.chain import ltz
 from ltzd.rules.fees import GWEI
@@ -26,11 +26,15 @@ async def test_a_refused_mint_is_made_dearer_though_fees_wobble(world: World) ->
             return await attempts(world) >= 1
 
         await until(signed)
-        for turn in range(80):  # 4 s, forty times POLICY.repeat_seconds
-            world.node.base_fee = (10 - turn % 2) * GWEI
+        turns = itertools.count()
+
+        async def made_dearer() -> bool:
+            """Asked every few milliseconds, and with each question a block comes."""
+            world.node.base_fee = (10 - next(turns) % 2) * GWEI
             world.node.mine()
-            await asyncio.sleep(0.05)
-        assert await attempts(world) > 1
+            return await attempts(world) > 1
+
+        await until(made_dearer, 4.0)  # forty times POLICY.repeat_seconds
 
 
 async def test_nothing_is_signed_on_a_balance_from_before_the_last_mint_was_mined(

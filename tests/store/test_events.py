@@ -386,3 +386,20 @@ async def test_a_found_event_tells_how_far_its_reward_has_come(pool: Pool) -> No
             "INSERT INTO chains VALUES (1, $1, $2, 1, 0, 9, $1, 9, 5)", a_hash("x"), a_wallet(2)
         )
     assert await told() == (a_hash("mint"), 5, True)
+
+
+async def test_a_kept_total_is_not_counted_anew_from_all_claims(pool: Pool) -> None:
+    keys = [a_key(f"user{number}@shop.example") for number in range(500)]
+    standing = await stand(pool, KEY, *keys)
+    await write(pool, *(a_new_event(standing, key, maximum=10_000) for key in keys))
+
+    new = a_new_event(await stand(pool, KEY), maximum=10_000)
+    async with transaction(pool) as connection:
+        assert KEY in await events.write(connection, [new])
+        read: int = await connection.fetchval(
+            """
+            SELECT seq_tup_read + coalesce(idx_tup_fetch, 0)
+              FROM pg_stat_xact_user_tables WHERE relname = 'claims'
+            """
+        )
+    assert read < 50, "of the 500 claims of this type"
