@@ -370,3 +370,27 @@ def test_an_environment_is_made_anew_when_its_ground_has_changed(
     done = sh("scripts/environment", clone, PATH=no_python)
     assert done.returncode == 1
     assert "Python 3.11 or newer is needed" in done.stderr
+
+
+# --- contracts ----------------------------------------------------------------------------------
+
+FUNCTION = re.compile(r"((?:^ *///.*\n)*)^ *function (\w+)\(([^;{]*)[;{]", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "source", sorted((ROOT / "contracts" / "src").glob("*.sol")), ids=lambda one: one.name
+)
+def test_every_function_that_may_be_called_says_what_it_does_and_who_may(source: Path) -> None:
+    """`@dev` tells who may call and what it reverts with; an interface's text is enough."""
+    open_to_others = [
+        (name, comment)
+        for comment, name, head in FUNCTION.findall(source.read_text())
+        if re.search(r"\b(external|public)\b", head)
+    ]
+    silent = [
+        name
+        for name, comment in open_to_others
+        if "@inheritdoc" not in comment and not ("@notice" in comment and "@dev" in comment)
+    ]
+    assert silent == []
+    assert open_to_others or "library" in source.read_text() or "abstract" in source.read_text()
