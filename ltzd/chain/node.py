@@ -34,6 +34,8 @@ class Receipt:
     block_number: int
     block_hash: Hash32
     succeeded: bool
+    gas_used: int
+    effective_gas_price: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,45 @@ class Node:
         call = {"to": hex_of(to), "data": hex_of(data)}
         return _data(await self._rpc.call("eth_call", call, "latest"))
 
+    async def views(self, calls: Sequence[tuple[Address, bytes]]) -> list[bytes]:
+        """What calls (to, data) would return, asked in one batch.
+
+        Raises RpcError for the first that would revert.
+        """
+        answers = await self._rpc.batch(
+            [
+                ("eth_call", ({"to": hex_of(to), "data": hex_of(data)}, "latest"))
+                for to, data in calls
+            ]
+        )
+        for answer in answers:
+            if isinstance(answer, RpcError):
+                raise answer
+        return [_data(answer) for answer in answers]
+
+    async def gas_of(self, to: Address, data: bytes, sender: Address) -> int | Revert:
+        """Gas that a call needs, or how it would revert."""
+        call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
+        try:
+            return _number(await self._rpc.call("eth_estimateGas", call))
+        except RpcError as error:
+            return _reverted(error)
+
+    async def revert_of(
+        self,
+        to: Address,
+        data: bytes,
+        sender: Address,
+        gas: int | None = None,
+        at: int | str = "latest",
+    ) -> Revert | None:
+        """How a call would revert with so much gas, after a block; None if it would not."""
+        call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
+        if gas is not None:
+            call["gas"] = hex(gas)
+        (answer,) = await self._rpc.batch([("eth_call", (call, _block_tag(at)))])
+        return _revert(answer)
+
     async def simulate(
         self, to: Address, calls: Sequence[bytes], sender: Address
     ) -> list[Revert | None]:
@@ -244,6 +285,20 @@ class Node:
             return _classify(error), error.message
         return Publication.ACCEPTED, ""
 
+    async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[Publication, str]]:
+        """Hand several to the node, in order and in one batch. Raises NodeUnavailable as above."""
+        if len(raws) == 1:
+            return [await self.publish(raws[0])]
+        answers = await self._rpc.batch(
+            [("eth_sendRawTransaction", (hex_of(raw),)) for raw in raws]
+        )
+        return [
+            (_classify(answer), answer.message)
+            if isinstance(answer, RpcError)
+            else (Publication.ACCEPTED, "")
+            for answer in answers
+        ]
+
     async def _ask(self, method: str, *params: object) -> Any:
         """A call whose error object means no more than that the node cannot say."""
         try:
@@ -260,10 +315,12 @@ def _next_base_fee(history: Any) -> int | None:
 
 
 def _revert(answer: Any) -> Revert | None:
-    if not isinstance(answer, RpcError):
-        return None
-    reverted = answer.code == _REVERTED_CODE or "revert" in answer.message.lower()
-    return Revert((answer.data or b"") if reverted or answer.data else None, answer.message)
+    return _reverted(answer) if isinstance(answer, RpcError) else None
+
+
+def _reverted(error: RpcError) -> Revert:
+    reverted = error.code == _REVERTED_CODE or "revert" in error.message.lower()
+    return Revert((error.data or b"") if reverted or error.data else None, error.message)
 
 
 def _must(answer: Any) -> Any:
@@ -343,6 +400,8 @@ def _receipt(answer: Any) -> Receipt | None:
             block_number=int(answer["blockNumber"], 16),
             block_hash=hash_of(answer["blockHash"]),
             succeeded=int(answer["status"], 16) == 1,
+            gas_used=int(answer["gasUsed"], 16),
+            effective_gas_price=int(answer["effectiveGasPrice"], 16),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's receipt is malformed") from error

@@ -3,6 +3,7 @@
 The rows are the truth; one process holds the lane, so the mirror cannot go stale.
 """
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,12 +11,13 @@ from datetime import UTC, datetime
 import structlog
 
 from ltzd import telemetry
-from ltzd.operator.policy import FEES, MINT, OnPublished
+from ltzd.operator.policy import FEES
+from ltzd.operator.work import Moved, Rows
 from ltzd.rules.transactions import Accepted, Effect, Observation, State, Transaction, advance
-from ltzd.store import rewards, transactions
+from ltzd.store import transactions
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.lanes import Lane
-from ltzd.store.signals import PUBLISHED, REWARDS, Bell, Signals
+from ltzd.store.signals import Bell
 from ltzd.store.transactions import Attempt, OpenTransaction
 from ltzd.values import LTZ
 
@@ -25,12 +27,12 @@ _IN_FLIGHT = (State.SIGNED, State.PUBLISHED)
 
 
 class Book:
-    def __init__(self, pool: Pool, lane: Lane, signals: Signals, on_published: OnPublished) -> None:
+    def __init__(self, pool: Pool, lane: Lane, rows: Rows) -> None:
         self._pool = pool
-        self._on_published = on_published
         self._lane = lane
-        self._signals = signals
+        self._rows = rows
         self._by_nonce: dict[int, OpenTransaction] = {}
+        self._reserved_wei = 0
         self._to_publish: dict[int, None] = {}
         self._refused: set[int] = set()
         self.held: str | None = None
@@ -45,7 +47,7 @@ class Book:
                 self.add(tx)
 
     def add(self, tx: OpenTransaction) -> None:
-        self._by_nonce[tx.nonce] = tx
+        self._hold(tx)
         self._to_publish[tx.nonce] = None
         self._measure()
 
@@ -57,14 +59,19 @@ class Book:
 
     def reserved_wei(self) -> int:
         """What everything in flight can cost at worst."""
-        return sum(tx.worst_wei for tx in self._by_nonce.values())
+        return self._reserved_wei
 
     def minting(self) -> int:
         """LTZ's smallest units that everything in flight mints."""
         return sum(tx.ltz for tx in self._by_nonce.values()) * LTZ
 
-    def next_to_publish(self) -> OpenTransaction | None:
-        return self._by_nonce[min(self._to_publish)] if self._to_publish else None
+    def due(self, at_most: int) -> list[OpenTransaction]:
+        """What is to be published, the lowest nonces of it, in their order."""
+        return [self._by_nonce[nonce] for nonce in heapq.nsmallest(at_most, self._to_publish)]
+
+    @property
+    def has_due(self) -> bool:
+        return bool(self._to_publish)
 
     def set_aside(self, tx: OpenTransaction) -> None:
         """Do not publish it now: the node will not take these bytes, a receipt must decide."""
@@ -97,11 +104,13 @@ class Book:
 
     def replaced(self, tx: OpenTransaction, newest: Attempt) -> None:
         """Another attempt of it is stored, and is to be published."""
-        self._by_nonce[tx.nonce] = replace(
-            self._by_nonce.get(tx.nonce, tx),
-            fees=newest.fees,
-            hashes=(newest.hash, *tx.hashes),
-            raw=newest.raw,
+        self._hold(
+            replace(
+                self._by_nonce.get(tx.nonce, tx),
+                fees=newest.fees,
+                hashes=(newest.hash, *tx.hashes),
+                raw=newest.raw,
+            )
         )
         self._to_publish[tx.nonce] = None
         self._refused.discard(tx.nonce)
@@ -117,9 +126,9 @@ class Book:
         current = self._by_nonce.get(tx.nonce)
         if current is not None:
             if current.tx.state is State.SIGNED:
-                _time(current, State.PUBLISHED)
+                self._time(current, State.PUBLISHED)
             heard, _ = advance(current.tx, Accepted())
-            self._by_nonce[tx.nonce] = replace(current, tx=heard)
+            self._hold(replace(current, tx=heard))
 
     def _is_newest(self, tx: OpenTransaction) -> bool:
         """False for bytes that were replaced while they were on their way to the node."""
@@ -138,64 +147,69 @@ class Book:
                 continue
             async with session(self._pool) as connection:
                 await transactions.mark_published(connection, [tx.hashes[0] for tx in marked])
-            for tx in marked:
-                self._on_published(tx.rewards, tx.hashes[0])
-            if not all(tx.rewards for tx in marked):
-                self._signals.ring(PUBLISHED)
+            self._rows.published(marked)
 
     async def hear(self, those: Sequence[tuple[OpenTransaction, Observation]]) -> None:
-        """Advance transactions; save them, with the effects on their rewards, in one commit."""
-        moved: list[tuple[Transaction, OpenTransaction, list[Effect]]] = []
+        """Advance transactions; save them, with what waits for them, in one commit."""
+        changes: list[tuple[Transaction, OpenTransaction]] = []
+        moved: list[Moved] = []
         for tx, seen in those:
             known = self._by_nonce.get(tx.nonce, tx)
             after, effects = advance(known.tx, seen)
             if after != known.tx:
-                moved.append((known.tx, replace(known, tx=after), effects))
+                now = replace(known, tx=after)
+                changes.append((known.tx, now))
+                moved.append((now, effects))
         if not moved:
             return
         async with transaction(self._pool) as connection:
-            changes = [(before, now) for before, now, _ in moved]
             await transactions.save(connection, self._lane, changes)
-            for _, now, effects in moved:
-                if Effect.REQUEUE in effects:
-                    await rewards.requeue(connection, now.id)
-        for _, now, effects in moved:
-            self._tell(now, effects)
+            await self._rows.follow(connection, moved)
+        for tx, effects in moved:
+            self._note(tx, effects)
+        self._measure()
+        self._rows.tell(moved)
 
-    def _tell(self, tx: OpenTransaction, effects: list[Effect]) -> None:
+    def _note(self, tx: OpenTransaction, effects: list[Effect]) -> None:
         self._mirror(tx)
-        _count(tx.tx.state)
-        _time(tx, tx.tx.state)
-        if Effect.REQUEUE in effects:
-            self._signals.ring(REWARDS)
+        self._count(tx.tx.state)
+        self._time(tx, tx.tx.state)
         if Effect.ALERT in effects:
             log.error("transaction.alert", transaction=tx.id, state=tx.tx.state.value)
 
     def _mirror(self, tx: OpenTransaction) -> None:
         if tx.tx.state in _IN_FLIGHT:
-            self._by_nonce[tx.nonce] = tx
+            self._hold(tx)
             self._to_publish[tx.nonce] = None
         else:
-            self._by_nonce.pop(tx.nonce, None)
+            self._let_go(tx.nonce)
             self._to_publish.pop(tx.nonce, None)
             self._refused.discard(tx.nonce)
-        self._measure()
+
+    def _hold(self, tx: OpenTransaction) -> None:
+        self._let_go(tx.nonce)
+        self._by_nonce[tx.nonce] = tx
+        self._reserved_wei += tx.worst_wei
+
+    def _let_go(self, nonce: int) -> None:
+        tx = self._by_nonce.pop(nonce, None)
+        if tx is not None:
+            self._reserved_wei -= tx.worst_wei
 
     def _measure(self) -> None:
-        telemetry.IN_FLIGHT.labels(MINT).set(len(self._by_nonce))
-        telemetry.RESERVED_WEI.labels(MINT).set(self.reserved_wei())
+        telemetry.IN_FLIGHT.labels(self._lane.kind).set(len(self._by_nonce))
+        telemetry.RESERVED_WEI.labels(self._lane.kind).set(self._reserved_wei)
 
+    def _time(self, tx: OpenTransaction, stage: State) -> None:
+        age = datetime.now(UTC) - tx.created_at
+        seconds = telemetry.TRANSACTION_SECONDS.labels(self._lane.kind, stage.value)
+        seconds.observe(age.total_seconds())
 
-def _time(tx: OpenTransaction, stage: State) -> None:
-    age = datetime.now(UTC) - tx.created_at
-    telemetry.TRANSACTION_SECONDS.labels(MINT, stage.value).observe(age.total_seconds())
-
-
-def _count(state: State) -> None:
-    match state:
-        case State.CONFIRMED:
-            telemetry.TRANSACTIONS_SUCCESS.labels(MINT).inc()
-        case State.REVERTED | State.DISPLACED:
-            telemetry.TRANSACTIONS_FAILED.labels(MINT, state.value).inc()
-        case State.PUBLISHED:
-            telemetry.TRANSACTIONS_DEMOTED.labels(MINT).inc()
+    def _count(self, state: State) -> None:
+        match state:
+            case State.CONFIRMED:
+                telemetry.TRANSACTIONS_SUCCESS.labels(self._lane.kind).inc()
+            case State.REVERTED | State.DISPLACED:
+                telemetry.TRANSACTIONS_FAILED.labels(self._lane.kind, state.value).inc()
+            case State.PUBLISHED:
+                telemetry.TRANSACTIONS_DEMOTED.labels(self._lane.kind).inc()

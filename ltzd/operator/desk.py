@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ltzd.chain.node import Node
 from ltzd.chain.signing import Signer, Unsigned
-from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
+from ltzd.operator.policy import LanePolicy
 from ltzd.rules.fees import Fees
 from ltzd.store.database import Pool
 from ltzd.store.lanes import Lane
@@ -20,16 +20,14 @@ class Desk:
     pool: Pool
     node: Node
     lane: Lane
-    target: MintTarget
     signer: Signer
     policy: LanePolicy
-    process: SameProcess
     pen: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def sign(self, nonce: int, to: Address, data: bytes, gas_limit: int, fees: Fees) -> Attempt:
         signed = self.signer.sign(
             Unsigned(
-                chain_id=self.target.chain_id,
+                chain_id=self.lane.chain_id,
                 nonce=nonce,
                 max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
                 max_fee_per_gas=fees.max_fee_per_gas,

@@ -1,4 +1,4 @@
-"""What a mint lane is told by the settings, and which chain and token it works on."""
+"""What a lane is told by the settings, and which chain and token it works on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,8 @@ class SameProcess:
 
 
 MINT = "mint"
-"""The kind of this lane's work, in rows and metric labels."""
+RELAY = "relay"
+"""The kinds of lanes' work, in rows and metric labels."""
 
 FEES = "fees"
 """A lane's reason to wait: fees are too high for what it may pay."""

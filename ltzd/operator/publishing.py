@@ -1,4 +1,4 @@
-"""Hands the lane's signed bytes to the node in the order of nonces, then signs the next batch.
+"""Hands the lane's signed bytes to the node in the order of nonces, then signs what is due next.
 
 An idle lane signs at once. While a publication is under way rewards gather, and it counts as under
 way for a few milliseconds at least; for longer while more rewards are known to be on their way, so
@@ -13,13 +13,11 @@ import math
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain import ltz
 from ltzd.chain.node import Publication
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
-from ltzd.operator.minting import Minter
-from ltzd.operator.policy import MINT
+from ltzd.operator.work import Work
 from ltzd.store.signals import POLL_SECONDS, Bell
 from ltzd.store.transactions import OpenTransaction
 
@@ -29,17 +27,17 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
 _CROWD = 4
 """Rewards on their way that are worth waiting for."""
-_ENOUGH = 20
-"""Rewards that gather no longer: twice as many would save each of them 1,000 of 31,000 gas."""
+_AT_ONCE = 64
+"""Publications in one request to the node."""
 
 
 class Publisher:
     """`bell` says that something may be due; `refusals` tells the watcher of too low fees."""
 
-    def __init__(self, desk: Desk, book: Book, minter: Minter, bell: Bell, refusals: Bell) -> None:
+    def __init__(self, desk: Desk, book: Book, work: Work, bell: Bell, refusals: Bell) -> None:
         self._desk = desk
         self._book = book
-        self._minter = minter
+        self._work = work
         self._bell = bell
         self._refusals = refusals
         self._signed_at = -math.inf
@@ -54,37 +52,41 @@ class Publisher:
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
                 continue
             pause = _FIRST_PAUSE_SECONDS
-            if self._book.next_to_publish() is None:
+            if not self._book.has_due:
                 await self._sign_or_wait()
 
     async def _sign_or_wait(self) -> None:
         loop = asyncio.get_running_loop()
         gathers = self._signed_at + self._gather_seconds() - loop.time()
-        signed = await self._minter.sign_next(at_least=_ENOUGH if gathers > 0 else 1)
+        signed = await self._work.sign_next(at_least=self._work.enough if gathers > 0 else 1)
         if signed == 0:
             await self._bell.wait(gathers if gathers > 0 else POLL_SECONDS)
         else:
             # A full batch left others behind, who have gathered already.
-            self._signed_at = -math.inf if signed == ltz.MAX_BATCH else loop.time()
+            self._signed_at = -math.inf if signed == self._work.largest else loop.time()
 
     def _gather_seconds(self) -> float:
         policy = self._desk.policy
-        is_crowd = self._desk.process.on_the_way() >= _CROWD
+        is_crowd = self._work.on_the_way() >= _CROWD
         return policy.crowd_seconds if is_crowd else policy.gather_seconds
 
     async def step(self) -> bool:
         """Publish the oldest bytes that are due; False when the node would not or could not."""
-        tx = self._book.next_to_publish()
-        if tx is None:
+        due = self._book.due(_AT_ONCE)
+        if not due:
             return True
+        kind = self._desk.lane.kind
         try:
-            publication, text = await self._desk.node.publish(tx.raw)
+            answers = await self._desk.node.publish_all([tx.raw for tx in due])
         except NodeUnavailable as error:
-            telemetry.TRANSACTIONS_SUBMITTED.labels(MINT, "unknown").inc()
-            log.warning("publication.unknown", nonce=tx.nonce, reason=error.message)
+            telemetry.TRANSACTIONS_SUBMITTED.labels(kind, "unknown").inc(len(due))
+            log.warning("publication.unknown", nonce=due[0].nonce, reason=error.message)
             return False
-        telemetry.TRANSACTIONS_SUBMITTED.labels(MINT, publication.value).inc()
-        return self._settle(tx, publication, text)
+        for tx, (publication, text) in zip(due, answers, strict=True):
+            telemetry.TRANSACTIONS_SUBMITTED.labels(kind, publication.value).inc()
+            if not self._settle(tx, publication, text):
+                return False  # what the node said of those behind it may be its consequence
+        return True
 
     def _settle(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
         match publication:

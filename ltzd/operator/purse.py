@@ -5,17 +5,17 @@ Units: wei.
 
 from ltzd import telemetry
 from ltzd.chain.node import Header, Node
-from ltzd.operator.policy import MINT
 from ltzd.rules.fees import FeePolicy, Fees, Market, fees_for
-from ltzd.values import Address
+from ltzd.store.lanes import Lane
 
 
 class Purse:
     """`market` is None until a block was seen; `fees` also while the cap forbids."""
 
-    def __init__(self, node: Node, wallet: Address, policy: FeePolicy) -> None:
+    def __init__(self, node: Node, lane: Lane, policy: FeePolicy) -> None:
         self._node = node
-        self._wallet = wallet
+        self._wallet = lane.wallet
+        self._kind = lane.kind
         self._policy = policy
         self.balance: int | None = None
         self.market: Market | None = None
@@ -26,13 +26,13 @@ class Purse:
         market = await self._node.market(head)
         await self.weigh()
         self.market, self.fees = market, fees_for(market, self._policy)
-        telemetry.BASE_FEE_WEI.labels(MINT).set(market.base_fee)
-        telemetry.HELD_BY_CAP.labels(MINT).set(self.fees is None)
+        telemetry.BASE_FEE_WEI.labels(self._kind).set(market.base_fee)
+        telemetry.HELD_BY_CAP.labels(self._kind).set(self.fees is None)
 
     async def weigh(self) -> None:
         """Take the balance alone. Raises NodeUnavailable."""
         self.balance = balance = await self._node.balance(self._wallet)
-        telemetry.BALANCE_WEI.labels(MINT).set(balance)
+        telemetry.BALANCE_WEI.labels(self._kind).set(balance)
 
     def forget(self) -> None:
         """Without a node that answers nothing is signed: fees of now may be too low later."""

@@ -17,6 +17,7 @@ from ltzd.chain import reverts
 from ltzd.chain.node import Revert
 from ltzd.operator.batches import call_of, numbered
 from ltzd.operator.desk import Desk
+from ltzd.operator.policy import MintTarget
 from ltzd.store import rewards
 from ltzd.store.database import Connection
 from ltzd.store.rewards import QueuedReward
@@ -34,8 +35,9 @@ _NOT_ITS_FAULT = _THE_LANES | {"MintLimitExceeded", "RefAlreadyUsed"}
 
 
 class Rehearsal:
-    def __init__(self, desk: Desk, *, is_careful: bool) -> None:
+    def __init__(self, desk: Desk, target: MintTarget, *, is_careful: bool) -> None:
         self._desk = desk
+        self._target = target
         self._due = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
         self.is_careful = is_careful
@@ -116,9 +118,7 @@ class Rehearsal:
 
     async def _simulate(self, parts: Sequence[Part], next_seq: int) -> list[Revert | None]:
         calls = [call_of(part, numbered(part, next_seq)) for part in parts]
-        return await self._desk.node.simulate(
-            self._desk.target.ltz, calls, self._desk.signer.address
-        )
+        return await self._desk.node.simulate(self._target.ltz, calls, self._desk.signer.address)
 
 
 def _is_suspect(reward: QueuedReward) -> bool:

@@ -15,7 +15,7 @@ from ltzd import telemetry
 from ltzd.chain.node import Header
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
-from ltzd.operator.policy import BALANCE, FEES, MINT
+from ltzd.operator.policy import BALANCE, FEES
 from ltzd.operator.purse import Purse
 from ltzd.rules.fees import Market, Stuck, Wait, can_pay, replacement, why_stuck
 from ltzd.store import transactions
@@ -63,7 +63,7 @@ class Replacer:
                 held = obstacle
                 break
         self._book.held = held
-        return replaced > 0 or self._book.next_to_publish() is not None
+        return replaced > 0 or self._book.has_due
 
     def _note(self, flight: Sequence[OpenTransaction], head: Header) -> None:
         """Remember since when attempts wait, and since when the oldest transaction is that."""
@@ -127,7 +127,7 @@ class Replacer:
                 attempt = self._desk.sign(tx.nonce, to, data, tx.gas_limit, fees)
                 await transactions.store_attempt(connection, self._desk.lane, tx.id, attempt)
             self._book.replaced(tx, attempt)
-        telemetry.TRANSACTIONS_REPLACED.labels(MINT, stuck.value).inc()
+        telemetry.TRANSACTIONS_REPLACED.labels(self._desk.lane.kind, stuck.value).inc()
         log.warning(
             "transaction.replaced",
             nonce=tx.nonce,

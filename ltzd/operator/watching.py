@@ -14,14 +14,14 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node import Header, Receipt
 from ltzd.errors import NodeUnavailable
-from ltzd.operator.allowance import MintAllowance
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
-from ltzd.operator.policy import MINT, Stopped
+from ltzd.operator.policy import Stopped
 from ltzd.operator.purse import Purse
-from ltzd.operator.rehearsing import Rehearsal
 from ltzd.operator.replacing import Replacer
+from ltzd.operator.work import Work
 from ltzd.rules.transactions import (
+    Bill,
     Finalized,
     NonceTaken,
     Observation,
@@ -38,7 +38,8 @@ from ltzd.store.transactions import Mined, OpenTransaction
 log = structlog.get_logger()
 
 _WINDOW = 8
-"""Receipts asked for at once: later nonces cannot be mined before earlier ones."""
+"""Receipts asked for at first: later nonces cannot be mined before earlier ones."""
+_WIDEST_WINDOW = 128
 _JUDGED_AT_ONCE = 256
 _REPEATED_AT_ONCE = 64
 _MISSES = 3
@@ -51,16 +52,15 @@ class Watcher:
         desk: Desk,
         book: Book,
         purse: Purse,
-        allowance: MintAllowance,
-        rehearsal: Rehearsal,
+        work: Work,
         blocks: Bell,
         publisher: Bell,
     ) -> None:
         self._desk = desk
+        self._kind = desk.lane.kind
         self._book = book
         self._purse = purse
-        self._allowance = allowance
-        self._rehearsal = rehearsal
+        self._work = work
         self._replacer = Replacer(desk, book, purse)
         self._blocks = blocks
         self._publisher = publisher
@@ -80,7 +80,7 @@ class Watcher:
     async def look(self) -> None:
         """One round. Raises NodeUnavailable: whatever was not decided waits for the next."""
         head, _ = await self._desk.node.head_and_final()
-        await self._mints_of_flight()
+        await self._seen_of_flight()
         await self._receipts_of_flight()
         await self.judge_mined()
         flight = self._book.in_flight()[:_REPEATED_AT_ONCE]
@@ -91,30 +91,30 @@ class Watcher:
         await self._repeat(late)
 
     async def _look_around(self, head: Header, *, is_urgent: bool) -> None:
-        """Fees, balance and limit, once a block; fees and balance also when something is stuck."""
+        """Fees, balance and the work's own limits, once a block; the first two also when stuck."""
         is_new = self._head is None or head.hash != self._head.hash
         if is_new:
-            await self._allowance.look()
+            await self._work.look()
         if is_new or is_urgent or self._purse.market is None:
             await self._purse.look(head)
             self._publisher.ring()
         self._head = head
 
-    async def _mints_of_flight(self) -> None:
-        """What the indexer has seen minted needs no receipt, which would repeat all its logs."""
+    async def _seen_of_flight(self) -> None:
+        """What the indexer has seen needs no receipt."""
         if self._book.count() == 0:
             return
-        async with session(self._desk.pool) as connection:
-            places = await transactions.minted(connection, self._desk.lane)
+        places = await self._work.seen()
         flight = self._book.in_flight()
         await self._mined([(tx, places[tx.nonce]) for tx in flight if tx.nonce in places])
 
     async def _receipts_of_flight(self) -> None:
         """Ask in windows from the oldest nonce on; a window without any receipt ends the round."""
         flight = self._book.in_flight()
-        _measure(flight)
-        for start in range(0, len(flight), _WINDOW):
-            window = flight[start : start + _WINDOW]
+        self._measure(flight)
+        start, width = 0, _WINDOW
+        while start < len(flight):
+            window = flight[start : start + width]
             receipts = await self._newest_receipts(window)
             mined = [
                 (tx, _place(receipt))
@@ -124,6 +124,7 @@ class Watcher:
             if not mined:
                 return
             await self._mined(mined)
+            start, width = start + width, min(2 * width, _WIDEST_WINDOW)
 
     async def _newest_receipts(self, those: Sequence[OpenTransaction]) -> list[Receipt | None]:
         """For each transaction the receipt of whichever attempt has one."""
@@ -139,15 +140,15 @@ class Watcher:
         if not those:
             return
         # First, since what leaves the book must have left bucket and purse as we know them.
-        await self._allowance.look()
+        await self._work.look()
         await self._purse.weigh()
         await self._book.hear([(tx, ReceiptSeen(place)) for tx, place in those])
         for tx, place in those:
             self._sent_at.pop(tx.nonce, None)
             self._missing.pop(tx.nonce, None)
             if not place.succeeded:
-                log.error("mint.reverted", transaction=tx.id, nonce=tx.nonce)
-                self._rehearsal.is_careful = True
+                log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
+                self._work.reverted()
         self._publisher.ring()
 
     async def _check_taken(self, oldest: OpenTransaction) -> None:
@@ -190,7 +191,7 @@ class Watcher:
         if receipt is None:
             if not self._missed_often(tx.nonce):
                 return None
-            log.warning("mint.orphaned", transaction=tx.id, nonce=tx.nonce)
+            log.warning(f"{self._kind}.orphaned", transaction=tx.id, nonce=tx.nonce)
             return ReceiptLost()
         self._missing.pop(tx.nonce, None)
         if _place(receipt) != tx.tx.place:
@@ -218,6 +219,13 @@ class Watcher:
         self._sent_at.update({tx.nonce: now for tx in late})
         return late
 
+    def _measure(self, flight: Sequence[OpenTransaction]) -> None:
+        age = (datetime.now(UTC) - flight[0].created_at).total_seconds() if flight else 0
+        undecided = sum(tx.tx.state is State.SIGNED for tx in flight)
+        telemetry.OLDEST_UNCONFIRMED_SECONDS.labels(self._kind).set(max(0.0, age))
+        telemetry.UNDECIDED.labels(self._kind).set(undecided)
+        telemetry.NONCE_GAP.labels(self._kind).set(len(flight))
+
     async def _repeat(self, late: Sequence[OpenTransaction]) -> None:
         """Publish again: a node may have dropped it, or refused it while fees were higher."""
         if not late:
@@ -238,12 +246,6 @@ def _finalized(mined: Mined) -> Observation:
     return Finalized()
 
 
-def _measure(flight: Sequence[OpenTransaction]) -> None:
-    age = (datetime.now(UTC) - flight[0].created_at).total_seconds() if flight else 0
-    telemetry.OLDEST_UNCONFIRMED_SECONDS.labels(MINT).set(max(0.0, age))
-    telemetry.UNDECIDED.labels(MINT).set(sum(tx.tx.state is State.SIGNED for tx in flight))
-    telemetry.NONCE_GAP.labels(MINT).set(len(flight))
-
-
 def _place(receipt: Receipt) -> Place:
-    return Place(receipt.block_number, receipt.block_hash, receipt.succeeded)
+    bill = Bill(receipt.transaction_hash, receipt.gas_used, receipt.effective_gas_price)
+    return Place(receipt.block_number, receipt.block_hash, receipt.succeeded, bill)

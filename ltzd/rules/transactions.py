@@ -10,7 +10,7 @@ its nonce whatever happens; the same bytes go out again until a receipt or final
 Raises IllegalTransition and changes nothing.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ltzd.errors import IllegalTransition
@@ -27,12 +27,25 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Bill:
+    """Which attempt was mined, and what it cost. The price is in wei per gas."""
+
+    transaction_hash: Hash32
+    gas_used: int
+    effective_gas_price: int
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
-    """The block that holds a transaction, and how the call ended there."""
+    """The block that holds a transaction, and how the call ended there.
+
+    The bill is known where a receipt told of it, and is no part of what a place is.
+    """
 
     block_number: int
     block_hash: Hash32
     succeeded: bool
+    bill: Bill | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,12 @@ holder whose term is over hears LostLane.
 
 from dataclasses import dataclass
 
+from ltzd.errors import LostLane
 from ltzd.store.database import Connection
 from ltzd.values import Address
+
+SHOWN_FOR_SECONDS = 60.0
+"""How long a lane that told of itself counts as served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,7 @@ class Lane:
     chain_id: int
     wallet: Address
     epoch: int
+    kind: str
 
 
 async def next_nonce(connection: Connection, chain_id: int, wallet: Address) -> int | None:
@@ -33,7 +38,8 @@ async def begin_term(
         """
         INSERT INTO lanes (chain_id, wallet, kind, epoch, next_nonce)
         VALUES ($1, $2, $3, 1, $4)
-            ON CONFLICT (chain_id, wallet) DO UPDATE SET epoch = lanes.epoch + 1
+            ON CONFLICT (chain_id, wallet) DO UPDATE
+           SET epoch = lanes.epoch + 1, kind = excluded.kind
      RETURNING epoch
         """,
         chain_id,
@@ -41,7 +47,38 @@ async def begin_term(
         kind,
         first_nonce,
     )
-    return Lane(chain_id, wallet, epoch)
+    return Lane(chain_id, wallet, epoch, kind)
+
+
+async def show(connection: Connection, lane: Lane) -> None:
+    """Somebody works in this lane now. Raises LostLane when it is another by now."""
+    done = await connection.fetchval(
+        """
+        UPDATE lanes SET served_at = now()
+         WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
+     RETURNING true
+        """,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+    )
+    if not done:
+        raise LostLane("Another process serves this lane")
+
+
+async def working(connection: Connection, chain_id: int, kind: str) -> list[Address]:
+    """Wallets whose lane somebody has served a moment ago, those with most work done first."""
+    rows = await connection.fetch(
+        """
+        SELECT wallet FROM lanes
+         WHERE chain_id = $1 AND kind = $2 AND served_at > now() - make_interval(secs => $3)
+         ORDER BY next_nonce DESC, wallet
+        """,
+        chain_id,
+        kind,
+        SHOWN_FOR_SECONDS,
+    )
+    return [Address(row[0]) for row in rows]
 
 
 async def next_seq(connection: Connection, chain_id: int, ltz: Address) -> int | None:

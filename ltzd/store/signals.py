@@ -21,10 +21,14 @@ PUBLISHED: Final = "ltzd_published"
 """Attempts were published: their hashes may be shown."""
 BLOCKS: Final = "ltzd_blocks"
 """The indexer's cursor moved."""
+RELAYS: Final = "ltzd_relays"
+"""Relays wait for a lane."""
+RELAYED: Final = "ltzd_relayed"
+"""Relays were mined, or are no longer."""
 BRANDS: Final = "ltzd_brands"
 """A brand's configuration changed."""
 
-CHANNELS = (REWARDS, PUBLISHED, BLOCKS, BRANDS)
+CHANNELS = (REWARDS, PUBLISHED, BLOCKS, RELAYS, RELAYED, BRANDS)
 POLL_SECONDS = 1.0
 _FIRST_PAUSE_SECONDS = 0.1
 

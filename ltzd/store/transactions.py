@@ -12,7 +12,7 @@ import asyncpg
 
 from ltzd.errors import LostLane
 from ltzd.rules.fees import Fees
-from ltzd.rules.transactions import Place, State, Transaction
+from ltzd.rules.transactions import Bill, Place, State, Transaction
 from ltzd.store.database import Connection
 from ltzd.store.lanes import Lane
 from ltzd.store.signals import ORIGIN
@@ -209,6 +209,7 @@ async def save(
     was published: marking it comes later.
     """
     places = [after.tx.place for _, after in those]
+    bills = [place.bill if place else None for place in places]
     done = await connection.fetch(
         """
         UPDATE transactions t
@@ -216,13 +217,17 @@ async def save(
                succeeded = new.succeeded,
                block_number = new.block_number,
                block_hash = new.block_hash,
+               mined_attempt = new.attempt,
+               gas_used = new.gas_used,
+               effective_gas_price = new.gas_price,
                mined_at = CASE WHEN new.state = 'mined' THEN now()
                                WHEN new.block_hash IS NULL THEN NULL ELSE mined_at END,
                settled_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'displaced')
                                  THEN now() END
           FROM unnest($1::bigint[], $2::boolean[], $3::text[], $4::boolean[], $5::bigint[],
-                      $6::bytea[])
-               AS new (id, was_mined, state, succeeded, block_number, block_hash)
+                      $6::bytea[], $10::bytea[], $11::bigint[], $12::bigint[])
+               AS new (id, was_mined, state, succeeded, block_number, block_hash,
+                       attempt, gas_used, gas_price)
          WHERE t.id = new.id
            AND CASE WHEN new.was_mined THEN t.state = 'mined'
                     ELSE t.state IN ('signed', 'published') END
@@ -240,6 +245,9 @@ async def save(
         lane.chain_id,
         lane.wallet,
         lane.epoch,
+        [bill.transaction_hash if bill else None for bill in bills],
+        [bill.gas_used if bill else None for bill in bills],
+        [bill.effective_gas_price if bill else None for bill in bills],
     )
     if len(done) != len(those):
         raise LostLane("A transaction is no longer as the lane knows it, or the term is over")
@@ -358,7 +366,7 @@ async def mined_to_judge(connection: Connection, lane: Lane, limit: int) -> list
 def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
     place = None
     if row["block_hash"] is not None:
-        place = Place(row["block_number"], Hash32(row["block_hash"]), row["succeeded"])
+        place = Place(row["block_number"], Hash32(row["block_hash"]), row["succeeded"], _bill(row))
     return OpenTransaction(
         id=row["id"],
         nonce=row["nonce"],
@@ -370,3 +378,11 @@ def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
         created_at=row["created_at"],
         ltz=row.get("ltz", 0),
     )
+
+
+def _bill(row: asyncpg.Record) -> Bill | None:
+    """None for a mint that the indexer saw before any receipt was asked for."""
+    attempt = row["mined_attempt"]
+    if attempt is None:
+        return None
+    return Bill(Hash32(attempt), row["gas_used"], row["effective_gas_price"])

@@ -30,6 +30,8 @@ A_RECEIPT: dict[str, object] = {
     "blockNumber": "0x10",
     "blockHash": hex_of(HASH),
     "status": "0x1",
+    "gasUsed": "0x5208",
+    "effectiveGasPrice": "0x3b9aca00",
 }
 A_LOG: dict[str, object] = {
     "address": hex_of(LTZ),
@@ -130,9 +132,13 @@ async def test_a_receipt_without_a_block_is_none() -> None:
 
 async def test_a_receipt_tells_where_and_how_a_call_ended() -> None:
     async with a_server(always(A_RECEIPT)) as rpc:
-        assert await Node(rpc).receipts([PARENT]) == [Receipt(PARENT, 16, HASH, True)]
+        assert await Node(rpc).receipts([PARENT]) == [
+            Receipt(PARENT, 16, HASH, True, 21_000, 10**9)
+        ]
     async with a_server(always(A_RECEIPT | {"status": "0x0"})) as rpc:
-        assert await Node(rpc).receipts([PARENT]) == [Receipt(PARENT, 16, HASH, False)]
+        assert await Node(rpc).receipts([PARENT]) == [
+            Receipt(PARENT, 16, HASH, False, 21_000, 10**9)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -303,6 +309,8 @@ NONSENSE: list[object] = [
     A_BLOCK | {"logsBloom": None},
     A_BLOCK | {"baseFeePerGas": 7},
     A_RECEIPT | {"status": None},
+    A_RECEIPT | {"gasUsed": None},
+    {name: said for name, said in A_RECEIPT.items() if name != "effectiveGasPrice"},
     A_RECEIPT | {"blockHash": 5},
     [A_LOG | {"blockHash": None}],
     [A_LOG | {"blockNumber": 5}],

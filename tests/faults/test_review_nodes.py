@@ -198,7 +198,7 @@ async def test_a_reward_that_can_never_be_minted_holds_nobody_up(
 async def test_a_lane_that_stopped_signs_nothing_in_its_next_terms(
     pool: Pool, database_url: str, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ltzd.operator.mint_lane._STOPPED_SECONDS", 0.02)
+    monkeypatch.setattr("ltzd.operator.lane._STOPPED_SECONDS", 0.02)
     node.final_depth = 1
     bells = Signals("")
     async with serving(pool, database_url, node, bells) as lane:

@@ -116,7 +116,7 @@ async def test_what_the_first_version_left_is_there_after_the_second_came(empty_
         async with database.session(pool) as connection:
             (waiting,) = await rewards.queued(connection, 10)
             assert (waiting.id, waiting.ltz, waiting.has_failed) == (QUEUED, 5, False)
-            lane = Lane(CHAIN, Address(MINTER), 1)
+            lane = Lane(CHAIN, Address(MINTER), 1, "mint")
             (flying,) = await transactions.in_flight(connection, lane)
             assert flying.fees == Fees(30, 3)
             assert flying.raw == b"\x00"

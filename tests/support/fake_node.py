@@ -395,6 +395,8 @@ class FakeNode(Rpc):
                         "blockNumber": hex(block.number),
                         "blockHash": hex_of(block.hash),
                         "status": hex(done.succeeded),
+                        "gasUsed": hex(50_000),
+                        "effectiveGasPrice": hex(block.base_fee),
                     }
         return None
 

@@ -17,7 +17,8 @@ import pytest_asyncio
 from ltzd.indexer import follower as follower_module
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.operator import mint_lane, publishing, rehearsing, watching
+from ltzd.operator import lane as lane_module
+from ltzd.operator import publishing, rehearsing, watching
 from ltzd.operator.mint_lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
 from ltzd.store import locks
@@ -41,7 +42,7 @@ FOLLOW = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mint_lane, "_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(lane_module, "_PAUSE_SECONDS", 0.02)
     monkeypatch.setattr(publishing, "_FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(publishing, "_LONGEST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(watching, "_MISSES_SECONDS", 0.05)

@@ -1,0 +1,178 @@
+"""A lane: one wallet, held by one process at a time, that signs and publishes one kind of work.
+
+A term begins with the lane's lock and a new epoch, checks that nobody else used the wallet,
+publishes again whatever an earlier term left in flight, and then works until the lock or the
+database is lost. The next term may be in this process or another one.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.chain.node import Node
+from ltzd.chain.signing import Signer
+from ltzd.errors import LostLane, Unavailable
+from ltzd.operator.book import Book
+from ltzd.operator.desk import Desk
+from ltzd.operator.gate import Gate
+from ltzd.operator.policy import LanePolicy, Stopped
+from ltzd.operator.publishing import Publisher
+from ltzd.operator.purse import Purse
+from ltzd.operator.watching import Watcher
+from ltzd.operator.work import Rows, Work
+from ltzd.store import lanes, locks
+from ltzd.store.database import Pool, session
+from ltzd.store.lanes import Lane
+from ltzd.store.locks import Term
+from ltzd.store.signals import BLOCKS, Signals
+from ltzd.values import Address, hex_of
+
+log = structlog.get_logger()
+
+_PAUSE_SECONDS = 0.5
+_STOPPED_SECONDS = 10.0
+_SHOWN_SECONDS = 10.0
+"""Below `lanes.SHOWN_FOR_SECONDS`, or nobody would ask this lane for anything."""
+
+
+class WalletLane(ABC):
+    """What is common to all kinds; `mint_lane` and `relay_lane` say the rest."""
+
+    kind: ClassVar[str]
+    channel: ClassVar[str]
+    """Rings when work waits."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        database_url: str,
+        node: Node,
+        signer: Signer,
+        chain_id: int,
+        signals: Signals,
+        policy: LanePolicy,
+    ) -> None:
+        self._pool = pool
+        self._database_url = database_url
+        self._node = node
+        self._signer = signer
+        self._chain_id = chain_id
+        self._policy = policy
+        self._signals = signals
+        self._due = signals.bell(self.channel)
+        self._blocks = signals.bell(BLOCKS)
+        self._purse: Purse | None = None
+        self.is_serving = False
+        self.stopped: str | None = None
+
+    @property
+    def wallet(self) -> Address:
+        return self._signer.address
+
+    @property
+    def balance_wei(self) -> int | None:
+        return None if self._purse is None else self._purse.balance
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what comes next would be signed at once."""
+        return self.is_serving and self._purse is not None and self._purse.fees is not None
+
+    @abstractmethod
+    async def _begin(self, used: int) -> tuple[Lane, int]:
+        """Check what the work rests on, count the epoch up; answers the lane and its next nonce.
+
+        `used` are the nonces that the chain has of the wallet. Raises Stopped.
+        """
+
+    @abstractmethod
+    def _rows(self) -> Rows: ...
+
+    @abstractmethod
+    async def _work(self, desk: Desk, book: Book, gate: Gate, next_nonce: int) -> Work: ...
+
+    async def run(self) -> None:
+        """Serve term after term until cancelled; without the lock, stand by."""
+        while True:
+            # A task of its own: a task group that fails forgets that it was cancelled meanwhile.
+            term = asyncio.create_task(self._hold())
+            try:
+                await asyncio.wait({term})
+            except asyncio.CancelledError:
+                term.cancel()
+                await asyncio.wait({term})
+                raise
+            term.result()
+            await asyncio.sleep(_PAUSE_SECONDS if self.stopped is None else _STOPPED_SECONDS)
+
+    async def _hold(self) -> None:
+        """One term, from the lock to its loss."""
+        name = f"ltzd lane {self._chain_id} {hex_of(self._signer.address)}"
+        try:
+            async with locks.held(self._database_url, name) as term:
+                await self._serve(term)
+        except* Stopped as group:
+            self.stopped = str(group.exceptions[0])
+            log.critical("lane.stopped", kind=self.kind, reason=self.stopped)
+        except* Unavailable as group:
+            log.warning("lane.term_over", kind=self.kind, reason=str(group.exceptions[0]))
+        finally:
+            self.is_serving = False
+            telemetry.LANES_HELD.labels(self.kind).set(0)
+
+    async def _serve(self, term: Term) -> None:
+        lane, next_nonce = await self._begin(await self._used_nonces())
+        desk = Desk(self._pool, self._node, lane, self._signer, self._policy)
+        book = Book(self._pool, lane, self._rows())
+        await book.load()
+        self._purse = purse = Purse(self._node, lane, self._policy.fees)
+        work = await self._work(desk, book, Gate(desk, book, purse), next_nonce)
+        publisher = Publisher(desk, book, work, self._due, self._blocks)
+        watcher = Watcher(desk, book, purse, work, self._blocks, self._due)
+        await watcher.judge_mined()  # what stopped the last term stops this one before it signs
+        self.is_serving, self.stopped = True, None
+        telemetry.LANES_HELD.labels(self.kind).set(1)
+        log.info(
+            "lane.serving",
+            kind=self.kind,
+            wallet=hex_of(lane.wallet),
+            epoch=lane.epoch,
+            resumed=book.count(),
+        )
+        self._blocks.ring()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(book.run())
+                group.create_task(publisher.run())
+                group.create_task(watcher.run())
+                group.create_task(self._show(lane))
+                group.create_task(_until_lost(term))
+        finally:
+            work.leave()
+
+    async def _used_nonces(self) -> int:
+        """What the chain has of the wallet. Raises Stopped when that is more than we gave out."""
+        used = await self._node.nonce(self.wallet, "latest")
+        async with session(self._pool) as connection:
+            stored = await lanes.next_nonce(connection, self._chain_id, self.wallet)
+        if stored is not None and used > stored:
+            raise Stopped(
+                f"The {self.kind} wallet has used {used} nonces on chain, the database knows "
+                f"{stored}: something else signs with its key, or the database is an old copy"
+            )
+        return used
+
+    async def _show(self, lane: Lane) -> None:
+        """Tell the other roles that somebody works here."""
+        while True:
+            async with session(self._pool) as connection:
+                await lanes.show(connection, lane)
+            await asyncio.sleep(_SHOWN_SECONDS)
+
+
+async def _until_lost(term: Term) -> None:
+    await term.lost.wait()
+    raise LostLane("The connection that held the lane's lock is gone")

@@ -1,0 +1,110 @@
+"""How much of the operator's gas a user may spend: relays an hour, claims, wei a day.
+
+`Standing` is what the rows say of a user at one moment; the same rules look at it before the
+simulation, without locks, and again under the user's lock when the relay is written.
+
+Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited
+from ltzd.rules.relaying import ClaimAsked, RelayWindow
+
+RELAYS_AN_HOUR = 35
+"""Spec 8."""
+WINDOW = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A relay that came with the same idempotency key."""
+
+    id: int
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`window_start` is None while no hour of his is under way. Times are the database's."""
+
+    now: datetime
+    window_start: datetime | None
+    used: int
+    spent_wei: int
+    earlier: Earlier | None
+    is_turn_taken: bool
+    last_turn: int | None
+    """The newest relay of his that took a turn: another one tells that the chain has moved on."""
+    claims: Sequence[ClaimAsked]
+    """Those in flight."""
+
+    @property
+    def start(self) -> datetime:
+        """Of the window that a relay counts in now: fixed from its first one (choices.md)."""
+        return self.window_start or self.now
+
+    def window(self, used_more: int = 0) -> RelayWindow:
+        left = RELAYS_AN_HOUR - self.used - used_more
+        return RelayWindow(RELAYS_AN_HOUR, max(0, left), (self.start + WINDOW).timestamp())
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLimit:
+    """What the chain says: the user's claims in the collection, and how many it allows."""
+
+    claim: ClaimAsked
+    on_chain: int
+    most: int | None
+
+
+def check_key(standing: Standing, fingerprint: bytes) -> None:
+    if standing.earlier is not None and standing.earlier.fingerprint != fingerprint:
+        raise IdempotencyKeyReused("This idempotency key came with another request before")
+
+
+def check_hour(standing: Standing) -> None:
+    if standing.used < RELAYS_AN_HOUR:
+        return
+    seconds = math.ceil((standing.start + WINDOW - standing.now).total_seconds())
+    raise RateLimited(
+        f"Too many transactions: {RELAYS_AN_HOUR} an hour for each user",
+        limit=RELAYS_AN_HOUR,
+        retryAfterSeconds=max(1, seconds),
+    )
+
+
+def check_claims(standing: Standing, limit: ClaimLimit) -> None:
+    """Spec 4.2 rule 4. A claim in flight counts until the chain has counted it."""
+    in_flight = sum(
+        one.collection_id == limit.claim.collection_id and one.expected_claims >= limit.on_chain
+        for one in standing.claims
+    )
+    claims = limit.on_chain + in_flight
+    if limit.most is not None and claims >= limit.most:
+        raise claim_limit_reached(limit.claim.collection_id, claims, limit.most)
+
+
+def claim_limit_reached(collection_id: int, claims: int, most: int) -> ClaimLimitReached:
+    return ClaimLimitReached(
+        "Claim limit reached: the collection allows no more claims to this user",
+        collectionId=collection_id,
+        currentClaims=claims,
+        maxPerUser=most,
+    )
+
+
+def check_budget(standing: Standing, worst_wei: int, budget_wei: int) -> None:
+    """`budget_wei` of gas for each user and UTC day; 0: none."""
+    if budget_wei == 0 or standing.spent_wei + worst_wei <= budget_wei:
+        return
+    midnight = standing.now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    raise RateLimited(
+        "The operator pays no more gas for this user today",
+        limit=RELAYS_AN_HOUR,
+        reason="gas_budget_exhausted",
+        retryAfterSeconds=math.ceil((midnight - standing.now).total_seconds()),
+    )

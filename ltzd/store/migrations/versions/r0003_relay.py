@@ -1,0 +1,10 @@
+"""Relayed calls, and what they cost."""
+
+from ltzd.store.migrations import plain_sql
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    plain_sql.run("0003_relay.sql")

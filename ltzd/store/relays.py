@@ -1,0 +1,392 @@
+"""Relays: calls that users asked for, from the moment they were let through.
+
+A user's relays are written under his lock, since his limits, his idempotency keys and his turn are
+what the rows say, and nothing beside them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import asyncpg
+
+from ltzd.errors import LostLane
+from ltzd.rules.relay_limits import WINDOW, Earlier, Standing
+from ltzd.rules.relaying import ClaimAsked, Relayed, RelayPlan, RelayStatus
+from ltzd.rules.transactions import State
+from ltzd.store.database import Connection
+from ltzd.store.lanes import Lane
+from ltzd.store.signals import ORIGIN
+from ltzd.store.transactions import Attempt
+from ltzd.values import Address, Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class NewRelay:
+    """`window_start` is None for a call that would revert, whose reason `failure` is then."""
+
+    plan: RelayPlan
+    gas_limit: int
+    worst_wei: int
+    idempotency_key: str | None
+    fingerprint: bytes
+    window_start: datetime | None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRelay:
+    id: int
+    to: Address
+    data: bytes
+    gas_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRelay:
+    relay: QueuedRelay
+    nonce: int
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The transaction that a relay was given."""
+
+    id: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`relayed` is None until a lane has signed it. `failure`: it was never sent, and why."""
+
+    id: int
+    user: Address
+    to: Address
+    data: bytes
+    relayed: Relayed | None
+    failure: str | None
+
+
+async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
+    """Until the transaction ends nobody else writes relays of theirs; always in one order."""
+    await connection.execute(
+        """
+        SELECT pg_advisory_xact_lock(hashtextextended('relays of ' || encode(one, 'hex'), 0))
+          FROM (SELECT DISTINCT one FROM unnest($1::bytea[]) AS given (one) ORDER BY one) AS ordered
+        """,
+        users,
+    )
+
+
+async def standings(
+    connection: Connection, asked: Sequence[tuple[Address, str | None]]
+) -> list[Standing]:
+    """Where users stand who come with these keys, in their order."""
+    rows = await connection.fetch(
+        """
+        SELECT now() AS at, w.window_start, coalesce(w.used, 0) AS used, s.wei, e.id, e.fingerprint,
+               o.is_turn_taken, o.collections, o.expected, l.last_turn
+          FROM unnest($1::bytea[], $2::text[]) WITH ORDINALITY AS asked (user_address, key, n)
+          LEFT JOIN LATERAL (
+               SELECT window_start, count(*) AS used
+                 FROM relays r
+                WHERE r.user_address = asked.user_address AND window_start > now() - $3::interval
+                GROUP BY window_start
+                ORDER BY window_start DESC
+                LIMIT 1) AS w ON true
+          LEFT JOIN relays e
+            ON e.user_address = asked.user_address AND e.idempotency_key = asked.key
+         CROSS JOIN LATERAL (
+               SELECT coalesce(sum(coalesce(t.gas_used::numeric * t.effective_gas_price,
+                                            r.worst_wei)), 0) AS wei
+                 FROM relays r
+                 LEFT JOIN transactions t ON t.id = r.transaction_id
+                WHERE r.user_address = asked.user_address
+                  AND window_start > now() - interval '1 day 1 hour'
+                  AND r.created_at >= date_trunc('day', now(), 'UTC')) AS s
+         CROSS JOIN LATERAL (
+               SELECT coalesce(bool_or(takes_turns), false) AS is_turn_taken,
+                      array_agg(collection_id) FILTER (WHERE collection_id IS NOT NULL)
+                        AS collections,
+                      array_agg(expected_claims) FILTER (WHERE collection_id IS NOT NULL)
+                        AS expected
+                 FROM relays r
+                WHERE r.user_address = asked.user_address AND r.state IN ('queued', 'sent')) AS o
+         CROSS JOIN LATERAL (
+               SELECT max(id) AS last_turn
+                 FROM relays r
+                WHERE r.user_address = asked.user_address AND r.takes_turns
+                  AND window_start > now() - 2 * $3::interval) AS l
+         ORDER BY asked.n
+        """,
+        [user for user, _ in asked],
+        [key for _, key in asked],
+        WINDOW,
+    )
+    return list(map(_standing, rows))
+
+
+def _standing(row: asyncpg.Record) -> Standing:
+    claims = zip(row["collections"] or (), row["expected"] or (), strict=True)
+    return Standing(
+        now=row["at"].astimezone(UTC),
+        window_start=row["window_start"],
+        used=row["used"],
+        spent_wei=int(row["wei"]),
+        earlier=None if row["id"] is None else Earlier(row["id"], row["fingerprint"]),
+        is_turn_taken=row["is_turn_taken"],
+        last_turn=row["last_turn"],
+        claims=[ClaimAsked(int(collection), int(expected)) for collection, expected in claims],
+    )
+
+
+async def insert(connection: Connection, those: Sequence[NewRelay]) -> list[int]:
+    """Write relays, of users that are locked; queued ones wake the lanes. Answers their ids."""
+    plans = [one.plan for one in those]
+    claims = [plan.claim for plan in plans]
+    rows = await connection.fetch(
+        """
+        WITH written AS (
+          INSERT INTO relays (user_address, to_address, data, function, wallet, takes_turns,
+                              collection_id, expected_claims, idempotency_key, fingerprint,
+                              gas_limit, worst_wei, window_start, failure, state)
+          SELECT *, CASE WHEN failure IS NULL THEN 'queued' ELSE 'failed' END
+            FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::bytea[],
+                        $6::boolean[], $7::numeric[], $8::numeric[], $9::text[], $10::bytea[],
+                        $11::bigint[], $12::numeric[], $13::timestamptz[], $14::text[])
+                 AS new (user_address, to_address, data, function, wallet, takes_turns,
+                         collection_id, expected_claims, idempotency_key, fingerprint,
+                         gas_limit, worst_wei, window_start, failure)
+       RETURNING id
+        )
+        SELECT id, pg_notify('ltzd_relays', $15) FROM written ORDER BY id
+        """,
+        [plan.user for plan in plans],
+        [plan.to for plan in plans],
+        [plan.data for plan in plans],
+        [plan.function for plan in plans],
+        [plan.wallet for plan in plans],
+        [plan.takes_turns for plan in plans],
+        [claim and Decimal(claim.collection_id) for claim in claims],
+        [claim and Decimal(claim.expected_claims) for claim in claims],
+        [one.idempotency_key for one in those],
+        [one.fingerprint for one in those],
+        [one.gas_limit for one in those],
+        [Decimal(one.worst_wei) for one in those],
+        [one.window_start for one in those],
+        [one.failure for one in those],
+        ORIGIN,
+    )
+    return [row[0] for row in rows]
+
+
+async def queued(connection: Connection, lane: Lane, limit: int) -> list[QueuedRelay]:
+    """The oldest relays that this lane may send.
+
+    Other lanes pass them by until this one commits.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT id, to_address, data, gas_limit
+          FROM relays
+         WHERE state = 'queued' AND (wallet IS NULL OR wallet = $1)
+         ORDER BY id
+         LIMIT $2
+           FOR UPDATE SKIP LOCKED
+        """,
+        lane.wallet,
+        limit,
+    )
+    return [QueuedRelay(row[0], Address(row[1]), row[2], row[3]) for row in rows]
+
+
+async def store_signed(
+    connection: Connection, lane: Lane, those: Sequence[SignedRelay]
+) -> list[Row]:
+    """Write intents and attempts of relays that `queued` gave, and take their nonces.
+
+    All or nothing: raises LostLane when the lane's nonce or epoch is another.
+    """
+    rows = await connection.fetch(
+        """
+        WITH signed AS (
+          SELECT *
+            FROM unnest($4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bigint[],
+                        $9::bigint[])
+                 AS one (relay_id, nonce, hash, raw, max_fee_per_gas, max_priority_fee_per_gas)
+        ), lane AS (
+          UPDATE lanes
+             SET next_nonce = next_nonce + (SELECT count(*) FROM signed)
+           WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
+             AND next_nonce = (SELECT min(nonce) FROM signed)
+       RETURNING 1
+        ), intent AS (
+          INSERT INTO transactions
+                 (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
+          SELECT $1, $2, signed.nonce, 'relay', r.to_address, r.data, r.gas_limit, 'signed'
+            FROM signed
+            JOIN relays r ON r.id = signed.relay_id
+           CROSS JOIN lane
+           ORDER BY signed.nonce
+       RETURNING id, nonce, created_at
+        ), attempt AS (
+          INSERT INTO attempts
+                 (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
+          SELECT hash, intent.id, raw, max_fee_per_gas, max_priority_fee_per_gas
+            FROM signed
+            JOIN intent USING (nonce)
+        ), tied AS (
+          UPDATE relays
+             SET state = 'sent', transaction_id = intent.id
+            FROM signed
+            JOIN intent USING (nonce)
+           WHERE relays.id = signed.relay_id
+        )
+        SELECT id, created_at FROM intent ORDER BY nonce
+        """,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+        [one.relay.id for one in those],
+        [one.nonce for one in those],
+        [one.attempt.hash for one in those],
+        [one.attempt.raw for one in those],
+        [one.attempt.fees.max_fee_per_gas for one in those],
+        [one.attempt.fees.max_priority_fee_per_gas for one in those],
+    )
+    if len(rows) != len(those):
+        raise LostLane("Another process works on this lane")
+    return [Row(*row) for row in rows]
+
+
+async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None:
+    """Their transactions moved: a relay is mined as long as no reorg says otherwise.
+
+    One whose nonce somebody else used will never be mined; its turn is over all the same.
+    """
+    await connection.execute(
+        """
+        WITH moved AS (
+          UPDATE relays r
+             SET state = CASE WHEN t.state IN ('signed', 'published') THEN 'sent' ELSE 'mined' END
+            FROM transactions t
+           WHERE t.id = ANY($1::bigint[]) AND r.transaction_id = t.id
+        )
+        SELECT pg_notify('ltzd_relayed', $2)
+        """,
+        transaction_ids,
+        ORIGIN,
+    )
+
+
+async def withdraw(connection: Connection, relay: int) -> bool:
+    """Take back a relay that no lane has signed; False if one has: then it will be sent."""
+    done = await connection.fetchval(
+        "DELETE FROM relays WHERE id = $1 AND state = 'queued' RETURNING true", relay
+    )
+    return bool(done)
+
+
+async def turns_taken(connection: Connection, users: Sequence[Address]) -> set[Address]:
+    """Which of these users have something in flight that takes turns."""
+    rows = await connection.fetch(
+        """
+        SELECT DISTINCT user_address
+          FROM relays
+         WHERE user_address = ANY($1::bytea[]) AND state IN ('queued', 'sent') AND takes_turns
+        """,
+        users,
+    )
+    return {Address(row[0]) for row in rows}
+
+
+async def progress(connection: Connection, ids: Sequence[int]) -> dict[int, Progress]:
+    """How far relays have come; a withdrawn one is missing."""
+    rows = await connection.fetch("SELECT * FROM relay_progress WHERE id = ANY($1::bigint[])", ids)
+    return {row["id"]: _progress(row) for row in rows}
+
+
+async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, Progress]:
+    """Those of them that are mined, or never will be."""
+    rows = await connection.fetch(
+        """
+        SELECT * FROM relay_progress
+         WHERE id = ANY($1::bigint[]) AND relay_state IN ('mined', 'failed')
+        """,
+        ids,
+    )
+    return {row["id"]: _progress(row) for row in rows}
+
+
+async def by_hash(
+    connection: Connection, transaction_hash: Hash32, users: Sequence[Address]
+) -> Progress | None:
+    """The relay of one of these users that any attempt with this hash was made for."""
+    row = await connection.fetchrow(
+        """
+        SELECT * FROM relay_progress
+         WHERE transaction_id = (SELECT transaction_id FROM attempts WHERE hash = $1)
+           AND user_address = ANY($2::bytea[])
+        """,
+        transaction_hash,
+        users,
+    )
+    return None if row is None else _progress(row)
+
+
+async def tidy(connection: Connection) -> None:
+    """Forget idempotency keys after a day, and what nobody waits for and nobody could send."""
+    await connection.execute(
+        """
+        DELETE FROM relays
+         WHERE state = 'queued' AND created_at < now() - interval '10 minutes'
+        """
+    )
+    await connection.execute(
+        """
+        DELETE FROM relays
+         WHERE idempotency_key IS NOT NULL AND created_at < now() - interval '24 hours'
+           AND state = 'failed'
+        """
+    )
+    await connection.execute(
+        """
+        UPDATE relays SET idempotency_key = NULL
+         WHERE idempotency_key IS NOT NULL AND created_at < now() - interval '24 hours'
+        """
+    )
+
+
+def _progress(row: asyncpg.Record) -> Progress:
+    return Progress(
+        id=row["id"],
+        user=Address(row["user_address"]),
+        to=Address(row["to_address"]),
+        data=row["data"],
+        relayed=None if row["state"] is None else _relayed(row),
+        failure=row["failure"],
+    )
+
+
+def _relayed(row: asyncpg.Record) -> Relayed:
+    return Relayed(
+        transaction_hash=Hash32(row["hash"]),
+        sender=Address(row["wallet"]),
+        to=Address(row["to_address"]),
+        status=_status(State(row["state"]), row["succeeded"]),
+        block_number=row["block_number"],
+        gas_used=row["gas_used"],
+        effective_gas_price=row["effective_gas_price"],
+    )
+
+
+def _status(state: State, succeeded: bool | None) -> RelayStatus:
+    match state:
+        case State.SIGNED | State.PUBLISHED:
+            return RelayStatus.PENDING
+        case State.MINED | State.CONFIRMED if succeeded:
+            return RelayStatus.CONFIRMED if state is State.MINED else RelayStatus.FINAL
+    return RelayStatus.FAILED
