@@ -9,6 +9,10 @@ LtzdError
 │   ├── RewardTooLarge, BudgetExhausted, RateLimited     the brand's own limits
 │   ├── Unauthorized
 │   │   └── SignatureRefused
+│   ├── MissingFields         `missing` names them
+│   ├── ContractNotWhitelisted, ValidationFailed         what may not be relayed
+│   ├── ClaimLimitReached, IdempotencyKeyReused
+│   ├── TransactionFailed     the call reverts, or did; `reason` says why
 │   └── NotFound
 ├── Unavailable           nobody: the same request may succeed later
 │   ├── NodeUnavailable
@@ -98,6 +102,31 @@ class SignatureRefused(Unauthorized):
 
 class NotFound(Refused):
     pass
+
+
+class MissingFields(Refused):
+    def __init__(self, missing: list[str]) -> None:
+        super().__init__(f"Missing required fields: {', '.join(missing)}", missing=missing)
+
+
+class ContractNotWhitelisted(Refused):
+    """Details: `contract`, and `allowed`, the contracts that are."""
+
+
+class ValidationFailed(Refused):
+    """The caller may not have this relayed; the message names the rule."""
+
+
+class ClaimLimitReached(Refused):
+    """Details: `collectionId`, `currentClaims` (those in flight too), `maxPerUser`."""
+
+
+class IdempotencyKeyReused(Refused):
+    """The key came with another body before."""
+
+
+class TransactionFailed(Refused):
+    """Details: `reason`; `transactionHash` and `blockNumber` if it cost gas."""
 
 
 class Unavailable(LtzdError):

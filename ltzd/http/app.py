@@ -8,6 +8,7 @@ runs for refusals too, also for those of unknown paths.
 import itertools
 import re
 import secrets
+from collections.abc import Coroutine
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, TypeAlias, cast
@@ -16,15 +17,17 @@ import structlog
 from sanic import Sanic
 from sanic.config import Config
 from sanic.exceptions import BadRequest, SanicException
+from sanic.http import Http
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from ltzd import telemetry
-from ltzd.http import docs, event_handler
+from ltzd.http import docs, event_handler, relay_operations, relayer
 from ltzd.http.client_address import refuse_plain_http
 from ltzd.http.cors import Cors
 from ltzd.http.errors import Refusals
 from ltzd.http.json_body import READ_AWAY_LIMIT
+from ltzd.http.relayer import ClientLimit, window_headers
 from ltzd.http.replies import Reply
 from ltzd.http.services import HttpPolicy, Services
 
@@ -33,7 +36,14 @@ App: TypeAlias = Sanic[Config, SimpleNamespace]
 RESPONSE_TIMEOUT_SECONDS = 90
 """Above our longest wait: at its own timeout Sanic answers 503 whatever the handler did."""
 
+HEAD_LIMIT = 32_768
+"""Bytes of a request's line and headers: a token may be long, and its refusal is a 401."""
+
+Http.HEADER_CEILING = HEAD_LIMIT  # the library's own bound on what its setting may say
+
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+OPERATIONS = (*event_handler.OPERATIONS, *relay_operations.OPERATIONS)
 
 _app_numbers = itertools.count(1)
 
@@ -42,9 +52,11 @@ def build_app(services: Services, policy: HttpPolicy) -> App:
     app = new_app("ltzd-http", always_allowed=frozenset({"OPTIONS"}))
     app.ctx.grace_seconds = policy.grace_seconds
     app.ctx.proxies = policy.proxies
-    _surround(app, Cors(policy, services.is_known_domain), policy.requires_https)
+    cors = Cors(policy, services.is_known_domain)
+    _surround(app, cors, ClientLimit(services.limits), policy.requires_https)
     app.blueprint(event_handler.surface(services))
-    app.blueprint(docs.surface(event_handler.OPERATIONS))
+    app.blueprint(relayer.surface(services.relays, cors, policy.explorer_url))
+    app.blueprint(docs.surface(OPERATIONS))
     return app
 
 
@@ -57,6 +69,7 @@ def new_app(name: str, always_allowed: frozenset[str] = frozenset()) -> App:
                 "ACCESS_LOG": False,
                 "AUTO_EXTEND": False,
                 "MOTD": False,
+                "REQUEST_MAX_HEADER_SIZE": HEAD_LIMIT,
                 "REQUEST_MAX_SIZE": READ_AWAY_LIMIT,
                 "REQUEST_TIMEOUT": 30,
                 "RESPONSE_TIMEOUT": RESPONSE_TIMEOUT_SECONDS,
@@ -71,7 +84,10 @@ def new_app(name: str, always_allowed: frozenset[str] = frozenset()) -> App:
 
 
 class AnswerableRequest(Request):
-    """Sanic answers a URL it cannot parse with a made-up request that has the same URL."""
+    """Sanic answers a head it cannot read with a made-up request.
+
+    That has the same URL, even one that cannot be parsed, and does not know whom it is from.
+    """
 
     def __init__(self, url_bytes: bytes, *args: Any, **options: Any) -> None:
         try:
@@ -80,6 +96,8 @@ class AnswerableRequest(Request):
             if options.get("method") != "NONE":
                 raise
             super().__init__(b"*", *args, **options)
+        if options.get("method") == "NONE":
+            self.conn_info = options["transport"].get_protocol().conn_info
 
 
 class _RequestIds:
@@ -118,16 +136,24 @@ def refuse_two_hosts(request: Request) -> None:
         raise BadRequest("Two Host headers")
 
 
-def _surround(app: App, cors: Cors, requires_https: bool) -> None:
+def _surround(app: App, cors: Cors, client_limit: ClientLimit, requires_https: bool) -> None:
     ids = _RequestIds()
     durations = _Durations()
 
-    def begin(request: Request) -> HTTPResponse | None:
+    def begin(request: Request) -> HTTPResponse | Coroutine[Any, Any, HTTPResponse | None] | None:
         context = request.ctx
         context.begun = perf_counter()
         context.id = ids.of(request)
         # A connection serves its requests in one task: each overwrites its predecessor's id.
         structlog.contextvars.bind_contextvars(request_id=context.id)
+        # No coroutine for events: making one costs them more than all of this.
+        return admit_counted(request) if client_limit.counts(request) else admit(request)
+
+    async def admit_counted(request: Request) -> HTTPResponse | None:
+        await client_limit.count(request)
+        return admit(request)
+
+    def admit(request: Request) -> HTTPResponse | None:
         refuse_two_hosts(request)
         if request.method == "OPTIONS":
             # Spec 5: a preflight is answered on every path. Over http too: it tells nothing, and
@@ -145,6 +171,9 @@ def _surround(app: App, cors: Cors, requires_https: bool) -> None:
             headers,
             is_preflight=request.method == "OPTIONS",
         )
+        if hasattr(context, "window"):
+            for name, value in window_headers(context.window).items():
+                headers.setdefault(name, value)  # a refusal's own tell more
         if hasattr(context, "begun"):  # Sanic skips `begin` for a request that timed out
             headers["X-Request-Id"] = context.id
             durations.observe(request, response.status, perf_counter() - context.begun)

@@ -23,6 +23,7 @@ color:#1c2430;background:#fff}
 h2{margin-top:2.5rem;font-size:1.1rem}code,.m{font-family:ui-monospace,monospace}
 .m{background:#1d4ed8;color:#fff;border-radius:4px;padding:.1rem .5rem;margin-right:.5rem}
 table{border-collapse:collapse;width:100%;margin:.5rem 0}
+pre{overflow:auto;margin:.3rem 0;font-size:.85rem}
 th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #d5dbe5;vertical-align:top}
 @media(prefers-color-scheme:dark){body{color:#e6eaf2;background:#11151c}
 th,td{border-color:#313a48}a{color:#8ab4ff}}
@@ -68,19 +69,39 @@ def page(described: dict[str, Any]) -> str:
 def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
     yield f"<h2><span class=m>{method.upper()}</span><code>{escape(path)}</code></h2>"
     yield f"<p>{escape(operation['summary'])}</p><table>"
+    if "security" in operation:
+        yield "<tr><th><code>Authorization</code><td>in the header: Bearer and a token</tr>"
     for parameter in operation["parameters"]:
         yield f"<tr><th><code>{parameter['name']}</code><td>in the {parameter['in']}</tr>"
     if "requestBody" in operation:
-        yield f"<tr><th>body<td>{_kind(_content(operation['requestBody']))}</tr>"
+        body = operation["requestBody"]
+        yield f"<tr><th>body<td>{_kind(_content(body)['schema'])}{_examples(body)}</tr>"
     for status, answer in operation["responses"].items():
-        shape = _kind(_content(answer))
-        yield f"<tr><th>{status}<td>{escape(answer['description'])}: {shape}</tr>"
+        shape = _kind(_content(answer)["schema"])
+        yield f"<tr><th>{status}<td>{escape(answer['description'])}: {shape}"
+        yield f"{_headers(answer)}{_examples(answer)}</tr>"
     yield "</table>"
 
 
 def _content(holder: dict[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = holder["content"]["application/json"]["schema"]
-    return schema
+    content: dict[str, Any] = holder["content"]["application/json"]
+    return content
+
+
+def _headers(answer: dict[str, Any]) -> str:
+    names = ", ".join(f"<code>{escape(name)}</code>" for name in answer.get("headers", ()))
+    return f"<br>Headers: {names}" if names else ""
+
+
+def _examples(holder: dict[str, Any]) -> str:
+    return "".join(
+        f"<details><summary>{escape(name)}</summary><pre>{_shown(example['value'])}</pre></details>"
+        for name, example in _content(holder).get("examples", {}).items()
+    )
+
+
+def _shown(value: Any) -> str:
+    return escape(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:

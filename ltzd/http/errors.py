@@ -22,23 +22,29 @@ from ltzd.errors import (
     BrandUnknown,
     BudgetExhausted,
     ChannelNotAllowed,
+    ClaimLimitReached,
+    ContractNotWhitelisted,
     CooldownActive,
     DatabaseUnavailable,
     DomainUnauthorized,
     DuplicateEvent,
     EventNotConfigured,
+    IdempotencyKeyReused,
     IdentityUnavailable,
     InvalidFields,
     LtzdError,
     MaxClaimsReached,
+    MissingFields,
     NodeUnavailable,
     NotFound,
     RateLimited,
     Refused,
     RewardTooLarge,
     SignatureRefused,
+    TransactionFailed,
     Unauthorized,
     Unavailable,
+    ValidationFailed,
 )
 from ltzd.http.replies import Reply, json_reply
 
@@ -73,6 +79,7 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     BodyTooLarge: (413, "PAYLOAD_TOO_LARGE"),
     BodyUnreadable: (400, "INVALID_BODY"),
     InvalidFields: (400, "INVALID_FIELDS"),
+    MissingFields: (400, "MISSING_FIELDS"),
     EventNotConfigured: (400, "EVENT_NOT_CONFIGURED"),
     RewardTooLarge: (400, "REWARD_TOO_LARGE"),
     BrandUnknown: (403, "BRAND_UNKNOWN"),
@@ -82,14 +89,19 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     NotLocal: (403, "FORBIDDEN"),
     ForeignOrigin: (403, "FORBIDDEN"),
     HttpsRequired: (403, "HTTPS_REQUIRED"),
+    ContractNotWhitelisted: (403, "CONTRACT_NOT_WHITELISTED"),
+    ValidationFailed: (403, "VALIDATION_FAILED"),
     TokenNeeded: (401, "UNAUTHORIZED"),
     Unauthorized: (401, "UNAUTHORIZED"),
     NotFound: (404, "NOT_FOUND"),
     DuplicateEvent: (409, "DUPLICATE_EVENT"),
+    ClaimLimitReached: (409, "CLAIM_LIMIT_REACHED"),
+    IdempotencyKeyReused: (409, "IDEMPOTENCY_KEY_REUSED"),
     CooldownActive: (429, "COOLDOWN_ACTIVE"),
     MaxClaimsReached: (429, "MAX_CLAIMS_REACHED"),
     BudgetExhausted: (429, "BUDGET_EXHAUSTED"),
     RateLimited: (429, "RATE_LIMIT_EXCEEDED"),
+    TransactionFailed: (500, "TRANSACTION_FAILED"),
     Refused: (400, "REFUSED"),
     IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
     DatabaseUnavailable: (503, "DATABASE_UNAVAILABLE"),
@@ -172,10 +184,10 @@ def _own(error: LtzdError) -> Answer:
 
 
 def _headers(error: Refused) -> dict[str, str]:
-    if isinstance(error, TokenNeeded):
-        return {"WWW-Authenticate": "Bearer"}
     if isinstance(error, SignatureRefused):
         return {"WWW-Authenticate": "LTZ-HMAC"}
+    if isinstance(error, Unauthorized | TokenNeeded):
+        return {"WWW-Authenticate": "Bearer"}
     seconds = error.details.get("cooldownSeconds", error.details.get("retryAfterSeconds"))
     if not isinstance(seconds, int):
         return {}  # what does not end by itself, such as a maximum
@@ -260,7 +272,7 @@ def _log(error: BaseException, answer: Answer) -> None:
         log.warning("http.unavailable", code=answer.code, reason=error.message)
     elif answer.code == "INTERNAL_ERROR":
         log.error("http.failed", error=described(error), trace=frames(error))
-    else:
+    elif not isinstance(error, TransactionFailed):
         log.info("http.gave_up", code=answer.code)
 
 

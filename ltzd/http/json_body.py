@@ -28,6 +28,14 @@ ARRIVAL_SECONDS = 30.0
 DEEPEST = 32
 """Levels of nesting."""
 
+_DECODED_SAFELY = 500
+"""Levels that msgspec's decoder has room for. It recurses on the C stack and stops only at Python's
+recursion limit, which libraries raise: deeper bodies then end the process."""
+
+_NO_BRACKETS = re.compile(
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?(?:"|\Z)|[^\[\]{}"]++',  # linear, for unended strings too
+    re.DOTALL,
+)
 _CONTROL = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)))
 _JSON_TYPE = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*', re.IGNORECASE)
 
@@ -74,6 +82,9 @@ async def _read_on(stream: Any, limit: int) -> bytes:
 
 
 def parsed(raw: bytes) -> dict[str, Any]:
+    opened = raw.count(b"{") + raw.count(b"[")
+    if opened > _DECODED_SAFELY:
+        _refuse_deep_text(raw)
     try:
         value = _decoder.decode(raw)
     except UnicodeDecodeError as error:
@@ -84,7 +95,7 @@ def parsed(raw: bytes) -> dict[str, Any]:
         raise _too_deep() from error
     if not isinstance(value, dict):
         raise BodyUnreadable("Request body must be a JSON object")
-    if raw.count(b"{") + raw.count(b"[") > DEEPEST:
+    if opened > DEEPEST:
         _refuse_deep(value)
     # In valid JSON only escapes, DEL and the lead byte of C1 can hold a control character.
     may_hold_control = b"\\" in raw or b"\x7f" in raw or b"\xc2" in raw
@@ -104,6 +115,14 @@ def _reason(raw: bytes, error: msgspec.DecodeError) -> str:
 
 def _too_deep() -> BodyUnreadable:
     return BodyUnreadable(f"Request body is nested deeper than {DEEPEST} levels")
+
+
+def _refuse_deep_text(raw: bytes) -> None:
+    depth = 0
+    for bracket in _NO_BRACKETS.sub(b"", raw):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > DEEPEST:
+            raise _too_deep()
 
 
 def _refuse_deep(value: object) -> None:

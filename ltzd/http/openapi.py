@@ -7,9 +7,18 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from ltzd import __version__
-from ltzd.http.operations import Operation, Parameter
+from ltzd.http.operations import Examples, Operation, Parameter
 
 REF = "#/components/schemas/{model}"
+
+SECURITY_SCHEMES = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "An access or identity token of the identity provider",
+    }
+}
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
@@ -24,7 +33,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             "description": "The back end of a loyalty-rewards platform. API version v2.0.",
         },
         "paths": paths,
-        "components": {"schemas": _schemas(operations)},
+        "components": {"schemas": _schemas(operations), "securitySchemes": SECURITY_SCHEMES},
     }
 
 
@@ -33,19 +42,33 @@ def _described(operation: Operation) -> dict[str, Any]:
         "operationId": _operation_id(operation),
         "summary": operation.summary,
         "parameters": [_parameter(parameter) for parameter in operation.parameters],
-        "responses": {
-            str(status): {"description": text, "content": _json(model)}
-            for status, (text, model) in operation.answers.items()
-        },
+        "responses": {str(status): _answer(operation, status) for status in operation.answers},
     }
+    if operation.needs_token:
+        described["security"] = [{name: []} for name in SECURITY_SCHEMES]
     if operation.request is not None:
-        described["requestBody"] = {"required": True, "content": _json(operation.request)}
+        content = _json(operation.request, operation.request_examples)
+        described["requestBody"] = {"required": True, "content": content}
     return described
 
 
+def _answer(operation: Operation, status: int) -> dict[str, Any]:
+    text, model = operation.answers[status]
+    answer: dict[str, Any] = {
+        "description": text,
+        "content": _json(model, operation.examples.get(status, {})),
+    }
+    headers = {
+        header.name: {"description": header.description, "schema": dict(header.schema)}
+        for header in operation.headers
+        if header.statuses is None or status in header.statuses
+    }
+    return answer | {"headers": headers} if headers else answer
+
+
 def _operation_id(operation: Operation) -> str:
-    words = operation.path.replace("{", "").replace("}", "").strip("/").split("/")[1:]
-    return "-".join([operation.method.lower(), *words])
+    path = operation.path.replace("{", "").replace("}", "").removeprefix("/service-api")
+    return "-".join([operation.method.lower(), *path.strip("/").split("/")])
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
@@ -57,8 +80,11 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _json(model: type[BaseModel]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": REF.format(model=model.__name__)}}}
+def _json(model: type[BaseModel], examples: Examples) -> dict[str, Any]:
+    content: dict[str, Any] = {"schema": {"$ref": REF.format(model=model.__name__)}}
+    if examples:
+        content["examples"] = {name: {"value": body} for name, body in examples.items()}
+    return {"application/json": content}
 
 
 def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """How a surface describes its endpoints to the OpenAPI document."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
@@ -15,10 +15,30 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerHeader:
+    """`statuses` are those that carry it; None is all."""
+
+    name: str
+    description: str
+    schema: Mapping[str, object]
+    statuses: frozenset[int] | None = None
+
+
+Examples = Mapping[str, Mapping[str, object]]
+"""Bodies by a name that tells what each is an example of."""
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
+    """`examples` are by status; `needs_token` asks for a bearer token."""
+
     method: str
     path: str
     summary: str
     answers: Mapping[int, tuple[str, type[BaseModel]]]
     request: type[BaseModel] | None = None
     parameters: tuple[Parameter, ...] = ()
+    request_examples: Examples = field(default_factory=dict)
+    examples: Mapping[int, Examples] = field(default_factory=dict)
+    headers: tuple[AnswerHeader, ...] = ()
+    needs_token: bool = False

@@ -6,10 +6,14 @@ from typing import Protocol
 from uuid import UUID
 
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.relayer import RelayAnswer, RelayRequest
+from ltzd.cache.rate_limits import RateLimits
 from ltzd.errors import Refused
 from ltzd.http.client_address import NO_PROXIES, Proxies
+from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules.brands import EventRule
-from ltzd.values import Address
+from ltzd.rules.relay_limits import Standing
+from ltzd.values import Address, Hash32
 
 
 class Events(Protocol):
@@ -24,6 +28,26 @@ class Events(Protocol):
     async def find(self, event_id: UUID) -> EventStatus: ...
 
     def configuration(self, brand_id: Address) -> list[EventRule]: ...
+
+
+class Relays(Protocol):
+    """`actions/relayer.py`, as far as its surface uses it."""
+
+    async def user_of(self, token: str) -> TokenUser:
+        """Raises Unauthorized and IdentityUnavailable."""
+        ...
+
+    async def standing(self, user: TokenUser, request: RelayRequest) -> Standing:
+        """What the user has left. Raises ValidationFailed for a wallet that is not his own."""
+        ...
+
+    async def submit(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
+        """Raises every other refusal, and TransactionFailed for what failed on chain."""
+        ...
+
+    async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:
+        """Raises NotFound, also for another user's."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +65,8 @@ class Services:
     health: Callable[[], Awaitable[Health]]
     is_known_domain: Callable[[str], bool]
     """Whether a host is some brand's domain or a subdomain of one; asked about Origins."""
+    relays: Relays
+    limits: RateLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +80,5 @@ class HttpPolicy:
     proxies: Proxies = NO_PROXIES
     requires_https: bool = True
     """Refuse what came to a proxy of ours over plain http; dev mode does not."""
+    explorer_url: str | None = None
+    """Where people look at transactions, without a slash at its end."""

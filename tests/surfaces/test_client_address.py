@@ -18,8 +18,15 @@ from ltzd.http import client_address
 from ltzd.http.app import build_app, new_app
 from ltzd.http.client_address import NO_PROXIES, UNKNOWN, Proxies, client_network
 from ltzd.http.replies import Reply, json_reply
-from ltzd.http.services import HttpPolicy, Services
-from tests.support.http_surface import EventBook, Surface, a_surface, an_event, serving
+from ltzd.http.services import HttpPolicy
+from tests.support.http_surface import (
+    EventBook,
+    Surface,
+    a_surface,
+    an_event,
+    services_over,
+    serving,
+)
 
 PROXY = "10.0.0.1"
 TRUSTED = ("10.0.0.0/24", "2001:db8:aaaa::/48")
@@ -259,8 +266,4 @@ async def test_elsewhere_the_header_is_ignored(policy: HttpPolicy) -> None:
 
 
 async def test_the_public_app_knows_its_proxies() -> None:
-    async def health() -> Any:
-        raise AssertionError("nobody asked")
-
-    services = Services(EventBook(), health, lambda _host: False)
-    assert build_app(services, BEHIND_US).ctx.proxies == BEHIND_US.proxies
+    assert build_app(services_over(EventBook()), BEHIND_US).ctx.proxies == BEHIND_US.proxies

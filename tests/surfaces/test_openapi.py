@@ -1,18 +1,35 @@
 """The OpenAPI document and its page: complete, true, and self-contained."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
+import requests
+import schemathesis
 from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+from schemathesis import GenerationMode
 
+from ltzd.cache.rate_limits import RateLimit
 from ltzd.errors import CooldownActive, DatabaseUnavailable, DomainUnauthorized, IdentityUnavailable
-from ltzd.http import models
-from ltzd.http.app import build_app
-from ltzd.http.event_handler import OPERATIONS
-from ltzd.http.services import Health, HttpPolicy, Services
-from tests.support.http_surface import BRAND_ID, EventBook, Surface, a_surface, an_event
+from ltzd.http import models, relayer
+from ltzd.http.app import OPERATIONS, build_app
+from ltzd.http.operations import Operation
+from ltzd.http.relay_models import relay_request
+from ltzd.http.services import HttpPolicy
+from tests.support.http_surface import (
+    BRAND_ID,
+    TOKEN,
+    EventBook,
+    Surface,
+    a_surface,
+    an_event,
+    services_over,
+)
+from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
 
 @pytest_asyncio.fixture
@@ -38,12 +55,12 @@ def references(value: Any) -> set[str]:
 
 
 async def test_every_route_is_described_and_every_description_has_a_route() -> None:
-    async def health() -> Health:
-        return Health(True, True, True)
-
-    app = build_app(Services(EventBook(), health, lambda _host: False), HttpPolicy())
+    app = build_app(services_over(EventBook()), HttpPolicy())
     routed = {
-        (method, "/" + re.sub(r"<event_id:str>", "{eventId}", route.path))
+        (
+            method,
+            "/" + re.sub(r"<(\w+):str>", lambda found: "{" + to_camel(found[1]) + "}", route.path),
+        )
         for route in app.router.routes
         for method in route.methods
         if method != "HEAD" and not route.path.startswith("docs")
@@ -109,8 +126,83 @@ async def test_the_page_shows_every_path_and_loads_nothing(surface: Surface) -> 
         assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     for operation in OPERATIONS:
         assert operation.path in page
-    assert not re.search(r"<script|<link|src=|https?://|@import|url\(", page)
+    assert "claim limit reached" in page
+    assert "X-RateLimit-Remaining" in page
+    assert "CLAIM_LIMIT_REACHED" in page
+    without_examples = re.sub(r"<pre>[^<]*</pre>", "", page)
+    assert not re.search(r"<script|<link|src=|https?://|@import|url\(", without_examples)
     assert re.findall(r'href="([^#"]+)"', page) == ["/docs/openapi.json"]
+
+
+RELAY_OPERATIONS = [one for one in OPERATIONS if one.path.startswith("/relay")]
+POST_RELAY, GET_RELAY = RELAY_OPERATIONS
+RELAY_WINDOW = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+
+
+@pytest.mark.parametrize("operation", RELAY_OPERATIONS, ids=lambda one: str(one.method))
+def test_each_answer_of_the_relayer_has_examples_that_fit_its_model(operation: Operation) -> None:
+    assert set(operation.examples) == set(operation.answers)
+    for status, (_, model) in operation.answers.items():
+        assert operation.examples[status]
+        for body in operation.examples[status].values():
+            model.model_validate(body)
+
+
+def test_the_examples_of_calls_are_calls() -> None:
+    assert len(POST_RELAY.request_examples) == 2
+    for body in POST_RELAY.request_examples.values():
+        relay_request(dict(body), [])
+
+
+def test_every_code_of_the_relayer_has_an_example() -> None:
+    codes = {
+        (status, body["code"])
+        for operation in RELAY_OPERATIONS
+        for status, bodies in operation.examples.items()
+        for body in bodies.values()
+        if status >= 400
+    }
+    assert codes == {
+        (400, "MISSING_FIELDS"),
+        (400, "INVALID_FIELDS"),
+        (400, "INVALID_BODY"),
+        (401, "UNAUTHORIZED"),
+        (403, "VALIDATION_FAILED"),
+        (403, "CONTRACT_NOT_WHITELISTED"),
+        (404, "NOT_FOUND"),
+        (409, "CLAIM_LIMIT_REACHED"),
+        (409, "IDEMPOTENCY_KEY_REUSED"),
+        (413, "PAYLOAD_TOO_LARGE"),
+        (429, "RATE_LIMIT_EXCEEDED"),
+        (500, "TRANSACTION_FAILED"),
+        (500, "IDENTITY_UNAVAILABLE"),
+        (500, "INTERNAL_ERROR"),
+        (503, "DATABASE_UNAVAILABLE"),
+        (503, "NODE_UNAVAILABLE"),
+        (503, "UNAVAILABLE"),
+    }
+
+
+async def test_the_relayer_documents_its_token_headers_and_examples(surface: Surface) -> None:
+    described = await document(surface)
+    assert described["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    for operation, method in ((POST_RELAY, "post"), (GET_RELAY, "get")):
+        said = described["paths"][operation.path][method]
+        assert said["security"] == [{"bearer": []}]
+        for status, answer in said["responses"].items():
+            more = {"429": {"Retry-After"}, "401": {"WWW-Authenticate"}}.get(status, set())
+            assert set(answer["headers"]) == RELAY_WINDOW | more
+            examples = answer["content"]["application/json"]["examples"]
+            values = {name: example["value"] for name, example in examples.items()}
+            assert values == operation.examples[int(status)]
+    assert "security" not in described["paths"]["/service-api/manual-event"]["post"]
+
+
+async def test_operations_keep_their_ids(surface: Surface) -> None:
+    paths = (await document(surface))["paths"]
+    assert paths["/service-api/manual-event"]["post"]["operationId"] == "post-manual-event"
+    assert paths["/relay"]["post"]["operationId"] == "post-relay"
+    assert paths["/relay/{transactionHash}"]["get"]["operationId"] == "get-relay-transactionHash"
 
 
 async def test_answers_of_the_reads_fit_their_models(surface: Surface) -> None:
@@ -122,3 +214,19 @@ async def test_answers_of_the_reads_fit_their_models(surface: Surface) -> None:
     ):
         async with surface.client.get(surface.url + path) as answer:
             model.model_validate(await answer.json())
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
+async def test_calls_made_from_the_document_are_answered_as_documented(
+    surface: Surface, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
+) -> None:
+    monkeypatch.setattr(relayer, "REQUESTS_PER_CLIENT", RateLimit("relay_ip", 10_000, 60))
+    described = await document(surface)
+    described["paths"] = {one.path: described["paths"][one.path] for one in RELAY_OPERATIONS}
+    with requests.Session() as http:
+        http.headers["Authorization"] = f"Bearer {TOKEN}"
+        run = Run(schemathesis.openapi.from_dict(described), surface.url, http)
+        await asyncio.to_thread(random_cases(mode, 20, CHECKS), run)
+    assert {label for label, _ in run.seen} == {
+        f"{one.method} {one.path}" for one in RELAY_OPERATIONS
+    }

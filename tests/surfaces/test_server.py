@@ -13,8 +13,8 @@ from ltzd.errors import Misconfigured
 from ltzd.http import json_body
 from ltzd.http.app import build_app
 from ltzd.http.server import listen, serve
-from ltzd.http.services import Health, HttpPolicy, Services
-from tests.support.http_surface import EventBook, Surface, a_surface, an_event
+from ltzd.http.services import HttpPolicy
+from tests.support.http_surface import EventBook, Surface, a_surface, an_event, services_over
 from tests.support.waiting import until
 
 
@@ -51,7 +51,15 @@ async def test_unknown_paths_answer_in_the_envelope_of_their_surface(surface: Su
     ):
         status, answer, _ = await ask(surface, "GET", path)
         assert (status, answer) == (404, {"success": False, "error": "Unknown endpoint"})
-    for path in ("/", "/relay", "/service-apis", "/%2e%2e/x", "//", "/docs/nothing"):
+    for path in (
+        "/",
+        "/relay/a/b",
+        "/relayed",
+        "/service-apis",
+        "/%2e%2e/x",
+        "//",
+        "/docs/nothing",
+    ):
         status, answer, _ = await ask(surface, "POST", path, data=b"x")
         assert (status, answer) == (404, {"error": "Unknown endpoint", "code": "NOT_FOUND"})
 
@@ -64,7 +72,7 @@ async def test_a_head_that_is_too_large_is_refused_in_the_envelope_of_its_surfac
         (b"/service-api/health", b'"success":false'),
         (b"/docs", b'"code":"PAYLOAD_TOO_LARGE"'),
     ):
-        head = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 9_000 + b"\r\n\r\n"
+        head = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 33_000 + b"\r\n\r\n"
         answer = await say(surface, head)
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert mark in answer
@@ -111,7 +119,7 @@ CLOSING = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         b"GET " + b"/a" * 3_000 + CLOSING,
         b"\xff\xfe HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX: " + b"a" * 9_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"a" * 33_000 + b"\r\n\r\n",
         POST + b"Content-Length: -1\r\n\r\n",
         POST + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\n{",
         POST + b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -202,10 +210,7 @@ async def test_a_body_that_never_comes_is_given_up(
 
 
 def an_app(book: EventBook, policy: HttpPolicy) -> Any:
-    async def health() -> Health:
-        return Health(True, True, True)
-
-    return build_app(Services(book, health, lambda _host: False), policy)
+    return build_app(services_over(book), policy)
 
 
 async def test_stopping_lets_a_request_finish_and_takes_no_new_ones() -> None:
