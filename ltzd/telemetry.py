@@ -72,6 +72,11 @@ HASH_WAIT_SECONDS = _histogram(
     "ltzd_actions_hash_wait_seconds", "From an event's commit to its published hash"
 )
 
+RELAYS = _counter("ltzd_actions_relays_total", "Calls asked to be relayed", "outcome")
+RELAY_SECONDS = _histogram(
+    "ltzd_actions_relay_seconds", "From a relay that was let in to its answer", buckets=SLOW
+)
+
 # --- operator -----------------------------------------------------------------------------------
 
 TRANSACTIONS_CREATED = _counter(
@@ -168,6 +173,13 @@ RPC_SECONDS = _histogram(
 )
 PROVIDER_SECONDS = _histogram(
     "ltzd_providers_request_seconds", "One request to an outside service", "provider", "outcome"
+)
+TOKEN_CHECKS = _counter(
+    "ltzd_providers_token_checks_total", "Users' tokens checked, by the verdict", "outcome"
+)
+IDENTITY_KEYS_READ_AT = _gauge(
+    "ltzd_providers_identity_keys_read_timestamp_seconds",
+    "When the identity provider last told its signing keys",
 )
 
 # --- cache --------------------------------------------------------------------------------------

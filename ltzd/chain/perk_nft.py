@@ -23,6 +23,7 @@ from ltzd.values import Address
 
 CLAIM_FOR = words.selector("claimFor(address,uint256,uint256,uint256,bytes32)")
 REDEEM_CHARGE = words.selector("redeemCharge(uint256,address,uint256,uint256,bytes32)")
+COLLECTION = words.selector("collection(uint256)")
 CHARGES_OF = words.selector("chargesOf(uint256)")
 CLAIMS_OF = words.selector("claimsOf(address,uint256)")
 OWNER_OF = words.selector("ownerOf(uint256)")
@@ -122,6 +123,19 @@ def decode_claims(answer: bytes) -> int:
     claims = read.uint(16)
     read.end()
     return claims
+
+
+def collection_call(collection_id: int) -> bytes:
+    return COLLECTION + words.of_uint(collection_id)
+
+
+def decode_max_per_user(answer: bytes) -> int | None:
+    """Of a collection; None where it sets none. Raises ValueError."""
+    read = Words(answer)
+    if read.uint() != 32:
+        raise ValueError("a collection's answer begins with its offset")
+    read.address(), read.address(), read.uint(96), read.uint(32)
+    return read.uint(16) or None
 
 
 def owner_of_call(token: int) -> bytes:

@@ -11,18 +11,24 @@ import structlog
 
 from ltzd.actions.event_handler import EventHandler
 from ltzd.actions.published_hashes import PublishedHashes
+from ltzd.actions.relayer import Relayer, RelayPolicy
 from ltzd.actions.request_signatures import RequestSignatures
+from ltzd.actions.token_users import TokenUsers
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.node import Node
+from ltzd.chain.relay_calls import RelayContracts
 from ltzd.chain.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.daemon.settings import Settings
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
+from ltzd.operator.lane import WalletLane
 from ltzd.operator.mint_lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
+from ltzd.operator.relay_lane import RelayLane
 from ltzd.providers.identity import IdentityClient, IdentityPolicy
+from ltzd.providers.identity_tokens import IdentityTokens
 from ltzd.rules.fees import FeePolicy
 from ltzd.store import chains, database
 from ltzd.store.brands import BrandBook
@@ -51,7 +57,8 @@ class Daemon:
     identity: IdentityClient
     hashes: PublishedHashes
     events: EventHandler
-    lane: MintLane | None
+    relayer: Relayer
+    lanes: tuple[WalletLane, ...]
     follower: Follower | None
 
 
@@ -65,15 +72,9 @@ async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
         pool = await database.open_pool(url)
         stack.push_async_callback(_close, pool)
         node = Node(await stack.enter_async_context(Rpc(settings.node.rpc_url.get_secret_value())))
-        identity = await stack.enter_async_context(
-            IdentityClient(
-                IdentityPolicy(
-                    base_url=settings.identity.base_url,
-                    app_id=settings.identity.app_id,
-                    app_secret=settings.identity.secret().get_secret_value(),
-                )
-            )
-        )
+        policy = _identity_policy(settings)
+        identity = await stack.enter_async_context(IdentityClient(policy))
+        tokens = await stack.enter_async_context(IdentityTokens(policy))
         limits = await stack.enter_async_context(_limits(settings))
         chain = await _chain(settings, pool, node)
         signals = Signals(url)
@@ -99,9 +100,20 @@ async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
                 RequestSignatures(pool, sealer, brands),
                 limits,
             ),
-            lane=_lane(settings, pool, node, chain, signals, hashes, identity),
+            relayer=_relayer(settings, pool, node, chain, signals, TokenUsers(tokens, identity)),
+            lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
             follower=_follower(settings, pool, node, chain, signals),
         )
+
+
+def _identity_policy(settings: Settings) -> IdentityPolicy:
+    identity = settings.identity
+    return IdentityPolicy(
+        base_url=identity.base_url,
+        app_id=identity.app_id,
+        app_secret=identity.secret().get_secret_value(),
+        issuer=identity.issuer,
+    )
 
 
 async def _close(pool: Pool) -> None:
@@ -116,7 +128,28 @@ def _limits(settings: Settings) -> RateLimits:
     return RateLimits(settings.redis_url.get_secret_value())
 
 
-def _lane(
+def _relayer(
+    settings: Settings,
+    pool: Pool,
+    node: Node,
+    chain: ChainIdentity,
+    signals: Signals,
+    users: TokenUsers,
+) -> Relayer:
+    return Relayer(
+        pool,
+        signals,
+        node,
+        users,
+        RelayContracts(chain.chain_id, **settings.contracts.addresses()),
+        RelayPolicy(
+            gas_budget_wei=settings.relay.gas_budget_wei_per_day,
+            fees=FeePolicy(cap=settings.operator.max_fee_wei),
+        ),
+    )
+
+
+def _lanes(
     settings: Settings,
     pool: Pool,
     node: Node,
@@ -124,22 +157,26 @@ def _lane(
     signals: Signals,
     hashes: PublishedHashes,
     identity: IdentityClient,
-) -> MintLane | None:
-    """The users that this process is meeting are rewards on their way to its lane."""
+) -> tuple[WalletLane, ...]:
+    """The users that this process is meeting are rewards on their way to its mint lane."""
     if "operator" not in settings.roles:
-        return None
-    return MintLane(
-        pool,
-        settings.database_url.get_secret_value(),
-        node,
-        Signer(settings.operator.minter_key()),
-        MintTarget(chain.chain_id, chain.ltz),
-        signals,
-        LanePolicy(
-            max_in_flight=settings.operator.max_in_flight,
-            fees=FeePolicy(cap=settings.operator.max_fee_wei),
-        ),
-        SameProcess(hashes.deliver, lambda: identity.under_way),
+        return ()
+    minter, relay = Signer(settings.operator.minter_key()), Signer(settings.operator.relay_key())
+    if minter.address == relay.address:
+        raise Misconfigured(
+            "operator.minter_key_file and operator.relay_key_file hold one key: a wallet that "
+            "speaks for users must not mint."
+        )
+    url = settings.database_url.get_secret_value()
+    policy = LanePolicy(
+        max_in_flight=settings.operator.max_in_flight,
+        fees=FeePolicy(cap=settings.operator.max_fee_wei),
+    )
+    target = MintTarget(chain.chain_id, chain.ltz)
+    process = SameProcess(hashes.deliver, lambda: identity.under_way)
+    return (
+        MintLane(pool, url, node, minter, target, signals, policy, process),
+        RelayLane(pool, url, node, relay, chain.chain_id, signals, policy),
     )
 
 

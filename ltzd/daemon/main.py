@@ -20,6 +20,7 @@ from ltzd.daemon.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.server import serve
+from ltzd.store import relays
 from ltzd.store.database import session
 from ltzd.store.events import forget_spent
 from ltzd.store.signals import BRANDS
@@ -91,8 +92,8 @@ async def _until_working(daemon: Daemon) -> None:
     """
     deadline = asyncio.get_running_loop().time() + _WORKING_SECONDS
     while asyncio.get_running_loop().time() < deadline:
-        lane, follower = daemon.lane, daemon.follower
-        if (lane is None or lane.is_ready or lane.stopped) and (
+        follower = daemon.follower
+        if all(lane.is_ready or lane.stopped for lane in daemon.lanes) and (
             follower is None or follower.is_serving
         ):
             return
@@ -123,10 +124,9 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
     for role in daemon.settings.roles:
         telemetry.ROLE_UP.labels(role).set(1)
     if "http" in daemon.settings.roles:
-        loops += [daemon.events.run(), daemon.hashes.run()]
+        loops += [daemon.events.run(), daemon.hashes.run(), daemon.relayer.run()]
         loops += [_keep_brands_fresh(daemon), _forget_spent(daemon)]
-    if daemon.lane is not None:
-        loops.append(daemon.lane.run())
+    loops += [lane.run() for lane in daemon.lanes]
     if daemon.follower is not None:
         loops.append(daemon.follower.run())
     return loops
@@ -170,6 +170,7 @@ async def _forget_spent(daemon: Daemon) -> None:
         try:
             async with session(daemon.pool) as connection:
                 await forget_spent(connection)
+                await relays.tidy(connection)
         except DatabaseUnavailable as error:
             log.warning("spent.not_forgotten", reason=error.message)
         await asyncio.sleep(_FORGET_SECONDS)

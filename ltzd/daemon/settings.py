@@ -120,6 +120,8 @@ class Contracts(Section):
 class Operator(Section):
     minter_key_file: ReadableFile | None = None
     minter_password_file: ReadableFile | None = None
+    relay_key_file: ReadableFile | None = None
+    relay_password_file: ReadableFile | None = None
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 64
     max_fee_gwei: Annotated[Decimal, Field(gt=0, le=100)] = Decimal(100)
     """Spec 8: nothing goes out above 100 gwei."""
@@ -130,9 +132,20 @@ class Operator(Section):
             raise Misconfigured("The role operator needs operator.minter_key_file.")
         return read_key(self.minter_key_file, self.minter_password_file)
 
+    def relay_key(self) -> bytes:
+        """Raises Misconfigured."""
+        if self.relay_key_file is None:
+            raise Misconfigured("The role operator needs operator.relay_key_file.")
+        return read_key(self.relay_key_file, self.relay_password_file)
+
     @property
     def max_fee_wei(self) -> int:
         return int(self.max_fee_gwei * GWEI)
+
+
+class Relay(Section):
+    gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
+    """What a user's calls may cost the operator in a UTC day; 0: no limit but 35 an hour."""
 
 
 class Identity(Section):
@@ -140,6 +153,8 @@ class Identity(Section):
     app_id: Annotated[str, Field(min_length=1)]
     app_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
     app_secret_file: ReadableFile | None = None
+    issuer: Annotated[str, Field(min_length=1)] = "privy.io"
+    """What its tokens name as their `iss`."""
 
     @model_validator(mode="after")
     def _has_one_secret(self) -> Self:
@@ -168,11 +183,14 @@ class Settings(Section):
     http: Http = Http()
     admin: Admin = Admin()
     operator: Operator = Operator()
+    relay: Relay = Relay()
 
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:
-        if "operator" in self.roles and self.operator.minter_key_file is None:
-            raise ValueError("operator.minter_key_file is needed for the role operator")
+        if "operator" in self.roles:
+            for name in ("minter_key_file", "relay_key_file"):
+                if getattr(self.operator, name) is None:
+                    raise ValueError(f"operator.{name} is needed for the role operator")
         return self
 
     def refuse_dev_providers(self) -> None:

@@ -10,7 +10,6 @@ from ltzd.http.admin import AdminPolicy, AdminSources, LaneState, build_admin_ap
 from ltzd.http.app import App, build_app
 from ltzd.http.client_address import Proxies
 from ltzd.http.services import Health, HttpPolicy, Services
-from ltzd.operator.policy import MINT
 from ltzd.rules.domains import is_authorized
 from ltzd.store.database import session
 from ltzd.store.status import Facts, read_facts
@@ -26,6 +25,7 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
     policy = HttpPolicy(
         own_origins=frozenset(http.own_origins),
         proxies=Proxies(http.proxies_count, http.trusted_proxies),
+        explorer_url=daemon.settings.explorer_url,
     )
     if is_dev:
         policy = replace(
@@ -39,6 +39,8 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
             events=daemon.events,
             health=lambda: _health(daemon),
             is_known_domain=lambda host: is_authorized(host, daemon.brands.domains),
+            relays=daemon.relayer,
+            limits=daemon.limits,
         ),
         policy,
     )
@@ -65,10 +67,10 @@ async def _facts(daemon: Daemon) -> Facts:
 
 
 def _lanes(daemon: Daemon) -> list[LaneState]:
-    lane = daemon.lane
-    if lane is None:
-        return []
-    return [LaneState(lane.wallet, MINT, lane.is_serving, lane.stopped, lane.balance_wei)]
+    return [
+        LaneState(lane.wallet, lane.kind, lane.is_serving, lane.stopped, lane.balance_wei)
+        for lane in daemon.lanes
+    ]
 
 
 async def _health(daemon: Daemon) -> Health:

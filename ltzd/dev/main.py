@@ -110,7 +110,7 @@ async def _live(instance: _Instance, stop: asyncio.Event, ready: asyncio.Event) 
 async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _Instance:
     """Wallets, contracts, schema, brands, sandbox, settings."""
     minter_file, minter = keys.wallet(folder, "minter")
-    _, operator = keys.wallet(folder, "operator")
+    operator_file, operator = keys.wallet(folder, "operator")
     _, admin = keys.wallet(folder, "admin")
     _, business = keys.wallet(folder, "business")
     async with Rpc(started.rpc_url) as rpc:
@@ -150,7 +150,8 @@ async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _I
         **offered,
         "sandbox": sandbox.doors(),
     }
-    settings = _settings(folder, options, started, deployment, sandbox, minter_file)
+    hot_keys = {"minter_key_file": minter_file, "relay_key_file": operator_file}
+    settings = _settings(folder, options, started, deployment, sandbox, hot_keys)
     return _Instance(folder, started, settings, sandbox, content, brand)
 
 
@@ -181,7 +182,7 @@ def _settings(
     started: DevServices,
     deployment: Deployment,
     sandbox: Sandbox,
-    minter_file: Path,
+    hot_keys: dict[str, Path],
 ) -> Settings:
     identity = sandbox.identity_policy()
     return Settings.model_validate(
@@ -208,10 +209,7 @@ def _settings(
                 "own_origins": [f"http://127.0.0.1:{options.port}", sandbox.url],
             },
             "admin": {"port": options.admin_port},
-            "operator": {
-                "minter_key_file": minter_file,
-                "max_in_flight": MAX_IN_FLIGHT,
-            },
+            "operator": {**hot_keys, "max_in_flight": MAX_IN_FLIGHT},
         }
     )
 

@@ -305,6 +305,7 @@ async def test_a_settings_file_names_the_database_too(
         first_block = 0
         [operator]
         minter_key_file = "{secret}"
+        relay_key_file = "{secret}"
         [identity]
         base_url = "https://identity.example"
         app_id = "app"

@@ -109,9 +109,13 @@ def test_settings_that_nobody_chose_are_the_defaults(tmp_path: Path) -> None:
         if not field.is_required()
     }
     others = {name for name, value in defaults.items() if getattr(settings, name) != value}
-    # Its key and password are files that every minter has.
+    # Its keys and passwords are files that every operator has.
     assert others <= {"operator"}
-    without_files = {"minter_key_file": None, "minter_password_file": None}
+    without_files = {
+        f"{wallet}_{what}_file": None
+        for wallet in ("minter", "relay")
+        for what in ("key", "password")
+    }
     assert settings.operator.model_copy(update=without_files) == defaults["operator"]
 
 

@@ -24,6 +24,7 @@ business_escrow = "0xcf7ed3acca5a467e9e704c703e8d87f634fb0fc9"
 first_block = 7
 [operator]
 minter_key_file = "{folder}/secret"
+relay_key_file = "{folder}/secret"
 [identity]
 base_url = "https://identity.example/"
 app_id = "app"
@@ -76,7 +77,8 @@ def test_a_short_file_has_the_defaults(folder: Path) -> None:
 
 
 def test_the_example_is_right(folder: Path) -> None:
-    for name in ("master.key", "minter.json", "minter.password", "identity.secret"):
+    keys = ("master.key", "minter.json", "minter.password", "relay.json", "relay.password")
+    for name in (*keys, "identity.secret"):
         shutil.copy(folder / "secret", folder / name)
     text = EXAMPLE.read_text().replace("/etc/ltzd", str(folder))
 
@@ -160,7 +162,7 @@ def test_every_fault_is_told_at_once_with_its_place(
             "ltzd.toml:4: node.rpc_url: must be a URL that starts with https:// or http://",
             "ltzd.toml:10: contracts.first_block: must be greater than or equal to 0",
             "ltzd.toml:11: contracts.third: unknown key",
-            "ltzd.toml:14: identity.app_id: is missing",
+            "ltzd.toml:15: identity.app_id: is missing",
         ]
     )
 
@@ -180,35 +182,36 @@ def test_every_fault_is_told_at_once_with_its_place(
             "0xe7f1725e7734ce288f8367e1bb143e90bb3f0512",
             "ltzd.toml:5: contracts: two contracts cannot have one address",
         ),
-        ("[identity]", "max_fee_gwei = 101\n[identity]", "ltzd.toml:13: operator.max_fee_gwei:"),
-        ("[identity]", "max_fee_gwei = nan\n[identity]", "ltzd.toml:13: operator.max_fee_gwei:"),
-        ('app_secret = "hunter2"', "", "ltzd.toml:13: identity: give either app_secret or"),
+        ("[identity]", "max_fee_gwei = 101\n[identity]", "ltzd.toml:14: operator.max_fee_gwei:"),
+        ("[identity]", "max_fee_gwei = nan\n[identity]", "ltzd.toml:14: operator.max_fee_gwei:"),
+        ('app_secret = "hunter2"', "", "ltzd.toml:14: identity: give either app_secret or"),
         (
             'app_secret = "hunter2"',
             'app_secret = "hunter2"\napp_secret_file = "{folder}/secret"',
-            "ltzd.toml:13: identity: give either app_secret or",
+            "ltzd.toml:14: identity: give either app_secret or",
         ),
         (
             "[identity]",
             '[http]\nown_origins = ["https://a.example/x"]\n[identity]',
-            "ltzd.toml:14: http.own_origins[0]: must be an origin",
+            "ltzd.toml:15: http.own_origins[0]: must be an origin",
         ),
         ('minter_key_file = "{folder}/secret"', "", "ltzd.toml: operator.minter_key_file is"),
+        ('relay_key_file = "{folder}/secret"', "", "ltzd.toml: operator.relay_key_file is"),
         ("[node]", "[node", "ltzd.toml: no valid TOML:"),
         (
             "[identity]",
             '[http]\ntrusted_proxies = ["10.0.0.0/8"]\n[identity]',
-            "ltzd.toml:13: http: trusted_proxies are asked nothing without proxies_count",
+            "ltzd.toml:14: http: trusted_proxies are asked nothing without proxies_count",
         ),
         (
             "[identity]",
             "[http]\nproxies_count = 1\n[identity]",
-            "ltzd.toml:13: http: proxies_count counts nothing without trusted_proxies",
+            "ltzd.toml:14: http: proxies_count counts nothing without trusted_proxies",
         ),
         (
             "[identity]",
             "[http]\nproxies_count = -1\n[identity]",
-            "ltzd.toml:14: http.proxies_count: must be greater",
+            "ltzd.toml:15: http.proxies_count: must be greater",
         ),
         ("[node]", 'redis_url = "redis://h/zero"\n[node]', "ltzd.toml:3: redis_url: may end in"),
         ("[node]", 'redis_url = "redis://h/0/1"\n[node]', "ltzd.toml:3: redis_url: may end in"),
@@ -257,14 +260,14 @@ def test_proxies_are_networks_or_addresses_of_both_families(
 def test_what_is_no_network_of_proxies_is_a_fault(folder: Path, network: str, fault: str) -> None:
     text = in_http(f'proxies_count = 1\ntrusted_proxies = ["192.0.2.7", "{network}"]')
 
-    assert faults_of(a_file(folder, text)) == [f"ltzd.toml:15: http.trusted_proxies[1]: {fault}"]
+    assert faults_of(a_file(folder, text)) == [f"ltzd.toml:16: http.trusted_proxies[1]: {fault}"]
 
 
 def test_a_number_is_no_network_of_proxies(folder: Path) -> None:
     text = in_http("proxies_count = 1\ntrusted_proxies = [16777217]")
 
     [fault] = faults_of(a_file(folder, text))
-    assert fault.startswith("ltzd.toml:15: http.trusted_proxies[0]: must be an address")
+    assert fault.startswith("ltzd.toml:16: http.trusted_proxies[0]: must be an address")
 
 
 def test_a_fault_of_a_variable_names_the_variable(
@@ -305,7 +308,7 @@ def test_an_empty_secret_file_is_a_fault(folder: Path) -> None:
     text = SHORT.replace("[identity]", '[admin]\ntoken_file = "{folder}/empty"\n[identity]')
 
     assert faults_of(a_file(folder, text)) == [
-        f"ltzd.toml:14: admin.token_file: {folder / 'empty'} is empty"
+        f"ltzd.toml:15: admin.token_file: {folder / 'empty'} is empty"
     ]
 
 
@@ -340,7 +343,7 @@ def test_an_admin_server_elsewhere_needs_a_token(folder: Path, host: str) -> Non
     [fault] = faults_of(a_file(folder, SHORT.replace("[identity]", section + "[identity]")))
     settings = read_settings(a_file(folder, SHORT.replace("[identity]", with_token + "[identity]")))
 
-    assert fault.startswith("ltzd.toml:13: admin: token_file is needed")
+    assert fault.startswith("ltzd.toml:14: admin: token_file is needed")
     token = settings.admin.token()
     assert token is not None
     assert token.get_secret_value() == "hunter2"

@@ -9,12 +9,12 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from ltzd.cache.rate_limits import RateLimit
+from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.daemon.assembly import Daemon, _limits
 from ltzd.daemon.settings import Http, Settings
 from ltzd.daemon.surfaces import http_app
 from tests.support.event_surface import an_event_surface
-from tests.support.http_surface import EventBook, serving
+from tests.support.http_surface import EventBook, RelayBook, serving
 from tests.support.redis import a_redis_server
 from tests.support.waiting import until
 
@@ -24,8 +24,9 @@ BEHIND_US = Http.model_validate({"proxies_count": 1, "trusted_proxies": ["127.0.
 
 def a_daemon(http: Http) -> Daemon:
     """As much of one as its public port's application looks at."""
-    settings = SimpleNamespace(http=http)
-    return cast("Daemon", SimpleNamespace(settings=settings, events=EventBook()))
+    settings = SimpleNamespace(http=http, explorer_url=None)
+    parts = {"events": EventBook(), "relayer": RelayBook(), "limits": RateLimits()}
+    return cast("Daemon", SimpleNamespace(settings=settings, **parts))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,142 @@
+"""Writes relays that were let through, many users' in one database transaction.
+
+What was looked at without locks is looked at again under the users' locks, by the same rules; only
+here a relay is let in, takes one of its user's thirty-five, his turn and his key.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ltzd.actions.group_commit import AGAIN, Again, GroupCommit
+from ltzd.errors import Refused
+from ltzd.rules import relay_limits
+from ltzd.rules.relay_limits import ClaimLimit, Standing
+from ltzd.rules.relaying import RelayPlan, RelayWindow
+from ltzd.store import relays
+from ltzd.store.database import Connection, Pool, transaction
+from ltzd.store.relays import NewRelay
+from ltzd.store.signals import RELAYS, Signals
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A relay as it would be sent, and what it was simulated after.
+
+    `failure` says how it would revert: it is kept for its key alone then, and sent by nobody.
+    """
+
+    plan: RelayPlan
+    gas_limit: int
+    worst_wei: int
+    claim_limit: ClaimLimit | None
+    last_turn: int | None
+    idempotency_key: str | None
+    fingerprint: bytes
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """`is_ours` is False for a relay that came with the same key a moment before."""
+
+    id: int
+    window: RelayWindow
+    is_ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """Another of the user's took the turn meanwhile: simulate again after it."""
+
+    standing: Standing
+
+
+Outcome = Written | Overtaken
+
+
+class RelayWriting:
+    def __init__(self, pool: Pool, signals: Signals, gas_budget_wei: int) -> None:
+        self._pool = pool
+        self._signals = signals
+        self._budget_wei = gas_budget_wei
+        self._commits: GroupCommit[Draft, Outcome] = GroupCommit(self._write, width=2, largest=100)
+
+    async def run(self) -> None:
+        await self._commits.run()
+
+    async def write(self, draft: Draft) -> Outcome:
+        """Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, DatabaseUnavailable."""
+        return await self._commits.submit(draft)
+
+    async def _write(self, drafts: Sequence[Draft]) -> Sequence[Outcome | Exception | Again]:
+        first = {draft.plan.user: draft for draft in reversed(drafts)}
+        # Of one user's only the first: the next is judged by what that one leaves.
+        chosen = [draft for draft in drafts if first[draft.plan.user] is draft]
+        async with transaction(self._pool) as connection:
+            await relays.lock_users(connection, list(first))
+            standings = await relays.standings(
+                connection, [(draft.plan.user, draft.idempotency_key) for draft in chosen]
+            )
+            judged = [self._judged(*each) for each in zip(chosen, standings, strict=True)]
+            answers = await _insert(connection, chosen, standings, judged)
+        self._signals.ring(RELAYS)
+        by_user = {draft.plan.user: answer for draft, answer in zip(chosen, answers, strict=True)}
+        return [
+            by_user[draft.plan.user] if first[draft.plan.user] is draft else AGAIN
+            for draft in drafts
+        ]
+
+    def _judged(self, draft: Draft, standing: Standing) -> Outcome | Refused | None:
+        """None for one to be written."""
+        try:
+            relay_limits.check_key(standing, draft.fingerprint)
+            if standing.earlier is not None:
+                return Written(standing.earlier.id, standing.window(), is_ours=False)
+            if draft.failure is None:
+                return self._admitted(draft, standing)
+        except Refused as refusal:
+            return refusal
+        return None
+
+    def _admitted(self, draft: Draft, standing: Standing) -> Overtaken | None:
+        relay_limits.check_hour(standing)
+        if draft.claim_limit is not None:
+            relay_limits.check_claims(standing, draft.claim_limit)
+        if draft.plan.takes_turns and (
+            standing.is_turn_taken or standing.last_turn != draft.last_turn
+        ):
+            return Overtaken(standing)
+        relay_limits.check_budget(standing, draft.worst_wei, self._budget_wei)
+        return None
+
+
+async def _insert(
+    connection: Connection,
+    drafts: Sequence[Draft],
+    standings: Sequence[Standing],
+    judged: Sequence[Outcome | Refused | None],
+) -> list[Outcome | Exception]:
+    admitted = [
+        (draft, standing)
+        for draft, standing, verdict in zip(drafts, standings, judged, strict=True)
+        if verdict is None
+    ]
+    rows = [_row(draft, standing) for draft, standing in admitted]
+    ids = await relays.insert(connection, rows) if rows else []
+    written = iter(
+        Written(id_, standing.window(used_more=draft.failure is None), is_ours=True)
+        for id_, (draft, standing) in zip(ids, admitted, strict=True)
+    )
+    return [next(written) if verdict is None else verdict for verdict in judged]
+
+
+def _row(draft: Draft, standing: Standing) -> NewRelay:
+    return NewRelay(
+        plan=draft.plan,
+        gas_limit=draft.gas_limit,
+        worst_wei=draft.worst_wei,
+        idempotency_key=draft.idempotency_key,
+        fingerprint=draft.fingerprint,
+        window_start=standing.start if draft.failure is None else None,
+        failure=draft.failure,
+    )

@@ -1,0 +1,281 @@
+"""POST /relay and what became of it: the operator sends a user's call, if it is one that he may.
+
+Checks run without locks, in the order of choices.md; then one write under the user's lock repeats
+those that another request of his may have overtaken. Before that write nothing is kept, so a crash
+leaves nothing behind; after it a lane sends the call whoever still waits.
+"""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.actions.relay_board import RelayBoard
+from ltzd.actions.relay_operators import RelayOperators
+from ltzd.actions.relay_rehearsal import RelayRehearsal
+from ltzd.actions.relay_writing import Draft, Overtaken, RelayWriting
+from ltzd.actions.token_users import TokenUsers
+from ltzd.chain import perk_nft, relay_calls
+from ltzd.chain.node import Node
+from ltzd.chain.relay_calls import RelayContracts
+from ltzd.chain.rpc import RpcError
+from ltzd.errors import (
+    LtzdError,
+    NodeUnavailable,
+    NotFound,
+    TransactionFailed,
+    Unavailable,
+)
+from ltzd.providers.identity_tokens import TokenUser
+from ltzd.rules import relay_limits
+from ltzd.rules.fees import FeePolicy
+from ltzd.rules.relay_limits import ClaimLimit, Standing
+from ltzd.rules.relaying import RelayAsk, Relayed, RelayPlan, RelayStatus, RelayWindow
+from ltzd.store import relays
+from ltzd.store.database import Pool, session
+from ltzd.store.relays import Progress
+from ltzd.store.signals import Signals
+from ltzd.values import Address, Hash32, hex_of
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class RelayPolicy:
+    """`gas_budget_wei` is what a user may cost in a UTC day; 0: no limit but the hour's."""
+
+    wait_seconds: float = 60.0
+    gas_budget_wei: int = 0
+    fees: FeePolicy = field(default_factory=FeePolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class RelayRequest:
+    """`fingerprint` is the SHA-256 of what was asked, however it was written."""
+
+    ask: RelayAsk
+    idempotency_key: str | None
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RelayAnswer:
+    """What became of a relay, and what its user has left of the hour."""
+
+    relayed: Relayed
+    window: RelayWindow
+
+
+class Relayer:
+    def __init__(
+        self,
+        pool: Pool,
+        signals: Signals,
+        node: Node,
+        users: TokenUsers,
+        contracts: RelayContracts,
+        policy: RelayPolicy,
+    ) -> None:
+        self._pool = pool
+        self._node = node
+        self._users = users
+        self._contracts = contracts
+        self._policy = policy
+        self._board = RelayBoard(pool, signals)
+        self._writing = RelayWriting(pool, signals, policy.gas_budget_wei)
+        self._rehearsal = RelayRehearsal(node, policy.fees)
+        self._operators = RelayOperators(pool, contracts.chain_id)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._board.run())
+            group.create_task(self._writing.run())
+
+    async def user_of(self, token: str) -> TokenUser:
+        """Raises Unauthorized, IdentityUnavailable."""
+        return await self._users.user_of(token)
+
+    async def standing(self, user: TokenUser, request: RelayRequest) -> Standing:
+        """Raises ValidationFailed for a wallet that is not the token's, IdentityUnavailable."""
+        await self._users.require_wallet(user, request.ask.user)
+        return await self._standing(request)
+
+    async def submit(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
+        """Answers when the call is a block deep, or after a minute.
+
+        Raises every refusal of choices.md's order; TransactionFailed for a call that would revert,
+        or did; Unavailable where nothing was sent and the same request may succeed later.
+        """
+        try:
+            answer = await self._submitted(request, standing)
+        except LtzdError as error:
+            telemetry.RELAYS.labels(_outcome_of(error)).inc()
+            raise
+        telemetry.RELAYS.labels(answer.relayed.status.value).inc()
+        return answer
+
+    async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:
+        """By any hash that the relay ever had. Raises NotFound, also for another user's."""
+        wallets = await self._users.wallets_of(user)
+        async with session(self._pool) as connection:
+            found = await relays.by_hash(connection, transaction_hash, wallets)
+            if found is None or found.relayed is None:
+                raise NotFound("Relay not found")
+            (standing,) = await relays.standings(connection, [(found.user, None)])
+        return RelayAnswer(await self._explained(found, found.relayed), standing.window())
+
+    async def _submitted(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
+        deadline = asyncio.get_running_loop().time() + self._policy.wait_seconds
+        while True:
+            answer = await self._attempt(request, standing, deadline)
+            if answer is not None:
+                return answer
+            standing = await self._standing(request)
+
+    async def _standing(self, request: RelayRequest) -> Standing:
+        async with session(self._pool) as connection:
+            asked = [(request.ask.user, request.idempotency_key)]
+            (standing,) = await relays.standings(connection, asked)
+        return standing
+
+    async def _attempt(
+        self, request: RelayRequest, standing: Standing, deadline: float
+    ) -> RelayAnswer | None:
+        """None when it must be decided again: another request of the user's came between."""
+        relay_limits.check_key(standing, request.fingerprint)
+        if standing.earlier is not None:
+            return await self._answer(standing.earlier.id, standing.window(), deadline, False)
+        plan = await self._plan(request.ask)
+        relay_limits.check_hour(standing)
+        claim_limit = await self._claim_limit(plan)
+        if claim_limit is not None:
+            relay_limits.check_claims(standing, claim_limit)
+        if plan.takes_turns and standing.is_turn_taken:
+            await self._turn(plan.user, deadline)
+            return None
+        outcome = await self._writing.write(await self._draft(request, plan, claim_limit, standing))
+        if isinstance(outcome, Overtaken):
+            return None
+        if outcome.is_ours:
+            log.info("relay.written", relay=outcome.id, function=plan.function)
+        with telemetry.timed(telemetry.RELAY_SECONDS):
+            return await self._answer(outcome.id, outcome.window, deadline, outcome.is_ours)
+
+    async def _plan(self, ask: RelayAsk) -> RelayPlan:
+        understood = relay_calls.understood(ask, self._contracts)
+        questions = understood.questions
+        try:
+            answers = await self._node.views(questions) if questions else []
+        except RpcError as error:
+            raise NodeUnavailable(f"eth_call: {error.message}") from error
+        return understood.plan(answers, await self._operators.all())
+
+    async def _claim_limit(self, plan: RelayPlan) -> ClaimLimit | None:
+        """None where there is nothing to count: the simulation tells that there is no such one."""
+        if plan.claim is None:
+            return None
+        collection = plan.claim.collection_id
+        try:
+            said, counted = await self._node.views(
+                [
+                    (plan.to, perk_nft.collection_call(collection)),
+                    (plan.to, perk_nft.claims_of_call(plan.user, collection)),
+                ]
+            )
+        except RpcError:
+            return None
+        most = perk_nft.decode_max_per_user(said)
+        return ClaimLimit(plan.claim, perk_nft.decode_claims(counted), most)
+
+    async def _turn(self, user: Address, deadline: float) -> None:
+        """Claims and purchases are simulated after the user's previous one is mined."""
+        await self._board.turn(user, deadline)
+        if asyncio.get_running_loop().time() >= deadline:
+            raise Unavailable("An earlier claim or purchase of this user is still under way")
+
+    async def _draft(
+        self,
+        request: RelayRequest,
+        plan: RelayPlan,
+        claim_limit: ClaimLimit | None,
+        standing: Standing,
+    ) -> Draft:
+        sender = plan.wallet or await self._operators.first()
+        draft = Draft(
+            plan=plan,
+            gas_limit=0,
+            worst_wei=0,
+            claim_limit=claim_limit,
+            last_turn=standing.last_turn,
+            idempotency_key=request.idempotency_key,
+            fingerprint=request.fingerprint,
+        )
+        try:
+            gas_limit = await self._rehearsal.gas_limit(plan, sender, request.ask.gas_limit)
+        except TransactionFailed as failed:
+            if request.idempotency_key is None:
+                raise
+            return replace(draft, failure=str(failed.details["reason"]))
+        fees = await self._rehearsal.fees()
+        return replace(draft, gas_limit=gas_limit, worst_wei=gas_limit * fees.max_fee_per_gas)
+
+    async def _answer(
+        self, relay: int, window: RelayWindow, deadline: float, is_ours: bool
+    ) -> RelayAnswer | None:
+        """How it ended, or how far it came by the deadline; None for one that was taken back."""
+        found = await self._board.end(relay, deadline)
+        if found is None:
+            if is_ours:
+                await self._withdraw(relay)
+            async with session(self._pool) as connection:
+                found = (await relays.progress(connection, [relay])).get(relay)
+        if found is None:
+            return None
+        if found.failure is not None:
+            raise TransactionFailed(
+                f"Transaction would fail: {found.failure}", reason=found.failure
+            )
+        if found.relayed is None:
+            raise Unavailable("No relay wallet has sent the transaction yet")
+        relayed = await self._explained(found, found.relayed)
+        if relayed.status is RelayStatus.FAILED:
+            raise _failed(relayed)
+        return RelayAnswer(relayed, window)
+
+    async def _withdraw(self, relay: int) -> None:
+        """Take back what nobody has signed in all the time, and say why; else leave it be.
+
+        Raises ValidationFailed if it was the price, Unavailable if it was anything else.
+        """
+        async with session(self._pool) as connection:
+            if not await relays.withdraw(connection, relay):
+                return
+        log.warning("relay.withdrawn", relay=relay)
+        await self._rehearsal.fees()
+        raise Unavailable("No relay wallet could send the transaction in time")
+
+    async def _explained(self, found: Progress, relayed: Relayed) -> Relayed:
+        if relayed.status is not RelayStatus.FAILED:
+            return relayed
+        if relayed.block_number is None:
+            return replace(relayed, reason="its nonce was used by another transaction")
+        reason = await self._rehearsal.why(
+            found.to, found.data, relayed.sender, relayed.block_number
+        )
+        return replace(relayed, reason=reason)
+
+
+def _failed(relayed: Relayed) -> TransactionFailed:
+    return TransactionFailed(
+        f"Transaction failed: {relayed.reason}",
+        reason=relayed.reason,
+        transactionHash=hex_of(relayed.transaction_hash),
+        blockNumber=relayed.block_number,
+    )
+
+
+def _outcome_of(error: LtzdError) -> str:
+    if isinstance(error, TransactionFailed):
+        return "failed"
+    return "unavailable" if isinstance(error, Unavailable) else "refused"
