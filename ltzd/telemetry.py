@@ -59,11 +59,14 @@ HTTP_REFUSALS = _counter("ltzd_http_refusals_total", "Requests refused, by error
 # --- actions ------------------------------------------------------------------------------------
 
 EVENTS = _counter("ltzd_actions_events_total", "Events asked to be recorded", "outcome")
-GROUP_COMMIT_EVENTS = _histogram(
-    "ltzd_actions_group_commit_events", "Events in one database commit", buckets=COUNTS
+GROUP_COMMIT_ITEMS = _histogram(
+    "ltzd_actions_group_commit_items",
+    "Events or relays in one database commit",
+    "kind",
+    buckets=COUNTS,
 )
 GROUP_COMMIT_SECONDS = _histogram(
-    "ltzd_actions_group_commit_seconds", "One group's database commit"
+    "ltzd_actions_group_commit_seconds", "One group's database commit", "kind"
 )
 REWARDS_QUEUED = _counter(
     "ltzd_actions_rewards_queued_total", "Rewards put into the mint lane's queue", "kind"
@@ -120,6 +123,7 @@ BATCH_REWARDS = _histogram(
     "ltzd_operator_batch_rewards", "Rewards in one mint transaction", buckets=COUNTS
 )
 QUEUED_REWARDS = _gauge("ltzd_operator_queued_rewards", "Rewards that wait for a mint transaction")
+QUEUED_RELAYS = _gauge("ltzd_operator_queued_relays", "Relays that wait for a relay wallet")
 IN_FLIGHT = _gauge("ltzd_operator_in_flight", "Intents signed and not settled", "kind")
 NONCE_GAP = _gauge("ltzd_operator_nonce_gap", "Nonces allocated minus nonces mined", "kind")
 OLDEST_UNCONFIRMED_SECONDS = _gauge(

@@ -29,7 +29,7 @@ class EventWriter:
         self._signals = signals
         self._known = known
         self._unsure: dict[UUID, float] = {}
-        self._commits = GroupCommit[Claim, Written](self._write)
+        self._commits = GroupCommit[Claim, Written](self._write, "event")
 
     async def run(self) -> None:
         """Commit what `write` gathers, until cancelled."""

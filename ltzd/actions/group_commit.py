@@ -42,17 +42,22 @@ class _Waiting(Generic[Item, Answer]):
 
 
 class GroupCommit(Generic[Item, Answer]):
-    """`write` commits items and answers each, in order: a value, or an exception for its caller."""
+    """`write` commits items and answers each, in order: a value, or an exception for its caller.
+
+    `kind` is what the metrics call the items.
+    """
 
     def __init__(
         self,
         write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Again]]],
+        kind: str,
         *,
         width: int = 1,
         largest: int = 200,
         bound: int = 20_000,
     ) -> None:
         self._write = write
+        self._kind = kind
         self._width = width
         self._largest = largest
         self._bound = bound
@@ -88,7 +93,7 @@ class GroupCommit(Generic[Item, Answer]):
 
     async def _commit(self, taken: list[_Waiting[Item, Answer]]) -> None:
         try:
-            with telemetry.timed(telemetry.GROUP_COMMIT_SECONDS):
+            with telemetry.timed(telemetry.GROUP_COMMIT_SECONDS.labels(self._kind)):
                 answers = await self._write([one.item for one in taken])
         except DatabaseUnavailable as error:
             answers = [error] * len(taken)
@@ -98,7 +103,7 @@ class GroupCommit(Generic[Item, Answer]):
                     await self._commit([one])
                 return
             answers = [error]
-        telemetry.GROUP_COMMIT_EVENTS.observe(len(taken))
+        telemetry.GROUP_COMMIT_ITEMS.labels(self._kind).observe(len(taken))
         again = [
             one for one, answer in zip(taken, answers, strict=True) if not _is_answered(one, answer)
         ]

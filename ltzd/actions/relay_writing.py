@@ -59,7 +59,9 @@ class RelayWriting:
         self._pool = pool
         self._signals = signals
         self._budget_wei = gas_budget_wei
-        self._commits: GroupCommit[Draft, Outcome] = GroupCommit(self._write, width=2, largest=100)
+        self._commits: GroupCommit[Draft, Outcome] = GroupCommit(
+            self._write, "relay", width=2, largest=100
+        )
 
     async def run(self) -> None:
         await self._commits.run()

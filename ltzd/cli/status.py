@@ -124,6 +124,12 @@ def _progress(facts: dict[str, Any]) -> Table:
         f"{rewards['queued']} queued{_age(rewards['oldestQueuedSeconds'])}, "
         f"{rewards['inFlight']} in flight, {about}{rewards['minted']} minted",
     )
+    relays = facts["relays"]
+    table.add_row(
+        "relays",
+        f"{relays['queued']} queued{_age(relays['oldestQueuedSeconds'])}, "
+        f"{relays['inFlight']} in flight",
+    )
     table.add_row("events", f"{facts['eventsLastMinute']} in the last minute")
     return table
 

@@ -21,7 +21,7 @@ from ltzd.http.clock import timestamp
 from ltzd.http.errors import ForeignOrigin, NotLocal, TokenNeeded, path_of
 from ltzd.http.loopback import host_of, is_loopback
 from ltzd.http.replies import Reply, json_reply
-from ltzd.store.status import ChainFacts, Facts, LaneFacts, RewardFacts
+from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
 from ltzd.values import Address, checksummed
 
 FACTS_TIMEOUT_SECONDS = 5.0
@@ -120,6 +120,7 @@ class AdminDoor:
         facts = await self._facts()
         if facts is not None:
             telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
+            telemetry.QUEUED_RELAYS.set(facts.relays.queued)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
 
     async def _facts(self) -> Facts | None:
@@ -172,6 +173,7 @@ def _shown(facts: Facts, lanes: dict[Address, LaneState]) -> dict[str, object]:
         "chain": None if facts.chain is None else _chain_shown(facts.chain),
         "lanes": [_lane_shown(lane, lanes.get(lane.wallet)) for lane in facts.lanes],
         "rewards": _rewards_shown(facts.rewards),
+        "relays": _relays_shown(facts.relays),
         "eventsLastMinute": facts.events_last_minute,
     }
 
@@ -214,6 +216,14 @@ def _rewards_shown(rewards: RewardFacts) -> dict[str, Any]:
         "inFlight": rewards.in_flight,
         "minted": rewards.minted,
         "mintedIsEstimate": rewards.minted_is_estimate,
+    }
+
+
+def _relays_shown(relays: RelayFacts) -> dict[str, Any]:
+    return {
+        "queued": relays.queued,
+        "oldestQueuedSeconds": _rounded(relays.oldest_queued_seconds),
+        "inFlight": relays.in_flight,
     }
 
 

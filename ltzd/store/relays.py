@@ -186,13 +186,15 @@ async def insert(connection: Connection, those: Sequence[NewRelay]) -> list[int]
 async def queued(connection: Connection, lane: Lane, limit: int) -> list[QueuedRelay]:
     """The oldest relays that this lane may send.
 
-    Other lanes pass them by until this one commits.
+    Other lanes pass them by until this one commits. What nobody waits for any more has lapsed: it
+    was simulated too long ago.
     """
     rows = await connection.fetch(
         """
         SELECT id, to_address, data, gas_limit
           FROM relays
          WHERE state = 'queued' AND (wallet IS NULL OR wallet = $1)
+           AND created_at > now() - interval '10 minutes'
          ORDER BY id
          LIMIT $2
            FOR UPDATE SKIP LOCKED

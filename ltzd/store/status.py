@@ -58,10 +58,20 @@ class RewardFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class RelayFacts:
+    """`queued` are not signed yet; `in_flight` are, and not mined."""
+
+    queued: int
+    oldest_queued_seconds: float | None
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     chain: ChainFacts | None
     lanes: tuple[LaneFacts, ...]
     rewards: RewardFacts
+    relays: RelayFacts
     events_last_minute: int
 
 
@@ -70,6 +80,7 @@ async def read_facts(connection: Connection) -> Facts:
         chain=await _chain(connection),
         lanes=await _lanes(connection),
         rewards=await _rewards(connection),
+        relays=await _relays(connection),
         events_last_minute=await _events_last_minute(connection),
     )
 
@@ -125,6 +136,20 @@ async def _rewards(connection: Connection) -> RewardFacts:
     )
     minted, is_estimate = await _minted(connection)
     return RewardFacts(waiting[0], waiting[1], in_flight, minted, is_estimate)
+
+
+async def _relays(connection: Connection) -> RelayFacts:
+    row = await connection.fetchrow(
+        """
+        SELECT count(*) FILTER (WHERE state = 'queued'),
+               extract(epoch FROM now() - min(created_at) FILTER (WHERE state = 'queued'))::float8,
+               count(*) FILTER (WHERE state = 'sent')
+          FROM relays
+         WHERE state IN ('queued', 'sent')
+        """
+    )
+    assert row is not None
+    return RelayFacts(*row)
 
 
 async def _minted(connection: Connection) -> tuple[int, bool]:

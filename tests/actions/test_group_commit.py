@@ -57,13 +57,13 @@ async def submit_all(commits: Commits, items: Sequence[int]) -> list[str | BaseE
 
 
 async def test_an_item_alone_is_committed_at_once(book: Book) -> None:
-    async with committing(Commits(book.write)) as commits:
+    async with committing(Commits(book.write, "item")) as commits:
         assert await commits.submit(1) == "did 1"
 
 
 async def test_what_gathers_goes_together_in_order(book: Book) -> None:
     book.gate.clear()
-    async with committing(Commits(book.write, width=1)) as commits:
+    async with committing(Commits(book.write, "item", width=1)) as commits:
         first = asyncio.create_task(commits.submit(0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -78,7 +78,7 @@ async def test_what_gathers_goes_together_in_order(book: Book) -> None:
 
 
 async def test_groups_and_their_number_are_bounded(book: Book) -> None:
-    async with committing(Commits(book.write, width=3, largest=7)) as commits:
+    async with committing(Commits(book.write, "item", width=3, largest=7)) as commits:
         await submit_all(commits, range(100))
 
     assert max(map(len, book.groups)) == 7
@@ -88,7 +88,7 @@ async def test_groups_and_their_number_are_bounded(book: Book) -> None:
 
 async def test_no_answer_comes_before_its_commit(book: Book) -> None:
     book.gate.clear()
-    async with committing(Commits(book.write)) as commits:
+    async with committing(Commits(book.write, "item")) as commits:
         answers = [asyncio.create_task(commits.submit(item)) for item in range(5)]
         await asyncio.wait(answers, timeout=0.05)
         assert not any(answer.done() for answer in answers)
@@ -98,7 +98,7 @@ async def test_no_answer_comes_before_its_commit(book: Book) -> None:
 
 async def test_a_refusal_goes_to_its_own_caller(book: Book) -> None:
     book.verdict = lambda item: Refused("no") if item == 2 else f"did {item}"
-    async with committing(Commits(book.write)) as commits:
+    async with committing(Commits(book.write, "item")) as commits:
         answers = await submit_all(commits, [1, 2, 3])
     assert (answers[0], answers[2]) == ("did 1", "did 3")
     assert isinstance(answers[1], Refused)
@@ -108,7 +108,7 @@ async def test_an_item_that_makes_the_commit_fail_does_not_take_its_neighbours_d
     book: Book,
 ) -> None:
     book.fails = lambda items: ValueError("poison") if 13 in items else None
-    async with committing(Commits(book.write)) as commits:
+    async with committing(Commits(book.write, "item")) as commits:
         answers = await submit_all(commits, range(30))
         assert await commits.submit(99) == "did 99"
 
@@ -129,7 +129,7 @@ async def test_a_lost_database_fails_the_whole_group_at_once(book: Book) -> None
         return DatabaseUnavailable("lost")
 
     book.fails = fails
-    async with committing(Commits(book.write, width=1)) as commits:
+    async with committing(Commits(book.write, "item", width=1)) as commits:
         answers = await submit_all(commits, range(50))
     assert all(isinstance(answer, DatabaseUnavailable) for answer in answers)
     assert sum(tries) == 50
@@ -145,14 +145,14 @@ async def test_an_item_that_lost_a_race_goes_into_the_next_commit(book: Book) ->
         return f"did {item}"
 
     book.verdict = verdict
-    async with committing(Commits(book.write)) as commits:
+    async with committing(Commits(book.write, "item")) as commits:
         assert await submit_all(commits, range(6)) == [f"did {item}" for item in range(6)]
     assert sum(map(len, book.groups)) == 6 + 3
 
 
 async def test_a_cancelled_callers_item_is_written_and_harms_nobody(book: Book) -> None:
     book.gate.clear()
-    async with committing(Commits(book.write)) as commits:
+    async with committing(Commits(book.write, "item")) as commits:
         given_up = asyncio.create_task(commits.submit(1))
         patient = asyncio.create_task(commits.submit(2))
         await asyncio.sleep(0)
@@ -168,7 +168,7 @@ async def test_a_cancelled_callers_item_is_written_and_harms_nobody(book: Book) 
 
 async def test_beyond_the_bound_there_is_no_waiting(book: Book) -> None:
     book.gate.clear()
-    async with committing(Commits(book.write, width=1, largest=1, bound=5)) as commits:
+    async with committing(Commits(book.write, "item", width=1, largest=1, bound=5)) as commits:
         first = asyncio.create_task(commits.submit(0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -183,7 +183,7 @@ async def test_beyond_the_bound_there_is_no_waiting(book: Book) -> None:
 
 
 async def test_cancelling_the_loops_ends_them(book: Book) -> None:
-    commits = Commits(book.write)
+    commits = Commits(book.write, "item")
     task = asyncio.create_task(commits.run())
     await asyncio.sleep(0)
     task.cancel()
@@ -200,7 +200,7 @@ async def test_those_who_go_again_keep_their_order_before_those_who_came_later(b
 
     book.verdict = verdict
     book.gate.clear()
-    async with committing(Commits(book.write)) as commits:
+    async with committing(Commits(book.write, "item")) as commits:
         first = asyncio.create_task(submit_all(commits, [1, 2, 3, 4]))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -216,7 +216,7 @@ async def test_who_loses_again_and_again_is_told_after_a_bounded_time(
 ) -> None:
     monkeypatch.setattr(group_commit, "_PATIENCE_SECONDS", 0.05)
     book.verdict = lambda item: AGAIN if item == 2 else f"did {item}"
-    async with committing(Commits(book.write)) as commits, asyncio.timeout(5):
+    async with committing(Commits(book.write, "item")) as commits, asyncio.timeout(5):
         answers = await submit_all(commits, [1, 2, 3])
     assert (answers[0], answers[2]) == ("did 1", "did 3")
     assert isinstance(answers[1], Unavailable)

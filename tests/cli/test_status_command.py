@@ -13,7 +13,7 @@ from ltzd.cli import status as command
 from ltzd.errors import Misconfigured, Unavailable
 from ltzd.http.admin import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.server import listen
-from ltzd.store.status import ChainFacts, Facts, LaneFacts, RewardFacts
+from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
 from ltzd.values import Address
 from tests.support.http_surface import CHECKSUMMED_WALLET, WALLET, serving
 from tests.support.waiting import until
@@ -22,6 +22,7 @@ FACTS = Facts(
     ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5),
     (LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.0),),
     RewardFacts(7, 1.0, 6, 100, True),
+    RelayFacts(2, 0.5, 3),
     9,
 )
 

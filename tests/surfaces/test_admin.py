@@ -11,13 +11,13 @@ import pytest
 
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.http.admin import AdminPolicy, AdminSources, LaneState, build_admin_app
-from ltzd.store.status import ChainFacts, Facts, LaneFacts, RewardFacts
+from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
 from ltzd.values import Address, checksummed
 from tests.support.http_surface import WALLET, serving
 
 CHAIN = ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5)
 LANE = LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.25)
-FACTS = Facts(CHAIN, (LANE,), RewardFacts(7, 1.25, 6, 100, False), 9)
+FACTS = Facts(CHAIN, (LANE,), RewardFacts(7, 1.25, 6, 100, False), RelayFacts(2, 0.75, 3), 9)
 HELD = LaneState(WALLET, "mint", True, None, 10**20)
 
 
@@ -148,7 +148,7 @@ async def test_metrics_are_prometheus_text_with_our_names() -> None:
         "ltzd_indexer_head_lag_blocks",
         "ltzd_indexer_head_to_commit_seconds_bucket",
         "ltzd_indexer_reorgs_total",
-        "ltzd_actions_group_commit_events_bucket",
+        "ltzd_actions_group_commit_items",
         "process_resident_memory_bytes",
     ):
         assert name in text
