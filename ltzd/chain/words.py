@@ -39,9 +39,14 @@ def of_bytes32(value: bytes) -> bytes:
     return value
 
 
+def of_bytes(value: bytes) -> bytes:
+    """`bytes` as it stands behind its offset: length, bytes, zeros up to a whole word."""
+    return of_uint(len(value)) + value + bytes(-len(value) % 32)
+
+
 def of_bytes_list(values: Sequence[bytes]) -> bytes:
     """`bytes[]` as it stands behind its offset: count, offsets, then each with its length."""
-    tails = [of_uint(len(value)) + value + bytes(-len(value) % 32) for value in values]
+    tails = [of_bytes(value) for value in values]
     offset, heads = 32 * len(values), []
     for tail in tails:
         heads.append(of_uint(offset))
@@ -50,7 +55,11 @@ def of_bytes_list(values: Sequence[bytes]) -> bytes:
 
 
 class Words:
-    """Static words read one after the other; `end` refuses what is left over."""
+    """Words read one after the other; `end` refuses what is left over.
+
+    Dynamic values are read where every encoder puts them: the last argument, right behind its
+    offset, in order, without gaps.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -78,9 +87,41 @@ class Words:
     def boolean(self) -> bool:
         return self.uint(1) == 1
 
+    def last_bytes(self) -> bytes:
+        """The last argument, of type `bytes`."""
+        self._expect_here(self.uint())
+        return self._bytes()
+
+    def last_bytes_list(self) -> list[bytes]:
+        """The last argument, of type `bytes[]`."""
+        self._expect_here(self.uint())
+        count = self.uint()
+        first = self._at
+        offsets = [self.uint() for _ in range(count)]
+        found = []
+        for offset in offsets:
+            self._expect_here(first + offset)
+            found.append(self._bytes())
+        return found
+
     def end(self) -> None:
         if self._at != len(self._data):
             raise ValueError("the data is too long")
+
+    def _expect_here(self, place: int) -> None:
+        if place != self._at:
+            raise ValueError("an offset points elsewhere than an encoder's would")
+
+    def _bytes(self) -> bytes:
+        length = self.uint()
+        end = self._at + length
+        found, padding = self._data[self._at : end], self._data[end : end + -length % 32]
+        if len(found) != length or len(padding) != -length % 32:
+            raise ValueError("the data is too short")
+        if any(padding):
+            raise ValueError("the padding is not zero")
+        self._at = end + len(padding)
+        return found
 
 
 class Log:
