@@ -1,4 +1,5 @@
-"""The one client of the identity provider: whose wallet belongs to an e-mail address.
+"""The one client of the identity provider's users: whose wallet belongs to an e-mail address, and
+which wallets to a user.
 
 Speaks Privy's server API. A user or wallet that is missing is made, and asking again, from any
 process and at any time, gives the same wallet: the provider refuses a second user for an address,
@@ -10,13 +11,14 @@ provider refuses the address itself. E-mail addresses reach no log and no error.
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-import structlog
-
 from ltzd.errors import IdentityUnavailable, InvalidFields
+from ltzd.providers.flights import Flights
 from ltzd.providers.identity_answers import (
     FoundUser,
     MalformedError,
@@ -25,15 +27,19 @@ from ltzd.providers.identity_answers import (
     slug_in,
     user_in,
 )
-from ltzd.providers.identity_calls import IdentityCalls, IdentityPolicy, TransientFailure
+from ltzd.providers.identity_calls import (
+    IdentityCalls,
+    IdentityPolicy,
+    TransientFailure,
+    refusal_in,
+)
+from ltzd.providers.identity_wallets import WalletBook
 from ltzd.values import Address
 
 __all__ = ["IdentityClient", "IdentityPolicy", "IdentityUser"]
 
 _ADDRESS_REFUSED = frozenset({"invalid_data", "allowlist_rejected"})
 _ETHEREUM_WALLET = [{"chain_type": "ethereum"}]
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +51,11 @@ class IdentityUser:
 class IdentityClient:
     """Callers asking for one e-mail address at the same time share one look-up."""
 
-    def __init__(self, policy: IdentityPolicy) -> None:
+    def __init__(self, policy: IdentityPolicy, ticks: Callable[[], float] = time.monotonic) -> None:
         self._policy = policy
         self._calls = IdentityCalls(policy)
-        self._flights: dict[str, asyncio.Task[IdentityUser]] = {}
+        self._flights: Flights[str, IdentityUser] = Flights("identity look-up", policy.max_waiting)
+        self._wallets = WalletBook(policy, self._calls, ticks)
 
     async def __aenter__(self) -> Self:
         return self
@@ -63,23 +70,22 @@ class IdentityClient:
 
     async def close(self) -> None:
         """Ends look-ups under way; their callers hear IdentityUnavailable."""
-        flights = list(self._flights.values())
-        for flight in flights:
-            flight.cancel()
-        await asyncio.gather(*flights, return_exceptions=True)
+        await self._flights.close()
+        await self._wallets.close()
         await self._calls.close()
 
     async def wallet_of_email(self, email: str) -> IdentityUser:
-        key = email.lower()
-        flight = self._flights.get(key) or self._take_off(key)
-        try:
-            # Shielded: a caller that gives up must not take the others' answer with it.
-            return await asyncio.shield(flight)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if flight.cancelled() and not (caller and caller.cancelling()):
-                raise IdentityUnavailable("The identity client is closed") from None
-            raise
+        return await self._flights.share(email.lower(), lambda: self._in_time(email.lower()))
+
+    async def wallets_of(
+        self, subject: str, *, wanted: Address | None = None
+    ) -> tuple[Address, ...]:
+        """Every ethereum wallet of the user, none if the provider knows no such user.
+
+        Kept for a minute, and for up to an hour while the provider is away; sooner asked again if
+        `wanted` is not among them.
+        """
+        return await self._wallets.of(subject, wanted)
 
     @property
     def under_way(self) -> int:
@@ -93,34 +99,9 @@ class IdentityClient:
                 return (await self._calls.ask_once("GET", "/v1/users?limit=1")).is_ok
         return False
 
-    def _take_off(self, email: str) -> asyncio.Task[IdentityUser]:
-        if len(self._flights) >= self._policy.max_waiting:
-            raise IdentityUnavailable("Too many identity look-ups are waiting")
-        flight = asyncio.create_task(self._in_time(email), name="identity look-up")
-        self._flights[email] = flight
-        flight.add_done_callback(lambda done: self._land(email, done))
-        return flight
-
-    def _land(self, email: str, flight: asyncio.Task[IdentityUser]) -> None:
-        del self._flights[email]
-        # Looked at here, so that a failure nobody waits for any more is not reported as forgotten.
-        if not flight.cancelled():
-            flight.exception()
-
     async def _in_time(self, email: str) -> IdentityUser:
-        deadline = asyncio.get_running_loop().time() + self._policy.timeout_seconds
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await self._found_or_made(email, deadline)
-        except TimeoutError as error:
-            _log.warning("identity_unavailable", reason="no answer in time")
-            raise IdentityUnavailable("The identity provider did not answer in time") from error
-        except TransientFailure as error:
-            _log.warning("identity_unavailable", reason=error.reason)
-            raise IdentityUnavailable(error.message) from error
-        except MalformedError as error:
-            _log.warning("identity_answer_malformed", reason=str(error))
-            raise IdentityUnavailable("The identity provider's answer makes no sense") from error
+        async with self._calls.question() as deadline:
+            return await self._found_or_made(email, deadline)
 
     async def _found_or_made(self, email: str, deadline: float) -> IdentityUser:
         user = await self._look_up(email, deadline) or await self._make(email, deadline)
@@ -175,10 +156,7 @@ class IdentityClient:
 def _user_or_refusal(reply: Reply) -> FoundUser:
     if reply.is_ok:
         return user_in(reply)
-    code = slug_in(reply)
-    _log.warning("identity_call_refused", status=reply.status, code=code)
-    if reply.status == 400 and code in _ADDRESS_REFUSED:
+    refusal = refusal_in(reply)
+    if reply.status == 400 and slug_in(reply) in _ADDRESS_REFUSED:
         raise InvalidFields(["userEmail: the identity provider refuses this address"])
-    if reply.status in {401, 403}:
-        raise IdentityUnavailable("The identity provider refuses our credentials")
-    raise IdentityUnavailable("The identity provider refused the request")
+    raise refusal

@@ -5,6 +5,7 @@ never a KeyError, and no text of the provider reaches a message of ours (it may 
 address).
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping
@@ -16,11 +17,15 @@ from ltzd.providers.bounded_json import NotJsonError, decoded
 from ltzd.values import ZERO_ADDRESS, Address, address_of, checksummed
 
 _DID = re.compile(r"did:privy:[a-z0-9]+")
+_LONGEST_SUBJECT = 128
 _SLUG = re.compile(r"[a-z0-9_]{1,64}")
+
+MOST_WALLETS = 256
+"""Of one user; later ones do not count."""
 
 
 class MalformedError(Exception):
-    """The provider answered something that is no user."""
+    """The provider answered something that is not what we asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +51,42 @@ class FoundUser:
 
 
 def user_in(reply: Reply) -> FoundUser:
-    user = _object_in(reply.body)
+    user = object_in(reply.body)
     subject, accounts = user.get("id"), user.get("linked_accounts")
     if not isinstance(subject, str) or not _DID.fullmatch(subject):
         raise MalformedError("the user has no usable id")
     if not isinstance(accounts, list):
         raise MalformedError("the user has no list of linked accounts")
     return FoundUser(subject, _first_wallet(accounts))
+
+
+def is_subject(text: str) -> bool:
+    """Whether a user may be called so, and the text be put into a URL."""
+    return len(text) <= _LONGEST_SUBJECT and _DID.fullmatch(text) is not None
+
+
+def wallets_in(reply: Reply, subject: str) -> tuple[Address, ...]:
+    """All ethereum wallets of the user whom we asked for."""
+    user = object_in(reply.body)
+    accounts = user.get("linked_accounts")
+    if user.get("id") != subject:
+        raise MalformedError("the user is not the one asked for")
+    if not isinstance(accounts, list):
+        raise MalformedError("the user has no list of linked accounts")
+    return ethereum_wallets(accounts)
+
+
+def ethereum_wallets(accounts: list[object]) -> tuple[Address, ...]:
+    """Embedded or linked, in the rows of a user as in the shorter ones of an identity token."""
+    found: dict[Address, None] = {}
+    for account in accounts:
+        if len(found) == MOST_WALLETS:
+            break
+        if isinstance(account, dict) and _is_proven_wallet(account):
+            # What is no address is nobody's wallet, and no reason to refuse the others.
+            with contextlib.suppress(MalformedError):
+                found[_wallet_address(account.get("address"))] = None
+    return tuple(found)
 
 
 def existing_subject_in(reply: Reply) -> str | None:
@@ -90,6 +124,13 @@ def pause_wished(reply: Reply, now: float) -> float | None:
     return None
 
 
+def object_in(body: bytes) -> dict[str, object]:
+    found = _object_or_none(body)
+    if found is None:
+        raise MalformedError("the answer is no JSON object")
+    return found
+
+
 def _first_wallet(accounts: list[object]) -> Address | None:
     wallets = [account for account in accounts if _is_embedded_wallet(account)]
     if not wallets:
@@ -108,6 +149,16 @@ def _is_embedded_wallet(account: object) -> TypeGuard[dict[str, object]]:
     )
 
 
+def _is_proven_wallet(account: Mapping[str, object]) -> bool:
+    """The provider holds an embedded wallet's key; of another it says when its owner signed."""
+    if account.get("type") != "wallet" or account.get("chain_type") != "ethereum":
+        return False
+    is_embedded = account.get("wallet_client_type") == "privy"
+    return is_embedded or all(
+        account.get(name, 0) is not None for name in ("latest_verified_at", "lv")
+    )
+
+
 def _wallet_index(wallet: Mapping[str, object]) -> float:
     index = wallet.get("wallet_index")
     return index if isinstance(index, int) else float("inf")
@@ -122,13 +173,6 @@ def _wallet_address(text: object) -> Address:
     if address == ZERO_ADDRESS or text not in {checksummed(address), "0x" + address.hex()}:
         raise MalformedError("the wallet's address is none")
     return address
-
-
-def _object_in(body: bytes) -> dict[str, object]:
-    found = _object_or_none(body)
-    if found is None:
-        raise MalformedError("the answer is no JSON object")
-    return found
 
 
 def _object_or_none(body: bytes) -> dict[str, object] | None:

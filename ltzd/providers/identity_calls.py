@@ -8,20 +8,24 @@ none is ever logged or put into an error.
 import asyncio
 import secrets
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
 import msgspec
+import structlog
 
 from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable
-from ltzd.providers.identity_answers import Reply, pause_wished, slug_in
+from ltzd.providers.identity_answers import MalformedError, Reply, pause_wished, slug_in
 
 # The largest true answer, a user with every account linked, has a few kilobytes.
 _LARGEST_ANSWER_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
 
 _jitter = secrets.SystemRandom()
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +34,14 @@ class IdentityPolicy:
 
     `base_url` includes a prefix where the provider has one (`https://auth.privy.io/api`).
     `timeout_seconds` bounds one question to the client, its repeats and its queueing included;
-    `attempt_seconds` bounds one request, so that a lost one leaves time for another.
+    `attempt_seconds` bounds one request, so that a lost one leaves time for another. `issuer` is
+    what the provider's tokens name as their `iss`.
     """
 
     base_url: str
     app_id: str
     app_secret: str = field(repr=False)
+    issuer: str = "privy.io"
     timeout_seconds: float = 4.0
     attempt_seconds: float = 2.0
     max_attempts: int = 4
@@ -71,6 +77,23 @@ class IdentityCalls:
         self._is_closed = True
         if self._session is not None:
             await self._session.close()
+
+    @asynccontextmanager
+    async def question(self) -> AsyncIterator[float]:
+        """Gives the deadline of what is asked in it; every failure becomes IdentityUnavailable."""
+        deadline = asyncio.get_running_loop().time() + self._policy.timeout_seconds
+        try:
+            async with asyncio.timeout_at(deadline):
+                yield deadline
+        except TimeoutError as error:
+            _log.warning("identity_unavailable", reason="no answer in time")
+            raise IdentityUnavailable("The identity provider did not answer in time") from error
+        except TransientFailure as error:
+            _log.warning("identity_unavailable", reason=error.reason)
+            raise IdentityUnavailable(error.message) from error
+        except MalformedError as error:
+            _log.warning("identity_answer_malformed", reason=str(error))
+            raise IdentityUnavailable("The identity provider's answer makes no sense") from error
 
     async def ask(self, method: str, path: str, body: object = None, *, deadline: float) -> Reply:
         """The answer, once it is neither 5xx nor 429; only for requests that may be repeated.
@@ -142,6 +165,14 @@ class IdentityCalls:
                 trust_env=False,
             )
         return self._session
+
+
+def refusal_in(reply: Reply) -> IdentityUnavailable:
+    """What to raise for a request that the provider refuses, and will if it is repeated."""
+    _log.warning("identity_call_refused", status=reply.status, code=slug_in(reply))
+    if reply.status in {401, 403}:
+        return IdentityUnavailable("The identity provider refuses our credentials")
+    return IdentityUnavailable("The identity provider refused the request")
 
 
 def _credentials(policy: IdentityPolicy) -> dict[str, str]:

@@ -121,6 +121,31 @@ async def test_an_identity_token_verifies_and_carries_the_wallet(
     assert "sid" not in claims
 
 
+@pytest.mark.parametrize(("keeps_old", "told"), [(True, 2), (False, 1)])
+async def test_after_a_rotation_another_key_signs_and_the_set_tells_of_it(
+    sandbox: Sandbox,
+    session: aiohttp.ClientSession,
+    post: Post,
+    keeps_old: bool,
+    told: int,
+) -> None:
+    _, before = await post("identityTokenUrl", {"email": EMAIL})
+
+    sandbox.rotate_signing_key(keeps_old=keeps_old)
+
+    _, after = await post("identityTokenUrl", {"email": EMAIL})
+    async with session.get(sandbox.doors()["jwksUrl"]) as response:
+        keys = {key["kid"]: jwt.PyJWK(key) for key in (await response.json())["keys"]}
+    assert len(keys) == told
+    assert (key_id(before["accessToken"]) in keys) == keeps_old
+    key = keys[key_id(after["accessToken"])]
+    assert jwt.decode(after["accessToken"], key, audience=sandbox.identity_policy().app_id)
+
+
+def key_id(token: str) -> str:
+    return str(jwt.get_unverified_header(token)["kid"])
+
+
 @pytest.mark.parametrize(
     ("order", "error"),
     [

@@ -49,16 +49,32 @@ class AppCredentials:
             "signing_key": pem.decode(),
         }
 
+
+class SigningKeys:
+    """The newest one signs. A rotation is forgotten with the process, the first key is not."""
+
+    def __init__(self, app: AppCredentials) -> None:
+        self.newest = app.signing_key
+        self._told = [app.signing_key]
+
+    def rotate(self, *, keeps_old: bool) -> None:
+        """Another key signs from now on; the key set still tells of the old ones, or does not."""
+        self.newest = ec.generate_private_key(ec.SECP256R1())
+        self._told = [*(self._told if keeps_old else ()), self.newest]
+
     @property
     def key_id(self) -> str:
-        return _thumbprint(self._public_jwk())
+        return _thumbprint(_public_jwk(self.newest))
 
     def key_set(self) -> dict[str, object]:
-        jwk = self._public_jwk()
-        return {"keys": [{**jwk, "use": "sig", "alg": "ES256", "kid": _thumbprint(jwk)}]}
+        jwks = map(_public_jwk, self._told)
+        return {
+            "keys": [{**jwk, "use": "sig", "alg": "ES256", "kid": _thumbprint(jwk)} for jwk in jwks]
+        }
 
-    def _public_jwk(self) -> Mapping[str, object]:
-        return ECAlgorithm.to_jwk(self.signing_key.public_key(), as_dict=True)
+
+def _public_jwk(key: ec.EllipticCurvePrivateKey) -> Mapping[str, object]:
+    return ECAlgorithm.to_jwk(key.public_key(), as_dict=True)
 
 
 def _thumbprint(jwk: Mapping[str, object]) -> str:

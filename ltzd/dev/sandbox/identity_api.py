@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from aiohttp import web
 
 from ltzd.dev.sandbox.accounts import LOOKUPS, Account, account_from, identity_key
-from ltzd.dev.sandbox.credentials import AppCredentials
+from ltzd.dev.sandbox.credentials import AppCredentials, SigningKeys
 from ltzd.dev.sandbox.requests import BadInputError, Body, json_object, json_reply, list_in, text_in
 from ltzd.dev.sandbox.users import AccountsConflictError, User, UserBook, Wallet
 
@@ -21,10 +21,10 @@ _MOST_WALLETS = 10
 
 
 class IdentityApi:
-    def __init__(self, users: UserBook, app: AppCredentials) -> None:
+    def __init__(self, users: UserBook, app: AppCredentials, keys: SigningKeys) -> None:
         self._users = users
         self._app = app
-        self._key_set = json_reply(app.key_set()).body
+        self._keys = keys
         pair = f"{app.app_id}:{app.app_secret}".encode()
         self._authorization = b"Basic " + base64.b64encode(pair)
 
@@ -62,7 +62,7 @@ class IdentityApi:
     async def _jwks(self, request: web.Request) -> web.Response:
         if request.match_info["app_id"] != self._app.app_id:
             return _error(404, "App not found", "missing_or_invalid_privy_app_id")
-        return web.Response(body=self._key_set, content_type="application/json")
+        return json_reply(self._keys.key_set())
 
     async def _create(self, request: web.Request) -> web.Response:
         body = await json_object(request)

@@ -10,7 +10,7 @@ from pathlib import Path
 from aiohttp import web
 
 from ltzd.dev.sandbox import pages
-from ltzd.dev.sandbox.credentials import AppCredentials
+from ltzd.dev.sandbox.credentials import AppCredentials, SigningKeys
 from ltzd.dev.sandbox.explorer import Explorer
 from ltzd.dev.sandbox.explorer_views import BASE as EXPLORER_BASE
 from ltzd.dev.sandbox.faults import Faults
@@ -43,6 +43,7 @@ class Sandbox:
         self._journal: Journal | None = None
         self._runner: web.AppRunner | None = None
         self._app: AppCredentials | None = None
+        self._keys: SigningKeys | None = None
 
     async def start(self) -> None:
         """Raises Misconfigured for an occupied port or a data directory that cannot be used."""
@@ -76,6 +77,11 @@ class Sandbox:
         app = self._credentials()
         return IdentityPolicy(self.url + IDENTITY_PREFIX, app.app_id, app.app_secret)
 
+    def rotate_signing_key(self, *, keeps_old: bool = False) -> None:
+        """As the identity provider does now and then, or in a hurry."""
+        assert self._keys is not None, "the sandbox has not started"
+        self._keys.rotate(keeps_old=keeps_old)
+
     def doors(self) -> dict[str, str]:
         """The `sandbox` part of dev.json."""
         app_id = self._credentials().app_id
@@ -94,9 +100,11 @@ class Sandbox:
             middlewares=[loopback_only, refusals, self.faults.middleware],
             client_max_size=_LARGEST_REQUEST_BYTES,
         )
-        application.add_routes(IdentityApi(users, app).routes())
+        self._keys = SigningKeys(app)
+        application.add_routes(IdentityApi(users, app, self._keys).routes())
         application.add_routes(Explorer(self._node, self._ltz).routes())
-        application.router.add_post("/doors/identity-token", TokenDoor(users, TokenMint(app)).open)
+        mint = TokenMint(app.app_id, self._keys)
+        application.router.add_post("/doors/identity-token", TokenDoor(users, mint).open)
         application.router.add_post("/doors/fault", self.faults.door)
         application.router.add_get("/", self._root_page)
         return application

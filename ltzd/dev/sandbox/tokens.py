@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import jwt
 import msgspec
 
-from ltzd.dev.sandbox.credentials import AppCredentials
+from ltzd.dev.sandbox.credentials import SigningKeys
 from ltzd.dev.sandbox.users import User
 
 Claims = Mapping[str, object]
@@ -19,9 +19,9 @@ _ISSUER = "privy.io"
 
 
 class TokenMint:
-    def __init__(self, app: AppCredentials) -> None:
-        self._app = app
-        self._headers = {"typ": "JWT", "kid": app.key_id}
+    def __init__(self, app_id: str, keys: SigningKeys) -> None:
+        self._app_id = app_id
+        self._keys = keys
 
     def access_token(self, user: User, lifetime_seconds: float, overrides: Claims) -> str:
         claims = {**self._common(user, lifetime_seconds), "sid": "c" + secrets.token_hex(12)}
@@ -40,7 +40,7 @@ class TokenMint:
         now = int(time.time())
         return {
             "iss": _ISSUER,
-            "aud": self._app.app_id,
+            "aud": self._app_id,
             "sub": user.subject,
             "iat": now,
             "exp": now + int(lifetime_seconds),
@@ -51,9 +51,9 @@ class TokenMint:
         # One level below jwt.encode, which refuses to sign the claims that bad tokens are made of.
         return jwt.PyJWS().encode(
             msgspec.json.encode(whole),
-            self._app.signing_key,
+            self._keys.newest,
             algorithm="ES256",
-            headers=self._headers,
+            headers={"typ": "JWT", "kid": self._keys.key_id},
         )
 
 
