@@ -18,7 +18,7 @@ from ltzd.actions.relay_writing import Draft, Overtaken, RelayWriting
 from ltzd.actions.token_users import TokenUsers
 from ltzd.chain import perk_nft, relay_calls
 from ltzd.chain.node import Node
-from ltzd.chain.relay_calls import RelayContracts
+from ltzd.chain.relay_calls import RelayContracts, Understood
 from ltzd.chain.rpc import RpcError
 from ltzd.errors import (
     LtzdError,
@@ -31,7 +31,7 @@ from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules import relay_limits
 from ltzd.rules.fees import FeePolicy
 from ltzd.rules.relay_limits import ClaimLimit, Standing
-from ltzd.rules.relaying import RelayAsk, Relayed, RelayPlan, RelayStatus, RelayWindow
+from ltzd.rules.relaying import ClaimAsked, RelayAsk, Relayed, RelayPlan, RelayStatus, RelayWindow
 from ltzd.store import relays
 from ltzd.store.database import Pool, session
 from ltzd.store.relays import Progress
@@ -145,25 +145,28 @@ class Relayer:
         """None when it must be decided again: another request of the user's came between."""
         relay_limits.check_key(standing, request.fingerprint)
         if standing.earlier is not None:
-            return await self._answer(standing.earlier.id, standing.window(), deadline, False)
-        plan = await self._plan(request.ask)
-        relay_limits.check_hour(standing)
-        claim_limit = await self._claim_limit(plan)
-        if claim_limit is not None:
-            relay_limits.check_claims(standing, claim_limit)
-        if plan.takes_turns and standing.is_turn_taken:
-            await self._turn(plan.user, deadline)
+            return await self._answer(
+                standing.earlier.id, standing.window(), deadline, is_new=False
+            )
+        understood = relay_calls.understood(request.ask, self._contracts)
+        if understood.takes_turns and standing.is_turn_taken:
+            # What is signed for after the one in flight, its permit say, is judged after it.
+            await self._limits(request.ask, understood.claim, standing)
+            await self._turn(request.ask.user, deadline)
             return None
-        outcome = await self._writing.write(await self._draft(request, plan, claim_limit, standing))
+        plan = await self._plan(understood)
+        claim_limit = await self._limits(request.ask, plan.claim, standing)
+        draft = await self._draft(request, plan, claim_limit, standing)
+        outcome = await self._writing.write(draft)
         if isinstance(outcome, Overtaken):
             return None
-        if outcome.is_ours:
+        is_new = outcome.is_ours and draft.failure is None
+        if is_new:
             log.info("relay.written", relay=outcome.id, function=plan.function)
         with telemetry.timed(telemetry.RELAY_SECONDS):
-            return await self._answer(outcome.id, outcome.window, deadline, outcome.is_ours)
+            return await self._answer(outcome.id, outcome.window, deadline, is_new=is_new)
 
-    async def _plan(self, ask: RelayAsk) -> RelayPlan:
-        understood = relay_calls.understood(ask, self._contracts)
+    async def _plan(self, understood: Understood) -> RelayPlan:
         questions = understood.questions
         try:
             answers = await self._node.views(questions) if questions else []
@@ -171,22 +174,29 @@ class Relayer:
             raise NodeUnavailable(f"eth_call: {error.message}") from error
         return understood.plan(answers, await self._operators.all())
 
-    async def _claim_limit(self, plan: RelayPlan) -> ClaimLimit | None:
-        """None where there is nothing to count: the simulation tells that there is no such one."""
-        if plan.claim is None:
-            return None
-        collection = plan.claim.collection_id
+    async def _limits(
+        self, ask: RelayAsk, claim: ClaimAsked | None, standing: Standing
+    ) -> ClaimLimit | None:
+        relay_limits.check_hour(standing)
+        claim_limit = None if claim is None else await self._claim_limit(ask, claim)
+        if claim_limit is not None:
+            relay_limits.check_claims(standing, claim_limit)
+        return claim_limit
+
+    async def _claim_limit(self, ask: RelayAsk, claim: ClaimAsked) -> ClaimLimit | None:
+        """None for no collection: the simulation says so."""
+        collection = claim.collection_id
         try:
             said, counted = await self._node.views(
                 [
-                    (plan.to, perk_nft.collection_call(collection)),
-                    (plan.to, perk_nft.claims_of_call(plan.user, collection)),
+                    (ask.to, perk_nft.collection_call(collection)),
+                    (ask.to, perk_nft.claims_of_call(ask.user, collection)),
                 ]
             )
         except RpcError:
             return None
         most = perk_nft.decode_max_per_user(said)
-        return ClaimLimit(plan.claim, perk_nft.decode_claims(counted), most)
+        return ClaimLimit(claim, perk_nft.decode_claims(counted), most)
 
     async def _turn(self, user: Address, deadline: float) -> None:
         """Claims and purchases are simulated after the user's previous one is mined."""
@@ -221,12 +231,14 @@ class Relayer:
         return replace(draft, gas_limit=gas_limit, worst_wei=gas_limit * fees.max_fee_per_gas)
 
     async def _answer(
-        self, relay: int, window: RelayWindow, deadline: float, is_ours: bool
+        self, relay: int, window: RelayWindow, deadline: float, *, is_new: bool
     ) -> RelayAnswer | None:
         """How it ended, or how far it came by the deadline; None for one that was taken back."""
+        if not is_new:
+            self._board.look()  # it may have ended long ago
         found = await self._board.end(relay, deadline)
         if found is None:
-            if is_ours:
+            if is_new:
                 await self._withdraw(relay)
             async with session(self._pool) as connection:
                 found = (await relays.progress(connection, [relay])).get(relay)
