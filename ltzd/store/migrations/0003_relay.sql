@@ -21,7 +21,7 @@ CREATE TABLE relays (
   created_at      timestamptz NOT NULL DEFAULT now(),
   CHECK ((state IN ('sent', 'mined')) = (transaction_id IS NOT NULL)),
   CHECK ((state = 'failed') = (failure IS NOT NULL)),
-  CHECK ((state = 'failed') = (window_start IS NULL))
+  CONSTRAINT relays_counted CHECK ((state = 'failed') = (window_start IS NULL))
 ) WITH (fillfactor = 70);
 CREATE UNIQUE INDEX relays_by_key ON relays (user_address, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX relays_by_window ON relays (user_address, window_start) WHERE window_start IS NOT NULL;
