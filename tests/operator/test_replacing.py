@@ -101,8 +101,9 @@ async def test_callers_are_told_the_newest_published_hash(world: World) -> None:
         world.node.base_fee = 20 * GWEI
         world.node.mine()
         new = await in_the_pool(world, lambda sent: sent.hash != old.hash)
-        await until(lambda: true(len(world.told) >= 2))
-    assert [hash_ for _, hash_ in world.told][:2] == [old.hash, new.hash]
+        await until(lambda: true(any(hash_ == new.hash for _, hash_ in world.told)))
+    # On a slow machine the old bytes go out a second time before they are replaced.
+    assert list(dict.fromkeys(hash_ for _, hash_ in world.told)) == [old.hash, new.hash]
 
 
 async def test_a_mint_that_blocks_pass_over_is_replaced_by_a_tenth(world: World) -> None:
