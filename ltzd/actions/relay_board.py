@@ -38,6 +38,7 @@ class RelayBoard:
 
     async def turn(self, user: Address, deadline: float) -> None:
         """Until nothing of his that takes turns is in flight, or it is `deadline`."""
+        self.look()
         await _wait(self._turns, user, deadline, None)
 
     def look(self) -> None:

@@ -1,32 +1,26 @@
 """Which relay wallets somebody serves now: simulations are theirs, and permits may name them."""
 
-import asyncio
-
+from ltzd.actions.relay_fresh import Fresh
 from ltzd.errors import Unavailable
 from ltzd.store import lanes
 from ltzd.store.database import Pool, session
 from ltzd.values import Address
 
 KIND = "relay"
-_FRESH_SECONDS = 1.0
 
 
 class RelayOperators:
-    """A second old at most."""
-
     def __init__(self, pool: Pool, chain_id: int) -> None:
         self._pool = pool
         self._chain_id = chain_id
-        self._wallets: list[Address] = []
-        self._asked_at = float("-inf")
+        self._wallets = Fresh(self._working)
+
+    def prepare(self) -> None:
+        """Begin to ask for what `all` and `first` tell."""
+        self._wallets.prepare()
 
     async def all(self) -> list[Address]:
-        now = asyncio.get_running_loop().time()
-        if not self._wallets or now - self._asked_at > _FRESH_SECONDS:
-            async with session(self._pool) as connection:
-                self._wallets = await lanes.working(connection, self._chain_id, KIND)
-            self._asked_at = now
-        return self._wallets
+        return await self._wallets.now()
 
     async def first(self) -> Address:
         """Raises Unavailable while nobody serves any."""
@@ -34,3 +28,7 @@ class RelayOperators:
         if not wallets:
             raise Unavailable("No relay wallet is being served")
         return wallets[0]
+
+    async def _working(self) -> list[Address]:
+        async with session(self._pool) as connection:
+            return await lanes.working(connection, self._chain_id, KIND)

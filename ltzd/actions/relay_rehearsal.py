@@ -5,7 +5,10 @@ NodeUnavailable where the node cannot say. Nothing is spent.
 """
 
 import asyncio
+from contextlib import suppress
 
+from ltzd.actions.relay_fresh import Fresh
+from ltzd.actions.relay_gas import GasGuesses
 from ltzd.chain import reverts, words
 from ltzd.chain.node import Node, Revert
 from ltzd.errors import (
@@ -15,40 +18,42 @@ from ltzd.errors import (
     TransactionFailed,
     ValidationFailed,
 )
-from ltzd.rules.fees import GWEI, FeePolicy, Fees, Market, fees_for
+from ltzd.rules.fees import GWEI, FeePolicy, Fees, fees_for
 from ltzd.rules.relay_limits import claim_limit_reached
 from ltzd.rules.relay_table import MAX_GAS_LIMIT
 from ltzd.rules.relaying import RelayPlan
 from ltzd.values import Address
 
-_FRESH_SECONDS = 1.0
+_BEGINNERS = 8
+"""Calls like no other so far that are estimated at once."""
 
 
 class RelayRehearsal:
     def __init__(self, node: Node, policy: FeePolicy) -> None:
         self._node = node
         self._policy = policy
-        self._market: Market | None = None
-        self._asked_at = float("-inf")
+        self._market = Fresh(node.market_now)
+        self._guesses = GasGuesses()
+        self._beginning = asyncio.Semaphore(_BEGINNERS)
 
     async def gas_limit(self, plan: RelayPlan, sender: Address, wanted: int | None) -> int:
         """What to send it with: what was asked for, or a quarter more than it needs now."""
-        if wanted is not None and await self._passes_with(plan, sender, wanted):
+        if wanted is None:
+            return await self._found_out(plan, sender)
+        if await self._passes_with(plan, sender, wanted):
             return wanted
-        needed = await self._node.gas_of(plan.to, plan.data, sender)
-        if isinstance(needed, Revert):
-            raise _refusal(needed)
-        if wanted is not None:
-            raise ValidationFailed(
-                "gasLimit is too small for this call", gasLimit=wanted, neededGas=needed
-            )
-        if needed > MAX_GAS_LIMIT:
-            raise _too_much(needed)
-        return min(MAX_GAS_LIMIT, needed * 5 // 4)
+        needed = await self._needed(plan, sender)
+        raise ValidationFailed(
+            "gasLimit is too small for this call", gasLimit=wanted, neededGas=needed
+        )
+
+    def prepare(self) -> None:
+        """Begin to ask for what `fees` needs."""
+        self._market.prepare()
 
     async def fees(self) -> Fees:
         """What it would be signed at. Raises ValidationFailed while the cap forbids."""
-        market = await self._market_now()
+        market = await self._market.now()
         fees = fees_for(market, self._policy)
         if fees is None:
             asked = market.base_fee + max(market.tip, self._policy.min_tip)
@@ -70,19 +75,38 @@ class RelayRehearsal:
                 return reverts.reason_of(revert.data)
         return "reverted on chain"
 
+    async def _found_out(self, plan: RelayPlan, sender: Address) -> int:
+        if self._guesses.has(plan):
+            return await self._guessed(plan, sender) or await self._estimated(plan, sender)
+        async with self._beginning:  # Who waits here may guess by what the first have learnt.
+            return await self._guessed(plan, sender) or await self._estimated(plan, sender)
+
+    async def _guessed(self, plan: RelayPlan, sender: Address) -> int | None:
+        """None where nobody can guess, or too little was guessed."""
+        gas = self._guesses.of(plan)
+        if gas is None or not await self._passes_with(plan, sender, gas):
+            return None
+        return _with_room(gas)
+
+    async def _estimated(self, plan: RelayPlan, sender: Address) -> int:
+        needed = await self._needed(plan, sender)
+        if needed > MAX_GAS_LIMIT:
+            raise _too_much(needed)
+        self._guesses.learn(plan, needed)
+        return _with_room(needed)
+
+    async def _needed(self, plan: RelayPlan, sender: Address) -> int:
+        needed = await self._node.gas_of(plan.to, plan.data, sender)
+        if isinstance(needed, Revert):
+            raise _refusal(needed)
+        return needed
+
     async def _passes_with(self, plan: RelayPlan, sender: Address, gas: int) -> bool:
         return await self._node.revert_of(plan.to, plan.data, sender, gas=gas) is None
 
-    async def _market_now(self) -> Market:
-        """A second old at most. Raises NodeUnavailable."""
-        now = asyncio.get_running_loop().time()
-        if self._market is None or now - self._asked_at > _FRESH_SECONDS:
-            head = await self._node.block("latest")
-            if head is None:
-                raise NodeUnavailable("The node has no latest block")
-            self._market = await self._node.market(head)
-            self._asked_at = now
-        return self._market
+
+def _with_room(needed: int) -> int:
+    return min(MAX_GAS_LIMIT, needed * 5 // 4)
 
 
 def _refusal(revert: Revert) -> Refused | NodeUnavailable:
@@ -91,9 +115,9 @@ def _refusal(revert: Revert) -> Refused | NodeUnavailable:
         if "gas required exceeds" in text or "out of gas" in text or "outofgas" in text:
             return _too_much(None)
         return NodeUnavailable(f"eth_estimateGas: {revert.text}")
-    name = reverts.name_of(revert.data)
-    if name == "ClaimLimitReached":
-        return _claim_limit(revert.data)
+    if reverts.name_of(revert.data) == "ClaimLimitReached":
+        with suppress(ValueError):  # malformed: then it is a reason like any other
+            return _claim_limit(revert.data)
     reason = reverts.reason_of(revert.data)
     return TransactionFailed(f"Transaction would fail: {reason}", reason=reason)
 

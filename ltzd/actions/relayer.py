@@ -6,6 +6,7 @@ leaves nothing behind; after it a lane sends the call whoever still waits.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -27,6 +28,7 @@ from ltzd.errors import (
     TransactionFailed,
     Unavailable,
 )
+from ltzd.gathering import Gathering
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules import relay_limits
 from ltzd.rules.fees import FeePolicy
@@ -86,6 +88,9 @@ class Relayer:
         self._writing = RelayWriting(pool, signals, policy.gas_budget_wei)
         self._rehearsal = RelayRehearsal(node, policy.fees)
         self._operators = RelayOperators(pool, contracts.chain_id)
+        self._standings: Gathering[tuple[Address, str | None], Standing] = Gathering(
+            self._standings_of
+        )
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -99,6 +104,8 @@ class Relayer:
     async def standing(self, user: TokenUser, request: RelayRequest) -> Standing:
         """Raises ValidationFailed for a wallet that is not the token's, IdentityUnavailable."""
         await self._users.require_wallet(user, request.ask.user)
+        self._operators.prepare()
+        self._rehearsal.prepare()
         return await self._standing(request)
 
     async def submit(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
@@ -134,10 +141,11 @@ class Relayer:
             standing = await self._standing(request)
 
     async def _standing(self, request: RelayRequest) -> Standing:
+        return await self._standings.ask((request.ask.user, request.idempotency_key))
+
+    async def _standings_of(self, asked: Sequence[tuple[Address, str | None]]) -> list[Standing]:
         async with session(self._pool) as connection:
-            asked = [(request.ask.user, request.idempotency_key)]
-            (standing,) = await relays.standings(connection, asked)
-        return standing
+            return await relays.standings(connection, asked)
 
     async def _attempt(
         self, request: RelayRequest, standing: Standing, deadline: float
@@ -161,8 +169,6 @@ class Relayer:
         if isinstance(outcome, Overtaken):
             return None
         is_new = outcome.is_ours and draft.failure is None
-        if is_new:
-            log.info("relay.written", relay=outcome.id, function=plan.function)
         with telemetry.timed(telemetry.RELAY_SECONDS):
             return await self._answer(outcome.id, outcome.window, deadline, is_new=is_new)
 

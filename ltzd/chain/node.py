@@ -78,6 +78,11 @@ _FUNDS = re.compile(
 _REVERTED_CODE = 3
 """geth's code of `execution reverted`, which others have taken over."""
 
+_MARKET: Sequence[Call] = (
+    ("eth_feeHistory", ("0x1", "latest", [])),
+    ("eth_maxPriorityFeePerGas", ()),
+)
+
 _YEAR_10000 = 253_402_300_800
 
 
@@ -207,13 +212,18 @@ class Node:
 
         A node that tells no next base fee is taken by `head`'s, from which it differs by an eighth.
         """
-        history, tip = await self._rpc.batch(
-            [("eth_feeHistory", ("0x1", "latest", [])), ("eth_maxPriorityFeePerGas", ())]
+        history, tip = await self._rpc.batch(_MARKET)
+        return _market(head, history, tip)
+
+    async def market_now(self) -> Market:
+        """As `market` after the newest block, asked in one batch with it."""
+        head, history, tip = await self._rpc.batch(
+            [("eth_getBlockByNumber", ("latest", False)), *_MARKET]
         )
-        base_fee = head.base_fee if isinstance(history, RpcError) else _next_base_fee(history)
-        if base_fee is None:
-            raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
-        return Market(base_fee, _number(_must(tip)))
+        header = _header(_must(head))
+        if header is None:
+            raise NodeUnavailable("The node has no latest block")
+        return _market(header, history, tip)
 
     async def view(self, to: Address, data: bytes) -> bytes:
         """What a call would return. Raises RpcError with its revert data."""
@@ -256,8 +266,11 @@ class Node:
         call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
         if gas is not None:
             call["gas"] = hex(gas)
-        (answer,) = await self._rpc.batch([("eth_call", (call, _block_tag(at)))])
-        return _revert(answer)
+        try:
+            await self._rpc.gathered("eth_call", call, _block_tag(at))
+        except RpcError as error:
+            return _reverted(error)
+        return None
 
     async def simulate(
         self, to: Address, calls: Sequence[bytes], sender: Address
@@ -305,6 +318,13 @@ class Node:
             return await self._rpc.call(method, *params)
         except RpcError as error:
             raise NodeUnavailable(f"{method}: {error.message}") from error
+
+
+def _market(head: Header, history: Any, tip: Any) -> Market:
+    base_fee = head.base_fee if isinstance(history, RpcError) else _next_base_fee(history)
+    if base_fee is None:
+        raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
+    return Market(base_fee, _number(_must(tip)))
 
 
 def _next_base_fee(history: Any) -> int | None:
