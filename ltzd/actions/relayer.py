@@ -111,8 +111,9 @@ class Relayer:
     async def submit(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
         """Answers when the call is a block deep, or after a minute.
 
-        Raises every refusal of choices.md's order; TransactionFailed for a call that would revert,
-        or did; Unavailable where nothing was sent and the same request may succeed later.
+        Raises every refusal of choices.md's order, TransactionFailed for a call that would revert,
+        and Unavailable where nothing was sent and the same request may succeed later. A call that
+        was mined and failed is answered as such: it cost gas, and counts.
         """
         try:
             answer = await self._submitted(request, standing)
@@ -230,11 +231,20 @@ class Relayer:
         try:
             gas_limit = await self._rehearsal.gas_limit(plan, sender, request.ask.gas_limit)
         except TransactionFailed as failed:
+            await self._recount(request.ask, plan.claim)
             if request.idempotency_key is None:
                 raise
             return replace(draft, failure=str(failed.details["reason"]))
         fees = await self._rehearsal.fees()
         return replace(draft, gas_limit=gas_limit, worst_wei=gas_limit * fees.max_fee_per_gas)
+
+    async def _recount(self, ask: RelayAsk, claim: ClaimAsked | None) -> None:
+        """A claim that reverts because another took the last place meanwhile is over the limit."""
+        limit = None if claim is None else await self._claim_limit(ask, claim)
+        if limit is not None and limit.most is not None and limit.on_chain >= limit.most:
+            raise relay_limits.claim_limit_reached(
+                limit.claim.collection_id, limit.on_chain, limit.most
+            )
 
     async def _answer(
         self, relay: int, window: RelayWindow, deadline: float, *, is_new: bool
@@ -256,10 +266,7 @@ class Relayer:
             )
         if found.relayed is None:
             raise Unavailable("No relay wallet has sent the transaction yet")
-        relayed = await self._explained(found, found.relayed)
-        if relayed.status is RelayStatus.FAILED:
-            raise _failed(relayed)
-        return RelayAnswer(relayed, window)
+        return RelayAnswer(await self._explained(found, found.relayed), window)
 
     async def _withdraw(self, relay: int) -> None:
         """Take back what nobody has signed in all the time, and say why; else leave it be.
@@ -284,7 +291,8 @@ class Relayer:
         return replace(relayed, reason=reason)
 
 
-def _failed(relayed: Relayed) -> TransactionFailed:
+def failure_of(relayed: Relayed) -> TransactionFailed:
+    """What a relay that was mined and failed is refused with."""
     return TransactionFailed(
         f"Transaction failed: {relayed.reason}",
         reason=relayed.reason,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from sanic import Blueprint
 from sanic.request import Request
 
+from ltzd.actions.relayer import failure_of
 from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
 from ltzd.errors import NotFound, RateLimited, Unauthorized, ValidationFailed
 from ltzd.http.client_address import client_network
@@ -63,6 +64,8 @@ class RelayerSurface:
         answer = await self._relays.submit(asked, standing)
         request.ctx.window = answer.window
         relayed = answer.relayed
+        if relayed.status is RelayStatus.FAILED:
+            raise failure_of(relayed)
         if relayed.status is RelayStatus.FINAL:
             # A key's replay long after: spec 2.7 knows one word for what is done.
             relayed = replace(relayed, status=RelayStatus.CONFIRMED)

@@ -42,7 +42,7 @@ class Relays(Protocol):
         ...
 
     async def submit(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
-        """Raises every other refusal, and TransactionFailed for what failed on chain."""
+        """Raises every other refusal, and TransactionFailed for what would revert."""
         ...
 
     async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:

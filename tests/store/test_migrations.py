@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -10,12 +11,14 @@ import pytest_asyncio
 from alembic import command
 
 from ltzd.rules.fees import Fees
-from ltzd.store import brand_keys, brands, database, rewards, transactions
+from ltzd.rules.transactions import Bill, Place, State, Transaction
+from ltzd.store import brand_keys, brands, database, lanes, relays, rewards, transactions
 from ltzd.store.lanes import Lane
-from ltzd.values import Address
+from ltzd.values import Address, Hash32
 from tests.support.core import BRAND, a_wallet
 from tests.support.event_action import SEALER, a_brand
 from tests.support.postgres import Databases
+from tests.support.relay_world import RELAYER, a_relay, signed
 
 CHAIN = 31337
 MINTER = a_wallet(0x77)
@@ -101,6 +104,41 @@ async def _fill_brand(connection: asyncpg.Connection) -> None:
             SEALER.key_id,
             SEALER.seal(f"key of {name}", BRAND, name),
         )
+
+
+async def test_lanes_and_their_transactions_go_on_where_they_were_when_relays_came(
+    empty_url: str,
+) -> None:
+    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0002")
+    connection = await database.connect(empty_url, "test")
+    await fill(connection)
+    await connection.close()
+
+    await database.migrate(empty_url)
+
+    pool = await database.open_pool(empty_url, size=2)
+    place = Place(5, Hash32(b"\x05" * 32), True, Bill(Hash32(b"\x01" * 32), 40_000, 9))
+    try:
+        async with database.transaction(pool) as connection:
+            assert await lanes.working(connection, CHAIN, "mint") == []
+            lane = await lanes.begin_term(connection, CHAIN, Address(MINTER), "mint", 7)
+            await lanes.show(connection, lane)
+            assert await lanes.working(connection, CHAIN, "mint") == [MINTER]
+            assert await lanes.next_nonce(connection, CHAIN, Address(MINTER)) == 1
+
+            (flying,) = await transactions.in_flight(connection, lane)
+            mined = replace(flying, tx=Transaction(State.MINED, place))
+            await transactions.save(connection, lane, [(flying.tx, mined)])
+            watched = "SELECT state, mined_attempt, gas_used FROM watched_transactions"
+            assert tuple(await connection.fetchrow(watched)) == ("mined", b"\x01" * 32, 40_000)
+
+            other = await lanes.begin_term(connection, CHAIN, RELAYER.address, "relay", 0)
+            await relays.insert(connection, [a_relay()])
+            waiting = await relays.queued(connection, other, 9)
+            await relays.store_signed(connection, other, signed(waiting))
+            assert len(await transactions.in_flight(connection, other)) == 1
+    finally:
+        await pool.close()
 
 
 async def test_what_the_first_version_left_is_there_after_the_second_came(empty_url: str) -> None:

@@ -1,7 +1,8 @@
 """A node in memory that behaves: takes transactions, mines them, forgets blocks, misleads.
 
-It answers JSON-RPC in place of `Rpc`, so `Node` and all above it are the real ones. LTZ is the only
-contract: it mints, skips or refuses used references, and logs as contracts/src/LTZ.sol does.
+It answers JSON-RPC in place of `Rpc`, so `Node` and all above it are the real ones. LTZ mints,
+skips or refuses used references, and logs as contracts/src/LTZ.sol does; other contracts take any
+call, or revert where a test says so.
 """
 
 import asyncio
@@ -126,16 +127,16 @@ class FakeNode(Rpc):
 
     def __init__(self) -> None:
         super().__init__("fake:")
-        genesis = Hash32(keccak(b"genesis"))
-        self.blocks: list[Block] = [Block(0, genesis, Hash32(bytes(32)), GWEI)]
+        self.blocks = [Block(0, Hash32(keccak(b"genesis")), Hash32(bytes(32)), GWEI)]
         self.pool: dict[Hash32, Sent] = {}
         self.arrived: list[bytes] = []
         """Every publication that reached the node, whatever was answered."""
+        self.together: list[int] = []
+        """How many publications each request held that had any."""
         self.asked: Counter[str] = Counter()
         self.node = Node(self)
 
-        self.base_fee = GWEI
-        self.tip = GWEI // 10
+        self.base_fee, self.tip = GWEI, GWEI // 10
         self.balance = 1_000 * ETHER
         self.final_depth: int | None = 64
         """None: the node knows no finality."""
@@ -148,6 +149,8 @@ class FakeNode(Rpc):
         """What the mint limit's bucket has ever been given."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False
         """Which mints the contract refuses with a sentence, by their call data."""
+        self.fails: Callable[[bytes], bool] = lambda _data: False
+        """Which calls the other contracts refuse with a sentence."""
         self.is_minter = True
         """Whether the wallet has its role."""
         self.bad_wallets: set[bytes] = set()
@@ -160,6 +163,8 @@ class FakeNode(Rpc):
         """Publications from now on that arrive, though their sender hears nothing."""
         self.refusal: str | None = None
         """What every publication is answered instead of being taken."""
+        self.refuses: Callable[[Sent], bool] = lambda _sent: False
+        """Which publications it has no room for."""
         self.refuses_cheap = False
         """Whether it takes nothing below the next base fee, as anvil does; geth keeps it."""
         self.lag = 0
@@ -240,6 +245,15 @@ class FakeNode(Rpc):
             if log.topics[0] == _MINTED
         )
 
+    def executed(self) -> Counter[bytes]:
+        """How often each call of another contract than LTZ is on the canonical chain."""
+        return Counter(
+            done.sent.data
+            for block in self.blocks
+            for done in block.transactions
+            if done.sent.to != LTZ_AT
+        )
+
     def _next_block(self, said: Sequence[Log], takes_pool: bool) -> Block:
         self._salt += 1
         parent = self.head
@@ -273,7 +287,7 @@ class FakeNode(Rpc):
                 del self.pool[sent.hash]
                 nonces[sent.sender] = sent.nonce + 1
                 try:
-                    done = Done(sent, True, self._mint(sent.data, used, available))
+                    done = Done(sent, True, self._run(sent.to, sent.data, used, available))
                 except Reverted:
                     done = Done(sent, False, [])
                 available -= _minted_in(done)
@@ -282,6 +296,15 @@ class FakeNode(Rpc):
     def _available(self, block: Block) -> int:
         """What the mint limit's bucket holds; it is refilled by hand."""
         return min(self.mint_capacity, self.mint_filled - block.minted)
+
+    def _run(
+        self, to: Address, data: bytes, used: dict[int, bytes], available: int
+    ) -> Sequence[Log]:
+        if to == LTZ_AT:
+            return self._mint(data, used, available)
+        if self.fails(data):
+            raise Reverted(a_sentence("another contract does not like it"))
+        return []
 
     def _mint(self, data: bytes, used: dict[int, bytes], available: int) -> list[Log]:
         """Logs of a mint; `used` moves along."""
@@ -317,13 +340,20 @@ class FakeNode(Rpc):
     # --- JSON-RPC -----------------------------------------------------------------------------
 
     async def call(self, method: str, *params: object) -> Any:
+        self._count([method])
         answer = await self._answer(method, params)
         if isinstance(answer, RpcError):
             raise answer
         return answer
 
     async def batch(self, calls: Sequence[Call]) -> list[Any]:
+        self._count([method for method, _ in calls])
         return [await self._answer(method, params) for method, params in calls]
+
+    def _count(self, methods: Sequence[str]) -> None:
+        publications = methods.count("eth_sendRawTransaction")
+        if publications:
+            self.together.append(publications)
 
     async def _answer(self, method: str, params: Sequence[Any]) -> Any:
         await asyncio.sleep(0)
@@ -427,7 +457,8 @@ class FakeNode(Rpc):
         if self.cannot_simulate(data):
             raise RpcError(-32000, "out of memory")
         try:
-            self._mint(data, dict(self._seen()[-1].used), self._available(self._seen()[-1]))
+            head = self._seen()[-1]
+            self._run(address_of(call["to"]), data, dict(head.used), self._available(head))
         except Reverted as error:
             raise RpcError(3, "execution reverted", error.data) from error
         return "0x"
@@ -443,6 +474,8 @@ class FakeNode(Rpc):
         if self.refusal is not None:
             raise RpcError(-32000, self.refusal)
         sent = _sent(bytes_of(raw))
+        if self.refuses(sent):
+            raise RpcError(-32000, "txpool is full")
         self._take(sent)
         if self.lost_replies:
             self.lost_replies -= 1

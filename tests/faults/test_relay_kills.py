@@ -1,0 +1,338 @@
+"""Relays through kill -9, reorgs, blocks that are late and a provider that is down.
+
+The seed of the moments is printed; LTZD_TEST_SEED repeats a run.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from eth_account import Account
+
+from tests.support.books import all_minted
+from tests.support.instance import Instance
+from tests.support.instances import Instances
+from tests.support.relay_calls import call
+from tests.support.relay_signing import transfer
+from tests.support.relaying import (
+    A_WELCOME,
+    FREE,
+    HOURLY,
+    LTZ,
+    Answer,
+    Relays,
+    User,
+    relays_of,
+)
+from tests.support.tester import GWEI
+from tests.support.waiting import until
+
+FOLLOWED_SECONDS = 3.0
+BACK_SECONDS = 20.0
+OUTCOME_SECONDS = 40.0
+USERS = 8
+_PAUSE_SECONDS = 0.1
+
+
+@pytest_asyncio.fixture
+async def relays(instance: Instance) -> AsyncIterator[Relays]:
+    """On each kind of chain."""
+    async with relays_of(instance) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def one(one_instance: Instance) -> AsyncIterator[Relays]:
+    async with relays_of(one_instance) as found:
+        yield found
+
+
+@dataclass
+class Ask:
+    """One relay under its key: asked again, in the same words, until it has an outcome."""
+
+    user: User
+    to: str
+    data: bytes
+    key: str
+    answers: list[Answer] = field(default_factory=list)
+
+    async def ask(self, relays: Relays) -> Answer | None:
+        """None when the connection died with the instance, or nobody was there."""
+        try:
+            answer = await relays.relay(self.user, self.to, self.data, key=self.key)
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
+        self.answers.append(answer)
+        return answer
+
+    async def outcome(self, relays: Relays) -> bool:
+        deadline = time.monotonic() + OUTCOME_SECONDS
+        while time.monotonic() < deadline:
+            answer = await self.ask(relays)
+            if answer is not None and answer.status == 200:
+                return True
+            assert answer is None or answer.status in {202, 503}, answer.body
+            await asyncio.sleep(_PAUSE_SECONDS)
+        return False
+
+    def hash(self) -> str:
+        """The same in all successful answers."""
+        (found,) = {answer.hash for answer in self.answers if answer.status == 200}
+        return found
+
+
+async def asks_of(relays: Relays, friend: str) -> list[Ask]:
+    """Two of each user: a claim, which takes its turn, and a transfer, which does not."""
+    asks = []
+    for user in await relays.all_welcomed(USERS):
+        sent = await transfer(relays.chain, user.account, user.wallet, friend, LTZ)
+        asks.append(Ask(user, "PerkNFT", relays.claim(user), "the claim"))
+        asks.append(Ask(user, "LTZ", sent, "the transfer"))
+    return asks
+
+
+@pytest.mark.parametrize(("kind", "kills"), [("tester", 2), ("anvil", 1)])
+async def test_every_relay_has_one_outcome_through_kills(
+    instances: Instances, kind: str, kills: int
+) -> None:
+    seed = int(os.environ.get("LTZD_TEST_SEED") or time.time_ns())
+    print(f"seed {seed}")
+    moments, friend = random.Random(seed), Account.create().address
+    async with relays_of(await instances.of(kind)) as relays:
+        waves = [await asks_of(relays, friend) for _ in range(kills)]
+        asks = [ask for wave in waves for ask in wave]
+        begun, block = await relays.chain.published(), await relays.instance.rpc.number()
+        async with relays.chain.every_second():
+            for number in range(1, kills + 1):
+                known = [ask for wave in waves[:number] for ask in wave]
+                await die_under(relays, known, moments)
+            done = await asyncio.gather(*(ask.outcome(relays) for ask in asks))
+
+        assert all(done)
+        await asyncio.gather(*(ask.ask(relays) for ask in asks))
+        for ask in asks:
+            ask.answers[-1].assert_relayed(ask.answers[-1].body["status"])
+        await assert_each_once(relays, asks, begun, block)
+        assert await relays.chain.balance(friend) == kills * USERS * LTZ
+
+
+async def die_under(relays: Relays, asks: list[Ask], moments: random.Random) -> None:
+    """All are asked at once; at some moment it is killed, and started again."""
+    asking = [asyncio.create_task(ask.ask(relays)) for ask in asks]
+    await asyncio.sleep(moments.uniform(0, 1.2))
+    await relays.instance.kill9()
+    await asyncio.gather(*asking)
+    await relays.instance.start_again()
+
+
+async def assert_each_once(relays: Relays, asks: list[Ask], begun: int, block: int) -> None:
+    """The chain holds these transactions and no other of the operators, all of them good."""
+    sent = await relays.chain.sent_since(block)
+    assert sorted(each["hash"] for each in sent) == sorted(ask.hash() for ask in asks)
+    assert {each["status"] for each in sent} == {"0x1"}
+    assert await relays.chain.mined() == begun + len(asks)
+    assert await relays.chain.published() == begun + len(asks)
+    for wallet in relays.chain.operators:
+        nonces = sorted(int(each["nonce"], 16) for each in sent if each["from"].lower() == wallet)
+        assert nonces == list(range(nonces[0], nonces[0] + len(nonces))) if nonces else True
+    for ask in asks:
+        assert await relays.chain.claims(ask.user.wallet, FREE) == 1
+
+
+async def mine_what_is_published(relays: Relays, since: int) -> None:
+    async def something() -> bool:
+        return await relays.chain.published() > since
+
+    await until(something)
+    await relays.instance.rpc("evm_mine")
+
+
+async def waiting_hash(relays: Relays) -> str | None:
+    """Of the operators' one transaction in the node's pool."""
+    pool = await relays.instance.rpc("txpool_content")
+    found = [
+        str(each["hash"])
+        for wallet, by_nonce in pool["pending"].items()
+        if wallet.lower() in relays.chain.operators
+        for each in by_nonce.values()
+    ]
+    return found[0] if found else None
+
+
+async def a_mined_claim(relays: Relays, user: User, data: bytes) -> Answer:
+    """On a chain that is mined by hand."""
+    before = await relays.chain.published()
+    asking = asyncio.create_task(relays.relay(user, "PerkNFT", data, key="claim"))
+    await mine_what_is_published(relays, before)
+    answer = await asking
+    answer.assert_relayed()
+    return answer
+
+
+async def shown(relays: Relays, user: User, relay: str, *wanted: str) -> Answer | None:
+    found = await relays.get(relay, user)
+    assert found.status == 200, found.body
+    return found if found.body["status"] in wanted else None
+
+
+async def test_a_relay_that_is_not_mined_yet_is_shown_as_pending(relays: Relays) -> None:
+    await all_minted(relays.instance)
+    user = await relays.user()
+    async with relays.chain.by_hand():
+        asking = asyncio.create_task(relays.relay(user, "PerkNFT", relays.claim(user)))
+        relay = await until(lambda: waiting_hash(relays))
+        assert relay is not None
+        before = await relays.get(relay, user)
+        second = await relays.relay(user, "PerkNFT", relays.claim(user))
+        await relays.instance.rpc("evm_mine")
+        answer = await asking
+
+    answer.assert_relayed()
+    assert answer.hash == relay
+    assert (before.status, before.body["status"]) == (200, "pending")
+    assert before.hash == relay
+    in_flight = {"collectionId": FREE, "currentClaims": 1, "maxPerUser": 1}
+    assert second.assert_refused(409, "CLAIM_LIMIT_REACHED") == in_flight
+
+
+async def test_a_relay_that_fails_on_chain_says_so_for_ever(one: Relays) -> None:
+    """The user's own transaction, which tips more, spends the LTZ before it."""
+    await all_minted(one.instance)
+    user, friend = await one.welcomed(), Account.create().address
+    data = await transfer(one.chain, user.account, user.wallet, friend, A_WELCOME)
+    async with one.chain.by_hand():
+        asking = asyncio.create_task(one.relay(user, "LTZ", data, key="late"))
+        await until(lambda: waiting_hash(one))
+        await one.chain.publish(user.account, "LTZ", call("LTZ", "transfer", friend, A_WELCOME))
+        await one.instance.rpc("evm_mine")
+        answer = await asking
+
+    details = answer.assert_refused(500, "TRANSACTION_FAILED")
+    assert "ERC20InsufficientBalance" in details["reason"]
+    receipt = await one.instance.rpc.receipt(details["transactionHash"])
+    assert receipt["status"] == "0x0"
+    assert int(receipt["blockNumber"], 16) == details["blockNumber"]
+    assert await shown(one, user, details["transactionHash"], "failed")
+    async with one.chain.nothing_published():
+        again = await one.relay(user, "LTZ", data, key="late")
+    assert again.assert_refused(500, "TRANSACTION_FAILED") == details
+    # It was published, and so it counts.
+    assert [each.limits[:2] for each in (again, answer)] == [(HOURLY, HOURLY - 1)] * 2
+
+
+async def test_over_the_cap_of_fees_nothing_is_relayed(one: Relays) -> None:
+    """A relay that came in before the fees were noticed goes out once they have fallen."""
+    await all_minted(one.instance)
+    user, rpc = await one.user(), one.instance.rpc
+    held: list[asyncio.Task[Answer]] = []
+
+    async def nothing_sent() -> Answer:
+        """Some relay, as good as any other of its kind."""
+        data = await transfer(one.chain, user.account, user.wallet, one.brand, 0)
+        return await one.relay(user, "LTZ", data)
+
+    async def refusal() -> Answer | None:
+        before = await one.chain.nonces()
+        held.append(asyncio.create_task(nothing_sent()))
+        done, _ = await asyncio.wait(held[-1:], timeout=1)
+        if not done:
+            return None
+        assert await one.chain.nonces() == before, "an operator published something"
+        return held.pop().result()
+
+    async with one.chain.by_hand():
+        await rpc("anvil_setNextBlockBaseFeePerGas", hex(200 * GWEI))
+        await rpc("evm_mine")
+        answer = await until(refusal)
+        await rpc("anvil_setNextBlockBaseFeePerGas", hex(GWEI))
+    assert answer is not None
+    details = answer.assert_refused(403, "VALIDATION_FAILED")
+    assert details.keys() == {"gasPriceGwei", "maxGwei"}
+    assert float(details["maxGwei"]) == 100
+    assert float(details["gasPriceGwei"]) > 100
+
+    async def works_again() -> bool:
+        return (await nothing_sent()).status == 200
+
+    await rpc("evm_mine")
+    await until(works_again)
+    assert {answer.status for answer in await asyncio.gather(*held)} <= {200}
+
+
+async def test_a_relay_that_a_reorg_drops_comes_back_by_itself(relays: Relays) -> None:
+    await all_minted(relays.instance)
+    user, rpc = await relays.user(), relays.instance.rpc
+    data = relays.claim(user)
+    async with relays.chain.by_hand():
+        answer = await a_mined_claim(relays, user, data)
+        await rpc("evm_mine")
+        await rpc("evm_mine")
+        assert await shown(relays, user, answer.hash, "confirmed")
+
+        await rpc("anvil_reorg", 3, [])
+
+        assert await relays.chain.claims(user.wallet, FREE) == 0, "the reorg kept it"
+        pending = await until(lambda: shown(relays, user, answer.hash, "pending"), FOLLOWED_SECONDS)
+        assert pending is not None
+        assert pending.body.get("blockNumber") is None
+        async with relays.chain.ticking():
+            back = await until(lambda: shown(relays, user, answer.hash, "confirmed"), BACK_SECONDS)
+    assert back is not None
+    assert await relays.chain.claims(user.wallet, FREE) == 1
+    receipt = await rpc.receipt(back.hash)
+    assert receipt["blockNumber"] == hex(back.body["blockNumber"])
+    again = await relays.relay(user, "PerkNFT", data, key="claim")
+    assert (again.status, again.hash) == (200, back.hash)
+
+
+async def test_a_reorg_while_it_is_dead_loses_no_relay(one: Relays) -> None:
+    await all_minted(one.instance)
+    user = await one.user()
+    async with one.chain.by_hand():
+        answer = await a_mined_claim(one, user, one.claim(user))
+        await one.instance.kill9()
+        await one.instance.rpc("anvil_reorg", 1, [])
+        await one.instance.start_again()
+        await until(lambda: shown(one, user, answer.hash, "pending"), FOLLOWED_SECONDS)
+        async with one.chain.ticking():
+            await until(lambda: shown(one, user, answer.hash, "confirmed"), BACK_SECONDS)
+
+    assert await one.chain.claims(user.wallet, FREE) == 1
+
+
+async def provider(relays: Relays, **fault: object) -> None:
+    url = relays.instance.door["sandbox"]["faultUrl"]
+    order = {"service": "identity", **fault}
+    async with relays.instance.http.post(url, json=order) as reply:
+        assert reply.status == 200, await reply.text()
+
+
+@pytest.mark.parametrize("fault", [{"drop": True}, {"status": 503}], ids=str)
+async def test_tokens_are_checked_while_the_provider_is_down(
+    one: Relays, fault: dict[str, object]
+) -> None:
+    known, fresh, unknown = await one.users(3)
+    permit = await one.permit(known, "PerkNFT", LTZ)
+    (await one.relay(known, "LTZ", permit.call)).assert_relayed()
+
+    await provider(one, times=1_000_000, **fault)
+    try:
+        (await one.relay(known, "PerkNFT", one.claim(known))).assert_relayed()
+        body = one.body(fresh, "PerkNFT", one.claim(fresh))
+        (await one.post(body, fresh.identity_token)).assert_relayed()
+        async with one.chain.nothing_published():
+            forged = known.access_token[:-8] + "AAAAAAAA"
+            (await one.post(body, forged)).assert_refused(401, "UNAUTHORIZED")
+            # Whose wallet it is only the provider can say.
+            answer = await one.relay(unknown, "PerkNFT", one.claim(unknown))
+            assert answer.status in {500, 503}, answer.body
+    finally:
+        await provider(one, times=0)
+    (await one.relay(unknown, "PerkNFT", one.claim(unknown))).assert_relayed()

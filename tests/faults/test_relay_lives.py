@@ -1,0 +1,627 @@
+"""What users may have relayed, on whole instances: it happens once, as the chain itself shows."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from eth_account import Account
+
+from tests.support.instance import Instance
+from tests.support.relay_calls import call, selector, several
+from tests.support.relay_chain import HOUR
+from tests.support.relay_signing import (
+    a_word,
+    buy_with_sig,
+    claim_with_sig,
+    settle_with_sig,
+    transfer,
+)
+from tests.support.relaying import (
+    A_WELCOME,
+    FREE,
+    HOURLY,
+    ITEM,
+    LTZ,
+    PRICED,
+    Answer,
+    Relays,
+    User,
+    relays_of,
+)
+
+ITEM_PRICE = 15 * LTZ
+DEAL = 30 * LTZ
+MULTICALL = "0x" + selector("multicall(bytes[])").hex()
+NOBODY = "0x" + "12" * 20
+
+
+@pytest_asyncio.fixture
+async def relays(instance: Instance) -> AsyncIterator[Relays]:
+    """On each kind of chain."""
+    async with relays_of(instance) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def one(one_instance: Instance) -> AsyncIterator[Relays]:
+    """For what does not depend on the kind of chain."""
+    async with relays_of(one_instance) as found:
+        yield found
+
+
+async def relayed(
+    relays: Relays, user: User, to: str, data: bytes, **fields: Any
+) -> dict[str, Any]:
+    """One successful relay, which is one transaction of the wallet named; that transaction."""
+    async with relays.chain.published_exactly(1):
+        answer = await relays.relay(user, to, data, **fields)
+    answer.assert_relayed()
+    receipt = await relays.instance.rpc.receipt(answer.hash)
+    assert receipt["status"] == "0x1"
+    said = {name: answer.body[name] for name in ("gasUsed", "effectiveGasPrice", "blockNumber")}
+    assert said == {
+        "gasUsed": str(int(receipt["gasUsed"], 16)),
+        "effectiveGasPrice": str(int(receipt["effectiveGasPrice"], 16)),
+        "blockNumber": int(receipt["blockNumber"], 16),
+    }
+    parties = (answer.body["from"].lower(), answer.body["to"].lower())
+    assert parties == (receipt["from"].lower(), receipt["to"].lower())
+    assert parties[0] in relays.chain.operators
+    assert parties[1] == relays.chain.contracts[to]
+    found: dict[str, Any] = await relays.instance.rpc("eth_getTransactionByHash", answer.hash)
+    assert int(found["value"], 16) == 0
+    return found
+
+
+async def owned(relays: Relays, user: User, collection: int) -> int:
+    """How many of the collection's tokens he holds."""
+    minted = (await relays.chain.view("PerkNFT", "collection", collection))[1]
+    owners = Counter(
+        [
+            await relays.chain.view("PerkNFT", "ownerOf", collection << 32 | serial)
+            for serial in range(max(1, minted - 20), minted + 1)
+        ]
+    )
+    return owners[user.wallet.lower()]
+
+
+# Claims
+
+
+async def test_a_free_perk_is_claimed_for_the_user_who_asks(relays: Relays) -> None:
+    user = await relays.user()
+
+    await relayed(relays, user, "PerkNFT", relays.claim(user))
+
+    assert await relays.chain.claims(user.wallet, FREE) == 1
+    assert await owned(relays, user, FREE) == 1
+
+
+async def test_a_priced_perk_is_paid_by_the_permit_beside_the_call_in_one_transaction(
+    relays: Relays,
+) -> None:
+    user, price = await relays.welcomed(), relays.price
+    before = await relays.chain.balance(relays.brand)
+    permit = await relays.permit(user, "PerkNFT", price)
+
+    perk = relays.instance.door["collections"][PRICED - 1]["perkId"]
+    metadata = {"action": "claim", "perkId": perk, "permit": permit.json}
+    data = relays.claim(user, PRICED, price)
+    sent = await relayed(relays, user, "PerkNFT", data, metadata=metadata)
+
+    assert sent["input"].startswith(MULTICALL)
+    assert await owned(relays, user, PRICED) == 1
+    assert await relays.chain.balance(user.wallet) == A_WELCOME - price
+    assert await relays.chain.balance(relays.brand) == before + price
+
+
+async def test_a_callers_own_multicall_of_permit_and_claim_is_relayed(relays: Relays) -> None:
+    user = await relays.welcomed()
+    permit = await relays.permit(user, "PerkNFT", relays.price)
+    data = several("PerkNFT", permit.call_on("PerkNFT"), relays.claim(user, PRICED, relays.price))
+
+    sent = await relayed(relays, user, "PerkNFT", data)
+
+    assert sent["input"] == "0x" + data.hex()
+    assert await owned(relays, user, PRICED) == 1
+
+
+async def test_a_claim_that_the_user_signed_himself_is_relayed(one: Relays) -> None:
+    user = await one.user()
+    strict = await one.collection("--requires-sig")
+
+    unsigned = await one.relay(user, "PerkNFT", one.claim(user, strict))
+    unsigned.assert_reverted("SignatureRequired")
+    data = await claim_with_sig(one.chain, user.account, user.wallet, strict)
+    await relayed(one, user, "PerkNFT", data)
+
+    assert await owned(one, user, strict) == 1
+
+
+async def test_a_permit_that_somebody_published_before_does_no_harm_to_a_claim(
+    relays: Relays,
+) -> None:
+    user = await relays.welcomed()
+    permit = await relays.permit(user, "PerkNFT", relays.price)
+    await relays.chain.send(Account.create(), "LTZ", permit.call)
+
+    data = relays.claim(user, PRICED, relays.price)
+    await relayed(relays, user, "PerkNFT", data, metadata={"permit": permit.json})
+
+    assert await owned(relays, user, PRICED) == 1
+    assert await relays.chain.balance(user.wallet) == A_WELCOME - relays.price
+
+
+async def test_addresses_are_the_same_in_any_case_of_their_letters(one: Relays) -> None:
+    user = await one.user()
+    body = one.body(user, "PerkNFT", one.claim(user), userAddress=user.wallet.lower())
+    body["to"] = one.instance.door["contracts"]["PerkNFT"]
+    (await one.post(body, user.access_token)).assert_relayed()
+
+
+# Purchases and deals
+
+
+async def test_items_are_bought_with_a_permit_or_with_a_signature(one: Relays) -> None:
+    user = await one.welcomed()
+
+    permit = await one.permit(user, "PointsSale", 2 * ITEM_PRICE)
+    data = one.buy(user, 2, 2 * ITEM_PRICE)
+    await relayed(one, user, "PointsSale", data, metadata={"permit": permit.json})
+    permit = await one.permit(user, "PointsSale", ITEM_PRICE)
+    data = await buy_with_sig(one.chain, user.account, user.wallet, ITEM, 1, ITEM_PRICE)
+    await relayed(one, user, "PointsSale", data, metadata={"permit": permit.json})
+
+    assert await one.chain.balance(user.wallet) == A_WELCOME - 3 * ITEM_PRICE
+
+
+async def a_deal(relays: Relays, user: User, business: str) -> bytes:
+    """Locked by a relay with a permit, for two hours."""
+    deal = a_word()
+    permit = await relays.permit(user, "BusinessEscrow", DEAL)
+    data = relays.lock(user, business, DEAL, await relays.chain.now() + 2 * HOUR, deal)
+    await relayed(relays, user, "BusinessEscrow", data, metadata={"permit": permit.json})
+    return deal
+
+
+async def test_a_deal_is_locked_and_released_by_the_users_signature(one: Relays) -> None:
+    user, business = await one.welcomed(), one.instance.door["businesses"][0]
+    before = await one.chain.balance(business)
+
+    deal = await a_deal(one, user, business)
+    data = await settle_with_sig(one.chain, user.account, "Release", deal)
+    await relayed(one, user, "BusinessEscrow", data)
+
+    assert await one.chain.balance(business) == before + DEAL
+    assert await one.chain.balance(user.wallet) == A_WELCOME - DEAL
+
+
+async def test_a_deal_is_refunded_by_the_business_and_by_nobody_else(one: Relays) -> None:
+    user, business = await one.welcomed(), await one.user()
+    await one.approve_business(business.wallet)
+    deal = await a_deal(one, user, business.wallet)
+
+    by_the_business = await settle_with_sig(one.chain, business.account, "Refund", deal)
+    by_the_user = await settle_with_sig(one.chain, user.account, "Refund", deal)
+    async with one.chain.nothing_published():
+        for data in (by_the_business, by_the_user):
+            answer = await one.relay(user, "BusinessEscrow", data)
+            answer.assert_refused(403, "VALIDATION_FAILED")
+        answer = await one.relay(business, "BusinessEscrow", by_the_user)
+        answer.assert_refused(403, "VALIDATION_FAILED")
+    await relayed(one, business, "BusinessEscrow", by_the_business)
+
+    assert await one.chain.balance(user.wallet) == A_WELCOME
+
+
+async def test_a_deal_cannot_be_reclaimed_before_its_time(one: Relays) -> None:
+    user = await one.welcomed()
+    deal = await a_deal(one, user, one.instance.door["businesses"][0])
+
+    async with one.chain.nothing_published():
+        answer = await one.relay(user, "BusinessEscrow", call("BusinessEscrow", "reclaim", deal))
+
+    answer.assert_reverted("TooEarly")
+    assert await one.chain.balance(user.wallet) == A_WELCOME - DEAL
+
+
+# LTZ
+
+
+async def test_ltz_is_sent_with_an_authorization(one: Relays) -> None:
+    user = await one.welcomed()
+    friend = Account.create().address
+
+    data = await transfer(one.chain, user.account, user.wallet, friend, 7 * LTZ)
+    await relayed(one, user, "LTZ", data)
+
+    assert await one.chain.balance(friend) == 7 * LTZ
+    (await one.relay(user, "LTZ", data)).assert_reverted("ERC3009UsedAuthorization")
+
+
+async def test_a_permit_alone_is_relayed_to_a_contract_of_ours(one: Relays) -> None:
+    user = await one.user()
+
+    permit = await one.permit(user, "PerkNFT", 5 * LTZ)
+    await relayed(one, user, "LTZ", permit.call)
+    permit = await one.permit(user, "PointsSale", 6 * LTZ)
+    await relayed(one, user, "PointsSale", permit.call_on("PointsSale"))
+
+    for contract, value in (("PerkNFT", 5), ("PointsSale", 6)):
+        spender = one.chain.contracts[contract]
+        assert await one.chain.view("LTZ", "allowance", user.wallet, spender) == value * LTZ
+
+
+@pytest.mark.parametrize("published_before", [False, True])
+@pytest.mark.parametrize("beside", [True, False])
+async def test_ltz_is_sent_by_a_permit_that_names_the_operator(
+    relays: Relays, published_before: bool, beside: bool
+) -> None:
+    """The permit stands beside the call, or in the caller's multicall; either may be front-run."""
+    user, friend = await relays.welcomed(), Account.create().address
+    spender = relays.chain.operators[-1]
+    permit = await relays.permit(user, spender, 9 * LTZ)
+    if published_before:
+        await relays.chain.send(Account.create(), "LTZ", permit.call)
+
+    data = call("LTZ", "transferFrom", user.wallet, friend, 9 * LTZ)
+    if beside:
+        sent = await relayed(relays, user, "LTZ", data, metadata={"permit": permit.json})
+    else:
+        sent = await relayed(relays, user, "LTZ", several("LTZ", permit.call, data))
+
+    assert sent["from"].lower() == spender
+    assert await relays.chain.balance(friend) == 9 * LTZ
+    assert await relays.chain.balance(user.wallet) == A_WELCOME - 9 * LTZ
+    assert await relays.chain.view("LTZ", "allowance", user.wallet, spender) == 0
+
+
+# What is refused, or would revert
+
+
+REVERTS: dict[str, Callable[[Relays, User], tuple[str, bytes]]] = {
+    "UnknownCollection": lambda relays, user: ("PerkNFT", relays.claim(user, 1_000_000)),
+    "ClaimCountMismatch": lambda relays, user: ("PerkNFT", relays.claim(user, claims=1)),
+    "PriceAboveMax": lambda relays, user: ("PerkNFT", relays.claim(user, PRICED, 1)),
+    "InsufficientAllowance": lambda relays, user: (
+        "PerkNFT",
+        relays.claim(user, PRICED, relays.price),
+    ),
+    "TotalAboveMax": lambda relays, user: ("PointsSale", relays.buy(user, 2, ITEM_PRICE)),
+    "BadQuantity": lambda relays, user: ("PointsSale", relays.buy(user, 6, A_WELCOME)),
+    "BusinessNotApproved": lambda relays, user: (
+        "BusinessEscrow",
+        relays.lock(user, NOBODY, DEAL, int(time.time()) + 2 * HOUR, a_word()),
+    ),
+    "BadDeadline": lambda relays, user: (
+        "BusinessEscrow",
+        relays.lock(user, relays.instance.door["businesses"][0], DEAL, 1, a_word()),
+    ),
+}
+
+
+async def test_what_would_revert_says_why_and_costs_nothing(one: Relays) -> None:
+    user = await one.user()
+    async with one.chain.nothing_published():
+        for reason, asked in REVERTS.items():
+            answer = await one.relay(user, *asked(one, user))
+            answer.assert_reverted(reason)
+            assert answer.limits[:2] == (HOURLY, HOURLY)
+
+
+async def test_of_a_sold_out_collection_nothing_is_published(one: Relays) -> None:
+    first, second = await one.users(2)
+    rare = await one.collection("--max-supply", "1")
+    (await one.relay(first, "PerkNFT", one.claim(first, rare))).assert_relayed()
+
+    async with one.chain.nothing_published():
+        answer = await one.relay(second, "PerkNFT", one.claim(second, rare))
+
+    answer.assert_reverted("SoldOut")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"gasLimit": 1_000_001},
+        {"gasLimit": 30_000},
+        {"value": "1"},
+        {"value": "1000000000000000000"},
+    ],
+    ids=str,
+)
+async def test_neither_too_much_gas_nor_too_little_nor_any_value_is_sent(
+    one: Relays, fields: dict[str, Any]
+) -> None:
+    user = await one.user()
+    async with one.chain.nothing_published():
+        answer = await one.relay(user, "PerkNFT", one.claim(user), **fields)
+
+    answer.assert_refused(403, "VALIDATION_FAILED")
+
+
+async def test_as_much_gas_as_may_be_is_fine(one: Relays) -> None:
+    user = await one.user()
+    data = one.claim(user)
+    sent = await relayed(one, user, "PerkNFT", data, gasLimit=1_000_000, value="0")
+    assert int(sent["gas"], 16) <= 1_000_000
+
+
+@pytest.mark.parametrize("missing", ["to", "data", "userAddress"])
+async def test_a_missing_field_is_named(one: Relays, missing: str) -> None:
+    user = await one.user()
+    body = one.body(user, "PerkNFT", one.claim(user))
+    del body[missing]
+
+    answer = await one.post(body, user.access_token)
+
+    answer.assert_refused(400, "MISSING_FIELDS")
+    assert missing in str(answer.body)
+
+
+MALFORMED: list[tuple[str, Any]] = [
+    ("to", "0x1234"),
+    ("to", 7),
+    ("data", "0xnothex"),
+    ("data", "0x123"),
+    ("userAddress", "nobody"),
+    ("value", "-1"),
+    ("value", "one"),
+    ("gasLimit", "many"),
+    ("gasLimit", -1),
+    ("gasLimit", 1.5),
+    ("gasLimit", True),
+    ("metadata", "text"),
+    ("metadata", {"permit": "text"}),
+    ("metadata", {"permit": {"owner": "0x12"}}),
+    ("metadata", {"idempotencyKey": "k" * 256}),
+    ("metadata", {"idempotencyKey": 7}),
+]
+
+
+async def test_a_malformed_field_is_named(one: Relays) -> None:
+    user = await one.user()
+    async with one.chain.nothing_published():
+        for field, value in MALFORMED:
+            body = one.body(user, "PerkNFT", one.claim(user)) | {field: value}
+            answer = await one.post(body, user.access_token)
+            details = answer.assert_refused(400, "INVALID_FIELDS")
+            assert field in details["errors"][0], (field, value, details)
+
+
+# Claim limits
+
+
+ONCE = {"collectionId": FREE, "currentClaims": 1, "maxPerUser": 1}
+
+
+async def test_a_second_claim_is_refused_with_the_numbers(relays: Relays) -> None:
+    user = await relays.user()
+    (await relays.relay(user, "PerkNFT", relays.claim(user))).assert_relayed()
+
+    async with relays.chain.nothing_published():
+        for claims in (0, 1):
+            answer = await relays.relay(user, "PerkNFT", relays.claim(user, claims=claims))
+            assert answer.assert_refused(409, "CLAIM_LIMIT_REACHED") == ONCE
+
+
+@pytest.mark.parametrize("times", [2, 8])
+async def test_of_claims_at_once_one_succeeds(relays: Relays, times: int) -> None:
+    user = await relays.user()
+    async with relays.chain.published_exactly(1):
+        answers = await asyncio.gather(
+            *(relays.relay(user, "PerkNFT", relays.claim(user)) for _ in range(times))
+        )
+
+    assert Counter(answer.status for answer in answers) == {200: 1, 409: times - 1}
+    for answer in answers:
+        if answer.status == 409:
+            assert answer.assert_refused(409, "CLAIM_LIMIT_REACHED") == ONCE
+    assert await relays.chain.claims(user.wallet, FREE) == 1
+
+
+async def test_claims_of_two_collections_at_once_are_counted_apart(one: Relays) -> None:
+    user, other = await one.user(), await one.collection()
+    async with one.chain.published_exactly(2):
+        answers = await asyncio.gather(
+            *(
+                one.relay(user, "PerkNFT", one.claim(user, collection))
+                for collection in (FREE, other, FREE, other)
+            )
+        )
+
+    assert Counter(answer.status for answer in answers) == {200: 2, 409: 2}
+    refused = [
+        answer.assert_refused(409, "CLAIM_LIMIT_REACHED")["collectionId"]
+        for answer in answers
+        if answer.status == 409
+    ]
+    assert sorted(refused) == sorted([FREE, other])
+    for collection in (FREE, other):
+        assert await one.chain.claims(user.wallet, collection) == 1
+
+
+async def test_two_claims_of_one_user_follow_each_other(relays: Relays) -> None:
+    """The second is simulated after the first is mined, so it may count on it."""
+    user = await relays.user()
+    twice = await relays.collection("--max-per-user", "2")
+    first = asyncio.create_task(relays.relay(user, "PerkNFT", relays.claim(user, twice)))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(relays.relay(user, "PerkNFT", relays.claim(user, twice, claims=1)))
+
+    (await first).assert_relayed()
+    late = await second
+    if late.status != 200:
+        # It overtook the first on the way to the surface.
+        late.assert_reverted("ClaimCountMismatch")
+        late = await relays.relay(user, "PerkNFT", relays.claim(user, twice, claims=1))
+    late.assert_relayed()
+
+    assert await relays.chain.claims(user.wallet, twice) == 2
+
+
+# The hour
+
+
+async def test_of_forty_relays_at_once_thirty_five_are_published(relays: Relays) -> None:
+    user, friend = await relays.welcomed(), Account.create().address
+    before, began = await relays.chain.published(), time.time()
+    transfers = [
+        await transfer(relays.chain, user.account, user.wallet, friend, 1)
+        for _ in range(HOURLY + 6)
+    ]
+    answers = await asyncio.gather(*(relays.relay(user, "LTZ", data) for data in transfers[:-1]))
+    last = await relays.relay(user, "LTZ", transfers[-1])
+
+    assert Counter(answer.status for answer in answers) == {200: HOURLY, 429: 5}
+    for answer in [*(answer for answer in answers if answer.status == 429), last]:
+        answer.assert_refused(429, "RATE_LIMIT_EXCEEDED")
+        limit, remaining, reset = answer.limits
+        assert (limit, remaining) == (HOURLY, 0)
+        assert began + HOUR - 5 <= reset <= time.time() + HOUR + 1
+        assert 0 < int(answer.headers["Retry-After"]) <= HOUR + 1
+    left = {answer.limits[1] for answer in answers if answer.status == 200}
+    assert left <= set(range(HOURLY))
+    assert await relays.chain.published() == before + HOURLY
+    assert await relays.chain.balance(friend) == HOURLY
+    await assert_only_this_user_has_to_wait(relays, user)
+
+
+async def assert_only_this_user_has_to_wait(relays: Relays, user: User) -> None:
+    """What is refused in any case keeps its reason; another user is served."""
+    answer = await relays.relay(user, "PerkNFT", call("PerkNFT", "claim", FREE, 0, a_word()))
+    answer.assert_refused(403, "VALIDATION_FAILED")
+    other = await relays.user()
+    (await relays.relay(other, "PerkNFT", relays.claim(other))).assert_relayed()
+
+
+async def test_the_headers_count_published_relays_and_nothing_else(one: Relays) -> None:
+    user = await one.user()
+
+    refused = await one.relay(user, "PerkNFT", one.claim(user), value="1")
+    reverted = await one.relay(user, "PerkNFT", one.claim(user, claims=1))
+    first = await one.relay(user, "PerkNFT", one.claim(user), key="first")
+    again = await one.relay(user, "PerkNFT", one.claim(user, claims=1))
+    permit = await one.permit(user, "PerkNFT", 1)
+    second = await one.relay(user, "LTZ", permit.call)
+
+    remaining = [answer.limits[1] for answer in (refused, reverted, first, again, second)]
+    assert remaining == [35, 35, 34, 34, 33]
+    assert {answer.limits[0] for answer in (refused, reverted, first, again, second)} == {HOURLY}
+
+
+async def test_the_101st_request_of_an_address_is_refused_with_the_addresss_limit(
+    one: Relays,
+) -> None:
+    one.flush_after = None
+    answers = await asyncio.gather(*(one.get("0x" + "00" * 32, None) for _ in range(101)))
+
+    assert Counter(answer.status for answer in answers) == {401: 100, 429: 1}
+    (refused,) = [answer for answer in answers if answer.status == 429]
+    refused.assert_refused(429, "RATE_LIMIT_EXCEEDED")
+    assert refused.limits[:2] == (100, 0)
+    assert 0 < int(refused.headers["Retry-After"]) <= 61
+
+
+# Once more
+
+
+async def replays(relays: Relays, user: User, key: str, body: dict[str, object]) -> Answer:
+    return await relays.post(body, user.access_token, **{"Idempotency-Key": key})
+
+
+async def test_the_same_key_and_body_is_the_same_relay(relays: Relays) -> None:
+    user, key = await relays.user(), a_word().hex()
+    permit = await relays.permit(user, "PerkNFT", LTZ)
+    body = relays.body(user, "LTZ", permit.call)
+
+    async with relays.chain.published_exactly(1):
+        at_once = await asyncio.gather(*(replays(relays, user, key, body) for _ in range(10)))
+        later = await replays(relays, user, key, body)
+
+    for answer in [*at_once, later]:
+        assert (answer.status, answer.hash) == (200, at_once[0].hash)
+    later.assert_relayed()
+    assert later.body == at_once[0].body
+    assert later.limits[1] == HOURLY - 1
+
+
+async def test_a_replay_is_answered_without_waiting(one: Relays) -> None:
+    """Its outcome is known; by a poll each second five would take five seconds."""
+    user = await one.user()
+    data = one.claim(user)
+    (await one.relay(user, "PerkNFT", data, key="k")).assert_relayed()
+    began = time.monotonic()
+    for _ in range(5):
+        (await one.relay(user, "PerkNFT", data, key="k")).assert_relayed()
+
+    assert time.monotonic() - began < 3
+
+
+async def test_another_body_under_the_same_key_is_refused(one: Relays) -> None:
+    user, key = await one.user(), "k" * 255
+    (await one.relay(user, "PerkNFT", one.claim(user), key=key)).assert_relayed()
+
+    async with one.chain.nothing_published():
+        answer = await one.relay(user, "PerkNFT", one.claim(user), key=key)
+
+    answer.assert_refused(409, "IDEMPOTENCY_KEY_REUSED")
+
+
+async def test_a_browser_gives_its_key_in_the_metadata(one: Relays) -> None:
+    user, metadata = await one.user(), {"idempotencyKey": "a browser's"}
+    data = one.claim(user)
+    first = await one.relay(user, "PerkNFT", data, metadata=metadata)
+    first.assert_relayed()
+
+    async with one.chain.nothing_published():
+        again = await one.relay(user, "PerkNFT", data, metadata=metadata)
+        other = await one.relay(user, "PerkNFT", one.claim(user), metadata=metadata)
+
+    assert (again.status, again.hash) == (200, first.hash)
+    other.assert_refused(409, "IDEMPOTENCY_KEY_REUSED")
+
+
+async def test_a_key_is_the_users_own_and_a_refusal_leaves_it_free(one: Relays) -> None:
+    first, second = await one.users(2)
+    refused = await one.relay(first, "PerkNFT", one.claim(first), key="mine", value="1")
+    refused.assert_refused(403, "VALIDATION_FAILED")
+
+    async with one.chain.published_exactly(2):
+        for user in (first, second):
+            answer = await one.relay(user, "PerkNFT", one.claim(user), key="mine")
+            answer.assert_relayed()
+
+
+async def test_a_key_of_256_characters_is_too_long(one: Relays) -> None:
+    user = await one.user()
+    async with one.chain.nothing_published():
+        answer = await one.relay(user, "PerkNFT", one.claim(user), key="k" * 256)
+
+    answer.assert_refused(400, "INVALID_FIELDS")
+
+
+# Looking at it
+
+
+async def test_a_relay_is_shown_to_its_user_alone(one: Relays) -> None:
+    user, stranger = await one.users(2)
+    answer = await one.relay(user, "PerkNFT", one.claim(user))
+
+    found = await one.get(answer.hash, user)
+    found.assert_relayed(found.body["status"])
+    assert found.body["status"] in {"confirmed", "final"}
+    assert {**found.body, "status": "confirmed"} == answer.body
+    refused = [
+        await one.get(answer.hash, stranger),
+        await one.get("0x" + "ab" * 32, user),
+        await one.get("garbage", user),
+        await one.get("0x12", user),
+    ]
+    for each in refused:
+        each.assert_refused(404, "NOT_FOUND")
+    (await one.get(answer.hash, None)).assert_refused(401, "UNAUTHORIZED")

@@ -1,0 +1,641 @@
+"""Whatever node, database and other signers do: one nonce a relay, one execution, one outcome."""
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ltzd.chain.signing import Signer
+from ltzd.operator.policy import LanePolicy
+from ltzd.rules.fees import GWEI, FeePolicy, fees_for
+from ltzd.rules.relaying import RelayStatus
+from ltzd.store import lanes, relays
+from ltzd.store.database import Pool, session
+from ltzd.values import Address
+from tests.support.core import MINTER, states, value
+from tests.support.fake_node import CHAIN_ID, ETHER, Sent
+from tests.support.mint_world import POLICY, true
+from tests.support.relay_world import (
+    OTHER_RELAYER,
+    OTHER_USER,
+    PERKS,
+    RELAYER,
+    USER,
+    RelayWorld,
+    a_relay_world,
+    row_states,
+)
+from tests.support.waiting import until
+
+GAS_USED = 50_000
+"""Of everything that the node mines."""
+PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
+"""Nothing goes out a second time by itself."""
+
+
+@pytest_asyncio.fixture
+async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[RelayWorld]:
+    async with a_relay_world(database_url, pool, eyes) as world:
+        yield world
+
+
+async def found_by(world: RelayWorld, sent: Sent, user: Address = USER) -> int | None:
+    async with session(world.eyes) as connection:
+        found = await relays.by_hash(connection, sent.hash, [user])
+    return None if found is None else found.id
+
+
+async def working(world: RelayWorld) -> list[Address]:
+    async with session(world.eyes) as connection:
+        return await lanes.working(connection, CHAIN_ID, "relay")
+
+
+# --- the plain life of a relay ----------------------------------------------------------------
+
+
+async def test_a_relay_is_signed_published_mined_and_final_and_its_bill_is_known(
+    world: RelayWorld,
+) -> None:
+    async with world.relaying():
+        (relay,) = await world.ask()
+        await world.settled("published")
+        (sent,) = world.node.sent()
+        assert await row_states(world.eyes) == ["sent"]
+        pending = (await world.progress(relay)).relayed
+        assert pending.status is RelayStatus.PENDING
+        assert (pending.transaction_hash, pending.sender, pending.to) == (
+            sent.hash,
+            RELAYER.address,
+            PERKS,
+        )
+
+        world.node.base_fee = 2 * GWEI
+        block = world.node.mine()
+        await world.relays_are("mined")
+        mined = (await world.progress(relay)).relayed
+        assert mined == replace(
+            pending,
+            status=RelayStatus.CONFIRMED,
+            block_number=block.number,
+            gas_used=GAS_USED,
+            effective_gas_price=2 * GWEI,
+        )
+
+        world.node.mine(3)
+        await world.settled("confirmed")
+        assert (await world.progress(relay)).relayed == replace(mined, status=RelayStatus.FINAL)
+    assert await row_states(world.eyes) == ["mined"]
+    await world.executed_in_order()
+
+
+async def test_what_waits_goes_out_in_one_request_in_the_order_of_rows(world: RelayWorld) -> None:
+    world.node.mines_at_once = True
+    await world.ask(20)
+    await world.ask(20, OTHER_USER)
+    async with world.relaying(PATIENT):
+        await world.relays_are(*["mined"] * 40)
+    assert world.node.together == [40]
+    assert [sent.nonce for sent in world.node.sent()] == list(range(40))
+    await world.executed_in_order()
+
+
+async def test_no_more_than_allowed_is_in_flight(world: RelayWorld) -> None:
+    await world.ask(7)
+    async with world.relaying(replace(PATIENT, max_in_flight=3)):
+        await world.relays_are(*["sent"] * 3, *["queued"] * 4)
+        await world.some_looks()
+        assert len(world.node.pool) == 3
+        world.node.mine()
+        await world.relays_are(*["mined"] * 3, *["sent"] * 3, "queued")
+        world.node.mines_at_once = True
+        world.node.mine()
+        await world.relays_are(*["mined"] * 7)
+    assert await value(world.eyes, "SELECT epoch FROM lanes") == 1, "the term never lost its count"
+    await world.executed_in_order()
+
+
+# --- an unreliable node -----------------------------------------------------------------------
+
+
+async def test_a_refusal_in_the_middle_costs_time_only(world: RelayWorld) -> None:
+    world.node.refuses = lambda sent: sent.nonce == 2
+    await world.ask(5)
+    async with world.relaying(PATIENT):
+        await until(lambda: true(len(world.node.together) >= 3))
+        assert await states(world.eyes) == [*["published"] * 2, *["signed"] * 3]
+        world.node.refuses = lambda _sent: False
+        await world.settled(*["published"] * 5)
+        world.node.mine()
+        await world.relays_are(*["mined"] * 5)
+    await world.executed_in_order()
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_a_lost_reply_never_spends_a_second_nonce(world: RelayWorld, lost: int) -> None:
+    world.node.lost_replies = lost
+    await world.ask(3)
+    async with world.relaying():
+        await world.settled(*["published"] * 3)
+        world.node.mine()
+        await world.relays_are(*["mined"] * 3)
+    assert len(world.node.arrived) > 3
+    await world.executed_in_order()
+
+
+async def test_a_lost_reply_to_what_was_mined_at_once_is_found_by_its_receipt(
+    world: RelayWorld,
+) -> None:
+    world.node.mines_at_once = True
+    world.node.lost_replies = 1
+    await world.ask()
+    async with world.relaying():
+        await world.relays_are("mined")
+    await world.executed_in_order()
+
+
+async def test_a_lost_request_is_sent_again(world: RelayWorld) -> None:
+    world.node.lost_requests = 3
+    await world.ask(2)
+    async with world.relaying():
+        await world.settled("published", "published")
+        world.node.mine()
+        await world.relays_are("mined", "mined")
+    await world.executed_in_order()
+
+
+async def test_while_the_node_is_away_nothing_is_signed(world: RelayWorld) -> None:
+    world.node.mines_at_once = True
+    async with world.relaying() as lane:
+        world.node.is_down = True
+        await until(lambda: true(not lane.is_ready))
+        await world.ask(2)
+        await world.some_looks()
+        assert await row_states(world.eyes) == ["queued", "queued"]
+        world.node.is_down = False
+        await world.relays_are("mined", "mined")
+    await world.executed_in_order()
+
+
+# --- crashes ----------------------------------------------------------------------------------
+
+
+async def test_a_crash_between_signing_and_publishing_loses_nothing(world: RelayWorld) -> None:
+    world.node.lost_requests = 1_000_000
+    await world.ask(3)
+    async with world.relaying():
+        await world.settled(*["signed"] * 3)
+    assert world.node.arrived == []
+    stored = await world.stored_bytes()
+
+    world.node.lost_requests = 0
+    await world.ask()
+    async with world.relaying():
+        await world.settled(*["published"] * 4)
+        world.node.mine()
+        await world.relays_are(*["mined"] * 4)
+    assert world.node.arrived[:3] == stored
+    await world.executed_in_order()
+
+
+async def test_a_crash_before_a_publication_is_written_down_repeats_the_same_bytes(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dies(*_: object) -> None:
+        raise asyncpg_lost()
+
+    await world.ask(2)
+    with monkeypatch.context() as patch:
+        patch.setattr("ltzd.store.transactions.mark_published", dies)
+        async with world.relay_lane():
+            await until(lambda: true(len(world.node.arrived) >= 2))
+    assert await states(world.eyes) == ["signed", "signed"]
+
+    async with world.relaying():
+        await world.settled("published", "published")
+        world.node.mine()
+        await world.relays_are("mined", "mined")
+    assert set(world.node.arrived) == set(await world.stored_bytes())
+    await world.executed_in_order()
+
+
+async def test_a_crash_between_receipt_and_its_saving_sends_nothing_again(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    async def dies(*_: object) -> None:
+        tried.append(True)
+        raise asyncpg_lost()
+
+    await world.ask(2)
+    with monkeypatch.context() as patch:
+        patch.setattr("ltzd.store.relays.follow", dies)
+        async with world.relay_lane(PATIENT):
+            await world.settled("published", "published")
+            world.node.mine()
+            await until(lambda: true(bool(tried)))
+    assert await states(world.eyes) == ["published", "published"], "the two are one commit"
+    assert await row_states(world.eyes) == ["sent", "sent"]
+
+    async with world.relaying():
+        await world.relays_are("mined", "mined")
+    await world.executed_in_order()
+
+
+def asyncpg_lost() -> OSError:
+    """As a connection that breaks."""
+    return ConnectionResetError("gone")
+
+
+async def test_what_was_mined_while_no_lane_served_is_found(world: RelayWorld) -> None:
+    (relay,) = await world.ask()
+    async with world.relaying():
+        await world.settled("published")
+    world.node.mine(5)
+    async with world.relaying():
+        await world.settled("confirmed")
+    assert (await world.progress(relay)).relayed.status is RelayStatus.FINAL
+    await world.executed_in_order()
+
+
+async def test_a_database_that_drops_connections_costs_time_only(world: RelayWorld) -> None:
+    world.node.mines_at_once = True
+    async with world.relay_lane():
+        for _ in range(6):
+            await world.ask(3)
+            await world.kill("ltzd%")
+            await world.ask(3)
+        await world.relays_are(*["mined"] * 36)
+    await world.executed_in_order()
+
+
+async def test_of_two_lanes_of_one_wallet_one_serves_and_the_other_takes_over(
+    world: RelayWorld,
+) -> None:
+    world.node.mines_at_once = True
+    async with world.relay_lane() as one, world.relay_lane() as other:
+        for _ in range(3):
+            await until(lambda: true(one.is_ready != other.is_ready))
+            await world.ask(3)
+            await world.kill("ltzd lock ltzd lane%")
+            await world.ask(3)
+            await until(lambda: all_sent(world))
+        await world.relays_are(*["mined"] * 18)
+    assert await value(world.eyes, "SELECT epoch FROM lanes") >= 3
+    await world.executed_in_order()
+
+
+async def all_sent(world: RelayWorld) -> bool:
+    return "queued" not in await row_states(world.eyes)
+
+
+# --- reorgs, reverts, somebody else -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("forgets", [False, True], ids=["in the pool", "forgotten"])
+async def test_a_relay_that_a_reorg_drops_is_under_way_again_until_it_is_mined_again(
+    world: RelayWorld, forgets: bool
+) -> None:
+    world.node.final_depth = 50
+    (relay, _) = await world.ask(2)
+    async with world.relaying():
+        await world.settled("published", "published")
+        world.node.mine(2)
+        await world.relays_are("mined", "mined")
+
+        world.node.reorg(2, forgets_transactions=forgets)
+        await world.relays_are("sent", "sent")
+        dropped = (await world.progress(relay)).relayed
+        assert dropped.status is RelayStatus.PENDING
+        assert (dropped.block_number, dropped.gas_used) == (None, None)
+
+        await until(lambda: true(len(world.node.pool) == 2))
+        block = world.node.mine()
+        await world.relays_are("mined", "mined")
+        assert (await world.progress(relay)).relayed.block_number == block.number
+    assert set(world.node.arrived) == set(await world.stored_bytes())
+    await world.executed_in_order()
+
+
+async def test_a_final_relay_that_a_reorg_drops_all_the_same_is_mined_again(
+    world: RelayWorld,
+) -> None:
+    world.node.final_depth = 1
+    await world.ask()
+    async with world.relaying():
+        await world.settled("published")
+        world.node.mine(4)
+        await world.settled("confirmed")
+        world.node.reorg(4, forgets_transactions=True)
+        await world.relays_are("sent")
+        await until(lambda: true(bool(world.node.pool)))
+        world.node.mine()
+        await world.relays_are("mined")
+    await world.executed_in_order()
+
+
+async def test_a_relay_that_reverts_is_over_and_nothing_is_sent_again(world: RelayWorld) -> None:
+    world.node.fails = lambda data: data[-1] == 0
+    failing, passing = await world.ask(2)
+    async with world.relaying():
+        await world.settled("published", "published")
+        block = world.node.mine()
+        await world.relays_are("mined", "mined")
+        failed = (await world.progress(failing)).relayed
+        assert (failed.status, failed.block_number) == (RelayStatus.FAILED, block.number)
+        assert failed.gas_used == GAS_USED
+        assert (await world.progress(passing)).relayed.status is RelayStatus.CONFIRMED
+
+        world.node.mine(3)
+        await world.settled("reverted", "confirmed")
+        assert (await world.progress(failing)).relayed == failed
+        await world.some_looks()
+    assert len(set(world.node.arrived)) == 2
+    await world.executed_in_order()
+
+
+async def test_a_nonce_that_a_stranger_took_fails_its_relay_and_no_other(
+    world: RelayWorld,
+) -> None:
+    world.node.lost_requests = 1_000_000
+    taken, *_ = await world.ask(3)
+    async with world.relaying():
+        await world.settled(*["signed"] * 3)
+        world.node.use_nonce(RELAYER.address)
+        world.node.lost_requests = 0
+        await world.some_looks()
+        assert await row_states(world.eyes) == ["sent"] * 3, "that block may go away again"
+
+        world.node.mine(3)
+        await world.settled("displaced", "mined", "mined")
+        await world.relays_are("mined", "mined", "mined")
+        failed = (await world.progress(taken)).relayed
+        assert (failed.status, failed.block_number) == (RelayStatus.FAILED, None)
+        await world.ask()
+        await world.settled("displaced", "mined", "mined", "published")
+        world.node.mine()
+        await world.relays_are(*["mined"] * 4)
+    assert world.node.executed().total() == 3
+    assert taken not in [await found_by(world, sent) for sent in world.node.pool.values()]
+
+
+async def test_a_wallet_that_was_used_elsewhere_stops_the_lane_at_its_start(
+    world: RelayWorld,
+) -> None:
+    async with world.relaying():
+        pass
+    world.node.use_nonce(RELAYER.address)
+    await world.ask()
+    async with world.relay_lane() as lane:
+        await until(lambda: true(lane.stopped is not None))
+        assert "The relay wallet has used 1 nonces" in str(lane.stopped)
+    assert await row_states(world.eyes) == ["queued"]
+
+
+async def test_a_new_database_starts_at_the_wallets_nonce(world: RelayWorld) -> None:
+    for _ in range(3):
+        world.node.use_nonce(RELAYER.address)
+    await world.ask(2)
+    async with world.relaying():
+        await world.settled("published", "published")
+    assert world.node.nonces().keys() == {3, 4}
+
+
+# --- fees and funds ---------------------------------------------------------------------------
+
+
+async def test_over_the_fee_cap_nothing_is_signed_and_all_can_be_taken_back(
+    world: RelayWorld,
+) -> None:
+    policy = replace(POLICY, fees=FeePolicy(cap=50 * GWEI, min_tip=GWEI))
+    world.node.base_fee = 60 * GWEI
+    world.node.mine()
+    async with world.relay_lane(policy) as lane:
+        await until(lambda: true(lane.is_serving))
+        withdrawn, _ = await world.ask(2)
+        await world.some_looks()
+        assert await states(world.eyes) == []
+        assert not lane.is_ready
+        async with session(world.pool) as connection:
+            assert await relays.withdraw(connection, withdrawn)
+
+        world.node.base_fee = 5 * GWEI
+        world.node.mine()
+        await world.settled("published")
+        world.node.mine()
+        await world.relays_are("mined")
+    assert [sent.nonce for sent in world.node.sent()] == [0]
+    await world.executed_in_order()
+
+
+async def test_a_relay_made_dearer_is_found_by_either_hash_and_shows_the_one_that_was_mined(
+    world: RelayWorld,
+) -> None:
+    async with world.relaying():
+        (relay,) = await world.ask()
+        await world.settled("published")
+        world.node.base_fee = 20 * GWEI
+        world.node.mine(takes_pool=False)
+        await until(lambda: true(len(set(world.node.arrived)) >= 2))
+        cheap, dear = {sent.hash: sent for sent in world.node.sent()}.values()
+        assert (cheap.call, cheap.nonce) == (dear.call, dear.nonce)
+        assert cheap.max_fee_per_gas < dear.max_fee_per_gas
+
+        async def shows_the_dear_one() -> bool:
+            shown: bool = (await world.progress(relay)).relayed.transaction_hash == dear.hash
+            return shown
+
+        await until(shows_the_dear_one)
+        assert [await found_by(world, sent) for sent in (cheap, dear)] == [relay, relay]
+
+        world.node.pool = {cheap.hash: cheap}
+        world.node.base_fee = GWEI
+        world.node.mine()
+        await world.relays_are("mined")
+        assert (await world.progress(relay)).relayed.transaction_hash == cheap.hash
+        assert [await found_by(world, sent) for sent in (cheap, dear)] == [relay, relay]
+        assert await found_by(world, cheap, OTHER_USER) is None
+    await world.executed_in_order()
+
+
+async def test_of_what_the_purse_cannot_cover_the_first_that_fit_are_signed(
+    world: RelayWorld,
+) -> None:
+    market = await world.node.node.market(await newest(world))
+    fees = fees_for(market, POLICY.fees)
+    assert fees is not None
+    world.node.balance = 5 * 100_000 * fees.max_fee_per_gas // 2
+    await world.ask(4)
+    async with world.relaying(PATIENT):
+        await world.settled("published", "published")
+        await world.some_looks()
+        assert await row_states(world.eyes) == ["sent", "sent", "queued", "queued"]
+
+        world.node.balance = ETHER
+        world.node.mine()
+        await world.relays_are("mined", "mined", "sent", "sent")
+        world.node.mine()
+        await world.relays_are(*["mined"] * 4)
+    await world.executed_in_order()
+
+
+async def newest(world: RelayWorld) -> Any:
+    return await world.node.node.block("latest")
+
+
+# --- several lanes ----------------------------------------------------------------------------
+
+
+async def test_two_wallets_share_the_queue_and_each_has_what_names_it(world: RelayWorld) -> None:
+    world.node.mines_at_once = True
+    limited = LanePolicy(poll_seconds=0.02, max_in_flight=5)
+    async with world.relaying(limited), world.relaying(limited, OTHER_RELAYER):
+        pinned: dict[int, Signer] = {}
+        for signer in (RELAYER, OTHER_RELAYER) * 3:
+            await world.ask(4)
+            (relay,) = await world.ask(wallet=signer.address)
+            pinned[relay] = signer
+        await world.relays_are(*["mined"] * 30)
+    for relay, signer in pinned.items():
+        assert (await world.progress(relay)).relayed.sender == signer.address
+    assert world.node.executed().total() == len(world.node.executed()) == 30
+    assert {sent.sender for sent in world.node.sent()} == {RELAYER.address, OTHER_RELAYER.address}
+
+
+async def test_what_names_a_wallet_without_lane_waits_and_holds_nobody_up(
+    world: RelayWorld,
+) -> None:
+    async with world.relaying():
+        await world.ask(wallet=OTHER_RELAYER.address)
+        await world.ask()
+        await world.relays_are("queued", "sent")
+        await world.some_looks()
+        assert await row_states(world.eyes) == ["queued", "sent"]
+
+
+async def test_mints_and_relays_of_one_database_do_not_disturb_each_other(
+    world: RelayWorld,
+) -> None:
+    world.node.mines_at_once = True
+    async with world.serving(), world.relaying():
+        for _ in range(3):
+            await world.queue(5)
+            await world.ask(5)
+        await world.minted()
+        await world.relays_are(*["mined"] * 15)
+        senders = {sent.sender: sent.to for sent in world.node.sent()}
+    assert senders.keys() == {MINTER.address, RELAYER.address}
+    assert senders[RELAYER.address] == PERKS
+    assert world.node.minted().total() == len(world.node.minted()) == 15
+    assert set(world.node.executed().values()) == {1}
+
+
+async def test_the_rows_tell_which_relay_wallets_are_served(world: RelayWorld) -> None:
+    assert await working(world) == []
+    async with world.serving(), world.relaying(), world.relaying(signer=OTHER_RELAYER):
+        both = sorted([RELAYER.address, OTHER_RELAYER.address])
+        await until(lambda: shown(world, both))
+        await world.ask(wallet=both[1])
+        await world.settled("published")
+        assert await working(world) == both[::-1], "the busiest is the first"
+    await value(world.eyes, "UPDATE lanes SET served_at = now() - interval '61 seconds'")
+    assert await working(world) == []
+
+
+async def shown(world: RelayWorld, wallets: list[Address]) -> bool:
+    return await working(world) == wallets
+
+
+# --- anything may happen ----------------------------------------------------------------------
+
+
+class Trouble:
+    """What strikes a world, at random. A relay that was taken back is gone, or it is sent."""
+
+    def __init__(self, world: RelayWorld, chance: random.Random) -> None:
+        self._world = world
+        self._node = world.node
+        self._chance = chance
+        self._kinds: list[Callable[[], Awaitable[None]]] = [
+            *[self._relays] * 4,
+            *[self._blocks] * 3,
+            self._a_change_of_mind,
+            self._lost_publications,
+            self._a_reorg,
+            self._a_forgetful_pool,
+            self._dead_connections,
+            self._an_absent_node,
+            self._other_fees,
+            self._a_node_that_refuses,
+        ]
+
+    async def strike(self) -> None:
+        await self._chance.choice(self._kinds)()
+        await value(self._world.eyes, "SELECT pg_sleep($1)", self._chance.random() / 25)
+
+    def end(self) -> None:
+        self._node.is_down = self._node.refuses_cheap = False
+        self._node.base_fee = GWEI
+        self._node.lost_replies = self._node.lost_requests = 0
+        self._node.refuses = lambda _sent: False
+
+    async def _relays(self) -> None:
+        await self._world.ask(self._chance.randint(1, 9), self._chance.choice([USER, OTHER_USER]))
+
+    async def _blocks(self) -> None:
+        self._node.mine(self._chance.randint(1, 3))
+
+    async def _a_change_of_mind(self) -> None:
+        (relay,) = await self._world.ask()
+        async with session(self._world.eyes) as connection:
+            await relays.withdraw(connection, relay)
+
+    async def _lost_publications(self) -> None:
+        self._node.lost_replies = self._chance.randint(0, 3)
+        self._node.lost_requests = self._chance.randint(0, 3)
+
+    async def _a_reorg(self) -> None:
+        depth = min(self._chance.randint(1, 6), self._node.head.number - 1)
+        self._node.reorg(depth, forgets_transactions=self._chance.random() < 0.5)
+
+    async def _a_forgetful_pool(self) -> None:
+        self._node.pool.clear()
+
+    async def _dead_connections(self) -> None:
+        await self._world.kill(self._chance.choice(["ltzd%", "ltzd lock%", "ltzd"]))
+
+    async def _an_absent_node(self) -> None:
+        self._node.is_down = not self._node.is_down
+
+    async def _other_fees(self) -> None:
+        self._node.base_fee = self._chance.choice([1, 1, 5, 20, 90, 150]) * GWEI
+
+    async def _a_node_that_refuses(self) -> None:
+        refused = self._chance.randint(0, 40)
+        self._node.refuses = lambda sent: sent.nonce == refused
+        self._node.refuses_cheap = not self._node.refuses_cheap
+
+
+@pytest.mark.parametrize("seed", [1, None])
+async def test_whatever_happens_each_relay_is_executed_once(
+    world: RelayWorld, seed: int | None
+) -> None:
+    seed = random.randrange(10**9) if seed is None else seed
+    print(f"seed {seed}")
+    world.node.final_depth = 8
+    trouble = Trouble(world, random.Random(seed))
+    async with world.relay_lane(), world.relay_lane():
+        for _ in range(50):
+            await trouble.strike()
+        trouble.end()
+
+        async def all_mined() -> bool:
+            world.node.mine()
+            return set(await row_states(world.eyes)) == {"mined"}
+
+        await until(all_mined, 20.0)
+    assert all(sent.max_fee_per_gas <= FeePolicy().cap for sent in world.node.sent())
+    await world.executed_in_order()
