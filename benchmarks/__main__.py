@@ -4,9 +4,17 @@ import argparse
 
 import uvloop
 
-from benchmarks import bulk, gas, intake, minting, signing
+from benchmarks import bulk, gas, intake, minting, relays, signing, tokens
 
-SECONDS = {"signing": 1.0, "intake": 5.0, "minting": 60.0, "bulk": 4.0, "gas": 0.0}
+SECONDS = {
+    "signing": 1.0,
+    "tokens": 1.0,
+    "intake": 5.0,
+    "minting": 60.0,
+    "bulk": 4.0,
+    "gas": 0.0,
+    "relays": 8.0,
+}
 """How long each takes on each side in each round, unless it is said; gas is not timed."""
 
 
@@ -15,6 +23,8 @@ async def _run(name: str, options: argparse.Namespace) -> None:
     match name:
         case "signing":
             await signing.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
+        case "tokens":
+            await tokens.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
         case "intake":
             await intake.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
         case "minting":
@@ -23,6 +33,8 @@ async def _run(name: str, options: argparse.Namespace) -> None:
             await bulk.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
         case "gas":
             await gas.run(in_document=options.record)
+        case "relays":
+            await relays.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
 
 
 def main() -> None:

@@ -29,7 +29,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     Answers of the first `warm_up_seconds` and of the last `cool_down_seconds` are not counted. A
     200 is accepted if its body holds `must_hold` for each of the request's `events`; else it is an
-    error, unless it holds `queued_if`: then it counts like a 202.
+    error, unless it holds `queued_if`: then it counts like a 202. `own_addresses` gives each client
+    a loopback address of its own: then limits by address are its own too.
     """
 
     port: int
@@ -41,6 +42,7 @@ class Plan(msgspec.Struct, frozen=True):
     must_hold: str = ""
     queued_if: str = ""
     events: int = 1
+    own_addresses: bool = False
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -86,10 +88,11 @@ def get(port: int, path: str) -> str:
     return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
 
 
-def post(port: int, path: str, body: str) -> str:
+def post(port: int, path: str, body: str, *headers: str) -> str:
+    more = "".join(f"{header}\r\n" for header in headers)
     return (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body.encode())}\r\n\r\n{body}"
+        f"{more}Content-Length: {len(body.encode())}\r\n\r\n{body}"
     )
 
 
@@ -194,9 +197,14 @@ class _Client(asyncio.Protocol):
         self._is_waiting = False
 
     @classmethod
-    async def connected(cls, generator: _Generator, port: int) -> Self:
+    async def connected(cls, generator: _Generator, port: int, own: int | None) -> Self:
         loop = asyncio.get_running_loop()
-        _, client = await loop.create_connection(lambda: cls(generator), "127.0.0.1", port)
+        _, client = await loop.create_connection(
+            lambda: cls(generator),
+            "127.0.0.1",
+            port,
+            local_addr=None if own is None else (loopback_address(own), 0),
+        )
         return client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -230,6 +238,11 @@ class _Client(asyncio.Protocol):
         self._generator.closed()
 
 
+def loopback_address(number: int) -> str:
+    """All of 127.0.0.0/8 is loopback."""
+    return f"127.1.{number // 250}.{number % 250 + 1}"
+
+
 def _length(head: bytes) -> int:
     lower = head.lower()
     at = lower.find(_LENGTH)
@@ -239,7 +252,10 @@ def _length(head: bytes) -> int:
 async def _run(plan: Plan) -> Load:
     generator = _Generator(plan, time())
     used, start = process_time(), perf_counter()
-    clients = [await _Client.connected(generator, plan.port) for _ in range(plan.clients)]
+    clients = [
+        await _Client.connected(generator, plan.port, number if plan.own_addresses else None)
+        for number in range(plan.clients)
+    ]
     for client in clients:
         client.send()
     patience = None

@@ -1,0 +1,64 @@
+"""When a chain's blocks came, on the wall clock: what is mined is counted from one to another.
+
+Between two other moments it would be one block more or less.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from time import time
+
+from ltzd.chain.rpc import Rpc
+
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """`at` is when a block was first seen, a wall-clock time."""
+
+    at: float
+    number: int
+
+
+class Blocks:
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+
+    def between(self, began: float, ended: float) -> tuple[Seen, Seen]:
+        """The first and the last block that came in this time."""
+        those = [each for each in self.seen if began <= each.at <= ended]
+        if len(those) < 2:
+            raise SystemExit("there came less than two blocks: measure for longer")
+        return those[0], those[-1]
+
+    def interval(self, began: float, ended: float) -> float:
+        """Seconds from one block to the next, on average."""
+        first, last = self.between(began, ended)
+        return (last.at - first.at) / (last.number - first.number)
+
+
+@asynccontextmanager
+async def watched(rpc: Rpc) -> AsyncIterator[Blocks]:
+    blocks = Blocks()
+    watching = asyncio.create_task(_watch(rpc, blocks))
+    try:
+        yield blocks
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _watch(rpc: Rpc, blocks: Blocks) -> None:
+    latest = await height(rpc)
+    while True:
+        await asyncio.sleep(_POLL_SECONDS)
+        number = await height(rpc)
+        if number != latest:
+            latest = number
+            blocks.seen.append(Seen(time(), number))
+
+
+async def height(rpc: Rpc) -> int:
+    return int(await rpc.call("eth_blockNumber"), 16)

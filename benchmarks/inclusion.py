@@ -1,0 +1,157 @@
+"""anvil's own limit: signed transactions that it takes and mines a second, in a process of its own.
+
+One client hands them over in JSON-RPC batches, the next when the last is answered, and does nothing
+else. `measure` starts the process, gives it its Work and reads what was Included; both as JSON.
+"""
+
+import asyncio
+import secrets
+import sys
+from collections.abc import Sequence
+from time import process_time, time
+from typing import Any
+
+import msgspec
+import uvloop
+
+from benchmarks import processes
+from benchmarks.blocks import Blocks, watched
+from ltzd.chain.node import Node
+from ltzd.chain.rpc import Rpc
+from ltzd.chain.signing import Signer, Unsigned
+from ltzd.values import address_of, bytes_of, hex_of
+
+BATCH = 100
+FUNDS = 10**24
+GAS_SHARE = (5, 4)
+"""What a relay's gas limit is of its estimate."""
+_MAX_FEE = 10**12
+_POLL_SECONDS = 0.1
+_PATIENCE_SECONDS = 120.0
+
+
+class Work(msgspec.Struct, frozen=True):
+    """`calls` are different ones of the same kind, each good once."""
+
+    rpc_url: str
+    to: str
+    calls: list[str]
+    warm_up_seconds: float
+    seconds: float
+
+
+class Included(msgspec.Struct, frozen=True):
+    """`taken_per_second` is how fast the node accepted them; `block_seconds` are between blocks."""
+
+    per_second: float
+    taken_per_second: float
+    block_seconds: float
+    client_share: float
+
+    def as_json(self) -> dict[str, Any]:
+        content: dict[str, Any] = msgspec.to_builtins(self)
+        return content
+
+
+async def measure(work: Work) -> Included:
+    answer = await processes.answer_of("benchmarks.inclusion", msgspec.json.encode(work))
+    return msgspec.json.decode(answer, type=Included)
+
+
+async def funded(rpc: Rpc) -> Signer:
+    """A new wallet that anvil gave money to."""
+    signer = Signer(secrets.token_bytes(32))
+    await rpc.call("anvil_setBalance", hex_of(signer.address), hex(FUNDS))
+    return signer
+
+
+async def until_mined(rpc: Rpc, wallet: str) -> None:
+    """Until nothing of a wallet's waits."""
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while (  # noqa: ASYNC110 - the facts are another process's
+            await _nonce(rpc, wallet, "latest") < await _nonce(rpc, wallet, "pending")
+        ):
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _nonce(rpc: Rpc, wallet: str, tag: str) -> int:
+    return int(await rpc.call("eth_getTransactionCount", wallet, tag), 16)
+
+
+async def _run(work: Work) -> Included:
+    async with Rpc(work.rpc_url) as rpc:
+        signer = await funded(rpc)
+        raws = await _signed(rpc, signer, work)
+        async with watched(rpc) as blocks:
+            began = time()
+            used = process_time()
+            sent = await _send(rpc, raws, began + work.warm_up_seconds + work.seconds)
+            ended = time()
+            share = (process_time() - used) / (ended - began)
+        included = await _included(rpc, blocks, began + work.warm_up_seconds, ended)
+        await until_mined(rpc, hex_of(signer.address))
+    return msgspec.structs.replace(
+        included, taken_per_second=sent / (ended - began), client_share=share
+    )
+
+
+async def _signed(rpc: Rpc, signer: Signer, work: Work) -> list[str]:
+    to = address_of(work.to)
+    calls = [bytes_of(call) for call in work.calls]
+    needed = await Node(rpc).gas_of(to, calls[0], signer.address)
+    if not isinstance(needed, int):
+        raise SystemExit(f"the calls revert: {needed.text}")
+    chain_id = int(await rpc.call("eth_chainId"), 16)
+    return [
+        hex_of(
+            signer.sign(
+                Unsigned(
+                    chain_id=chain_id,
+                    nonce=nonce,
+                    max_priority_fee_per_gas=10**9,
+                    max_fee_per_gas=_MAX_FEE,
+                    gas_limit=needed * GAS_SHARE[0] // GAS_SHARE[1],
+                    to=to,
+                    value=0,
+                    data=call,
+                )
+            ).raw
+        )
+        for nonce, call in enumerate(calls)
+    ]
+
+
+async def _send(rpc: Rpc, raws: Sequence[str], until: float) -> int:
+    """How many were taken by then."""
+    for at in range(0, len(raws), BATCH):
+        if time() >= until:
+            return at
+        answers = await rpc.batch(
+            [("eth_sendRawTransaction", (raw,)) for raw in raws[at : at + BATCH]]
+        )
+        refused = next((one for one in answers if isinstance(one, Exception)), None)
+        if refused is not None:
+            raise SystemExit(f"the node refuses a transaction: {refused}")
+    raise SystemExit("all signed transactions are sent before the time is up: give more of them")
+
+
+async def _included(rpc: Rpc, blocks: Blocks, began: float, ended: float) -> Included:
+    first, last = blocks.between(began, ended)
+    counts = await rpc.batch(
+        [
+            ("eth_getBlockTransactionCountByNumber", (hex(number),))
+            for number in range(first.number + 1, last.number + 1)
+        ]
+    )
+    seconds = last.at - first.at
+    return Included(
+        per_second=sum(int(count, 16) for count in counts) / seconds,
+        taken_per_second=0.0,
+        block_seconds=blocks.interval(began, ended),
+        client_share=0.0,
+    )
+
+
+if __name__ == "__main__":
+    _work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
+    sys.stdout.buffer.write(msgspec.json.encode(uvloop.run(_run(_work))))

@@ -1,0 +1,330 @@
+"""Relayed calls a second, beside the usual web3.py loop and anvil's limit; how soon they are out.
+
+The call is LTZ's transferWithAuthorization of many users, who take no turns. All sides use the same
+chain with one-second blocks, one after the other, with other wallets.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmarks import (
+    blocks,
+    inclusion,
+    inserts,
+    instance,
+    load,
+    publication,
+    relay_calls,
+    resources,
+    results,
+    usual_relayer,
+)
+from benchmarks.inclusion import Included
+from benchmarks.inserts import Inserted
+from benchmarks.instance import Instance
+from benchmarks.load import Load, Plan
+from benchmarks.publication import Published
+from benchmarks.relay_calls import Calls
+from benchmarks.results import Figure, Found, Ratio
+from benchmarks.sides import check, first_events, show
+from benchmarks.usual_relayer import Relayed
+from ltzd.chain.rpc import Rpc
+from ltzd.values import hex_of
+
+MANY, SOME, USUAL = 4_000, 500, 64
+"""In flight; the usual loop does not get faster with more."""
+RELAYED = 5 * MANY
+"""How many are relayed with MANY in flight: they go in waves, so that a fixed time would count one
+more or less.
+"""
+WARM_UP_SECONDS = 3.0
+CLAIMS = 1_000
+PUBLISHED = 15
+INSERT_SECONDS = 2.0
+
+Measured = TypeVar("Measured", Relayed, Included, Published, Inserted)
+
+_MOST_INCLUDED = 5_000
+_MOST_USUAL = 200
+"""How many calls are prepared for each second: nobody relays more here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """`block_seconds`: from one block to the next; `cpu`: microseconds of each program a relay."""
+
+    load: Load
+    block_seconds: float
+    cpu: dict[str, float]
+
+    @property
+    def per_second(self) -> float:
+        return self.load.per_second
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "load": self.load.as_json(),
+            "block_seconds": self.block_seconds,
+            "cpu_microseconds_per_relay": self.cpu,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    usual: Relayed
+    included: Included
+    many: Flight
+    some: Flight
+    claims: Load
+    published: Published
+    inserted: Inserted
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name).as_json() for name in self.__slots__}
+
+
+async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
+    users = _users(seconds, rounds)
+    with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
+        async with instance.started(Path(name)) as ltzd, Rpc(ltzd.door["rpcUrl"]) as rpc:
+            await first_events(ltzd, users)
+            calls = Calls(ltzd, await relay_calls.logged_in(ltzd, users))
+            sides = _Sides(ltzd, rpc, calls, seconds)
+            measured = [await sides.round() for _ in range(rounds)]
+    details = {"users": users, "rounds": [one.as_json() for one in measured]}
+    results.record("relays", _found(measured), details, in_document=in_document)
+
+
+def _users(seconds: float, rounds: int) -> int:
+    """As many as have relays for all rounds, each 35 an hour."""
+    at_most = RELAYED + _some(seconds) + PUBLISHED
+    return max(CLAIMS * rounds, -(-rounds * at_most // relay_calls.TRANSFERS_OF_USER))
+
+
+def _some(seconds: float) -> int:
+    return int((WARM_UP_SECONDS + seconds + 2) * SOME)
+
+
+class _Sides:
+    def __init__(self, ltzd: Instance, rpc: Rpc, calls: Calls, seconds: float) -> None:
+        self._ltzd = ltzd
+        self._rpc = rpc
+        self._calls = calls
+        self._seconds = seconds
+        self._programs = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
+
+    async def round(self) -> Round:
+        """All sides, one after the other; the chain has nothing left to mine when one begins."""
+        return Round(
+            usual=await self._usual(),
+            included=await self._included(),
+            many=await self._many(),
+            some=await self._some(),
+            claims=await self._claims(),
+            published=await self._published(),
+            inserted=await self._inserted(),
+        )
+
+    async def _usual(self) -> Relayed:
+        return await self._shown(
+            f"web3.py, {USUAL}",
+            usual_relayer.measure(
+                usual_relayer.Work(
+                    rpc_url=self._rpc.url,
+                    to=hex_of(self._calls.ltz),
+                    calls=self._transfers(_MOST_USUAL),
+                    in_flight=USUAL,
+                    warm_up_seconds=WARM_UP_SECONDS,
+                    seconds=self._seconds,
+                )
+            ),
+        )
+
+    async def _included(self) -> Included:
+        return await self._shown(
+            "anvil alone",
+            inclusion.measure(
+                inclusion.Work(
+                    rpc_url=self._rpc.url,
+                    to=hex_of(self._calls.ltz),
+                    calls=self._transfers(_MOST_INCLUDED),
+                    warm_up_seconds=WARM_UP_SECONDS,
+                    seconds=self._seconds,
+                )
+            ),
+        )
+
+    async def _shown(self, side: str, measuring: Awaitable[Measured]) -> Measured:
+        measured = await measuring
+        rest = " ".join(f"{name} {value:,.2f}" for name, value in measured.as_json().items())
+        print(f"  {side:14} {rest}", flush=True)
+        return measured
+
+    def _transfers(self, per_second: int) -> list[str]:
+        count = int((WARM_UP_SECONDS + self._seconds) * per_second)
+        return [hex_of(call) for call in self._calls.transfers(count)]
+
+    async def _many(self) -> Flight:
+        """From the first request to the last answer."""
+        requests = self._calls.transfer_requests(RELAYED)
+        return await self._flight(
+            Plan(
+                port=self._ltzd.port,
+                requests=requests,
+                clients=MANY,
+                must_hold=relay_calls.CONFIRMED,
+                own_addresses=True,
+            )
+        )
+
+    async def _some(self) -> Flight:
+        requests = self._calls.transfer_requests(_some(self._seconds))
+        return await self._flight(
+            Plan(
+                port=self._ltzd.port,
+                requests=requests,
+                clients=SOME,
+                warm_up_seconds=WARM_UP_SECONDS,
+                seconds=self._seconds,
+                must_hold=relay_calls.CONFIRMED,
+                own_addresses=True,
+            )
+        )
+
+    async def _flight(self, plan: Plan) -> Flight:
+        before = resources.cpu_seconds(self._programs)
+        async with blocks.watched(self._rpc) as seen:
+            measured = check(await load.measure(plan))
+        await self._settled()
+        after = resources.cpu_seconds(self._programs)
+        show(f"{plan.clients} in flight", measured)
+        flight = Flight(
+            load=measured,
+            block_seconds=seen.interval(measured.began, measured.began + measured.seconds),
+            cpu={name: 1e6 * (after[name] - before[name]) / measured.recorded for name in after},
+        )
+        used = ", ".join(f"{name} {microseconds:.0f}" for name, microseconds in flight.cpu.items())
+        print(
+            f"                 a block in {flight.block_seconds:.2f} s; CPU µs a relay: {used}",
+            flush=True,
+        )
+        return flight
+
+    async def _claims(self) -> Load:
+        plan = Plan(
+            port=self._ltzd.port,
+            requests=self._calls.claim_requests(CLAIMS),
+            clients=SOME,
+            must_hold=relay_calls.CONFIRMED,
+            own_addresses=True,
+        )
+        measured = check(await load.measure(plan))
+        show("claims", measured)
+        await self._settled()
+        return measured
+
+    async def _published(self) -> Published:
+        requests = self._calls.transfer_requests(PUBLISHED)
+        return await self._shown("published", publication.measure(self._ltzd, requests))
+
+    async def _inserted(self) -> Inserted:
+        work = inserts.Work(self._ltzd.door["databaseUrl"], 1, 1, 0.5, INSERT_SECONDS)
+        return await self._shown("one insert", inserts.measure(work))
+
+    async def _settled(self) -> None:
+        """Until the operator has nothing under way, and ltzd had a moment to write it down."""
+        await inclusion.until_mined(self._rpc, self._ltzd.door["operator"])
+        await asyncio.sleep(2 * instance.BLOCK_SECONDS)
+
+
+def _found(measured: list[Round]) -> list[Found]:
+    flights = f"{MANY:,} in flight"
+    return [
+        _ratio(
+            f"relayed calls, {flights} ÷ the usual web3.py loop, {USUAL} in flight",
+            measured,
+            lambda one: (one.many.per_second, one.usual.per_second),
+            lambda one: (
+                f"{one.many.per_second:,.0f} ÷ {one.usual.per_second:,.0f} a second (confirmed p50 "
+                f"{one.many.load.p50_ms:,.0f} and {one.usual.p50_ms:,.0f} ms)"
+            ),
+            bounds=(10, 25),
+        ),
+        _ratio(
+            f"relayed calls, {flights} ÷ what anvil mines of them signed before, in batches",
+            measured,
+            lambda one: (one.many.per_second, one.included.per_second),
+            lambda one: f"{one.many.per_second:,.0f} ÷ {one.included.per_second:,.0f} a second",
+            bounds=(0.35, 0.6),
+        ),
+        _ratio(
+            f"relay confirmed p50, {SOME} in flight ÷ time from block to block",
+            measured,
+            lambda one: (one.some.load.p50_ms / 1000, one.some.block_seconds),
+            lambda one: (
+                f"{one.some.load.p50_ms:,.0f} ÷ {1000 * one.some.block_seconds:,.0f} ms; "
+                f"{one.some.per_second:,.0f} a second"
+            ),
+            bounds=(1.25, 1.05),
+            is_lower_better=True,
+        ),
+        _ratio(
+            "relay published p50, one in flight ÷ PostgreSQL insert of one row p50",
+            measured,
+            lambda one: (one.published.p50_ms, one.inserted.p50_ms),
+            lambda one: f"{one.published.p50_ms:.2f} ÷ {one.inserted.p50_ms:.2f} ms",
+            bounds=(15, 7),
+            is_lower_better=True,
+        ),
+        Figure(
+            name=f"claims of {CLAIMS:,} users, {SOME} in flight",
+            figures=_middle(
+                measured,
+                lambda one: one.claims.p50_ms,
+                lambda one: (
+                    f"confirmed p50 {one.claims.p50_ms:,.0f}, p99 {one.claims.p99_ms:,.0f} ms"
+                ),
+            ),
+        ),
+        Figure(
+            name=f"CPU time of a relayed call, {flights}",
+            figures=_middle(measured, lambda one: one.many.cpu[resources.LTZD], _cpu),
+        ),
+    ]
+
+
+def _cpu(one: Round) -> str:
+    return ", ".join(f"{name} {used:.0f} µs" for name, used in one.many.cpu.items())
+
+
+def _middle(
+    measured: list[Round], rank: Callable[[Round], float], told: Callable[[Round], str]
+) -> str:
+    return told(sorted(measured, key=rank)[len(measured) // 2])
+
+
+def _ratio(
+    name: str,
+    measured: list[Round],
+    sides: Callable[[Round], tuple[float, float]],
+    told: Callable[[Round], str],
+    *,
+    bounds: tuple[float, float],
+    is_lower_better: bool = False,
+) -> Ratio:
+    def quotient(one: Round) -> float:
+        ours, theirs = sides(one)
+        return ours / theirs
+
+    return Ratio(
+        name=name,
+        rounds=tuple(map(quotient, measured)),
+        figures=_middle(measured, quotient, told),
+        must=bounds[0],
+        aim=bounds[1],
+        is_lower_better=is_lower_better,
+    )
