@@ -189,18 +189,21 @@ def _check(where: str, parameter: Mapping[str, Any], argument: object) -> None:
 
 def _decoded(where: str, parameters: Sequence[Mapping[str, Any]], data: bytes) -> tuple[Any, ...]:
     try:
-        values = abi_decode([_type(one) for one in parameters], data)
+        # A string is read as bytes: whoever calls a contract may say what is no UTF-8.
+        values = abi_decode([_type(one).replace("string", "bytes") for one in parameters], data)
     except (DecodingError, OverflowError, ValueError) as error:
         raise ValueError(f"{where} malformed data") from error
     return tuple(map(_with_addresses, parameters, values))
 
 
 def _with_addresses(parameter: Mapping[str, Any], value: Any) -> Any:
-    """eth-abi decodes addresses as text, with us they are bytes."""
+    """eth-abi decodes addresses as text, with us they are bytes; a string is text at any cost."""
     kind: str = parameter["type"]
     if kind.endswith("]"):
         element = _element(parameter)
         return tuple(_with_addresses(element, one) for one in value)
     if kind == "tuple":
         return tuple(map(_with_addresses, parameter["components"], value))
+    if kind == "string":
+        return value.decode(errors="replace")
     return address_of(value) if kind == "address" else value

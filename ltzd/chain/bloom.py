@@ -1,5 +1,6 @@
 """Asks a block's logs bloom whether a contract can have logged in it (Yellow Paper 4.3.1)."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from eth_hash.auto import keccak
@@ -24,3 +25,10 @@ def may_hold(bloom: bytes, *values: bytes) -> bool:
     """
     bits = int.from_bytes(bloom, "big")
     return all(bits & mask == mask for mask in map(_mask, values))
+
+
+def may_hold_any(bloom: bytes, contract: bytes, topics: Iterable[bytes]) -> bool:
+    """Whether the contract may have logged any of `topics`: False is certain, as above."""
+    bits = int.from_bytes(bloom, "big")
+    ours = _mask(contract)
+    return bits & ours == ours and any(bits & mask == mask for mask in map(_mask, topics))

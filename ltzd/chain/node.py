@@ -136,26 +136,26 @@ class Node:
         return [_header(_must(answer)) for answer in answers]
 
     async def headers_and_logs(
-        self, first: int, last: int, contract: Address
+        self, first: int, last: int, *contracts: Address
     ) -> tuple[list[Header | None], list[dict[str, Any]]]:
-        """Headers of a range and the contract's logs in it, asked in one batch."""
+        """Headers of a range and the contracts' logs in it, asked in one batch."""
         calls: list[Call] = [
             ("eth_getBlockByNumber", (hex(number), False)) for number in range(first, last + 1)
         ]
-        calls.append(("eth_getLogs", (_log_filter(contract, first, last),)))
+        calls.append(("eth_getLogs", (_log_filter(contracts, first, last),)))
         *headers, logs = await self._rpc.batch(calls)
         return [_header(_must(header)) for header in headers], _log_list(_must(logs))
 
     async def logs_up_to(
-        self, first: int, last: int, contract: Address
+        self, first: int, last: int, *contracts: Address
     ) -> tuple[list[dict[str, Any]], Header | None]:
-        """The logs of a range and the header of its last block, asked in one batch.
+        """The contracts' logs in a range and its last block's header, asked in one batch.
 
         Raises RpcError when the node refuses the range, too large for instance.
         """
         logs, header = await self._rpc.batch(
             [
-                ("eth_getLogs", (_log_filter(contract, first, last),)),
+                ("eth_getLogs", (_log_filter(contracts, first, last),)),
                 ("eth_getBlockByNumber", (hex(last), False)),
             ]
         )
@@ -163,18 +163,20 @@ class Node:
             raise logs
         return _log_list(logs), _header(_must(header))
 
-    async def logs_of_block(self, block_hash: Hash32, contract: Address) -> list[dict[str, Any]]:
-        where = {"blockHash": hex_of(block_hash), "address": hex_of(contract)}
+    async def logs_of_block(self, block_hash: Hash32, *contracts: Address) -> list[dict[str, Any]]:
+        where = {"blockHash": hex_of(block_hash), "address": [hex_of(one) for one in contracts]}
         return _log_list(await self._ask("eth_getLogs", where))
 
-    async def logs_by_receipts(self, block_hash: Hash32, contract: Address) -> list[dict[str, Any]]:
-        """The contract's logs as the block's receipts hold them: slower, and no index to lag."""
+    async def logs_by_receipts(
+        self, block_hash: Hash32, *contracts: Address
+    ) -> list[dict[str, Any]]:
+        """The contracts' logs as the block's receipts hold them: slower, and no index to lag."""
         try:
             receipts = await self._receipts_of_block(block_hash)
             if not isinstance(receipts, list):
                 raise TypeError("not a list")
             logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
-            return [log for log in logs if address_of(log["address"]) == contract]
+            return [log for log in logs if address_of(log["address"]) in contracts]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NodeUnavailable("The node has no proper receipts of a block it named") from error
 
@@ -267,7 +269,7 @@ class Node:
         if gas is not None:
             call["gas"] = hex(gas)
         try:
-            await self._rpc.gathered("eth_call", call, _block_tag(at))
+            _data(await self._rpc.gathered("eth_call", call, _block_tag(at)))
         except RpcError as error:
             return _reverted(error)
         return None
@@ -335,7 +337,10 @@ def _next_base_fee(history: Any) -> int | None:
 
 
 def _revert(answer: Any) -> Revert | None:
-    return _reverted(answer) if isinstance(answer, RpcError) else None
+    if isinstance(answer, RpcError):
+        return _reverted(answer)
+    _data(answer)  # nothing at all is no word that it passed
+    return None
 
 
 def _reverted(error: RpcError) -> Revert:
@@ -353,8 +358,9 @@ def _block_tag(at: int | str) -> str:
     return at if isinstance(at, str) else hex(at)
 
 
-def _log_filter(contract: Address, first: int, last: int) -> dict[str, str]:
-    return {"address": hex_of(contract), "fromBlock": hex(first), "toBlock": hex(last)}
+def _log_filter(contracts: Sequence[Address], first: int, last: int) -> dict[str, Any]:
+    addresses = [hex_of(one) for one in contracts]
+    return {"address": addresses, "fromBlock": hex(first), "toBlock": hex(last)}
 
 
 def _number(answer: Any) -> int:
@@ -372,13 +378,15 @@ def _data(answer: Any) -> bytes:
 
 
 def _log_list(answer: Any) -> list[dict[str, Any]]:
-    """Logs that name their block; what else is in them `ltz.decode_log` judges."""
+    """Logs that name their block and contract; the rest the contracts' `decode_log` judge."""
     if not isinstance(answer, list):
         raise NodeUnavailable("The node's logs are not a list")
     try:
         for each in answer:
             hash_of(each["blockHash"])
             int(each["blockNumber"], 16)
+        for address in {each["address"] for each in answer}:
+            address_of(address)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's log is malformed") from error
     return answer

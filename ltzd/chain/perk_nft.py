@@ -217,7 +217,8 @@ def _created(read: Log, log: Mapping[str, Any]) -> CollectionCreated:
     if event is None:
         raise ValueError("CollectionCreated has two indexed arguments")
     said = event.arguments
-    return CollectionCreated(read.place, said["collectionId"], *(*said["params"], said["uri"]))
+    uri = said["uri"].replace("\x00", "")  # which no text in PostgreSQL can hold
+    return CollectionCreated(read.place, said["collectionId"], *(*said["params"], uri))
 
 
 _READERS: Final[Mapping[bytes, Callable[[Log], PerkFact]]] = {

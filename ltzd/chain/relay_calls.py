@@ -116,7 +116,17 @@ class Understood:
             function=self.function,
             takes_turns=self.takes_turns,
             claim=self.claim,
+            swallows=self._swallowed(heard),
         )
+
+    def _swallowed(self, heard: Mapping[str, Any]) -> Question | None:
+        """A permitLTZ that is all there is does something, or is not sent."""
+        if self.permit is None or self.contract == "LTZ" or self.main.row.part is not Part.PERMIT:
+            return None
+        signed = signed_permit(self.permit, heard["nonce"], self.contracts.separator("LTZ"))
+        if signed.nonce != heard["nonce"]:
+            check_used(self.permit, None)
+        return self.contracts.ltz, ltz.permit_call(signed, self.permit.signature)
 
     def _questions(self) -> dict[str, Question]:
         asked: dict[str, Question] = {}

@@ -6,18 +6,21 @@ transaction; then the new branch is followed like any other blocks.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from contextlib import nullcontext
+from typing import Final, TypeVar
 
 import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node import Header, Node
 from ltzd.errors import Broken, LostLane, NodeUnavailable, Unavailable
-from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.indexer.reading import Stretch, read_head, read_range
+from ltzd.rules import contract_facts
 from ltzd.rules.reorgs import Look, Verdict, fork_point, judge
-from ltzd.store import chains, facts, locks, signals
+from ltzd.store import chains, escrow_facts, facts, locks, perk_facts, sale_facts, signals
 from ltzd.store.chains import ChainIdentity, Cursor
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.locks import Term
@@ -32,6 +35,21 @@ _PAUSE_SECONDS = 0.5
 _ROWS_A_TURN = 500
 _LOOK_BACK = 128
 """Blocks compared in one batch when the fork point is searched."""
+_KINDS: Final[dict[type, str]] = {
+    contract_facts.TokenTransferred: "perk_transfer",
+    contract_facts.Claimed: "claim",
+    contract_facts.ChargeRedeemed: "redemption",
+    contract_facts.CollectionCreated: "collection",
+    contract_facts.CollectionUpdated: "collection",
+    contract_facts.CollectionBrandSet: "collection",
+    contract_facts.ItemSet: "item",
+    contract_facts.Purchased: "purchase",
+    contract_facts.DealLocked: "deal",
+    contract_facts.DealReleased: "deal",
+    contract_facts.DealRefunded: "deal",
+    contract_facts.DealSplit: "deal",
+}
+"""Kinds of facts, as the metrics have them, beside `transfer` and `mint`."""
 
 
 class Follower:
@@ -41,6 +59,7 @@ class Follower:
         database_url: str,
         node: Node,
         chain: ChainIdentity,
+        contracts: Contracts,
         bells: Signals,
         policy: IndexerPolicy,
     ) -> None:
@@ -48,6 +67,7 @@ class Follower:
         self._database_url = database_url
         self._node = node
         self._chain = chain
+        self._contracts = contracts
         self._signals = bells
         self._policy = policy
         self._epoch = 0
@@ -69,14 +89,26 @@ class Follower:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _serve(self, term: Term) -> None:
-        async with session(self._pool) as connection:
-            self._epoch = await chains.begin_term(connection, self._chain.chain_id)
+        await self._begin()
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
         while not term.lost.is_set():
             if not await self.step():
                 await asyncio.sleep(self._policy.poll_seconds)
         raise LostLane("The connection that held the chain's lock is gone")
+
+    async def _begin(self) -> None:
+        """Count the epoch up; read again from the beginning what was read without our contracts."""
+        chain_id, contracts = self._chain.chain_id, self._contracts.all()
+        async with transaction(self._pool) as connection:
+            follows_all = await chains.follows_all(connection, chain_id, contracts)
+            self._epoch = await chains.begin_term(connection, chain_id)
+            await chains.will_follow(connection, chain_id, contracts)
+            was = await chains.cursor(connection, chain_id)
+            base = None if follows_all else await chains.go_back(connection, chain_id)
+            if base is not None:
+                log.warning("indexer.reads_again", from_block=base, blocks=was.number - base)
+                await facts.forget_all(connection, was.final_number)
 
     async def step(self) -> bool:
         """One look and what follows from it; True when there may be more to do at once."""
@@ -121,10 +153,10 @@ class Follower:
         )
         if settled - first >= self._policy.head_blocks:
             last = min(settled, first + self._policy.range_blocks - 1)
-            stretch = await read_range(self._node, self._chain.ltz, first, last)
+            stretch = await read_range(self._node, self._contracts, first, last)
         else:
             last = min(head.number, first + self._policy.head_blocks - 1)
-            stretch = await read_head(self._node, self._chain.ltz, first, last)
+            stretch = await read_head(self._node, self._contracts, first, last)
         if stretch is None:
             return False
         if stretch.parent_hash not in (None, cursor.hash):
@@ -137,6 +169,9 @@ class Follower:
         with (
             telemetry.timed(telemetry.COMMIT_SECONDS),
             telemetry.timed(telemetry.HEAD_TO_COMMIT_SECONDS),
+            telemetry.timed(telemetry.COMMIT_TO_INVALIDATED_SECONDS)
+            if stretch.moves_tokens
+            else nullcontext(),
         ):
             async with transaction(self._pool) as connection:
                 await chains.move_cursor(
@@ -153,14 +188,15 @@ class Follower:
                 ours = 0
                 for minted in _turns(stretch.mints):
                     ours += await facts.insert_mints(connection, minted)
+                for perks in _turns(stretch.perks):
+                    await perk_facts.insert(connection, perks)
+                for sales in _turns(stretch.sales):
+                    await sale_facts.insert(connection, sales)
+                for deals in _turns(stretch.deals):
+                    await escrow_facts.insert(connection, deals)
                 await signals.notify(connection, BLOCKS)
         self._signals.ring(BLOCKS)
-        telemetry.BLOCKS.inc(stretch.last[0] - cursor.number)
-        telemetry.FACTS.labels("transfer").inc(len(stretch.transfers))
-        telemetry.FACTS.labels("mint").inc(len(stretch.mints))
-        telemetry.REWARDS_MINTED.inc(ours)
-        if ours < len(stretch.mints):
-            log.error("mints.foreign", blocks_to=stretch.last[0], count=len(stretch.mints) - ours)
+        _count(stretch, stretch.last[0] - cursor.number, ours)
 
     async def _finalize(self, cursor: Cursor, final: int | None) -> None:
         async with session(self._pool) as connection:
@@ -226,6 +262,20 @@ class Follower:
         telemetry.SYNC_BLOCK.set(cursor.number)
         telemetry.FINAL_BLOCK.set(cursor.final_number)
         telemetry.HEAD_LAG_BLOCKS.set(max(0, head.number - cursor.number))
+
+
+def _count(stretch: Stretch, blocks: int, ours: int) -> None:
+    """`ours` are the mints that were of our rewards."""
+    telemetry.BLOCKS.inc(blocks)
+    telemetry.FACTS.labels("transfer").inc(len(stretch.transfers))
+    telemetry.FACTS.labels("mint").inc(len(stretch.mints))
+    others = (stretch.perks, stretch.sales, stretch.deals)
+    kinds = Counter(_KINDS[type(fact)] for some in others for fact in some)
+    for kind, count in kinds.items():
+        telemetry.FACTS.labels(kind).inc(count)
+    telemetry.REWARDS_MINTED.inc(ours)
+    if ours < len(stretch.mints):
+        log.error("mints.foreign", blocks_to=stretch.last[0], count=len(stretch.mints) - ours)
 
 
 def _turns(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:

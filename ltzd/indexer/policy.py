@@ -2,6 +2,21 @@
 
 from dataclasses import dataclass
 
+from ltzd.values import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Contracts:
+    """Whose logs are followed."""
+
+    ltz: Address
+    perk_nft: Address
+    points_sale: Address
+    business_escrow: Address
+
+    def all(self) -> tuple[Address, ...]:
+        return self.ltz, self.perk_nft, self.points_sale, self.business_escrow
+
 
 @dataclass(frozen=True, slots=True)
 class IndexerPolicy:

@@ -71,6 +71,50 @@ async def begin_term(connection: Connection, chain_id: int) -> int:
     return epoch
 
 
+async def follows_all(connection: Connection, chain_id: int, contracts: Sequence[Address]) -> bool:
+    """Whether the facts of these contracts were written with every block up to the cursor.
+
+    They were not if other contracts were followed, or if a version that knows fewer had a term
+    since: it counts the epoch up and leaves the rest. Locks the row, as `begin_term` does.
+    """
+    whole: bool = await connection.fetchval(
+        """
+        SELECT coalesce(contracts = $2::bytea[] AND contracts_epoch = epoch, false)
+          FROM chains
+         WHERE chain_id = $1
+           FOR NO KEY UPDATE
+        """,
+        chain_id,
+        contracts,
+    )
+    return whole
+
+
+async def will_follow(connection: Connection, chain_id: int, contracts: Sequence[Address]) -> None:
+    """From the term that has begun on, these contracts' facts come with every block."""
+    await connection.execute(
+        "UPDATE chains SET contracts = $2, contracts_epoch = epoch WHERE chain_id = $1",
+        chain_id,
+        contracts,
+    )
+
+
+async def go_back(connection: Connection, chain_id: int) -> int | None:
+    """Put the cursor to the first block that is kept; answers its number, None if it is there."""
+    base: int | None = await connection.fetchval(
+        """
+        UPDATE chains
+           SET number = base.number, hash = base.hash,
+               final_number = least(final_number, base.number), updated_at = now()
+          FROM (SELECT number, hash FROM blocks ORDER BY number LIMIT 1) AS base
+         WHERE chain_id = $1 AND chains.hash <> base.hash
+     RETURNING base.number
+        """,
+        chain_id,
+    )
+    return base
+
+
 async def cursor(connection: Connection, chain_id: int) -> Cursor:
     row = await connection.fetchrow(
         "SELECT number, hash, final_number FROM chains WHERE chain_id = $1", chain_id

@@ -1,7 +1,8 @@
 """Facts of the chain and what is derived from them: balances, and how rewards learn of their mint.
 
 Facts go in and come out only together with the cursor (`chains.move_cursor`), in one database
-transaction of the indexer. Amounts are LTZ's smallest unit.
+transaction of the indexer. Amounts are LTZ's smallest unit. LTZ's facts are here; those of the
+other contracts have modules of their own, which `undo_above` and `forget_all` call.
 """
 
 from collections import defaultdict
@@ -10,6 +11,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from ltzd.rules.facts import RewardMinted, Transfer
+from ltzd.store import escrow_facts, perk_facts, sale_facts
 from ltzd.store.database import Connection
 from ltzd.values import LTZ, ZERO_ADDRESS, Address
 
@@ -117,6 +119,57 @@ async def undo_above(connection: Connection, fork: int) -> int:
     await _move_balances(
         connection, ((row["recipient"], row["sender"], int(row["amount"])) for row in gone)
     )
+    await _undo_mints(connection, fork)
+    await perk_facts.undo_above(connection, fork)
+    await sale_facts.undo_above(connection, fork)
+    await escrow_facts.undo_above(connection, fork)
+    await connection.execute(
+        """
+        UPDATE transactions
+           SET state = 'mined', settled_at = NULL
+         WHERE state = 'confirmed' AND block_number > $1
+           AND EXISTS (SELECT FROM chains WHERE final_number > $1)
+        """,
+        fork,
+    )
+    blocks = await connection.fetch("DELETE FROM blocks WHERE number > $1 RETURNING number", fork)
+    return len(blocks)
+
+
+async def forget_all(connection: Connection, final_number: int) -> None:
+    """Forget every fact and all that was derived, and every block but the first.
+
+    Rewards keep what they know of final mints. Of the others they learn again: a reorg meanwhile
+    would leave no fact to take back.
+    """
+    await _undo_mints(connection, final_number)
+    for statement in _FORGET_ALL:
+        await connection.execute(statement, timeout=_FORGET_SECONDS)
+
+
+_FORGET_SECONDS = 3600.0
+_FORGET_ALL = (
+    "DELETE FROM transfers",
+    "DELETE FROM mints",
+    "DELETE FROM balances",
+    "DELETE FROM perk_transfers",
+    "DELETE FROM perk_claims",
+    "DELETE FROM charge_redemptions",
+    "DELETE FROM collection_facts",
+    "DELETE FROM tokens",
+    "DELETE FROM collections",
+    "DELETE FROM item_settings",
+    "DELETE FROM purchases",
+    "DELETE FROM items",
+    "DELETE FROM deal_facts",
+    "DELETE FROM deals",
+    "DELETE FROM constraint_results",
+    "DELETE FROM blocks WHERE number > (SELECT min(number) FROM blocks)",
+)
+"""Not TRUNCATE: it needs a right that a user who may only write has not."""
+
+
+async def _undo_mints(connection: Connection, fork: int) -> None:
     await connection.execute(
         """
         WITH gone AS (
@@ -131,17 +184,14 @@ async def undo_above(connection: Connection, fork: int) -> int:
         """,
         fork,
     )
-    await connection.execute(
-        """
-        UPDATE transactions
-           SET state = 'mined', settled_at = NULL
-         WHERE state = 'confirmed' AND block_number > $1
-           AND EXISTS (SELECT FROM chains WHERE final_number > $1)
-        """,
-        fork,
+
+
+async def balance(connection: Connection, wallet: Address) -> int:
+    """LTZ's smallest units, as of the indexed block."""
+    amount: Decimal | None = await connection.fetchval(
+        "SELECT amount FROM balances WHERE wallet = $1", wallet
     )
-    blocks = await connection.fetch("DELETE FROM blocks WHERE number > $1 RETURNING number", fork)
-    return len(blocks)
+    return int(amount or 0)
 
 
 async def _move_balances(

@@ -407,3 +407,18 @@ def test_a_log_that_we_keep_no_record_of_is_none(decoder: Decoder) -> None:
 def test_every_fact_has_its_event() -> None:
     unions = (contract_facts.PerkFact, contract_facts.SaleFact, contract_facts.EscrowFact)
     assert sum(len(union.__args__) for union in unions) == len(EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [(b"ipfs://\xff\xfe", "ipfs://\ufffd\ufffd"), (b"a\x00b", "ab"), (b"", "")]
+)
+def test_a_uri_that_is_no_text_does_not_hide_its_collection(said: bytes, kept: str) -> None:
+    wallet = "0x" + "11" * 20
+    kind = "(address,address,uint96,uint32,uint16,uint16,bool,bool)"
+    data = encode([kind, "bytes"], [(wallet, wallet, 1, 2, 3, 4, True, False), said])
+    topics = [abi.topic("PerkNFT", "CollectionCreated"), (7).to_bytes(32, "big"), bytes(32)]
+
+    created = perk_nft.decode_log(a_log(topics, data))
+
+    assert isinstance(created, contract_facts.CollectionCreated)
+    assert (created.collection_id, created.uri) == (7, kept)

@@ -30,7 +30,7 @@ from tests.support.core import (
     running,
     value,
 )
-from tests.support.fake_node import CHAIN_ID, FakeNode, Log, minted_log, transfer_log
+from tests.support.fake_node import CHAIN_ID, CONTRACTS, FakeNode, Log, minted_log, transfer_log
 from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)
@@ -57,7 +57,13 @@ class Following:
 
     def __post_init__(self) -> None:
         self.follower = Follower(
-            self.pool, self.url, self.node.node, self.chain, self.signals, self.policy
+            self.pool,
+            self.url,
+            self.node.node,
+            self.chain,
+            CONTRACTS,
+            self.signals,
+            self.policy,
         )
 
     async def begin(self) -> "Following":

@@ -2,7 +2,7 @@
 
 It answers JSON-RPC in place of `Rpc`, so `Node` and all above it are the real ones. LTZ mints,
 skips or refuses used references, and logs as contracts/src/LTZ.sol does; other contracts take any
-call, or revert where a test says so.
+call, or revert where a test says so, and their logs are what a test says.
 """
 
 import asyncio
@@ -20,13 +20,15 @@ from rlp.codec import decode as rlp_decode
 from ltzd.chain.node import Node
 from ltzd.chain.rpc import Call, Rpc, RpcError
 from ltzd.errors import NodeUnavailable
+from ltzd.indexer.policy import Contracts
 from ltzd.rules.fees import GWEI
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
 CHAIN_ID: Final = 31337
 LTZ_AT: Final = Address(b"\x17" * 20)
 OTHERS_AT: Final = tuple(Address(bytes((byte,)) * 20) for byte in (0x71, 0x72, 0x73))
-"""PerkNFT, PointsSale and BusinessEscrow: code and nothing else."""
+"""PerkNFT, PointsSale and BusinessEscrow: they log what a test says, and do nothing."""
+CONTRACTS: Final = Contracts(LTZ_AT, *OTHERS_AT)
 ETHER: Final = 10**18
 
 _MINT: Final = keccak(b"mintReward(address,uint256,bytes32)")[:4]
@@ -70,6 +72,84 @@ def transfer_log(sender: bytes, recipient: bytes, amount: int) -> Log:
 
 def minted_log(recipient: bytes, reference: bytes, amount: int) -> Log:
     return Log([_MINTED, _word(recipient), reference], amount.to_bytes(32, "big"))
+
+
+def _said(address: Address, signature: str, indexed: Sequence[bytes | int], *data: Any) -> Log:
+    """A log of one of the others: the data's types are the signature's last."""
+    types = _types(signature)[len(indexed) :]
+    topics = [keccak(signature.encode()), *map(_indexed, indexed)]
+    return Log(topics, encode(types, data), address)
+
+
+def _types(signature: str) -> list[str]:
+    """Those of a signature whose only tuple, if any, is one type."""
+    inner = signature[signature.index("(") + 1 : -1]
+    start, end = inner.find("("), inner.find(")") + 1
+    if start < 0:
+        return inner.split(",")
+    before, after = inner[:start].rstrip(","), inner[end:].lstrip(",")
+    return [*before.split(","), inner[start:end], *filter(None, after.split(","))]
+
+
+def _indexed(value: bytes | int) -> bytes:
+    return value.to_bytes(32, "big") if isinstance(value, int) else _word(value)
+
+
+def collection_log(collection: int, brand: Address, charges: int = 3) -> Log:
+    params = (brand, brand, 10**18, 0, 2, charges, True, False)
+    return _said(
+        OTHERS_AT[0],
+        "CollectionCreated(uint256,address,"
+        "(address,address,uint96,uint32,uint16,uint16,bool,bool),string)",
+        (collection, brand),
+        params,
+        "https://perks.example/",
+    )
+
+
+def collection_updated_log(collection: int, payout: Address, price: int) -> Log:
+    signature = "CollectionUpdated(uint256,address,uint96,uint32,uint16,bool)"
+    return _said(OTHERS_AT[0], signature, (collection,), payout, price, 5, 1, False)
+
+
+def token_moved_log(sender: bytes, recipient: bytes, token: int) -> Log:
+    signature = "Transfer(address,address,uint256)"
+    return _said(OTHERS_AT[0], signature, (sender, recipient, token))
+
+
+def claim_logs(user: Address, token: int, claims: int = 1) -> list[Log]:
+    """As PerkNFT logs a claim: the transfer, then the claim."""
+    signature = "Claimed(uint256,address,uint256,uint256,uint256,bytes32)"
+    told = (10**18, claims, b"\x0c" * 32)
+    return [
+        token_moved_log(bytes(20), user, token),
+        _said(OTHERS_AT[0], signature, (token >> 32, user, token), *told),
+    ]
+
+
+def redeemed_log(token: int, holder: Address, amount: int, remaining: int) -> Log:
+    signature = "ChargeRedeemed(uint256,address,bytes32,uint256,uint256)"
+    return _said(OTHERS_AT[0], signature, (token, holder, b"\x4e" * 32), amount, remaining)
+
+
+def item_log(item: int, brand: Address, stock: int, sold: int = 0) -> Log:
+    return _said(
+        OTHERS_AT[1],
+        "ItemSet(uint256,address,(address,uint96,uint32,uint32,uint16,bool,bool),bytes32)",
+        (item, brand),
+        (brand, 10**18, stock, sold, 3, True, False),
+        bytes(32),
+    )
+
+
+def purchase_log(item: int, buyer: Address, quantity: int) -> Log:
+    signature = "Purchased(uint256,address,bytes32,uint256,uint256)"
+    return _said(OTHERS_AT[1], signature, (item, buyer, b"\x0d" * 32), quantity, quantity * 10**18)
+
+
+def locked_log(deal: bytes, user: Address, business: Address, amount: int) -> Log:
+    signature = "Locked(bytes32,address,address,uint256,uint40)"
+    return _said(OTHERS_AT[2], signature, (deal, user, business), amount, 1_800_000_000)
 
 
 @dataclass(frozen=True)
@@ -125,6 +205,10 @@ class Block:
 class FakeNode(Rpc):
     """Mines when told to, or at once with `mines_at_once`; what it must do wrong is set on it."""
 
+    simulated = 0
+    is_down = False
+    _salt = 0
+
     def __init__(self) -> None:
         super().__init__("fake:")
         self.blocks = [Block(0, Hash32(keccak(b"genesis")), Hash32(bytes(32)), GWEI)]
@@ -141,7 +225,6 @@ class FakeNode(Rpc):
         self.final_depth: int | None = 64
         """None: the node knows no finality."""
         self.mines_at_once = False
-        self.simulated = 0
         self.cannot_simulate: Callable[[bytes], bool] = lambda _data: False
         """Which calls it answers with an error of its own."""
         self.mint_capacity = 10**30
@@ -156,7 +239,6 @@ class FakeNode(Rpc):
         self.bad_wallets: set[bytes] = set()
         """Wallets that the contract mints nothing to."""
 
-        self.is_down = False
         self.lost_requests = 0
         """Publications from now on that never arrive."""
         self.lost_replies = 0
@@ -171,13 +253,17 @@ class FakeNode(Rpc):
         """Newest blocks that this node does not have yet."""
         self.empty_answers = 0
         """Questions for logs by range that are answered with none, though there are some."""
+        self.unheard: set[Address] = set()
+        """Contracts whose logs questions by range leave out."""
         self.is_blind_by_hash = False
         """Whether it also answers none to questions for logs by block hash."""
         self.longest_range: int | None = None
         self.before: dict[str, Callable[[], object]] = {}
         """What happens once, just before a method is answered."""
-        self._salt = 0
-        self._methods: dict[str, Callable[..., Any]] = {
+        self._methods = self._answered()
+
+    def _answered(self) -> dict[str, Callable[..., Any]]:
+        return {
             "eth_chainId": self._chain_id,
             "eth_getBlockByNumber": self._block_by_number,
             "eth_getBlockByHash": self._block_by_hash,
@@ -393,12 +479,12 @@ class FakeNode(Rpc):
     def _block_by_hash(self, block_hash: str, _full: bool) -> Any:
         return _header(self._by_hash(block_hash))
 
-    def _logs(self, where: dict[str, str]) -> Any:
+    def _logs(self, where: dict[str, Any]) -> Any:
         if "blockHash" in where:
             block = self._by_hash(where["blockHash"])
             if block is None:
                 raise RpcError(-32000, "unknown block")
-            return [] if self.is_blind_by_hash else _logs_of(block, where["address"])
+            return [] if self.is_blind_by_hash else _logs_of(block, self._wanted(where))
         first, last = int(where["fromBlock"], 16), int(where["toBlock"], 16)
         if self.longest_range is not None and last - first + 1 > self.longest_range:
             raise RpcError(-32005, "query exceeds max results 10000")
@@ -409,8 +495,11 @@ class FakeNode(Rpc):
             log
             for block in self._seen()
             if first <= block.number <= last
-            for log in _logs_of(block, where["address"])
+            for log in _logs_of(block, self._wanted(where) - self.unheard)
         ]
+
+    def _wanted(self, where: dict[str, Any]) -> set[Address]:
+        return set(map(address_of, where["address"]))
 
     def _block_receipts(self, block_hash: str) -> Any:
         block = self._by_hash(block_hash)
@@ -566,7 +655,7 @@ def _header(block: Block | None) -> Any:
     }
 
 
-def _logs_of(block: Block, address: str | None) -> list[dict[str, Any]]:
+def _logs_of(block: Block, addresses: set[Address] | None) -> list[dict[str, Any]]:
     return [
         {
             "address": hex_of(log.address),
@@ -579,5 +668,5 @@ def _logs_of(block: Block, address: str | None) -> list[dict[str, Any]]:
             "removed": False,
         }
         for index, (transaction_hash, log) in enumerate(block.logs())
-        if address is None or log.address == address_of(address)
+        if addresses is None or log.address in addresses
     ]

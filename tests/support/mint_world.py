@@ -26,7 +26,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.signals import REWARDS, Signals
 from ltzd.values import Hash32, reward_reference
 from tests.support.core import MINTER, a_wallet, follow, queue_reward, running, states, value
-from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.waiting import until
 
 POLICY = LanePolicy(
@@ -68,7 +68,7 @@ class World:
 
     async def follow(self) -> Follower:
         chain = await follow(self.pool, self.node)
-        return Follower(self.pool, self.url, self.node.node, chain, self.signals, FOLLOW)
+        return Follower(self.pool, self.url, self.node.node, chain, CONTRACTS, self.signals, FOLLOW)
 
     @asynccontextmanager
     async def lane(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:

@@ -1,0 +1,80 @@
+"""What a brand may redeem of a token now, decided from what is indexed and what is under way.
+
+Raises TokenNotFound, CollectionNotFound, ValidationFailed, HolderChanged, NoChargesRemaining.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ltzd.errors import (
+    CollectionNotFound,
+    HolderChanged,
+    NoChargesRemaining,
+    TokenNotFound,
+    ValidationFailed,
+)
+from ltzd.values import Address, checksummed
+
+SERIAL_BITS = 32
+MOST_TOKEN_ID = 2**95 - 1
+"""Collections are counted in 63 bits here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """As indexed. `block_number` is of the newest fact about it."""
+
+    id: int
+    collection_id: int
+    holder: Address
+    max_charges: int
+    used: int
+    claimed_at: datetime
+    last_redeemed_at: datetime | None
+    block_number: int
+
+    @property
+    def remaining(self) -> int:
+        return self.max_charges - self.used
+
+
+def own_collection(collection_id: int, owner: Address | None, brand: Address) -> None:
+    """`owner` is the brand that the collection is of; None if there is no such collection."""
+    if owner is None:
+        raise CollectionNotFound("Collection not found", collectionId=collection_id)
+    if owner != brand:
+        raise ValidationFailed("The collection is another brand's", collectionId=collection_id)
+
+
+def token_of(token: Token | None, token_id: int, collection_id: int) -> Token:
+    """`tokenId` is text, as in every answer: no JSON number holds it exactly."""
+    if token is None or token.collection_id != collection_id:
+        raise TokenNotFound(
+            "Token not found in the collection", collectionId=collection_id, tokenId=str(token_id)
+        )
+    return token
+
+
+def wallet_of(token_id: int, wallets: Sequence[Address]) -> Address | None:
+    """Which wallet redeems it: of two wallets the one that comes later could be mined first."""
+    return sorted(wallets)[token_id % len(wallets)] if wallets else None
+
+
+def remaining_before(token: Token, amount: int, holder: Address | None, under_way: int) -> int:
+    """How many charges are left when this redemption's turn comes; `under_way` go before it."""
+    if holder is not None and holder != token.holder:
+        raise HolderChanged(
+            "The token is no longer held by userAddress",
+            tokenId=str(token.id),
+            holder=checksummed(token.holder),
+        )
+    left = token.remaining - under_way
+    if left < amount:
+        raise NoChargesRemaining(
+            "The token has not enough charges left",
+            tokenId=str(token.id),
+            chargesRemaining=max(0, left),
+            requested=amount,
+        )
+    return left

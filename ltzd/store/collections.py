@@ -1,0 +1,138 @@
+"""PerkNFT's collections as the chain has them. Prices are LTZ's smallest unit.
+
+Like a token's, a row is found anew from the facts that remain. `minted` is the newest token's
+serial number: PerkNFT counts them from 1 without gaps, and burns none.
+"""
+
+from collections.abc import Collection as Some
+from dataclasses import dataclass
+
+from ltzd.store.database import Connection
+from ltzd.values import Address
+
+_MOST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """`max_supply` and `max_per_user` of 0 are no limit."""
+
+    id: int
+    brand: Address
+    payout: Address
+    price: int
+    max_supply: int
+    max_per_user: int
+    is_active: bool
+    charges: int
+    requires_signature: bool
+    uri: str
+    minted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """Whose collection it is, and how many tokens it has."""
+
+    brand: Address
+    minted: int
+
+
+async def settle(connection: Connection, collection_ids: Some[int]) -> None:
+    """Find these collections' rows anew, after facts have come or gone and tokens were settled."""
+    if not collection_ids:
+        return
+    await connection.execute(
+        """
+        WITH gone AS (
+          DELETE FROM collections c
+           WHERE collection_id = ANY($1::bigint[])
+             AND NOT EXISTS (SELECT FROM collection_facts f
+                              WHERE f.collection_id = c.collection_id)
+        )
+        INSERT INTO collections (collection_id, brand, payout, price, max_supply, max_per_user,
+                                 is_active, charges, requires_signature, uri, minted)
+        SELECT collection.id, given.brand, terms.payout, terms.price, terms.max_supply,
+               terms.max_per_user, terms.is_active, created.charges, created.requires_signature,
+               created.uri, coalesce(newest.serial, 0)
+          FROM unnest($1::bigint[]) AS collection (id)
+         CROSS JOIN LATERAL (
+               SELECT charges, requires_signature, uri
+                 FROM collection_facts
+                WHERE collection_id = collection.id AND charges IS NOT NULL
+                ORDER BY block_number, log_index
+                LIMIT 1) AS created
+         CROSS JOIN LATERAL (
+               SELECT payout, price, max_supply, max_per_user, is_active
+                 FROM collection_facts
+                WHERE collection_id = collection.id AND payout IS NOT NULL
+                ORDER BY block_number DESC, log_index DESC
+                LIMIT 1) AS terms
+         CROSS JOIN LATERAL (
+               SELECT brand
+                 FROM collection_facts
+                WHERE collection_id = collection.id AND brand IS NOT NULL
+                ORDER BY block_number DESC, log_index DESC
+                LIMIT 1) AS given
+          LEFT JOIN LATERAL (
+               SELECT token_id % 4294967296 AS serial
+                 FROM tokens
+                WHERE token_id BETWEEN collection.id::numeric * 4294967296
+                                   AND collection.id::numeric * 4294967296 + 4294967295
+                ORDER BY token_id DESC
+                LIMIT 1) AS newest ON true
+            ON CONFLICT (collection_id) DO UPDATE
+           SET brand = excluded.brand,
+               payout = excluded.payout,
+               price = excluded.price,
+               max_supply = excluded.max_supply,
+               max_per_user = excluded.max_per_user,
+               is_active = excluded.is_active,
+               charges = excluded.charges,
+               requires_signature = excluded.requires_signature,
+               uri = excluded.uri,
+               minted = excluded.minted
+        """,
+        sorted(set(collection_ids)),
+    )
+
+
+async def find(connection: Connection, collection_id: int) -> Collection | None:
+    if not 0 <= collection_id <= _MOST_ID:
+        return None
+    row = await connection.fetchrow(
+        """
+        SELECT collection_id, brand, payout, price::text, max_supply, max_per_user, is_active,
+               charges, requires_signature, uri, minted
+          FROM collections
+         WHERE collection_id = $1
+        """,
+        collection_id,
+    )
+    if row is None:
+        return None
+    id_, brand, payout, price, *rest = row
+    return Collection(id_, Address(brand), Address(payout), int(price), *rest)
+
+
+async def owned(connection: Connection, collection_ids: Some[int]) -> dict[int, Owned]:
+    """Those that there are, in one statement; the cost of one row each however many tokens."""
+    rows = await connection.fetch(
+        """
+        SELECT collection_id, brand, minted
+          FROM collections
+         WHERE collection_id = ANY($1::bigint[])
+        """,
+        [each for each in set(collection_ids) if 0 <= each <= _MOST_ID],
+    )
+    return {row[0]: Owned(Address(row[1]), row[2]) for row in rows}
+
+
+async def brand_of(connection: Connection, collection_id: int) -> Address | None:
+    """Whose collection it is; None where there is none."""
+    if not 0 <= collection_id <= _MOST_ID:
+        return None
+    brand: bytes | None = await connection.fetchval(
+        "SELECT brand FROM collections WHERE collection_id = $1", collection_id
+    )
+    return None if brand is None else Address(brand)

@@ -1,0 +1,10 @@
+"""Collections, tokens, items and deals as the chain has them, and what constraints said."""
+
+from ltzd.store.migrations import plain_sql
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    plain_sql.run("0004_perk_index.sql")

@@ -1,0 +1,194 @@
+"""PerkNFT's tokens as the chain has them: who holds each, and what is left of its charges.
+
+A row is what its token's facts say, newest first, so it is found anew from those that remain
+whenever some come or go. No token ever ends: PerkNFT burns none.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import asyncpg
+
+from ltzd.rules.perk_charges import MOST_TOKEN_ID, SERIAL_BITS, Token
+from ltzd.store.database import Connection
+from ltzd.values import Address
+
+_MOST_SERIAL = 2**SERIAL_BITS - 1
+_MOST_COLLECTION_ID = MOST_TOKEN_ID >> SERIAL_BITS
+
+
+def collection_of(token_id: int) -> int:
+    return token_id >> SERIAL_BITS
+
+
+async def settle(connection: Connection, token_ids: Collection[int]) -> None:
+    """Find these tokens' rows anew, after facts about them have come or gone."""
+    if not token_ids:
+        return
+    ids = sorted(set(token_ids))
+    await connection.execute(
+        """
+        WITH gone AS (
+          DELETE FROM tokens
+           WHERE token_id = ANY($1::numeric[])
+             AND NOT EXISTS (SELECT FROM perk_transfers f WHERE f.token_id = tokens.token_id)
+        )
+        INSERT INTO tokens (token_id, collection_id, holder, remaining, claimed_at,
+                            last_redeemed_at, block_number)
+        SELECT token.id, token.collection_id, moved.recipient, redeemed.remaining,
+               claimed.mined_at, redeemed.mined_at,
+               greatest(moved.block_number, redeemed.block_number)
+          FROM unnest($1::numeric[], $2::bigint[]) AS token (id, collection_id)
+         CROSS JOIN LATERAL (
+               SELECT recipient, block_number
+                 FROM perk_transfers
+                WHERE token_id = token.id
+                ORDER BY block_number DESC, log_index DESC
+                LIMIT 1) AS moved
+         CROSS JOIN LATERAL (
+               SELECT b.mined_at
+                 FROM perk_transfers f
+                 JOIN blocks b ON b.hash = f.block_hash
+                WHERE f.token_id = token.id
+                ORDER BY f.block_number, f.log_index
+                LIMIT 1) AS claimed
+          LEFT JOIN LATERAL (
+               SELECT f.remaining, f.block_number, b.mined_at
+                 FROM charge_redemptions f
+                 JOIN blocks b ON b.hash = f.block_hash
+                WHERE f.token_id = token.id
+                ORDER BY f.block_number DESC, f.log_index DESC
+                LIMIT 1) AS redeemed ON true
+            ON CONFLICT (token_id) DO UPDATE
+           SET holder = excluded.holder,
+               remaining = excluded.remaining,
+               claimed_at = excluded.claimed_at,
+               last_redeemed_at = excluded.last_redeemed_at,
+               block_number = excluded.block_number
+        """,
+        list(map(Decimal, ids)),
+        list(map(collection_of, ids)),
+    )
+
+
+async def find(connection: Connection, token_id: int) -> Token | None:
+    if not 0 <= token_id <= MOST_TOKEN_ID:
+        return None
+    row = await connection.fetchrow(
+        """
+        SELECT t.*, c.charges
+          FROM tokens t
+          JOIN collections c USING (collection_id)
+         WHERE t.token_id = $1
+        """,
+        Decimal(token_id),
+    )
+    return None if row is None else of_row(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A collection's brand, its token, and how far the chain was followed: of one moment.
+
+    `brand` is None where there is no such collection, `token` where it has none such.
+    """
+
+    brand: Address | None
+    token: Token | None
+    block: int
+    final_block: int
+
+
+async def look(
+    connection: Connection, chain_id: int, wanted: Sequence[tuple[int, int]]
+) -> list[Looked]:
+    """One statement for any number of collections, each with one of its tokens; in their order."""
+    rows = await connection.fetch(
+        """
+        SELECT t.*, c.charges, c.brand, chain.number, chain.final_number
+          FROM unnest($2::bigint[], $3::numeric[])
+               WITH ORDINALITY AS wanted (collection_id, token_id, place)
+         CROSS JOIN (SELECT number, final_number FROM chains WHERE chain_id = $1) AS chain
+          LEFT JOIN collections c ON c.collection_id = wanted.collection_id
+          LEFT JOIN tokens t
+            ON t.token_id = wanted.token_id AND t.collection_id = c.collection_id
+         ORDER BY wanted.place
+        """,
+        chain_id,
+        [each if 0 <= each <= _MOST_COLLECTION_ID else None for each, _ in wanted],
+        [Decimal(each) for _, each in wanted],
+    )
+    assert len(rows) == len(wanted), "the chain is followed before anybody looks"
+    return [
+        Looked(
+            brand=None if row["brand"] is None else Address(row["brand"]),
+            token=None if row["token_id"] is None else of_row(row),
+            block=row["number"],
+            final_block=row["final_number"],
+        )
+        for row in rows
+    ]
+
+
+async def page(
+    connection: Connection, collection_id: int, after: int, limit: int
+) -> Sequence[Token]:
+    """A collection's tokens behind the token `after`, in the order of their ids.
+
+    A token has its place in this order for ever, so that pages hold each once however they move.
+    """
+    if not 0 <= collection_id <= _MOST_COLLECTION_ID:
+        return []
+    # Its tokens lie side by side in the order of all tokens.
+    first = collection_id << SERIAL_BITS
+    rows = await connection.fetch(
+        """
+        SELECT (t.token_id % 4294967296)::bigint, t.holder, c.charges,
+               c.charges - coalesce(t.remaining, c.charges), t.claimed_at, t.last_redeemed_at,
+               t.block_number
+          FROM tokens t
+          JOIN collections c USING (collection_id)
+         WHERE t.token_id > $1 AND t.token_id <= $2
+         ORDER BY t.token_id
+         LIMIT $3
+        """,
+        Decimal(max(after, first)),
+        Decimal(first + _MOST_SERIAL),
+        limit,
+    )
+    return [Token(first | serial, collection_id, holder, *rest) for serial, holder, *rest in rows]
+
+
+async def held(connection: Connection, holder: Address, collection_id: int, most: int) -> int:
+    """How many tokens of a collection a wallet holds; counted up to `most`."""
+    if not 0 <= collection_id <= _MOST_COLLECTION_ID:
+        return 0
+    found: int = await connection.fetchval(
+        """
+        SELECT count(*)
+          FROM (SELECT FROM tokens
+                 WHERE holder = $1 AND collection_id = $2
+                 LIMIT $3) AS held
+        """,
+        holder,
+        collection_id,
+        most,
+    )
+    return found
+
+
+def of_row(row: asyncpg.Record) -> Token:
+    """A row of tokens with its collection's charges."""
+    charges: int = row["charges"]
+    remaining: int | None = row["remaining"]
+    return Token(
+        id=int(row["token_id"]),
+        collection_id=row["collection_id"],
+        holder=Address(row["holder"]),
+        max_charges=charges,
+        used=0 if remaining is None else charges - remaining,
+        claimed_at=row["claimed_at"],
+        last_redeemed_at=row["last_redeemed_at"],
+        block_number=row["block_number"],
+    )

@@ -1,0 +1,334 @@
+"""What PerkNFT, PointsSale and BusinessEscrow log is indexed as LTZ's transfers are."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ltzd.errors import Broken, LostLane
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.store import chains, collections, constraint_results, tokens
+from ltzd.store.constraint_results import Key, Subject
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.signals import Signals
+from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
+from tests.support.core import a_wallet, follow, queue_reward, value
+from tests.support.fake_node import (
+    CHAIN_ID,
+    CONTRACTS,
+    LTZ_AT,
+    OTHERS_AT,
+    FakeNode,
+    Log,
+    claim_logs,
+    collection_log,
+    collection_updated_log,
+    item_log,
+    locked_log,
+    minted_log,
+    purchase_log,
+    redeemed_log,
+    token_moved_log,
+    transfer_log,
+)
+
+ANN, BOB, BRAND = a_wallet(1), a_wallet(2), a_wallet(3)
+DEAL = b"\xde" * 32
+TOKEN = 7 << 32 | 1
+NEAR = IndexerPolicy(head_blocks=1_000, follows_deep_reorgs=True)
+FAR = IndexerPolicy(head_blocks=2, range_blocks=20)
+
+DERIVED = ("tokens", "collections", "items", "deals", "balances")
+FACTS = (
+    "transfers",
+    "perk_transfers",
+    "perk_claims",
+    "charge_redemptions",
+    "collection_facts",
+    "item_settings",
+    "purchases",
+    "deal_facts",
+)
+
+
+@dataclass
+class Following:
+    pool: Pool
+    node: FakeNode
+    follower: Follower
+
+    async def catch_up(self) -> None:
+        for _ in range(200):
+            more = await self.follower.step()
+            async with session(self.pool) as connection:
+                cursor = await chains.cursor(connection, CHAIN_ID)
+            if not more and cursor.hash == self.node.head.hash:
+                return
+        raise AssertionError("the follower does not arrive")
+
+    async def tables(self, *names: str) -> dict[str, list[tuple[Any, ...]]]:
+        async with session(self.pool) as connection:
+            return {
+                name: sorted(
+                    tuple(row) for row in await connection.fetch(f"SELECT {name}::text FROM {name}")
+                )
+                for name in names
+            }
+
+
+async def a_follower(
+    pool: Pool,
+    url: str,
+    node: FakeNode,
+    policy: IndexerPolicy = NEAR,
+    contracts: Contracts = CONTRACTS,
+) -> Following:
+    """One that has begun its term."""
+    chain = await follow(pool, node)
+    follower = Follower(pool, url, node.node, chain, contracts, Signals(""), policy)
+    await follower._begin()
+    return Following(pool, node, follower)
+
+
+@pytest.fixture
+async def node() -> FakeNode:
+    return FakeNode()
+
+
+@pytest.fixture
+async def following(pool: Pool, database_url: str, node: FakeNode) -> Following:
+    return await a_follower(pool, database_url, node)
+
+
+def a_life() -> list[list[Log]]:
+    """Block by block: every kind of fact."""
+    return [
+        [collection_log(7, BRAND), item_log(1, BRAND, stock=10)],
+        [transfer_log(ZERO_ADDRESS, ANN, 100), *claim_logs(ANN, TOKEN), purchase_log(1, ANN, 2)],
+        [redeemed_log(TOKEN, ANN, 1, 2), locked_log(DEAL, ANN, BOB, 5)],
+        [token_moved_log(ANN, BOB, TOKEN), collection_updated_log(7, BOB, 9)],
+    ]
+
+
+def live(node: FakeNode) -> None:
+    for logs in a_life():
+        node.mine(logs=logs)
+
+
+@pytest.mark.parametrize("policy", [NEAR, FAR], ids=["near", "far"])
+async def test_logs_of_all_four_contracts_become_what_they_say(
+    pool: Pool, database_url: str, node: FakeNode, policy: IndexerPolicy
+) -> None:
+    following = await a_follower(pool, database_url, node, policy)
+    node.final_depth = 0
+    live(node)
+    node.mine(5)
+    await following.catch_up()
+
+    async with session(pool) as connection:
+        token = await tokens.find(connection, TOKEN)
+        collection = await collections.find(connection, 7)
+        sold = await connection.fetchval("SELECT sold FROM items WHERE item_id = 1")
+        deal = await connection.fetchval("SELECT state FROM deals WHERE deal_id = $1", DEAL)
+    assert token is not None
+    assert (token.holder, token.max_charges, token.used, token.block_number) == (BOB, 3, 1, 4)
+    assert collection is not None
+    assert (collection.payout, collection.price, collection.minted) == (BOB, 9, 1)
+    assert (sold, deal) == (2, "locked")
+    for table in FACTS:
+        assert await value(pool, f"SELECT count(*) FROM {table}") > 0, table
+
+
+async def test_a_reorg_takes_back_what_went_away_and_leaves_the_rest_exactly_as_it_was(
+    following: Following, node: FakeNode
+) -> None:
+    seen = [await following.tables(*DERIVED, *FACTS)]
+    for logs in a_life():
+        node.mine(logs=logs)
+        await following.catch_up()
+        seen.append(await following.tables(*DERIVED, *FACTS))
+
+    for kept in (3, 2, 1, 0):
+        node.reorg(node.head.number - kept)
+        await following.catch_up()
+        now = await following.tables(*DERIVED, *FACTS)
+        now["balances"] = [row for row in now["balances"] if not row[0].endswith(",0)")]
+        assert now == seen[kept]
+
+
+@pytest.mark.parametrize("contract", [LTZ_AT, *OTHERS_AT])
+@pytest.mark.parametrize("is_blind_by_hash", [False, True])
+async def test_what_a_node_leaves_out_of_one_contract_is_found(
+    following: Following, node: FakeNode, contract: Address, is_blind_by_hash: bool
+) -> None:
+    node.unheard = {contract}
+    node.is_blind_by_hash = is_blind_by_hash
+    live(node)
+    await following.catch_up()
+
+    for table in FACTS:
+        assert await value(following.pool, f"SELECT count(*) FROM {table}") > 0, table
+    assert (node.asked["eth_getBlockReceipts"] > 0) == is_blind_by_hash
+
+
+async def test_a_contract_that_may_have_logged_nothing_we_keep_is_believed(
+    following: Following, node: FakeNode
+) -> None:
+    """An approval: the bloom holds the contract, and none of the events that are kept."""
+    node.mine(logs=[Log([b"\x8c" * 32, bytes(32)], b"", address) for address in OTHERS_AT])
+    await following.catch_up()
+
+    assert node.asked["eth_getLogs"] == 1
+
+
+async def test_a_block_that_is_committed_again_is_refused_and_changes_nothing(
+    following: Following, node: FakeNode
+) -> None:
+    async with session(following.pool) as connection:
+        before = await chains.cursor(connection, CHAIN_ID)
+    live(node)
+    head, _ = await node.node.head_and_final()
+    await following.follower._advance(before, head, None)
+    seen = await following.tables(*DERIVED, *FACTS)
+
+    with pytest.raises(LostLane):
+        await following.follower._advance(before, head, None)
+
+    assert await following.tables(*DERIVED, *FACTS) == seen
+
+
+async def test_a_contract_that_is_no_perk_nft_stops_the_indexer_with_a_sentence(
+    following: Following, node: FakeNode
+) -> None:
+    node.mine(logs=[token_moved_log(ZERO_ADDRESS, ANN, 2**200)])
+
+    with pytest.raises(Broken, match=r"is no PerkNFT.*contracts\.perk_nft"):
+        await following.follower.step()
+
+
+# --- constraint results -----------------------------------------------------------------------
+
+
+async def a_result(pool: Pool, user: Address) -> None:
+    key = Key(user, 7, 0)
+    async with session(pool) as connection:
+        ticket = await constraint_results.begin(connection, key, Subject(BRAND, "nft_holding"), 60)
+        assert await constraint_results.put(connection, key, ticket, True, 60)
+
+
+async def with_results(pool: Pool) -> set[bytes]:
+    async with session(pool) as connection:
+        rows = await connection.fetch("SELECT user_address FROM constraint_results")
+    return {row[0] for row in rows}
+
+
+async def test_a_transfer_and_its_undoing_forget_what_constraints_said_of_both_wallets(
+    following: Following, node: FakeNode
+) -> None:
+    stranger = a_wallet(9)
+    for user in (ANN, BOB, stranger):
+        await a_result(following.pool, user)
+    node.mine(logs=[collection_log(7, BRAND), *claim_logs(ANN, TOKEN)])
+    await following.catch_up()
+    assert await with_results(following.pool) == {BOB, stranger}, "a mint is a transfer"
+
+    await a_result(following.pool, ANN)
+    node.mine(logs=[token_moved_log(ANN, BOB, TOKEN)])
+    await following.catch_up()
+    assert await with_results(following.pool) == {stranger}
+
+    await a_result(following.pool, ANN)
+    await a_result(following.pool, BOB)
+    node.reorg(1)
+    await following.catch_up()
+    assert await with_results(following.pool) == {stranger}
+
+
+async def test_results_go_in_the_very_transaction_that_writes_the_block(
+    following: Following, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails after the facts were written: the results are still there, the facts are not."""
+    await a_result(following.pool, ANN)
+    node.mine(logs=[collection_log(7, BRAND), *claim_logs(ANN, TOKEN)])
+
+    async def fails(*_: object) -> None:
+        raise LostLane("too late")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ltzd.store.signals.notify", fails)
+        with pytest.raises(LostLane):
+            await following.follower.step()
+    assert await with_results(following.pool) == {ANN}
+    assert await value(following.pool, "SELECT count(*) FROM perk_transfers") == 0
+
+    await following.catch_up()
+    assert await with_results(following.pool) == set()
+
+
+# --- reading again ----------------------------------------------------------------------------
+
+
+async def test_a_term_of_a_version_that_knew_only_ltz_makes_the_next_one_read_all_again(
+    following: Following, node: FakeNode, pool: Pool, database_url: str
+) -> None:
+    live(node)
+    await following.catch_up()
+    whole = await following.tables(*DERIVED, *FACTS)
+    async with transaction(pool) as connection:
+        await chains.begin_term(connection, CHAIN_ID)  # as the older version does, and no more
+        for table in ("perk_transfers", "perk_claims", "tokens"):
+            await connection.execute(f"DELETE FROM {table}")
+
+    again = await a_follower(pool, database_url, node)
+    assert await value(pool, "SELECT number FROM chains") == 0
+    await again.catch_up()
+
+    assert await again.tables(*DERIVED, *FACTS) == whole
+    restarted = await a_follower(pool, database_url, node)
+    assert await value(pool, "SELECT number FROM chains") == 4, "once is enough"
+    assert await restarted.tables(*DERIVED, *FACTS) == whole
+
+
+async def test_another_perk_nft_in_the_settings_is_read_from_the_beginning(
+    following: Following, node: FakeNode, pool: Pool, database_url: str
+) -> None:
+    live(node)
+    await following.catch_up()
+
+    moved = Contracts(LTZ_AT, a_wallet(0x7777), *OTHERS_AT[1:])
+    other = await a_follower(pool, database_url, node, contracts=moved)
+    await other.catch_up()
+
+    left = await other.tables(*DERIVED)
+    assert (left["tokens"], left["collections"]) == ([], [])
+    assert left["items"]
+    assert left["deals"]
+
+
+async def test_reading_again_keeps_what_rewards_know_of_final_mints_and_asks_for_the_rest(
+    following: Following, node: FakeNode, pool: Pool, database_url: str
+) -> None:
+    """A reorg meanwhile would leave no fact by which a reward could hear of it."""
+    node.final_depth = 1
+    async with transaction(pool) as connection:
+        rewards = [await queue_reward(connection, ANN, 7) for _ in range(2)]
+        for seq, reward in enumerate(rewards):
+            await connection.execute("UPDATE rewards SET seq = $2 WHERE id = $1", reward, seq)
+    for seq, reward in enumerate(rewards):
+        mint = minted_log(ANN, reward_reference(reward, 1, seq), 7 * LTZ)
+        node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 7 * LTZ), mint])
+    await following.catch_up()
+    await following.follower.step()
+    async with transaction(pool) as connection:
+        await chains.begin_term(connection, CHAIN_ID)
+
+    again = await a_follower(pool, database_url, node)
+
+    known = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
+    assert await value(pool, known) == [1, None]
+    assert await value(pool, "SELECT final_number FROM chains") == 0
+    node.forget_blocks(1)
+    node.mine()
+    await again.catch_up()
+    assert await value(pool, known) == [1, None]

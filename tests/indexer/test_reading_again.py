@@ -1,0 +1,80 @@
+"""While the index is read again from the beginning, lanes mint once and misjudge nothing."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from ltzd.indexer.follower import Follower
+from ltzd.store import chains
+from ltzd.store.database import Pool, transaction
+from tests.support.core import running, states, value
+from tests.support.fake_node import CHAIN_ID, FakeNode
+from tests.support.mint_world import World, eyes, short_pauses
+from tests.support.waiting import until
+
+__all__ = ["eyes", "short_pauses"]
+
+
+@pytest_asyncio.fixture
+async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[World]:
+    """Three rewards whose mint is final, and two whose mint is in the newest block."""
+    node = FakeNode()
+    node.mine()
+    node.final_depth = 3
+    world = World(database_url, pool, eyes, node)
+    async with running((await world.follow()).run()), world.serving():
+        for count, blocks, seen in ((3, 5, ["confirmed"]), (2, 1, ["confirmed", "mined"])):
+            await world.queue(count)
+            await until(lambda: _has(node))
+            node.mine(blocks)
+            await world.minted()
+            await world.settled(*seen)
+    yield world
+
+
+async def _has(node: FakeNode) -> bool:
+    return bool(node.pool)
+
+
+async def at_the_beginning(world: World) -> Follower:
+    """A version that knew only LTZ had a term; the next follower has gone back, and waits there."""
+    async with transaction(world.eyes) as connection:
+        await chains.begin_term(connection, CHAIN_ID)
+    follower = await world.follow()
+    await follower._begin()
+    assert await value(world.eyes, "SELECT number FROM chains") == 0
+    return follower
+
+
+@pytest.mark.parametrize("is_reorged", [False, True])
+async def test_lanes_mint_once_and_settle_rightly_while_all_is_read_again(
+    world: World, is_reorged: bool
+) -> None:
+    follower = await at_the_beginning(world)
+    known = "SELECT count(*) FROM rewards WHERE mint_block_hash IS NOT NULL"
+    assert await value(world.eyes, known) == 3, "what is final is known for ever"
+    arrived = len(world.node.arrived)
+
+    async with world.lane() as lane:
+        await world.some_looks()
+        assert (lane.stopped, len(world.node.arrived)) == (None, arrived)
+        assert await states(world.eyes) == ["confirmed", "mined"]
+        if is_reorged:
+            world.node.forget_blocks(1)
+            world.node.mine(2, takes_pool=False)
+            await world.settled("confirmed", "published")
+        await world.queue()
+        await until(lambda: _waits(world, 2 if is_reorged else 1))
+        world.node.mine(6)
+        await world.some_looks()
+
+        async with running(follower.run()):
+            await world.minted()
+            await world.settled("confirmed", "confirmed", "confirmed")
+        assert lane.stopped is None
+    await world.each_minted_once()
+
+
+async def _waits(world: World, count: int) -> bool:
+    return len(world.node.pool) == count
