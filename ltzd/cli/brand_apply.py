@@ -9,6 +9,8 @@ from ltzd.cli.places import Place, connected, place_of
 from ltzd.errors import Misconfigured
 from ltzd.rules.brand_changes import changes
 from ltzd.rules.brands import Brand, parse_brand_file
+from ltzd.rules.constraints import ExternalApi, is_loopback_host
+from ltzd.rules.domains import url_host
 from ltzd.store import brand_records, brands
 from ltzd.store.brands import Applied
 from ltzd.store.database import Connection
@@ -22,6 +24,7 @@ def apply(file: Path, *, dry_run: bool, data_dir: Path, config: Path | None) -> 
     told on standard error."""
     brand = parse_brand_file(_text_of(file), str(file))
     place = place_of(data_dir, config)
+    _check_urls(place, brand)
     asyncio.run(_apply(place, brand, dry_run=dry_run))
 
 
@@ -41,6 +44,18 @@ def _text_of(file: Path) -> str:
         ) from error
     except OSError as error:
         raise Misconfigured(f"The brand file {file} cannot be read: {error.strerror}.") from error
+
+
+def _check_urls(place: Place, brand: Brand) -> None:
+    """Outside dev mode they would be refused whenever they are asked."""
+    if place.data_dir is not None:
+        return
+    for constraint in brand.constraints:
+        if isinstance(constraint, ExternalApi) and is_loopback_host(url_host(constraint.url)):
+            raise Misconfigured(
+                f"The constraint on collection {constraint.collection_id} asks {constraint.url}: "
+                "only a dev instance may ask the machine that it runs on."
+            )
 
 
 async def _apply(place: Place, brand: Brand, *, dry_run: bool) -> None:

@@ -17,6 +17,7 @@ from ltzd.cli import (
     deploy_command,
     event_commands,
     item_commands,
+    sign,
 )
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
 from ltzd.errors import FileRejected, Misconfigured, Refused, Unavailable
@@ -46,6 +47,7 @@ app = typer.Typer(
 app.add_typer(brand_commands.app, name="brand")
 app.add_typer(event_commands.app, name="event")
 app.command()(deploy_command.deploy)
+app.command()(sign.sign)
 app.add_typer(collection_commands.app, name="collection")
 app.add_typer(item_commands.app, name="item")
 app.add_typer(business_commands.app, name="business")

@@ -1,23 +1,39 @@
 """What applying a brand file changes, a line for each change, for a person to read first."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from ltzd.rules.brands import LISTS, Brand, EventRule, Perk
+from ltzd.rules.brand_toml import toml_value
+from ltzd.rules.brands import LISTS, Brand
+from ltzd.rules.constraints import ExternalApi
 
 
 class _List(NamedTuple):
-    """`name` is the brand's field, `key` names its entries."""
+    """`name` is the brand's field; what stands in `keys` names its entries."""
 
     name: str
     entry: str
-    kind: type[BaseModel]
-    key: str
+    keys: tuple[str, ...]
+
+    def named(self, entries: Sequence[BaseModel]) -> dict[str, BaseModel]:
+        """Entries of the same name, which only constraints may be, are numbered."""
+        named: dict[str, BaseModel] = {}
+        times: Counter[str] = Counter()
+        for entry in entries:
+            name = " ".join(str(getattr(entry, key)) for key in self.keys)
+            times[name] += 1
+            named[name if times[name] == 1 else f"{name} #{times[name]}"] = entry
+        return named
 
 
-_LISTS = (_List("events", "event", EventRule, "type"), _List("perks", "perk", Perk, "id"))
+_LISTS = (
+    _List("events", "event", ("type",)),
+    _List("perks", "perk", ("id",)),
+    _List("constraints", "constraint on collection", ("collection_id", "kind")),
+)
 
 
 def changes(old: Brand | None, new: Brand) -> list[str]:
@@ -45,14 +61,13 @@ def _settings(brand: Brand) -> list[str]:
 
 
 def _entry_changes(each: _List, old: Sequence[BaseModel], new: Sequence[BaseModel]) -> list[str]:
-    before = {getattr(entry, each.key): entry for entry in old}
-    after = {getattr(entry, each.key): entry for entry in new}
+    before, after = each.named(old), each.named(new)
     lines = [f"- {each.entry} {key}" for key in before if key not in after]
     for key, entry in after.items():
         if key not in before:
             lines.append(f"+ {each.entry} {key}: {_own_words(each, entry)}")
         elif before[key] != entry:
-            lines.append(f"~ {each.entry} {key}: {_changes(each, before[key], entry)}")
+            lines.append(f"~ {each.entry} {key}: {_changes(before[key], entry)}")
     if not lines and list(before) != list(after):
         lines.append(f"~ {each.name}: in another order")
     return lines
@@ -60,18 +75,25 @@ def _entry_changes(each: _List, old: Sequence[BaseModel], new: Sequence[BaseMode
 
 def _own_words(each: _List, entry: BaseModel) -> str:
     """Only what the file says; all else is the default."""
-    names = entry.model_fields_set - {each.key}
-    said = [name for name in each.kind.model_fields if name in names]
+    names = entry.model_fields_set.difference(each.keys)
+    said = [name for name in type(entry).model_fields if name in names]
     return ", ".join(f"{name} {_shown(entry, name)}" for name in said) or "all defaults"
 
 
-def _changes(each: _List, old: BaseModel, new: BaseModel) -> str:
-    changed = [name for name in each.kind.model_fields if getattr(old, name) != getattr(new, name)]
+def _changes(old: BaseModel, new: BaseModel) -> str:
+    # Not by comparing values: which of them are the same is for their record to say.
+    changed = [
+        name
+        for name in type(old).model_fields
+        if old != old.model_copy(update={name: getattr(new, name)})
+    ]
     return ", ".join(f"{name} {_shown(old, name)} -> {_shown(new, name)}" for name in changed)
 
 
 def _shown(record: BaseModel, name: str) -> str:
     value = getattr(record, name)
+    if isinstance(record, ExternalApi) and name == "value":
+        return toml_value(value)  # where true and "true" are not the same
     match value:
         case None:
             return "none"

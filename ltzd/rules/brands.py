@@ -17,16 +17,18 @@ from zoneinfo import ZoneInfo
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
     ValidationError,
-    ValidationInfo,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from ltzd.errors import FileRejected
+from ltzd.rules import brand_values
+from ltzd.rules.brand_values import MAX_COUNT, IsNumber, OnChainId, Text
+from ltzd.rules.constraints import Constraint, constraint_fault, without_repeats
 from ltzd.rules.domains import normal_domain
 from ltzd.rules.toml_files import Place, TomlFile, reason_of
 from ltzd.values import Address, address_of
@@ -50,26 +52,16 @@ DEFAULT_BYPASS_SOURCES = ("discord_manual_reward", "voice_claim", "gateway_event
 PER_DOLLAR_TYPE = "purchase"
 """The one type whose events tell an amount of money (spec 2.4)."""
 
-LISTS = ("events", "perks")
+LISTS = ("events", "perks", "constraints")
 """Sections of many entries; the other one is `brand`."""
-SECTIONS_NOT_YET = ("constraints", "site")
+SECTIONS_NOT_YET = ("site",)
 SETTINGS_NOT_YET = ("webhook_url",)
 """Understood, but not enforced by this version: refused unless they keep their default."""
 
-_MAX_COUNT = 10**12
-MAX_ID = 2**63 - 1
-"""Of a collection or an item: what TOML promises to hold, and PostgreSQL's bigint."""
+MAX_ID = brand_values.MAX_ID
 _EVENT_TYPE = re.compile(r"[A-Za-z0-9_]{1,50}")
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def _number(value: object, info: ValidationInfo) -> object:
-    # pydantic reads a Decimal from text and from a bool too. In a file these are mistakes; in the
-    # stored JSON a Decimal is text.
-    if isinstance(value, bool) or (isinstance(value, str) and info.mode != "json"):
-        raise ValueError("must be a number")
-    return value
 
 
 def _known_time_zone(name: str) -> str:
@@ -96,12 +88,6 @@ def _brand_domain(text: str) -> str:
     return domain
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must not hold control characters")
-    return text
-
-
 def _event_type(text: str) -> str:
     if not _EVENT_TYPE.fullmatch(text):
         raise ValueError("must be 1 to 50 letters, digits and underscores")
@@ -121,14 +107,12 @@ def _lower_case_uuid(text: str) -> str:
 
 
 EventType = Annotated[str, AfterValidator(_event_type)]
-Text = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_printable)]
-Count = Annotated[int, Field(ge=0, le=_MAX_COUNT, strict=True)]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT, strict=True)]
 Domain = Annotated[str, AfterValidator(_brand_domain)]
-PerDollar = Annotated[Decimal, BeforeValidator(_number), Field(gt=0, le=10**6, decimal_places=18)]
-Hours = Annotated[Decimal, BeforeValidator(_number), Field(ge=0, le=87_600, decimal_places=18)]
+PerDollar = Annotated[Decimal, IsNumber, Field(gt=0, le=10**6, decimal_places=18)]
+Hours = Annotated[Decimal, IsNumber, Field(ge=0, le=87_600, decimal_places=18)]
 Id = Annotated[str, AfterValidator(_lower_case_address)]
 PerkId = Annotated[str, AfterValidator(_lower_case_uuid)]
-OnChainId = Annotated[int, Field(ge=1, le=MAX_ID, strict=True)]
 
 
 class EventRule(BaseModel):
@@ -141,7 +125,7 @@ class EventRule(BaseModel):
     reward: Annotated[int, Field(ge=0, le=10**9, strict=True)] | None = None
     reward_per_dollar: PerDollar | None = None
     cooldown_hours: Hours = Decimal(24)
-    max_claims_per_user: Annotated[int, Field(ge=-1, le=_MAX_COUNT, strict=True)] = 1
+    max_claims_per_user: Annotated[int, Field(ge=-1, le=MAX_COUNT, strict=True)] = 1
     max_total_claims: Count | None = None
     detection_method: Text = "api"
     url_patterns: tuple[Text, ...] = ()
@@ -217,6 +201,7 @@ class Brand(BaseModel):
     time_zone: Annotated[Text, AfterValidator(_known_time_zone)] = "UTC"
     events: tuple[EventRule, ...] = ()
     perks: tuple[Perk, ...] = ()
+    constraints: Annotated[tuple[Constraint, ...], AfterValidator(without_repeats)] = ()
 
     @cached_property
     def address(self) -> Address:
@@ -229,6 +214,11 @@ class Brand(BaseModel):
     def configured_events(self) -> tuple[EventRule, ...]:
         """Every rule in force: the first catalogue in its order, then the file's in theirs."""
         return tuple(self._rules.values())
+
+    def constraints_on(self, collection_id: int) -> tuple[Constraint, ...]:
+        """All of them must be satisfied. They mean nothing if the collection is not this brand's,
+        which only the chain knows."""
+        return tuple(one for one in self.constraints if one.collection_id == collection_id)
 
     @cached_property
     def _rules(self) -> Mapping[str, EventRule]:
@@ -253,7 +243,7 @@ def parse_brand_file(text: str, name: str) -> Brand:
         if "brand" not in file.document:
             faults.append(file.fault(("brand",), "the section is missing"))
             found = [fault for fault in found if fault["loc"][0] in LISTS]
-        faults += [file.fault(_place(fault["loc"]), reason_of(fault)) for fault in found]
+        faults += [file.fault(*_place_and_reason(fault)) for fault in found]
         raise FileRejected(faults) from None
     if faults:
         raise FileRejected(faults)
@@ -306,5 +296,11 @@ def _not_enforced_yet(file: TomlFile, flat: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _place(loc: Place) -> Place:
-    return loc if loc and loc[0] in LISTS else ("brand", *loc)
+def _place_and_reason(error: ErrorDetails) -> tuple[Place, str]:
+    match error["loc"]:
+        case ("constraints", int(), *_):
+            return constraint_fault(error)
+        case (str(section), *_) as place if section in LISTS:
+            return place, reason_of(error)
+        case place:
+            return ("brand", *place), reason_of(error)

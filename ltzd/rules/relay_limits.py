@@ -41,6 +41,8 @@ class Standing:
     """The newest relay of his that took a turn: another one tells that the chain has moved on."""
     claims: Sequence[ClaimAsked]
     """Those in flight."""
+    twin: int | None = None
+    """A relay of his in flight that is the same call."""
 
     @property
     def start(self) -> datetime:

@@ -5,6 +5,7 @@ Amounts are LTZ's smallest unit; times Unix seconds; gas in gas.
 
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import sha256
 
 from ltzd.values import Address, Hash32
 
@@ -46,6 +47,8 @@ class RelayPlan:
 
     `function` is `Contract.function`, from a closed set. `wallet` is the only one that may send it,
     where one is named. Turns are taken by what spends or counts, one of a user at a time.
+    `swallows` is a call (to, data) inside whose failure would go unnoticed: permitLTZ never
+    reverts.
     """
 
     to: Address
@@ -55,6 +58,13 @@ class RelayPlan:
     takes_turns: bool
     wallet: Address | None = None
     claim: ClaimAsked | None = None
+    swallows: tuple[Address, bytes] | None = None
+
+    @property
+    def digest(self) -> bytes:
+        """Of what is called. The same call of the same user is never meant twice: every function
+        of the table names a nonce, a count or an id that it uses up."""
+        return sha256(self.to + self.data).digest()
 
 
 class RelayStatus(Enum):

@@ -126,6 +126,21 @@ async def secrets_of(
     return found
 
 
+async def brand_of_api_key(connection: Connection, key: str) -> Address | None:
+    """Whose API key it is, or was until a rotation that still counts."""
+    brand: bytes | None = await connection.fetchval(
+        """
+        SELECT brand_id FROM brand_secrets WHERE name = 'api_key' AND sealed = $1
+         UNION ALL
+        SELECT brand_id FROM retired_secrets
+         WHERE name = 'api_key' AND sealed = $1 AND until > now()
+         LIMIT 1
+        """,
+        hashlib.sha256(key.encode(errors="surrogateescape")).digest(),
+    )
+    return None if brand is None else Address(brand)
+
+
 async def rotate(
     connection: Connection, brand_id: Address, name: KeyName, sealer: Sealer, *, revoke: bool
 ) -> Rotation:

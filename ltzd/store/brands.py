@@ -112,6 +112,18 @@ class BrandBook:
         """None for a disabled brand, too: every surface treats it as unknown."""
         return self._known.get(address)
 
+    def configuration(self, address: Address) -> Brand | None:
+        """Of a disabled brand, too."""
+        entry = self._entries.get(address)
+        return None if entry is None else entry.brand
+
+    def is_constrained(self, collection_id: int) -> bool:
+        """By any brand's file: whose collection it is, only the chain knows."""
+        return any(
+            entry.brand is not None and entry.brand.constraints_on(collection_id)
+            for entry in self._entries.values()
+        )
+
     def is_paused(self, address: Address) -> bool:
         """Whether its rewards wait; its events are taken all the same."""
         entry = self._entries.get(address)

@@ -286,11 +286,9 @@ async def test_a_database_lost_on_the_way_is_a_sentence_and_nothing_is_half_made
     assert await brands.latest_revision(db) == 0
 
 
-async def test_a_settings_file_names_the_database_too(
-    tmp_path: Path, data_dir: Path, database_url: str
-) -> None:
+def a_settings_file(folder: Path, data_dir: Path, database_url: str) -> Path:
     secret = data_dir / "master.key"
-    config = tmp_path / "ltzd.toml"
+    config = folder / "ltzd.toml"
     config.write_text(
         f"""
         database_url = "{database_url}"
@@ -312,6 +310,42 @@ async def test_a_settings_file_names_the_database_too(
         app_secret = "secret"
         """
     )
+    return config
+
+
+LOCAL_API = """\
+[[constraints]]
+collection_id = 7
+kind = "external_api"
+url = "http://127.0.0.1:8080/{user_address}"
+json_path = "$.allowed"
+operator = "exists"
+"""
+
+
+async def test_an_api_on_this_machine_is_for_a_dev_instance_only(
+    tmp_path: Path, data_dir: Path, database_url: str, db: Connection
+) -> None:
+    file = a_brand_file(tmp_path, BRAND + LOCAL_API)
+    config = a_settings_file(tmp_path, data_dir, database_url)
+
+    refused = await ltzd("brand", "apply", file, "--config", config)
+    taken = await ltzd("brand", "apply", file, "--data-dir", data_dir)
+
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
+        "ltzd: The constraint on collection 7 asks http://127.0.0.1:8080/{user_address}: "
+        "only a dev instance may ask the machine that it runs on.\n"
+    )
+    assert taken.code == 0, taken.err
+    assert "+ constraint on collection 7 external_api: url http://127.0.0.1:8080/" in taken.err
+    assert await brands.load(db, ADDRESS) == parse_brand_file(file.read_text(), "demo.toml")
+
+
+async def test_a_settings_file_names_the_database_too(
+    tmp_path: Path, data_dir: Path, database_url: str
+) -> None:
+    config = a_settings_file(tmp_path, data_dir, database_url)
 
     migrated = await ltzd_apart("migrate", "--config", config)
     applied = await ltzd("brand", "apply", a_brand_file(tmp_path), "--config", config)

@@ -33,6 +33,19 @@ max_claims_per_user = -1
 [[events]]
 type = "form_submit"
 channels = ['a\\b', "c"]
+
+[[constraints]]
+collection_id = 1
+kind = "external_api"
+url = "https://api.example/{{user_address}}"
+json_path = "$['it\\\\'s']"
+operator = "in"
+value = [true, 1.5, "1.5"]
+
+[[constraints]]
+collection_id = 2
+kind = "ltz_balance"
+min = 0.5
 """
 
 
@@ -151,6 +164,9 @@ async def test_show_tells_switches_ages_and_dns_records_and_no_key(
         "value": value,
     }
     assert facts["configuration"]["events"][0]["reward_per_dollar"] == 1.25
+    asked, held = facts["configuration"]["constraints"]
+    assert asked["value"] == [True, 1.5, "1.5"]
+    assert held == {"collection_id": 2, "kind": "ltz_balance", "min": 0.5, "ttl_seconds": 60}
     secret = [keys.security_key, keys.api_key, keys.webhook_secret, rotation.key]
     for text in (shown.out, shown.err, told.out, told.err):
         assert [key for key in secret if key in text] == []

@@ -67,6 +67,7 @@ def test_what_is_a_comment_in_a_brand_file_may_be_put_in_force() -> None:
     assert [rule.type for rule in brand.events] == [
         *("account_creation", "purchase", "custom_chat_welcome", "form_submit")
     ]
+    assert [one.kind for one in brand.constraints] == ["external_api", "nft_holding", "ltz_balance"]
 
 
 async def test_the_settings_lack_only_what_their_owner_must_fill_in(tmp_path: Path) -> None:

@@ -1,7 +1,12 @@
 """What applying a brand file changes, told before it is done."""
 
+from decimal import Decimal
+
+import pytest
+
 from ltzd.rules.brand_changes import changes
 from ltzd.rules.brands import Brand, EventRule, Perk
+from ltzd.rules.constraints import Constraint, ExternalApi, NftHolding
 
 FORM = EventRule(type="form_submit", reward=20)
 SURVEY = EventRule(type="complete_survey", enabled=False)
@@ -11,9 +16,30 @@ COFFEE = Perk(
 MUG = Perk(id="b5a7d9c2-3f60-4c1e-9a85-70d1e6c4f2ab", name="Mug", category="goods", item_id=1)
 
 
-def a_brand(*events: EventRule, name: str = "Demo", perks: tuple[Perk, ...] = ()) -> Brand:
+HOLDING = NftHolding(collection_id=1, kind="nft_holding", holding_collection_id=2)
+MEMBERS = ExternalApi(
+    collection_id=1,
+    kind="external_api",
+    url="https://api.example/{user_address}",
+    json_path="$.allowed",
+    operator="eq",
+    value=True,
+)
+
+
+def a_brand(
+    *events: EventRule,
+    name: str = "Demo",
+    perks: tuple[Perk, ...] = (),
+    constraints: tuple[Constraint, ...] = (),
+) -> Brand:
     return Brand(
-        id="0x" + "aa" * 20, name=name, domains=("shop.example",), events=events, perks=perks
+        id="0x" + "aa" * 20,
+        name=name,
+        domains=("shop.example",),
+        events=events,
+        perks=perks,
+        constraints=constraints,
     )
 
 
@@ -65,4 +91,45 @@ def test_perks_are_told_by_their_ids() -> None:
     ]
     assert changes(a_brand(FORM, perks=(COFFEE, MUG)), a_brand(FORM, perks=(MUG, COFFEE))) == [
         "~ perks: in another order"
+    ]
+
+
+def test_constraints_are_told_by_their_collection_and_kind() -> None:
+    longer = HOLDING.model_copy(update={"ttl_seconds": 90})
+    elsewhere = HOLDING.model_copy(update={"holding_collection_id": 3})
+    one = a_brand(constraints=(HOLDING,))
+
+    assert changes(None, a_brand(constraints=(MEMBERS,)))[-1] == (
+        "+ constraint on collection 1 external_api: url https://api.example/{user_address}, "
+        "json_path $.allowed, operator eq, value true"
+    )
+    assert changes(one, a_brand(constraints=(longer,))) == [
+        "~ constraint on collection 1 nft_holding: ttl_seconds 60 -> 90"
+    ]
+    assert changes(one, a_brand(constraints=(HOLDING, elsewhere))) == [
+        "+ constraint on collection 1 nft_holding #2: holding_collection_id 3"
+    ]
+    assert changes(a_brand(constraints=(HOLDING, elsewhere)), one) == [
+        "- constraint on collection 1 nft_holding #2"
+    ]
+    assert changes(
+        a_brand(constraints=(HOLDING, MEMBERS)), a_brand(constraints=(MEMBERS, HOLDING))
+    ) == ["~ constraints: in another order"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (True, 1, "true -> 1"),
+        (1, True, "1 -> true"),
+        (True, "true", 'true -> "true"'),
+        (5, "5", '5 -> "5"'),
+        (5, Decimal("5.5"), "5 -> 5.5"),
+    ],
+)
+def test_a_value_of_another_type_is_a_change(old: object, new: object, told: str) -> None:
+    before, after = (MEMBERS.model_copy(update={"value": value}) for value in (old, new))
+
+    assert changes(a_brand(constraints=(before,)), a_brand(constraints=(after,))) == [
+        f"~ constraint on collection 1 external_api: value {told}"
     ]

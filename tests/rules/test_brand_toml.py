@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 
 from ltzd.rules.brand_changes import changes
 from ltzd.rules.brand_toml import toml_of, toml_value
+from ltzd.rules.brand_values import MAX_ID
 from ltzd.rules.brands import (
     FIRST_CATALOGUE,
-    MAX_ID,
     UNLIMITED,
     Brand,
     EventRule,
     Perk,
     parse_brand_file,
 )
+from ltzd.rules.constraints import Constraint, ExternalApi, LtzBalance, NftHolding
 
 TEXT = st.text(min_size=1, max_size=20).filter(str.isprintable) | st.sampled_from(
     ['"', "\\", '"""', "'''", "# no comment", "[[events]]", "a = 1", "Ω", "\U0001f600"]
@@ -66,6 +67,63 @@ def perks(draw: st.DrawFn) -> Perk:
     )
 
 
+SCALARS = (
+    st.booleans()
+    | st.integers(-(10**77), 10**77)
+    | st.decimals(-(10**18), 10**18, allow_nan=False)
+    .filter(lambda number: abs(number.adjusted()) < 70)
+    .filter(lambda number: abs(int(number.as_tuple().exponent)) < 70)
+    | TEXT
+)
+VALUES: dict[str, st.SearchStrategy[object]] = {
+    "eq": SCALARS,
+    "gt": st.integers(-5, 5) | st.decimals(-5, 5, places=3),
+    "in": st.lists(SCALARS, min_size=1, max_size=4).map(tuple),
+    "exists": st.booleans(),
+}
+IDS = st.integers(1, 5)
+TTLS = st.integers(1, 86_400)
+
+
+@st.composite
+def external_apis(draw: st.DrawFn) -> ExternalApi:
+    operator = draw(st.sampled_from(sorted(VALUES)))
+    return ExternalApi.model_validate(
+        {
+            "collection_id": draw(IDS),
+            "kind": "external_api",
+            "method": draw(st.sampled_from(["GET", "POST"])),
+            "url": draw(
+                st.sampled_from(["https://a.example/{user_address}?x='%22", "http://[::1]:1"])
+            ),
+            "json_path": draw(st.sampled_from(["$", "$.a[0]", "$['\"# \\\\ \\'']"])),
+            "operator": operator,
+            "value": draw(VALUES[operator]),
+            "ttl_seconds": draw(TTLS),
+        }
+    )
+
+
+CONSTRAINTS: st.SearchStrategy[Constraint] = (
+    external_apis()
+    | st.builds(
+        NftHolding,
+        collection_id=IDS,
+        kind=st.just("nft_holding"),
+        holding_collection_id=st.integers(1, MAX_ID),
+        min=st.integers(1, 10**12),
+        ttl_seconds=TTLS,
+    )
+    | st.builds(
+        LtzBalance,
+        collection_id=IDS,
+        kind=st.just("ltz_balance"),
+        min=decimals("0.000000000000000001", 10**12),
+        ttl_seconds=TTLS,
+    )
+)
+
+
 @st.composite
 def brands(draw: st.DrawFn) -> Brand:
     own = st.text("aZ0_", min_size=1, max_size=5)
@@ -85,6 +143,7 @@ def brands(draw: st.DrawFn) -> Brand:
         time_zone=draw(st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns"])),
         events=tuple(draw(rules(kind)) for kind in kinds),
         perks=tuple(draw(st.lists(perks(), max_size=3, unique_by=lambda perk: perk.id))),
+        constraints=tuple(draw(st.lists(CONSTRAINTS, max_size=4, unique=True))),
     )
 
 
@@ -111,6 +170,14 @@ def test_defaults_are_spelled_out_and_empty_lists_are_not_unless_they_mean_somet
     perk = Perk(
         id="6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77", name="Coffee", category="drinks", item_id=7
     )
+    members = ExternalApi(
+        collection_id=1,
+        kind="external_api",
+        url="https://api.example/{user_address}",
+        json_path="$['it\\'s']",
+        operator="exists",
+    )
+    holders = NftHolding(collection_id=1, kind="nft_holding", holding_collection_id=2)
     brand = Brand(
         id="0x" + "aa" * 20,
         name="Demo",
@@ -118,6 +185,7 @@ def test_defaults_are_spelled_out_and_empty_lists_are_not_unless_they_mean_somet
         bypass_sources=(),
         events=(form,),
         perks=(perk,),
+        constraints=(members, holders),
     )
 
     assert (
@@ -149,5 +217,22 @@ id = "6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77"
 name = "Coffee"
 category = "drinks"
 item_id = 7
+
+[[constraints]]
+collection_id = 1
+kind = "external_api"
+method = "GET"
+url = "https://api.example/{user_address}"
+json_path = "$['it\\\\'s']"
+operator = "exists"
+value = true
+ttl_seconds = 60
+
+[[constraints]]
+collection_id = 1
+kind = "nft_holding"
+holding_collection_id = 2
+min = 1
+ttl_seconds = 60
 """
     )

@@ -5,7 +5,8 @@ from decimal import Decimal
 import pytest
 
 from ltzd.errors import FileRejected
-from ltzd.rules.brands import FIRST_CATALOGUE, MAX_ID, Brand, Perk, parse_brand_file
+from ltzd.rules.brand_values import MAX_ID
+from ltzd.rules.brands import FIRST_CATALOGUE, Brand, Perk, parse_brand_file
 from ltzd.values import address_of
 
 ID = "0x00000000000000000000000000000000000000aa"
@@ -141,7 +142,7 @@ def test_a_brand_survives_being_stored_as_json() -> None:
         (f'bypass_sources = ["{"a" * 501}"]', "demo.toml:5: brand.bypass_sources[0]: must have"),
         ("automation = {on = true}", "demo.toml:5: brand.automation: must be a valid boolean"),
         ('webhook_url = "https://x.example"', "demo.toml:5: brand.webhook_url: this version"),
-        ("[[constraints]]", "demo.toml:5: constraints: this version does not support it yet"),
+        ("[[constraints]]", "demo.toml:5: constraints[0].kind: is missing"),
         ("[site]", "demo.toml:5: site: this version does not support it yet"),
         ("[sight]", "demo.toml:5: sight: unknown section"),
         ("[[events]]", "demo.toml:5: events[0].type: is missing"),
@@ -254,12 +255,12 @@ def test_all_faults_are_told_at_once() -> None:
         [[events]]
         type = "form_submit"
         reward = "ten"
-        [[constraints]]
+        [site]
         """
     )
 
     assert faults == [
-        "demo.toml:9: constraints: this version does not support it yet",
+        "demo.toml:9: site: this version does not support it yet",
         "demo.toml:2: brand.id: is missing",
         "demo.toml:2: brand.name: is missing",
         "demo.toml:2: brand.domains: is missing",
@@ -352,11 +353,12 @@ def test_perks_are_collections_or_items_under_ids_in_lower_case() -> None:
     assert Brand.model_validate_json(brand.model_dump_json()) == brand
 
 
-def test_a_configuration_stored_before_there_were_perks_has_none() -> None:
+@pytest.mark.parametrize("section", ["perks", "constraints"])
+def test_a_configuration_stored_before_there_was_a_section_has_none_of_it(section: str) -> None:
     brand = parse_brand_file(HEAD, "demo.toml")
-    stored = brand.model_dump_json(exclude={"perks"})
+    stored = brand.model_dump_json(exclude={section})
 
-    assert "perks" not in stored
+    assert section not in stored
     assert Brand.model_validate_json(stored) == brand
 
 

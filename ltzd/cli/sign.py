@@ -1,0 +1,120 @@
+"""`ltzd sign`: a brand's signature of one request (LTZ-HMAC v1), as options for curl.
+
+The key comes from a file or from the environment; an argument would be read by everybody who lists
+the machine's processes.
+"""
+
+# ruff: noqa: PLC0415 - the command imports what it runs only when it runs
+
+import os
+import re
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ltzd.cli.options import AsJson
+from ltzd.errors import Misconfigured
+
+KEY_VARIABLE = "LTZ_SECURITY_KEY"
+
+_BRAND_ID = re.compile(r"0x[0-9a-f]{40}")
+_METHOD = re.compile(r"[A-Z]+")
+_URL = re.compile(r"(?:https?://[^/?#]+|(?=/))((?:/[^?#]*)?(?:\?[^#]*)?)(?:#.*)?")
+_AS_SENT = re.compile(r"[!-~]+")
+_DOTS = re.compile(r"/\.{1,2}(?:/|\Z)")
+
+
+def sign(
+    method: Annotated[str, typer.Argument(help="Such as GET.", metavar="METHOD")],
+    url: Annotated[str, typer.Argument(help="Where it goes, query and all.", metavar="URL")],
+    brand_id: Annotated[str, typer.Option(help="Who signs.", metavar="0x…")],
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"Holds the brand's securityKey; the variable {KEY_VARIABLE} without it.",
+            metavar="FILE",
+        ),
+    ] = None,
+    body: Annotated[
+        str | None,
+        typer.Option(
+            help="The request's body, byte for byte; - is standard input.", metavar="FILE"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a signed request's four headers: curl $(ltzd sign GET URL …) URL."""
+    headers = signed_headers(
+        method.upper(), target_of(url), _body_in(body), _brand_in(brand_id), _key_in(key_file)
+    )
+    if as_json:
+        from ltzd.cli.output import print_json
+
+        print_json(headers)
+    else:
+        # A shell splits this at its spaces, and quotes would become part of a header.
+        print(*(f"-H {name}:{value}" for name, value in headers.items()), sep="\n")
+
+
+def signed_headers(
+    method: str, target: bytes, body: bytes, brand_id: str, key: str
+) -> dict[str, str]:
+    from ltzd.rules.request_signatures import signature
+
+    if not _METHOD.fullmatch(method):
+        raise Misconfigured("METHOD must be an HTTP method, such as GET or POST.")
+    timestamp, nonce = str(int(time.time())), secrets.token_hex(16)
+    return {
+        "X-LTZ-Brand-Id": brand_id,
+        "X-LTZ-Timestamp": timestamp,
+        "X-LTZ-Nonce": nonce,
+        "X-LTZ-Signature": signature(key, timestamp, nonce, method, target, body),
+    }
+
+
+def target_of(url: str) -> bytes:
+    """Path and query as clients send them; what these would rewrite is refused."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise Misconfigured("URL must begin with https://, http:// or a path's /.")
+    target = match[1] if match[1].startswith("/") else "/" + match[1]
+    if not _AS_SENT.fullmatch(target):
+        raise Misconfigured("URL must be percent-encoded: it holds spaces or other than ASCII.")
+    if _DOTS.search(target.partition("?")[0]):
+        raise Misconfigured("URL must not hold /./ or /../, which clients take out.")
+    return target.encode()
+
+
+def _brand_in(text: str) -> str:
+    brand_id = text.lower()
+    if not _BRAND_ID.fullmatch(brand_id):
+        raise Misconfigured("--brand-id must be the brand's address: 0x and 40 hex digits.")
+    return brand_id
+
+
+def _key_in(file: Path | None) -> str:
+    if file is not None:
+        from ltzd.daemon.settings import secret_in
+
+        return secret_in(file).get_secret_value()
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key:
+        raise Misconfigured(
+            f"Nothing to sign with: give --key-file FILE, or set the variable {KEY_VARIABLE}."
+        )
+    return key
+
+
+def _body_in(source: str | None) -> bytes:
+    if source is None:
+        return b""
+    if source == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(source).read_bytes()
+    except OSError as error:
+        raise Misconfigured(f"The body's file {source} cannot be read.") from error

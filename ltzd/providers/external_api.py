@@ -1,0 +1,69 @@
+"""The one client of brands' own APIs, which purchase constraints ask about a user.
+
+An API that fails in any way has told nothing: ApiFailed, which its caller counts as not satisfied
+and does not keep. Asking the same question once at a time is the caller's part.
+"""
+
+from decimal import Decimal
+
+import msgspec
+
+from ltzd import telemetry
+from ltzd.errors import Unavailable
+from ltzd.providers.bounded_json import NotJsonError, decoded
+from ltzd.providers.guarded_connector import LookUp
+from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+from ltzd.rules.constraints import ExternalApi, filled_url, question
+from ltzd.rules.json_paths import Json
+from ltzd.values import Address
+
+_EXACT = msgspec.json.Decoder(float_hook=Decimal)
+
+
+class ApiFailed(Unavailable):
+    """`reason` is fit for a log: nothing of the URL, nothing that the API sent."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("The API of a purchase constraint gave no usable answer", reason=reason)
+        self.reason = reason
+
+
+class ExternalApis:
+    def __init__(self, policy: GuardPolicy, look_up: LookUp | None = None) -> None:
+        self._http = GuardedHttp(policy, look_up)
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def ask(self, constraint: ExternalApi, user: Address) -> Json:
+        """The API's whole answer, for `constraints.is_satisfied`."""
+        with telemetry.timed_provider("external_api"):
+            try:
+                return _json_in(await self._answer(constraint, user))
+            except RequestFailed as error:
+                raise ApiFailed(error.reason) from error
+
+    async def _answer(self, constraint: ExternalApi, user: Address) -> Answer:
+        headers = {"Accept": "application/json"}
+        body = None
+        if constraint.method == "POST":
+            headers["Content-Type"] = "application/json"
+            body = msgspec.json.encode(question(constraint, user))
+        url = filled_url(constraint, user)
+        return await self._http.ask(constraint.method, url, body=body, headers=headers)
+
+
+def _json_in(answer: Answer) -> Json:
+    if not 200 <= answer.status < 300:
+        raise ApiFailed(f"status {answer.status}")
+    kind = answer.content_type
+    if kind != "application/json" and not (
+        kind.startswith("application/") and kind.endswith("+json")
+    ):
+        raise ApiFailed("the content type is not JSON's")
+    try:
+        decoded(answer.body)  # refuses what is nested too deeply; its numbers are floats
+        value: Json = _EXACT.decode(answer.body)
+    except (NotJsonError, ArithmeticError) as error:  # exponents that no Decimal holds
+        raise ApiFailed("the body is not JSON") from error
+    return value

@@ -1,0 +1,95 @@
+"""Connections to allowed addresses only.
+
+A host's name is resolved once, and every address of it must be allowed: the connection goes to one
+of these addresses and to no other, whatever the name means a moment later. The address is judged
+again when its socket is made, which an IP address in a URL cannot avoid, and once more, by what the
+connection says of itself, before the first byte of the request.
+"""
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+LookUp = Callable[[str], Awaitable[Sequence[str]]]
+"""From a name to its IP addresses. Raises OSError."""
+
+_MOST_CONNECTIONS = 256
+
+
+@cache
+def trust() -> ssl.SSLContext:
+    """In this machine's certificate authorities; reading them takes a tenth of a second."""
+    return ssl.create_default_context()
+
+
+class AddressRefusedError(OSError):
+    """An OSError, since that is what aiohttp expects of a resolver and a socket."""
+
+
+class GuardedConnector(aiohttp.TCPConnector):
+    def __init__(self, look_up: LookUp, is_allowed: Callable[[str], bool]) -> None:
+        super().__init__(
+            resolver=_GuardedResolver(look_up, is_allowed),
+            use_dns_cache=False,
+            socket_factory=self._socket_to,
+            force_close=True,
+            ssl=trust(),
+            limit=_MOST_CONNECTIONS,
+        )
+        self._is_allowed = is_allowed
+
+    def _socket_to(self, where: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, address = where
+        if not self._is_allowed(str(address[0])):
+            raise AddressRefusedError("the address is not allowed")
+        return socket.socket(family, kind, protocol)
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[aiohttp.tracing.Trace],
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.connector.Connection:
+        connection = await super().connect(req, traces, timeout)
+        transport = connection.transport
+        peer = None if transport is None else transport.get_extra_info("peername")
+        if peer is None or not self._is_allowed(str(peer[0])):
+            connection.close()
+            raise AddressRefusedError("the connection leads to an address that is not allowed")
+        return connection
+
+
+class _GuardedResolver(AbstractResolver):
+    def __init__(self, look_up: LookUp, is_allowed: Callable[[str], bool]) -> None:
+        self._look_up = look_up
+        self._is_allowed = is_allowed
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        try:
+            addresses = list(dict.fromkeys(await self._look_up(host)))
+        except UnicodeError as error:  # labels that DNS cannot hold
+            raise OSError("no such name") from error
+        # One bad address refuses the name: else its owner could wait until the good ones fail.
+        if not addresses or not all(map(self._is_allowed, addresses)):
+            raise AddressRefusedError("an address of the host is not allowed")
+        return [_resolved(host, address, port) for address in addresses]
+
+    async def close(self) -> None:
+        pass
+
+
+def _resolved(host: str, address: str, port: int) -> ResolveResult:
+    return {
+        "hostname": host,
+        "host": address,
+        "port": port,
+        "family": socket.AF_INET6 if ":" in address else socket.AF_INET,
+        "proto": 0,
+        "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+    }

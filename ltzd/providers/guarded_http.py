@@ -1,0 +1,181 @@
+"""Requests to URLs that customers chose, guarded against forgery of requests into our own network.
+
+Which addresses a connection may lead to is `guarded_connector`'s part; here stand the URL, the time
+and the size. No redirect is followed, no cookie kept, no proxy used, no body unpacked, and no
+connection used twice.
+
+Raises RequestFailed. Its reason is fit for a log: it holds nothing of the URL, whose query may be
+secret.
+"""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import aiohttp
+from yarl import URL
+
+from ltzd import __version__
+from ltzd.errors import Unavailable
+from ltzd.providers.guarded_connector import AddressRefusedError, GuardedConnector, LookUp
+from ltzd.providers.public_addresses import is_public
+from ltzd.rules.constraints import is_loopback_host
+from ltzd.rules.domains import url_host
+
+_READ_BYTES = 1 << 14
+_LOOK_UP_THREADS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class GuardPolicy:
+    """`allow_loopback` is for dev mode only: this machine's addresses, under any port, and by http
+    if they are called localhost or 127.0.0.1. `timeout_seconds` bounds all of a request: waiting
+    for a place among `max_per_host`, DNS, connecting and reading."""
+
+    allow_loopback: bool = False
+    schemes: frozenset[str] = frozenset({"https"})
+    ports: frozenset[int] = frozenset({80, 443})
+    timeout_seconds: float = 5.0
+    largest_body_bytes: int = 64 * 1024
+    max_per_host: int = 8
+    max_waiting: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Of any status but a redirect. `content_type` is in lower case, without parameters."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class RequestFailed(Unavailable):
+    def __init__(self, reason: str) -> None:
+        super().__init__("The request to an outside service failed", reason=reason)
+        self.reason = reason
+
+
+class GuardedHttp:
+    """`look_up` stands in for the machine's resolver."""
+
+    def __init__(self, policy: GuardPolicy, look_up: LookUp | None = None) -> None:
+        self._policy = policy
+        self._threads = ThreadPoolExecutor(_LOOK_UP_THREADS, "guarded look-up")
+        self._look_up = look_up or self._ask_the_system
+        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._under_way = 0
+        self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._session is not None:
+            await self._session.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One request, never repeated."""
+        target = self._checked(url)
+        if self._under_way >= self._policy.max_waiting:
+            raise RequestFailed("too many requests are waiting")
+        self._under_way += 1
+        try:
+            async with asyncio.timeout(self._policy.timeout_seconds), self._place_at(target):
+                return await self._exchange(method, target, body, headers or {})
+        except TimeoutError as error:
+            raise RequestFailed("no answer in time") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise RequestFailed(_reason_of(error)) from error
+        finally:
+            self._under_way -= 1
+
+    def _checked(self, text: str) -> URL:
+        """What goes over the wire is the text as it is: `encoded` keeps yarl from improving it."""
+        try:
+            host, url = url_host(text), URL(text, encoded=True)
+        except ValueError as error:
+            raise RequestFailed(f"the URL {error}") from error
+        if not text.isascii() or (url.raw_host or "").removesuffix(".").lower() != host:
+            raise RequestFailed("the URL's host can be read in two ways")
+        if self._policy.allow_loopback and is_loopback_host(host):
+            return url
+        if url.scheme not in self._policy.schemes:
+            raise RequestFailed(f"the scheme {url.scheme} is not allowed")
+        if url.port not in self._policy.ports:
+            raise RequestFailed(f"port {url.port} is not allowed")
+        return url
+
+    def _place_at(self, url: URL) -> asyncio.Semaphore:
+        # Whoever holds a place or waits for one keeps the semaphore alive.
+        host = url.raw_host or ""
+        places = self._places.get(host) or asyncio.Semaphore(self._policy.max_per_host)
+        return self._places.setdefault(host, places)
+
+    async def _exchange(
+        self, method: str, url: URL, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
+        async with self._opened().request(
+            method, url, data=body, headers=headers, allow_redirects=False
+        ) as response:
+            if 300 <= response.status < 400:
+                raise RequestFailed(f"status {response.status}: redirects are not followed")
+            if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                raise RequestFailed("the body is compressed, though we asked for a plain one")
+            kind = response.content_type.lower()
+            return Answer(response.status, kind, await self._body_of(response))
+
+    async def _body_of(self, response: aiohttp.ClientResponse) -> bytes:
+        most = self._policy.largest_body_bytes
+        body = bytearray()
+        if (response.content_length or 0) <= most:
+            async for chunk in response.content.iter_chunked(_READ_BYTES):
+                body += chunk
+                if len(body) > most:
+                    break
+            else:
+                return bytes(body)
+        raise RequestFailed(f"the body is longer than {most} bytes")
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._is_closed:
+            raise RequestFailed("the client is closed")
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=GuardedConnector(self._look_up, self._is_allowed),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+                headers={"User-Agent": f"ltzd/{__version__}", "Accept-Encoding": "identity"},
+                auto_decompress=False,
+                trust_env=False,
+            )
+        return self._session
+
+    def _is_allowed(self, address: str) -> bool:
+        return is_public(address) or (self._policy.allow_loopback and is_loopback_host(address))
+
+    async def _ask_the_system(self, host: str) -> list[str]:
+        # In threads of its own: slow names must not hold up the rest of the program.
+        found = await asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        )
+        return [str(address[0]) for *_, address in found]
+
+
+def _reason_of(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, AddressRefusedError):
+            return str(cause)
+        cause = cause.__cause__
+    return type(error).__name__

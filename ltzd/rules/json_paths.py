@@ -1,0 +1,65 @@
+r"""Where in a JSON document a value stands: a small, strict part of JSONPath (RFC 9535).
+
+    $.user.roles[0].name      $['a name with spaces'][2]
+
+Steps are `.name`, `[0]` and `['any name']`, where `\'` and `\\` stand for themselves. A path names
+at most one place: there are no wildcards, filters, slices or negative indexes. A JSON null and a
+place that is not there are both None: who asks an API about a user has no use for the difference.
+"""
+
+import re
+from decimal import Decimal
+from typing import TypeAlias
+
+Json: TypeAlias = "bool | int | Decimal | str | list[Json] | dict[str, Json] | None"
+"""Numbers are exact: whoever decodes a document makes Decimals of its fractions, never floats."""
+JsonPath = tuple[str | int, ...]
+
+MOST_CHARACTERS = 500
+MOST_STEPS = 32
+
+_STEP = re.compile(
+    r"\.(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|\[(?P<index>0|[1-9][0-9]{0,8})\]"
+    r"|\['(?P<quoted>(?:[^'\\]|\\['\\])*)'\]"
+)
+_ESCAPE = re.compile(r"\\(.)")
+
+
+def parsed_path(text: str) -> JsonPath:
+    """Raises ValueError with the reason."""
+    if not text.startswith("$"):
+        raise ValueError("must begin with $")
+    if len(text) > MOST_CHARACTERS or not text.isprintable():
+        raise ValueError(f"must be at most {MOST_CHARACTERS} characters that can be printed")
+    steps: list[str | int] = []
+    at = 1
+    while at < len(text):
+        step = _STEP.match(text, at)
+        if step is None:
+            raise ValueError(f"makes no sense after {text[:at]}: give .name, [0] or ['any name']")
+        steps.append(_meaning(step))
+        at = step.end()
+    if len(steps) > MOST_STEPS:
+        raise ValueError(f"must have at most {MOST_STEPS} steps")
+    return tuple(steps)
+
+
+def value_at(path: JsonPath, document: Json) -> Json:
+    """None also if there is nothing."""
+    found = document
+    for step in path:
+        match found, step:
+            case dict(), str():
+                found = found.get(step)
+            case list(), int() if step < len(found):
+                found = found[step]
+            case _:
+                return None
+    return found
+
+
+def _meaning(step: re.Match[str]) -> str | int:
+    if step["index"] is not None:
+        return int(step["index"])
+    return step["name"] or _ESCAPE.sub(r"\1", step["quoted"])

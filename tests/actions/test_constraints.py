@@ -1,0 +1,426 @@
+"""Who may claim, with a real database and an API that says what a test has it say."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ltzd.actions.constraints import PurchaseConstraints
+from ltzd.errors import Unauthorized, Unavailable, ValidationFailed
+from ltzd.providers.external_api import ApiFailed, ExternalApis
+from ltzd.rules.brands import Brand
+from ltzd.rules.constraints import ExternalApi
+from ltzd.rules.facts import Transfer
+from ltzd.rules.json_paths import Json
+from ltzd.store import brand_records, brands, facts
+from ltzd.store.brand_keys import NewKeys
+from ltzd.store.brands import BrandBook
+from ltzd.store.constraint_results import Key
+from ltzd.store.database import Pool, transaction
+from ltzd.store.sealing import Sealer
+from ltzd.values import LTZ, ZERO_ADDRESS, Address, hex_of
+from tests.support import perk_ledger
+from tests.support.core import a_hash, a_wallet, value
+from tests.support.perk_ledger import PerkLedger, token_of
+from tests.support.waiting import until
+
+SHOP, RIVAL = a_wallet(0xB), a_wallet(0xC)
+ANN, BOB = a_wallet(0xA1), a_wallet(0xA2)
+PERK, BADGE, THEIRS = 7, 8, 9
+URL = "https://api.shop.example/check?user={user_address}"
+OTHER_URL = "https://api.shop.example/level?user={user_address}"
+CROWD = 50
+
+
+def asks(url: str = URL, **changes: Any) -> dict[str, Any]:
+    return {
+        "collection_id": PERK,
+        "kind": "external_api",
+        "url": url,
+        "json_path": "$.allowed",
+        "operator": "eq",
+        "value": True,
+    } | changes
+
+
+HOLDS = {"collection_id": PERK, "kind": "nft_holding", "holding_collection_id": BADGE, "min": 2}
+HAS = {"collection_id": PERK, "kind": "ltz_balance", "min": 100}
+
+
+class ScriptedApis(ExternalApis):
+    """Answers by URL; a gate that is shut holds the answers of those who asked before."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Json] = {}
+        self.asked: list[tuple[str, Address]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def ask(self, constraint: ExternalApi, user: Address) -> Json:
+        self.asked.append((constraint.url, user))
+        answer = self.answers.get(constraint.url)
+        await self.gate.wait()
+        if answer is None:
+            raise ApiFailed("status 500")
+        return answer
+
+    def say(self, allowed: bool, url: str = URL) -> None:
+        self.answers[url] = {"allowed": allowed}
+
+    async def are_asked(self, times: int) -> None:
+        async def so_often() -> bool:
+            return len(self.asked) == times
+
+        await until(so_often)
+
+
+@dataclass
+class World:
+    pool: Pool
+    sealer: Sealer
+    ledger: PerkLedger
+    book: BrandBook
+    apis: ScriptedApis
+    constraints: PurchaseConstraints
+    keys: dict[Address, NewKeys] = field(default_factory=dict)
+
+    async def apply(self, *constraints: dict[str, Any], brand: Address = SHOP) -> None:
+        """The brand's file says this from now on."""
+        said = {"id": hex_of(brand), "name": "Shop", "domains": [f"{brand.hex()[-2:]}.example"]}
+        file = Brand.model_validate({**said, "constraints": constraints})
+        async with transaction(self.pool) as connection:
+            applied = await brands.apply(connection, file, self.sealer)
+            if applied.keys is not None:
+                self.keys[brand] = applied.keys
+            await self.book.refresh(connection)
+
+    async def allows(self, user: Address = ANN, collection: int = PERK) -> bool:
+        try:
+            await self.constraints.check(user, collection)
+        except ValidationFailed:
+            return False
+        return True
+
+    async def refusal(self, user: Address = ANN) -> dict[str, Any]:
+        with pytest.raises(ValidationFailed) as refused:
+            await self.constraints.check(user, PERK)
+        return dict(refused.value.details)
+
+    async def forget(self, key: str | None = None, **narrow: Any) -> int:
+        said: dict[str, Any] = {"api_url": URL, "user": None, "collection_id": None}
+        return await self.constraints.invalidate(key, **(said | narrow))
+
+    async def kept(self) -> int:
+        count: int = await value(
+            self.pool, "SELECT count(*) FROM constraint_results WHERE outcome IS NOT NULL"
+        )
+        return count
+
+    @asynccontextmanager
+    async def asking(self, user: Address = ANN) -> AsyncIterator["asyncio.Task[bool]"]:
+        """A check whose API has been asked and has not answered before the block ends."""
+        before = len(self.apis.asked)
+        self.apis.gate.clear()
+        task = asyncio.create_task(self.allows(user))
+        await self.apis.are_asked(before + 1)
+        yield task
+        self.apis.gate.set()
+
+
+@pytest_asyncio.fixture
+async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
+    """Three collections, the last one a rival's; nobody has anything."""
+    sealer = Sealer.from_file(tmp_path / "master.key", create=True)
+    book, apis = BrandBook(), ScriptedApis()
+    world = World(pool, sealer, PerkLedger(pool), book, apis, PurchaseConstraints(pool, book, apis))
+    await world.ledger.block(
+        *(perk_ledger.made(collection, SHOP) for collection in (PERK, BADGE)),
+        perk_ledger.made(THEIRS, RIVAL),
+    )
+    yield world
+    await world.constraints.close()
+
+
+# --- which of them must hold ------------------------------------------------------------------
+
+
+async def test_what_no_file_speaks_of_may_be_claimed(world: World) -> None:
+    await world.apply(asks())
+    assert await world.allows(collection=BADGE)
+    assert await world.allows(collection=THEIRS)
+    assert await world.allows(collection=12_345)
+    assert world.apis.asked == []
+
+
+async def test_a_file_says_nothing_of_another_brands_collection(world: World) -> None:
+    await world.apply(asks(collection_id=THEIRS))
+    assert await world.allows(collection=THEIRS)
+
+
+async def test_a_constrained_collection_that_the_index_does_not_know_is_not_claimed_yet(
+    world: World,
+) -> None:
+    """It may be read again from the beginning, and then knows none."""
+    await world.apply(asks(collection_id=12_345))
+    world.apis.say(True)
+    with pytest.raises(Unavailable):
+        await world.constraints.check(ANN, 12_345)
+    await world.ledger.block(perk_ledger.made(12_345, SHOP))
+    assert await world.allows(collection=12_345)
+
+
+async def test_all_must_hold_and_the_first_of_the_file_that_does_not_is_named(
+    world: World,
+) -> None:
+    await world.apply(asks(), HAS, asks(OTHER_URL))
+    world.apis.say(True)
+    world.apis.say(False, OTHER_URL)
+
+    assert await world.refusal() == {
+        "constraint": "ltz_balance",
+        "position": 1,
+        "collectionId": PERK,
+    }
+    assert len(world.apis.asked) == 2, "they are evaluated together"
+
+
+async def test_tokens_are_counted_as_the_index_has_them(world: World) -> None:
+    await world.apply(HOLDS)
+    first, second = token_of(BADGE, 1), token_of(BADGE, 2)
+    await world.ledger.block(perk_ledger.claimed(first, ANN))
+    assert not await world.allows()
+    fork = await world.ledger.block(perk_ledger.claimed(second, ANN)) - 1
+    assert await world.allows()
+    assert not await world.allows(BOB)
+    await world.ledger.undo_above(fork)
+    assert not await world.allows()
+    await world.ledger.block(perk_ledger.claimed(second, ANN), perk_ledger.moved(first, ANN, BOB))
+    assert not await world.allows()
+
+
+@pytest.mark.parametrize(("units", "is_met"), [(100 * LTZ, True), (100 * LTZ - 1, False)])
+async def test_ltz_are_compared_to_the_smallest_unit(
+    world: World, units: int, is_met: bool
+) -> None:
+    await world.apply(HAS)
+    got = Transfer(2, a_hash("block 2"), 0, a_hash("t"), ZERO_ADDRESS, ANN, units)
+    async with transaction(world.pool) as connection:
+        await facts.insert_transfers(connection, [got])
+    assert await world.allows() is is_met
+
+
+async def test_a_disabled_brands_constraints_hold(world: World) -> None:
+    await world.apply(asks())
+    async with transaction(world.pool) as connection:
+        await brand_records.switch(connection, SHOP, "disabled", on=True)
+        await world.book.refresh(connection)
+    world.apis.say(False)
+    assert not await world.allows()
+
+
+# --- what is kept -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_an_answer_is_kept_for_its_user_and_collection(world: World, allowed: bool) -> None:
+    await world.apply(asks(), asks(collection_id=BADGE))
+    world.apis.say(allowed)
+    assert await world.allows() is allowed
+    world.apis.say(not allowed)
+    assert await world.allows() is allowed
+    assert await world.allows(BOB) is not allowed
+    assert await world.allows(collection=BADGE) is not allowed
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"url": OTHER_URL},
+        {"value": False},
+        {"operator": "ne"},
+        {"json_path": "$.level"},
+        {"method": "POST"},
+        {"ttl_seconds": 1},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+async def test_an_answer_to_what_the_file_said_before_is_not_believed(
+    world: World, changes: dict[str, Any]
+) -> None:
+    await world.apply(asks())
+    world.apis.say(True)
+    world.apis.say(True, OTHER_URL)
+    assert await world.allows()
+    await world.apply(asks(**changes))
+    await world.allows()
+    await world.allows()
+    assert len(world.apis.asked) == 2
+
+
+async def test_what_another_process_has_found_is_not_asked_again(world: World) -> None:
+    await world.apply(asks())
+    world.apis.say(True)
+    elsewhere = ScriptedApis()
+    other = PurchaseConstraints(world.pool, world.book, elsewhere)
+    assert await world.allows()
+    await other.check(ANN, PERK)
+    assert elsewhere.asked == []
+
+
+async def test_an_api_that_fails_satisfies_nothing_and_nothing_is_kept(world: World) -> None:
+    await world.apply(asks())
+    assert (await world.refusal())["constraint"] == "external_api"
+    assert await world.kept() == 0
+    world.apis.say(True)
+    assert await world.allows()
+
+
+# --- many at once -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+async def test_a_crowd_asks_once(world: World, is_fast: bool) -> None:
+    """Also those who looked for a result just before it came, and go on just after."""
+    await world.apply(asks())
+    world.apis.say(True)
+    if is_fast:
+        assert all(await asyncio.gather(*(world.allows() for _ in range(CROWD))))
+    else:
+        async with world.asking():
+            crowd = [asyncio.create_task(world.allows()) for _ in range(CROWD)]
+            await asyncio.sleep(0)
+        assert all(await asyncio.gather(*crowd))
+    assert world.apis.asked == [(URL, ANN)]
+
+
+async def test_who_looked_before_the_result_came_finds_it_when_he_goes_on(world: World) -> None:
+    await world.apply(asks())
+    world.apis.say(True)
+    assert await world.allows()
+    (constraint,) = world.book.get(SHOP).constraints  # type: ignore[union-attr]
+    looked_too_early: dict[int, Any] = {}
+    key = Key(ANN, PERK, 0)
+    assert await world.constraints._outcome(key, SHOP, constraint, looked_too_early)
+    assert len(world.apis.asked) == 1
+
+
+async def test_a_caller_who_goes_away_takes_nobodys_answer_along(world: World) -> None:
+    await world.apply(asks())
+    world.apis.say(True)
+    async with world.asking() as first:
+        second = asyncio.create_task(world.allows())
+        await asyncio.sleep(0)
+        first.cancel()
+    assert await second
+    assert len(world.apis.asked) == 1
+
+
+async def test_who_comes_after_the_file_has_changed_is_judged_by_the_new_one(
+    world: World,
+) -> None:
+    await world.apply(asks(value=True))
+    world.apis.say(True)
+    async with world.asking() as first:
+        await world.apply(asks(value=False))
+        second = asyncio.create_task(world.allows())
+        await world.apis.are_asked(2)
+    assert [await first, await second] == [True, False]
+
+
+async def test_users_do_not_wait_for_each_other(world: World) -> None:
+    await world.apply(asks())
+    world.apis.say(True)
+    async with world.asking(ANN) as first, world.asking(BOB) as second:
+        pass
+    assert [await first, await second] == [True, True]
+
+
+async def test_closing_ends_what_is_under_way(world: World) -> None:
+    await world.apply(asks())
+    async with world.asking() as task:
+        await world.constraints.close()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await world.kept() == 0
+
+
+# --- invalidation -----------------------------------------------------------------------------
+
+
+async def test_a_key_forgets_only_its_own_brands_answers(world: World) -> None:
+    await world.apply(asks())
+    await world.apply(asks(collection_id=THEIRS), brand=RIVAL)
+    world.apis.say(True)
+    for user in (ANN, BOB):
+        for collection in (PERK, THEIRS):
+            assert await world.allows(user, collection)
+
+    assert await world.forget(world.keys[RIVAL].api_key, collection_id=PERK) == 0
+    assert await world.forget(world.keys[RIVAL].api_key, user=ANN) == 1
+    assert await world.forget(world.keys[SHOP].api_key) == 2
+    assert await world.forget() == 1
+    assert await world.kept() == 0
+
+
+async def test_a_key_of_nobody_is_refused_and_forgets_nothing(world: World) -> None:
+    await world.apply(asks())
+    world.apis.say(True)
+    await world.allows()
+    async with transaction(world.pool) as connection:
+        await brand_records.switch(connection, SHOP, "disabled", on=True)
+        await world.book.refresh(connection)
+    for key in ("", "ltzak_nobody", world.keys[SHOP].security_key, world.keys[SHOP].api_key):
+        with pytest.raises(Unauthorized):
+            await world.forget(key)
+    assert await world.kept() == 1
+
+
+@pytest.mark.parametrize("by", ["url", "transfer", "reorg"])
+async def test_what_is_invalidated_under_an_evaluation_is_evaluated_again(
+    world: World, by: str
+) -> None:
+    """Who waits for it may have come after the invalidation, and so after what it is about."""
+    await world.apply(asks())
+    token = token_of(BADGE, 1)
+    fork = await world.ledger.block(perk_ledger.claimed(token, BOB))
+    await world.ledger.block(perk_ledger.moved(token, BOB, ANN))
+    world.apis.say(True)
+    async with world.asking() as first:
+        world.apis.say(False)
+        match by:
+            case "url":
+                assert await world.forget() == 0, "nothing was in force"
+            case "transfer":
+                await world.ledger.block(perk_ledger.moved(token, ANN, BOB))
+            case "reorg":
+                await world.ledger.undo_above(fork)
+        late = asyncio.create_task(world.allows())
+        await asyncio.sleep(0)
+
+    assert [await first, await late] == [False, False]
+    assert len(world.apis.asked) == 2
+    assert not await world.allows()
+    assert len(world.apis.asked) == 2, "the later answer is kept"
+
+
+async def test_who_is_invalidated_faster_than_the_api_answers_may_not_claim(
+    world: World,
+) -> None:
+    await world.apply(asks())
+    world.apis.say(True)
+    world.apis.gate.clear()
+    task = asyncio.create_task(world.allows())
+    for times in (1, 2, 3):
+        await world.apis.are_asked(times)
+        await world.forget()
+        gate, world.apis.gate = world.apis.gate, asyncio.Event()
+        gate.set()
+    assert not await task
+    assert await world.kept() == 0
+    world.apis.gate.set()
+    assert await world.allows()

@@ -1,0 +1,730 @@
+"""The guard against request forgery: which addresses, which answers, how long, over real HTTP."""
+
+import asyncio
+import datetime
+import gzip
+import ipaddress
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from ltzd.providers import guarded_connector
+from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+from ltzd.providers.public_addresses import is_public
+from tests.support.waiting import until
+
+PUBLIC = "93.184.216.34"
+STRICT = GuardPolicy(timeout_seconds=2.0)
+DEV = GuardPolicy(allow_loopback=True, timeout_seconds=2.0)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Names:
+    """A resolver of ours: each look-up of a name takes its next answer, the last one for ever."""
+
+    def __init__(self, **answers: list[Sequence[str]]) -> None:
+        self._answers = {name.replace("_", "."): list(said) for name, said in answers.items()}
+        self.asked: list[str] = []
+
+    async def __call__(self, host: str) -> Sequence[str]:
+        self.asked.append(host)
+        if host not in self._answers:
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        said = self._answers[host]
+        return said.pop(0) if len(said) > 1 else said[0]
+
+
+@asynccontextmanager
+async def guarded(
+    policy: GuardPolicy = DEV, look_up: Any = None, **changed: Any
+) -> AsyncIterator[GuardedHttp]:
+    client = GuardedHttp(replace(policy, **changed), look_up)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def serving(handler: Handler, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[int]:
+    """A web server's port."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, host, 0, **options).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def talking(talk: Talk) -> AsyncIterator[int]:
+    """The port of a server that says what it likes, once it has read a request's head."""
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            await talk(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def saying(*parts: bytes) -> Talk:
+    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for part in parts:
+            writer.write(part)
+        await writer.drain()
+
+    return talk
+
+
+async def hello(_request: web.Request) -> web.StreamResponse:
+    return web.json_response({"hello": "world"})
+
+
+async def reason_of(asking: Awaitable[Answer]) -> str:
+    with pytest.raises(RequestFailed) as caught:
+        await asking
+    return caught.value.reason
+
+
+@pytest.fixture
+def sockets(monkeypatch: pytest.MonkeyPatch) -> type["RecordedSocket"]:
+    """Connections of the guard are noted and refused, so that no test reaches the internet."""
+    RecordedSocket.connected_to = []
+    RecordedSocket.leads_to = None
+    known = {name: getattr(socket, name) for name in dir(socket) if name.isupper()}
+    fake = SimpleNamespace(**{**known, "socket": RecordedSocket})
+    monkeypatch.setattr(guarded_connector, "socket", fake)
+    return RecordedSocket
+
+
+class RecordedSocket(socket.socket):
+    connected_to: list[Any] = []  # noqa: RUF012 - the fixture makes a new one for each test
+    leads_to: tuple[str, int] | None = None
+    """As a packet filter on the way could have it."""
+
+    def connect(self, address: Any) -> None:
+        self.connected_to.append(address[:2])
+        if self.leads_to is None:
+            raise ConnectionRefusedError
+        super().connect(self.leads_to)
+
+
+# --- addresses ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200"),
+        *("100.127.255.255", "127.0.0.1", "127.255.255.254", "168.63.129.16", "169.254.169.254"),
+        *("169.254.170.2", "172.16.0.1", "172.31.255.255", "192.0.0.1", "192.0.0.192"),
+        *("192.0.2.1", "192.88.99.1", "192.168.0.1", "192.168.255.255", "198.18.0.1"),
+        *("198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255"),
+        *("240.0.0.1", "255.255.255.255"),
+        *("::", "::1", "::7f00:1", "::127.0.0.1", "::5db8:d822"),
+        *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:7f00:1", f"::ffff:{PUBLIC}"),
+        *("::ffff:0:127.0.0.1", f"::ffff:0:{PUBLIC}"),
+        *("64:ff9b::7f00:1", "64:ff9b::5db8:d822", "64:ff9b:1::a00:1"),
+        *("2002:7f00:1::", "2002:5db8:d822::1", "2001:0:5db8:d822::1", "2001::1", "2001:2::1"),
+        *("2001:10::1", "2001:20::1", "2001:db8::1", "3fff::1", "5f00::1", "100::1", "4000::1"),
+        *("fc00::1", "fd00:ec2::254", "fd12:3456:789a::1", "fe80::1", "fe80::1%eth0", "fec0::1"),
+        *("febf::1", "ff02::1", "ff0e::1", "2606:2800:220:1::1%eth0"),
+        *(
+            "",
+            "x",
+            "127.1",
+            "0x7f.1",
+            "2130706433",
+            "0177.0.0.1",
+            "1.1.1",
+            "1.1.1.1 ",
+            "1.1.1.1/32",
+        ),
+    ],
+)
+def test_an_address_that_is_not_of_the_internet_is_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(PUBLIC, "1.1.1.1", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0"),
+        *("126.255.255.255", "128.0.0.0", "169.253.255.255", "169.255.0.0", "172.15.255.255"),
+        *("172.32.0.0", "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0"),
+        *("223.255.255.255", "168.63.129.15"),
+        *("2606:2800:220:1:248:1893:25c8:1946", "2a00:1450:4001:80e::200e", "2001:4860:4860::8888"),
+    ],
+)
+def test_an_address_of_the_internet_is_public(address: str) -> None:
+    assert is_public(address)
+
+
+def test_nothing_that_python_calls_private_is_public() -> None:
+    edges = [
+        network[place]
+        for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+        for network in [ipaddress.ip_network(text)]
+        for place in (0, 1, -1)
+    ]
+
+    assert [str(edge) for edge in edges if is_public(str(edge))] == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"],
+)
+@pytest.mark.parametrize("others", [[], [PUBLIC], [PUBLIC, "1.1.1.1"]])
+async def test_one_bad_address_refuses_the_whole_name(
+    address: str, others: list[str], sockets: type[RecordedSocket]
+) -> None:
+    for addresses in ([*others, address], [address, *others]):
+        async with guarded(STRICT, Names(api_example=[addresses])) as http:
+            reason = await reason_of(http.ask("GET", "https://api.example/"))
+        assert reason == "an address of the host is not allowed"
+    assert sockets.connected_to == []
+
+
+async def test_a_name_without_an_address_is_a_failure() -> None:
+    async with guarded(STRICT, Names(api_example=[[]])) as http:
+        assert await reason_of(http.ask("GET", "https://api.example/")) == (
+            "an address of the host is not allowed"
+        )
+        assert await reason_of(http.ask("GET", "https://other.example/")) == (
+            "ClientConnectorDNSError"
+        )
+
+
+async def test_the_connection_goes_to_the_address_that_was_judged(
+    sockets: type[RecordedSocket],
+) -> None:
+    names = Names(api_example=[[PUBLIC], ["127.0.0.1"]])
+    async with guarded(STRICT, names) as http:
+        assert await reason_of(http.ask("GET", "https://api.example/")) == "ClientConnectorError"
+        assert sockets.connected_to == [(PUBLIC, 443)]
+        assert names.asked == ["api.example"]
+
+        again = await reason_of(http.ask("GET", "https://api.example/"))
+
+    assert again == "an address of the host is not allowed"
+    assert sockets.connected_to == [(PUBLIC, 443)]
+    assert names.asked == ["api.example"] * 2
+
+
+async def test_a_name_that_means_another_machine_a_moment_later_is_resolved_once() -> None:
+    reached = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        reached.append(request.transport and request.transport.get_extra_info("sockname")[0])
+        return web.json_response({})
+
+    names = Names(api_localhost=[["127.0.0.1"], ["127.0.0.2"]])
+    async with serving(answer, "0.0.0.0") as port, guarded(DEV, names) as http:
+        await http.ask("GET", f"http://api.localhost:{port}/")
+
+    assert reached == ["127.0.0.1"]
+    assert names.asked == ["api.localhost"]
+
+
+async def test_a_connection_that_leads_elsewhere_is_dropped_before_the_request(
+    sockets: type[RecordedSocket],
+) -> None:
+    asked = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        return web.Response()
+
+    async with serving(answer) as port:
+        sockets.leads_to = ("127.0.0.1", port)
+        policy = replace(STRICT, schemes=frozenset({"http"}))
+        async with guarded(policy, Names(api_example=[[PUBLIC]])) as http:
+            reason = await reason_of(http.ask("GET", "http://api.example/"))
+
+    assert reason == "the connection leads to an address that is not allowed"
+    assert sockets.connected_to == [(PUBLIC, 80)]
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "10.1.2.3", "169.254.169.254", "0.0.0.0", "0", "127.1", "0x7f.1"),
+        *("0x7f000001", "0177.0.0.1", "017700000001", "2130706433", "127.0.0.1.", "127.000.000.1"),
+        *("[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:1]"),
+        *("[fe80::1%25eth0]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]", "[fd00:ec2::254]"),
+        *("localhost", "localhost.", "LOCALHOST", "api.localhost"),
+        *("%31%32%37.0.0.1", "127\u30020\u30020\u30021", "\uff11\uff12\uff17.0.0.1"),
+    ],
+)
+async def test_this_machine_is_not_reached_in_any_spelling(
+    host: str, sockets: type[RecordedSocket]
+) -> None:
+    policy = replace(STRICT, schemes=frozenset({"http", "https"}))
+    async with guarded(policy) as http:
+        for scheme in ("http", "https"):
+            await reason_of(http.ask("GET", f"{scheme}://{host}/"))
+    assert sockets.connected_to == []
+
+
+@pytest.mark.parametrize("host", ["0x7f.1", "2130706433", "127.1", "[::ffff:127.0.0.1]"])
+async def test_even_where_loopback_is_allowed_its_odd_spellings_are_not(host: str) -> None:
+    async with serving(hello) as port, guarded(DEV) as http:
+        await reason_of(http.ask("GET", f"http://{host}:{port}/"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LocalHost", "api.localhost"])
+async def test_loopback_is_reached_where_it_is_allowed(host: str) -> None:
+    names = Names(
+        localhost=[["127.0.0.1"]], api_localhost=[["127.0.0.1"]], LocalHost=[["127.0.0.1"]]
+    )
+    async with serving(hello) as port, guarded(DEV, names) as http:
+        answer = await http.ask("GET", f"http://{host}:{port}/")
+
+    assert answer == Answer(200, "application/json", b'{"hello": "world"}')
+
+
+async def test_the_machines_own_resolver_is_asked_where_no_other_is_given() -> None:
+    async with serving(hello) as port, guarded(DEV) as http:
+        assert (await http.ask("GET", f"http://localhost:{port}/")).status == 200
+        assert await reason_of(http.ask("GET", "https://" + "a" * 63 + ".invalid/"))
+
+
+async def test_where_loopback_is_allowed_other_private_addresses_are_not() -> None:
+    async with guarded(DEV, Names(api_localhost=[["127.0.0.1", "10.0.0.1"]])) as http:
+        assert await reason_of(http.ask("GET", "http://api.localhost:1/")) == (
+            "an address of the host is not allowed"
+        )
+
+
+# --- URLs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://api.example/", "the scheme http is not allowed"),
+        ("ftp://api.example/", "the URL must be an http or https URL"),
+        ("file:///etc/passwd", "the URL must be an http or https URL"),
+        ("gopher://api.example/", "the URL must be an http or https URL"),
+        ("//api.example/", "the URL must be an http or https URL"),
+        ("https://ann:pw@api.example/", "the URL must be a URL with a host and without a user"),
+        ("https://api.example@127.0.0.1/", "the URL must be a URL with a host and without a user"),
+        ("https://api.example:22/", "port 22 is not allowed"),
+        ("https://api.example:6379/", "port 6379 is not allowed"),
+        ("https://api.example:0/", "port 0 is not allowed"),
+        ("https://api.example:99999/", "the URL must be a valid URL"),
+        ("https://api.example\\@127.0.0.1/", "the URL must not hold spaces, control"),
+        ("https://api.example/\r\nX-A: 1", "the URL must not hold spaces, control"),
+        ("https://api.example/é", "the URL's host can be read in two ways"),
+        ("https://bücher.example/", "the URL's host can be read in two ways"),
+        ("https://api.example/" + "a" * 3000, "the URL must have at most 2048 characters"),
+    ],
+)
+async def test_a_url_beyond_the_policy_is_not_even_looked_up(url: str, reason: str) -> None:
+    names = Names()
+    async with guarded(STRICT, names) as http:
+        assert (await reason_of(http.ask("GET", url))).startswith(reason)
+    assert names.asked == []
+
+
+async def test_a_policy_may_allow_other_schemes_and_ports(sockets: type[RecordedSocket]) -> None:
+    policy = GuardPolicy(schemes=frozenset({"http"}), ports=frozenset({8080}))
+    async with guarded(policy, Names(api_example=[[PUBLIC]])) as http:
+        await reason_of(http.ask("GET", "http://api.example:8080/"))
+        assert await reason_of(http.ask("GET", "http://api.example/")) == "port 80 is not allowed"
+    assert sockets.connected_to == [(PUBLIC, 8080)]
+
+
+async def test_what_is_asked_goes_over_the_wire_as_it_is_and_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    asked = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.append((request.raw_path, dict(request.headers), await request.read()))
+        response = web.Response(text="x")
+        response.set_cookie("session", "1")
+        return response
+
+    async with serving(answer) as port, guarded() as http:
+        url = f"http://127.0.0.1:{port}/a%2fb/%7e/../c?x=%20{{}}&y=0xAb"
+        await http.ask("POST", url, body=b"{}", headers={"Content-Type": "application/json"})
+        await http.ask("GET", url)
+
+    assert [path for path, _, _ in asked] == ["/a%2fb/%7e/../c?x=%20{}&y=0xAb"] * 2
+    assert [body for _, _, body in asked] == [b"{}", b""]
+    headers = asked[1][1]
+    assert headers.pop("User-Agent").startswith("ltzd/")
+    assert headers == {
+        "Host": f"127.0.0.1:{port}",
+        "Accept-Encoding": "identity",
+        "Accept": "*/*",
+        "Connection": "close",
+    }
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308])
+async def test_a_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
+    paths = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        paths.append(request.path)
+        return web.Response(status=status, headers={"Location": "/elsewhere"})
+
+    async with serving(answer) as port, guarded() as http:
+        reason = await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/"))
+
+    assert reason == f"status {status}: redirects are not followed"
+    assert paths == ["/"]
+
+
+@pytest.mark.parametrize("status", [200, 204, 400, 404, 418, 500, 503])
+async def test_any_other_status_is_the_callers_to_judge(status: int) -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status)
+
+    async with serving(answer) as port, guarded() as http:
+        assert (await http.ask("GET", f"http://127.0.0.1:{port}/")).status == status
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: Application/JSON; charset=utf-8\r\n"
+TOO_LONG = "the body is longer than 65536 bytes"
+
+
+async def test_a_body_of_64_kib_is_read_and_not_a_byte_more() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"a" * int(request.query["length"]))
+
+    async with serving(answer) as port, guarded() as http:
+        url = f"http://127.0.0.1:{port}/?length="
+        assert len((await http.ask("GET", url + "65536")).body) == 65_536
+        assert await reason_of(http.ask("GET", url + "65537")) == TOO_LONG
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [b"Transfer-Encoding: chunked\r\n\r\n", b"Connection: close\r\n\r\n"],
+    ids=["chunked", "until the connection ends"],
+)
+async def test_ten_megabytes_of_unknown_length_are_left_where_they_are(framing: bytes) -> None:
+    sent = 0
+
+    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(HEAD + framing)
+        for _ in range(160):
+            writer.write(b"10000\r\n" + b"a" * 65_536 + b"\r\n")
+            await writer.drain()
+            sent += 65_536
+
+    async with talking(talk) as port, guarded(timeout_seconds=30) as http:
+        assert await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/")) == TOO_LONG
+
+    # What the buffers of both sides' sockets hold, not all of it.
+    assert sent < 160 * 65_536
+
+
+async def test_a_length_that_is_too_much_is_refused_before_the_body() -> None:
+    talk = saying(HEAD + b"Content-Length: 10485760\r\n\r\n")
+    async with talking(talk) as port, guarded() as http:
+        assert await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/")) == TOO_LONG
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", "x"])
+async def test_a_compressed_body_is_refused_and_not_unpacked(encoding: str) -> None:
+    bomb = gzip.compress(bytes(10 << 20))
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=bomb, headers={"Content-Encoding": encoding})
+
+    async with serving(answer) as port, guarded() as http:
+        reason = await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/"))
+
+    assert reason == "the body is compressed, though we asked for a plain one"
+
+
+async def test_a_transfer_coding_is_not_unpacked_either() -> None:
+    bomb = gzip.compress(bytes(10 << 20))
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(bomb), bomb)
+    talk = saying(HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + chunk)
+    async with talking(talk) as port, guarded() as http:
+        try:
+            answer = await http.ask("GET", f"http://127.0.0.1:{port}/")
+        except RequestFailed:
+            return
+    assert answer.body == bomb
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\x00" * 100,
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 200\r\n",
+        b"HTTP/1.1 999999 OK\r\n\r\n",
+        HEAD + b"Content-Length: -5\r\n\r\n",
+        HEAD + b"Content-Length: five\r\n\r\n",
+        HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+        HEAD + b"Content-Length: 50\r\n\r\nabc",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\nabc\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        HEAD + b"X: " + b"a" * 100_000 + b"\r\n\r\n",
+        HEAD + b"X: a\r\n" * 10_000 + b"\r\n",
+        HEAD + b"no colon\r\n\r\n",
+        HEAD + b"X: a\x00b\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_is_a_failure(said: bytes) -> None:
+    async with talking(saying(said)) as port, guarded() as http:
+        reason = await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/"))
+
+    assert reason.isidentifier()
+
+
+# --- time ---------------------------------------------------------------------------------------
+
+
+async def never(*_arguments: object) -> Any:
+    await asyncio.Event().wait()
+
+
+async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A byte now and then, which no limit between two reads would ever notice."""
+    while True:
+        writer.write(b"a")
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+async def drip_a_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(HEAD + b"Content-Length: 60000\r\n\r\n")
+    await drip(reader, writer)
+
+
+async def drip_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(HEAD + b"X: ")
+    await drip(reader, writer)
+
+
+async def drip_interim_answers(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("talk", [never, drip_headers, drip_a_body, drip_interim_answers])
+async def test_the_time_is_for_the_whole_answer(talk: Talk) -> None:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    async with talking(talk) as port, guarded(timeout_seconds=0.3) as http:
+        reason = await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/"))
+
+    assert reason == "no answer in time"
+    assert 0.29 < loop.time() - begun < 5
+
+
+async def test_the_look_up_is_in_that_time() -> None:
+    async with guarded(STRICT, never, timeout_seconds=0.1) as http:
+        assert await reason_of(http.ask("GET", "https://api.example/")) == "no answer in time"
+
+
+async def test_a_host_is_asked_by_so_many_at_once_and_others_do_not_wait_for_it() -> None:
+    inside, most = 0, 0
+    gate = asyncio.Event()
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await gate.wait()
+        inside -= 1
+        return web.Response()
+
+    async def is_full() -> bool:
+        return inside == 2
+
+    names = Names(a_localhost=[["127.0.0.1"]])
+    policy = replace(DEV, max_per_host=2, max_waiting=6, timeout_seconds=10)
+    async with (
+        serving(answer) as slow,
+        serving(hello) as quick,
+        guarded(policy, names) as http,
+        asyncio.TaskGroup() as group,
+    ):
+        url = f"http://127.0.0.1:{slow}/"
+        asking = [group.create_task(http.ask("GET", url)) for _ in range(5)]
+        await until(is_full)
+        assert (await http.ask("GET", f"http://a.localhost:{quick}/")).status == 200
+        asking.append(group.create_task(http.ask("GET", url)))
+        await asyncio.sleep(0)
+        assert await reason_of(http.ask("GET", url)) == "too many requests are waiting"
+        gate.set()
+        assert [(await one).status for one in asking] == [200] * 6
+
+    assert most == 2
+
+
+async def test_a_failure_gives_its_place_back() -> None:
+    policy = replace(DEV, max_per_host=1, max_waiting=1)
+    async with guarded(policy) as http:
+        async with talking(saying(b"rubbish")) as port:
+            await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/"))
+        async with talking(never) as port:
+            asking = asyncio.create_task(http.ask("GET", f"http://127.0.0.1:{port}/"))
+            await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        async with serving(hello) as port:
+            assert (await http.ask("GET", f"http://127.0.0.1:{port}/")).status == 200
+
+
+async def test_a_closed_client_says_so() -> None:
+    async with guarded() as http:
+        pass
+    assert await reason_of(http.ask("GET", "http://127.0.0.1:1/")) == "the client is closed"
+    await http.close()
+
+
+# --- TLS ----------------------------------------------------------------------------------------
+
+
+class Authority:
+    """A certificate authority that nobody trusts unless told to."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Test authority")])
+        own = self._certificate(self._name, self._key.public_key(), is_authority=True)
+        self.file = folder / "authority.pem"
+        self.file.write_bytes(own.public_bytes(serialization.Encoding.PEM))
+
+    def server(self, host: str, days: int = 1) -> ssl.SSLContext:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+        certificate = self._certificate(name, key.public_key(), host=host, days=days)
+        file = self._folder / "server.pem"
+        file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+            + certificate.public_bytes(serialization.Encoding.PEM)
+        )
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(file)
+        return context
+
+    def _certificate(
+        self,
+        name: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        *,
+        host: str | None = None,
+        days: int = 1,
+        is_authority: bool = False,
+    ) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        authority = self._key.public_key()
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=9))
+            .not_valid_after(now + datetime.timedelta(days=days))
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority), critical=False
+            )
+        )
+        if host is not None:
+            names = x509.SubjectAlternativeName([x509.DNSName(host)])
+            builder = builder.add_extension(names, critical=False)
+        return builder.sign(self._key, hashes.SHA256())
+
+
+@pytest.mark.parametrize(
+    ("certified", "days", "is_trusted", "outcome"),
+    [
+        ("api.localhost", 1, True, "200"),
+        ("api.localhost", 1, False, "ClientConnectorCertificateError"),
+        ("other.localhost", 1, True, "ClientConnectorCertificateError"),
+        ("api.localhost", -1, True, "ClientConnectorCertificateError"),
+    ],
+    ids=["right", "of an unknown authority", "another host's", "expired"],
+)
+async def test_a_certificate_must_be_right(
+    certified: str,
+    days: int,
+    is_trusted: bool,
+    outcome: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    authority = Authority(tmp_path)
+    with monkeypatch.context() as environment:
+        if is_trusted:
+            environment.setenv("SSL_CERT_FILE", str(authority.file))
+        trusted = ssl.create_default_context()
+    monkeypatch.setattr(guarded_connector, "trust", lambda: trusted)
+    names = Names(api_localhost=[["127.0.0.1"]])
+    context = authority.server(certified, days)
+    async with serving(hello, ssl_context=context) as port, guarded(DEV, names) as http:
+        try:
+            found = str((await http.ask("GET", f"https://api.localhost:{port}/")).status)
+        except RequestFailed as error:
+            found = error.reason
+
+    assert found == outcome
+
+
+async def test_a_server_without_tls_is_a_failure() -> None:
+    async with serving(hello) as port, guarded() as http:
+        reason = await reason_of(http.ask("GET", f"https://127.0.0.1:{port}/"))
+    assert reason == "ClientConnectorSSLError"
