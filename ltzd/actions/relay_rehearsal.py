@@ -38,11 +38,12 @@ class RelayRehearsal:
 
     async def gas_limit(self, plan: RelayPlan, sender: Address, wanted: int | None) -> int:
         """What to send it with: what was asked for, or a quarter more than it needs now."""
+        least = 0 if plan.swallows is None else await self._swallowed(plan.swallows, sender)
         if wanted is None:
-            return await self._found_out(plan, sender)
-        if await self._passes_with(plan, sender, wanted):
+            return max(least, await self._found_out(plan, sender))
+        if wanted >= least and await self._passes_with(plan, sender, wanted):
             return wanted
-        needed = await self._needed(plan, sender)
+        needed = max(least, await self._needed(plan, sender))
         raise ValidationFailed(
             "gasLimit is too small for this call", gasLimit=wanted, neededGas=needed
         )
@@ -66,14 +67,29 @@ class RelayRehearsal:
 
     async def why(self, to: Address, data: bytes, sender: Address, block: int) -> str:
         """The reason of a call that failed in this block, as far as the chain can tell now."""
+        said = await self.revert_at(to, data, sender, block)
+        return "reverted on chain" if said is None else reverts.reason_of(said)
+
+    async def revert_at(
+        self, to: Address, data: bytes, sender: Address, block: int
+    ) -> bytes | None:
+        """What a call that failed in this block says there, or said before it."""
         for at in (block, block - 1):
             try:
                 revert = await self._node.revert_of(to, data, sender, at=at)
             except NodeUnavailable:
                 continue
             if revert is not None and revert.data is not None:
-                return reverts.reason_of(revert.data)
-        return "reverted on chain"
+                return revert.data
+        return None
+
+    async def _swallowed(self, call: tuple[Address, bytes], sender: Address) -> int:
+        """Gas without which a call inside fails unseen: its own, and room for what is around."""
+        to, data = call
+        needed = await self._node.gas_of(to, data, sender)
+        if isinstance(needed, Revert):
+            raise _refusal(needed)
+        return _with_room(needed)
 
     async def _found_out(self, plan: RelayPlan, sender: Address) -> int:
         if self._guesses.has(plan):
@@ -99,10 +115,18 @@ class RelayRehearsal:
         needed = await self._node.gas_of(plan.to, plan.data, sender)
         if isinstance(needed, Revert):
             raise _refusal(needed)
+        if needed < _least_gas(plan.data):
+            # No node would take what is signed with it, and all that comes later would wait.
+            raise NodeUnavailable("eth_estimateGas: less than any chain charges for the data")
         return needed
 
     async def _passes_with(self, plan: RelayPlan, sender: Address, gas: int) -> bool:
         return await self._node.revert_of(plan.to, plan.data, sender, gas=gas) is None
+
+
+def _least_gas(data: bytes) -> int:
+    """Of a transaction with this data (EIP-2028)."""
+    return 21_000 + 16 * len(data) - 12 * data.count(0)
 
 
 def _with_room(needed: int) -> int:

@@ -50,9 +50,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """Another of the user's took the turn meanwhile: simulate again after it."""
+    """Another of the user's came between: simulate again, after relay `by` where one is named."""
 
-    standing: Standing
+    by: int | None = None
 
 
 Outcome = Written | Overtaken
@@ -81,7 +81,8 @@ class RelayWriting:
         async with transaction(self._pool) as connection:
             await relays.lock_users(connection, list(first))
             standings = await relays.standings(
-                connection, [(draft.plan.user, draft.idempotency_key) for draft in chosen]
+                connection,
+                [(draft.plan.user, draft.idempotency_key, draft.plan.digest) for draft in chosen],
             )
             judged = [self._judged(*each) for each in zip(chosen, standings, strict=True)]
             answers = await _insert(connection, chosen, standings, judged)
@@ -112,7 +113,9 @@ class RelayWriting:
         if draft.plan.takes_turns and (
             standing.is_turn_taken or standing.last_turn != draft.last_turn
         ):
-            return Overtaken(standing)
+            return Overtaken()
+        if standing.twin is not None:
+            return Overtaken(standing.twin)
         relay_limits.check_budget(standing, draft.worst_wei, self._budget_wei)
         return None
 

@@ -29,6 +29,10 @@ class Gate:
             return None
         return self._purse.fees if self.room() > 0 else None
 
+    @property
+    def is_paused(self) -> bool:
+        return self._paused is not None
+
     def room(self) -> int:
         """How many transactions more may be in flight."""
         return max(0, self._desk.policy.max_in_flight - self._book.count())

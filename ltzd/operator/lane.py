@@ -129,9 +129,10 @@ class WalletLane(ABC):
         book = Book(self._pool, lane, self._rows())
         await book.load()
         self._purse = purse = Purse(self._node, lane, self._policy.fees)
-        work = await self._work(desk, book, Gate(desk, book, purse), next_nonce)
+        gate = Gate(desk, book, purse)
+        work = await self._work(desk, book, gate, next_nonce)
         publisher = Publisher(desk, book, work, self._due, self._blocks)
-        watcher = Watcher(desk, book, purse, work, self._blocks, self._due)
+        watcher = Watcher(desk, book, purse, work, gate, self._blocks, self._due)
         await watcher.judge_mined()  # what stopped the last term stops this one before it signs
         self.is_serving, self.stopped = True, None
         telemetry.LANES_HELD.labels(self.kind).set(1)

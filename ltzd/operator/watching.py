@@ -16,6 +16,7 @@ from ltzd.chain.node import Header, Receipt
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
+from ltzd.operator.gate import Gate
 from ltzd.operator.policy import Stopped
 from ltzd.operator.purse import Purse
 from ltzd.operator.replacing import Replacer
@@ -53,6 +54,7 @@ class Watcher:
         book: Book,
         purse: Purse,
         work: Work,
+        gate: Gate,
         blocks: Bell,
         publisher: Bell,
     ) -> None:
@@ -61,6 +63,7 @@ class Watcher:
         self._book = book
         self._purse = purse
         self._work = work
+        self._gate = gate
         self._replacer = Replacer(desk, book, purse)
         self._blocks = blocks
         self._publisher = publisher
@@ -85,13 +88,17 @@ class Watcher:
         await self.judge_mined()
         flight = self._book.in_flight()[:_REPEATED_AT_ONCE]
         late = self._late(flight)
-        await self._look_around(head, is_urgent=bool(late) or self._book.held is not None)
+        is_urgent = bool(late) or self._book.held is not None or self._gate.is_paused
+        await self._look_around(head, is_urgent=is_urgent)
         if await self._replacer.look(flight, head):
             self._publisher.ring()
         await self._repeat(late)
 
     async def _look_around(self, head: Header, *, is_urgent: bool) -> None:
-        """Fees, balance and the work's own limits, once a block; the first two also when stuck."""
+        """Fees, balance and the work's own limits, once a block; the first two also when stuck.
+
+        What pauses the lane may end without a block: a chain without one for us has perhaps none.
+        """
         is_new = self._head is None or head.hash != self._head.hash
         if is_new:
             await self._work.look()

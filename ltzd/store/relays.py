@@ -82,14 +82,15 @@ async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
 
 
 async def standings(
-    connection: Connection, asked: Sequence[tuple[Address, str | None]]
+    connection: Connection, asked: Sequence[tuple[Address, str | None, bytes | None]]
 ) -> list[Standing]:
-    """Where users stand who come with these keys, in their order."""
+    """Where users stand who come with these keys and calls (their digests), in their order."""
     rows = await connection.fetch(
         """
         SELECT now() AS at, w.window_start, coalesce(w.used, 0) AS used, s.wei, e.id, e.fingerprint,
-               o.is_turn_taken, o.collections, o.expected, l.last_turn
-          FROM unnest($1::bytea[], $2::text[]) WITH ORDINALITY AS asked (user_address, key, n)
+               o.is_turn_taken, o.collections, o.expected, o.twin, l.last_turn
+          FROM unnest($1::bytea[], $2::text[], $4::bytea[])
+               WITH ORDINALITY AS asked (user_address, key, digest, n)
           LEFT JOIN LATERAL (
                SELECT window_start, count(*) AS used
                  FROM relays r
@@ -111,6 +112,7 @@ async def standings(
                SELECT coalesce(bool_or(takes_turns), false) AS is_turn_taken,
                       array_agg(collection_id) FILTER (WHERE collection_id IS NOT NULL)
                         AS collections,
+                      min(id) FILTER (WHERE sha256(to_address || data) = asked.digest) AS twin,
                       array_agg(expected_claims) FILTER (WHERE collection_id IS NOT NULL)
                         AS expected
                  FROM relays r
@@ -122,9 +124,10 @@ async def standings(
                   AND window_start > now() - 2 * $3::interval) AS l
          ORDER BY asked.n
         """,
-        [user for user, _ in asked],
-        [key for _, key in asked],
+        [user for user, _, _ in asked],
+        [key for _, key, _ in asked],
         WINDOW,
+        [digest for _, _, digest in asked],
     )
     return list(map(_standing, rows))
 
@@ -140,6 +143,7 @@ def _standing(row: asyncpg.Record) -> Standing:
         is_turn_taken=row["is_turn_taken"],
         last_turn=row["last_turn"],
         claims=[ClaimAsked(int(collection), int(expected)) for collection, expected in claims],
+        twin=row["twin"],
     )
 
 

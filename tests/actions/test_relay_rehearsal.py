@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from ltzd.errors import (
 )
 from ltzd.rules.fees import GWEI, FeePolicy, Fees
 from ltzd.values import hex_of
+from tests.support.core import a_wallet
 from tests.support.fake_node import a_sentence, custom_error
 from tests.support.relay_world import PERKS, RELAYER, a_plan
 from tests.support.scripted_node import NEVER, a_server, error, result
@@ -97,7 +99,7 @@ async def gas_limit(script: Script, wanted: int | None = None) -> int:
 
 @pytest.mark.parametrize(
     ("needed", "limit"),
-    [(80_000, 100_000), (21_001, 26_251), (900_000, 1_000_000), (1_000_000, 1_000_000)],
+    [(80_000, 100_000), (21_064, 26_330), (900_000, 1_000_000), (1_000_000, 1_000_000)],
 )
 async def test_a_call_is_sent_with_a_quarter_more_than_it_needs_and_never_too_much(
     needed: int, limit: int
@@ -147,6 +149,50 @@ async def test_too_little_gas_is_told_with_what_it_needs(said: Any) -> None:
     refused = await refusal(Script(eth_call=said), wanted=30_000)
     assert isinstance(refused, ValidationFailed)
     assert refused.details == {"gasLimit": 30_000, "neededGas": 80_000}
+
+
+@pytest.mark.parametrize("needed", [0, 20_000, 21_063])
+async def test_an_estimate_below_what_the_data_costs_is_no_estimate(needed: int) -> None:
+    """Bytes that no node takes would hold up everything behind them."""
+    assert isinstance(await refusal(Script(eth_estimateGas=hex(needed))), NodeUnavailable)
+
+
+@pytest.mark.parametrize("said", [None, 7, "nonsense"])
+async def test_an_answer_that_is_none_is_no_word_that_a_call_passes(said: Any) -> None:
+    refused = await refusal(Script(eth_call=said), wanted=90_000)
+    assert isinstance(refused, NodeUnavailable)
+
+
+TOKEN = a_wallet(0x17)
+SWALLOWING = replace(PLAN, swallows=(TOKEN, b"permit"))
+
+
+def inside(said: object) -> Callable[[Any], object]:
+    """The estimate of the call inside is `said`, that of the one around it 40,000."""
+
+    def answer(asked: Any) -> object:
+        if asked["params"][0]["to"] != hex_of(TOKEN):
+            return result(asked, hex(40_000))
+        return said(asked) if callable(said) else result(asked, said)
+
+    return answer
+
+
+async def test_a_call_that_swallows_another_has_gas_for_that() -> None:
+    async with rehearsal(Script(eth_estimateGas=inside(hex(80_000)))) as it:
+        assert await it.gas_limit(SWALLOWING, RELAYER.address, None) == 100_000
+        assert await it.gas_limit(SWALLOWING, RELAYER.address, 100_000) == 100_000
+        with pytest.raises(ValidationFailed) as refused:
+            await it.gas_limit(SWALLOWING, RELAYER.address, 99_999)
+    assert refused.value.details == {"gasLimit": 99_999, "neededGas": 100_000}
+
+
+async def test_what_fails_inside_is_told_though_the_call_passes() -> None:
+    expired = reverted(custom_error("ERC2612ExpiredSignature(uint256)", 5))
+    async with rehearsal(Script(eth_estimateGas=inside(expired))) as it:
+        for wanted in (None, 200_000):
+            with pytest.raises(TransactionFailed, match="ERC2612ExpiredSignature"):
+                await it.gas_limit(SWALLOWING, RELAYER.address, wanted)
 
 
 async def test_what_would_revert_with_any_gas_is_no_matter_of_gas() -> None:

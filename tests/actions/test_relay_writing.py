@@ -73,7 +73,7 @@ async def mine(pool: Pool, first_nonce: int = 0) -> None:
 
 async def last_turn(pool: Pool) -> int | None:
     async with session(pool) as connection:
-        (standing,) = await relays.standings(connection, [(USER, None)])
+        (standing,) = await relays.standings(connection, [(USER, None, None)])
     return standing.last_turn
 
 
@@ -114,7 +114,11 @@ async def test_one_user_who_asks_forty_times_at_once_has_thirty_five_in_one_hour
         drafts = [a_draft(bytes([number])) for number in range(20)]
         answers = await all_at_once(one, drafts)
         answers += await asyncio.gather(
-            *[it.write(a_draft(bytes([n]))) for n in range(20, 30) for it in (one, other)],
+            *[
+                it.write(a_draft(bytes([n, side])))
+                for n in range(20, 30)
+                for side, it in enumerate((one, other))
+            ],
             return_exceptions=True,
         )
     written = [answer for answer in answers if isinstance(answer, Written)]
@@ -141,9 +145,8 @@ async def test_of_turn_takers_at_once_the_first_is_written_and_the_others_are_ov
         first, *others = await all_at_once(it, [a_claim(most=9) for _ in range(4)])
     assert isinstance(first, Written)
     for other in others:
-        assert isinstance(other, Overtaken)
-        assert other.standing.is_turn_taken
-        assert other.standing.last_turn == first.id
+        assert other == Overtaken()
+    assert await last_turn(pool) == first.id
     assert await row_states(pool) == ["queued"]
 
 
@@ -154,11 +157,9 @@ async def test_who_was_simulated_before_another_turn_is_overtaken_though_that_is
         old = a_claim(most=9, last_turn=await last_turn(pool))
         await it.write(a_claim(most=9))
         await mine(pool)
-        overtaken = await it.write(old)
-        assert isinstance(overtaken, Overtaken)
-        assert not overtaken.standing.is_turn_taken
+        assert await it.write(old) == Overtaken()
 
-        again = replace(old, last_turn=overtaken.standing.last_turn)
+        again = replace(old, last_turn=await last_turn(pool))
         assert isinstance(await it.write(again), Written)
     assert await row_states(pool) == ["mined", "queued"]
 
@@ -214,7 +215,7 @@ async def test_the_same_key_and_request_is_one_relay_for_all_who_ask(pool: Pool)
 async def test_a_key_is_replayed_though_the_hour_is_full(pool: Pool) -> None:
     async with writing(pool) as it:
         first = await it.write(a_draft(idempotency_key="k"))
-        await all_at_once(it, [a_draft(bytes([n])) for n in range(34)])
+        await all_at_once(it, [a_draft(bytes([9, n])) for n in range(34)])
         with pytest.raises(RateLimited):
             await it.write(a_draft())
         again = await it.write(a_draft(idempotency_key="k"))
@@ -239,3 +240,15 @@ async def test_a_call_that_would_revert_is_kept_for_its_key_and_counts_nothing(
     async with session(pool) as connection:
         told = (await relays.progress(connection, [first.id]))[first.id]
     assert (told.failure, told.relayed) == ("ClaimsPaused()", None)
+
+
+async def test_the_same_call_twice_waits_for_the_first_unless_it_is_over(pool: Pool) -> None:
+    plan = a_plan(b"transfer")
+    async with writing(pool) as it:
+        first, second = await all_at_once(it, [a_draft(plan=plan), a_draft(plan=plan)])
+        assert isinstance(first, Written)
+        assert second == Overtaken(first.id)
+        other = await it.write(a_draft(plan=a_plan(b"another transfer")))
+        assert isinstance(other, Written)
+        await mine(pool)
+        assert isinstance(await it.write(a_draft(plan=plan)), Written)

@@ -243,17 +243,56 @@ async def test_ltz_is_sent_with_an_authorization(one: Relays) -> None:
     (await one.relay(user, "LTZ", data)).assert_reverted("ERC3009UsedAuthorization")
 
 
-async def test_a_permit_alone_is_relayed_to_a_contract_of_ours(one: Relays) -> None:
-    user = await one.user()
+async def test_a_permit_alone_is_relayed_to_a_contract_of_ours(relays: Relays) -> None:
+    user = await relays.user()
 
-    permit = await one.permit(user, "PerkNFT", 5 * LTZ)
-    await relayed(one, user, "LTZ", permit.call)
-    permit = await one.permit(user, "PointsSale", 6 * LTZ)
-    await relayed(one, user, "PointsSale", permit.call_on("PointsSale"))
+    permit = await relays.permit(user, "PerkNFT", 5 * LTZ)
+    await relayed(relays, user, "LTZ", permit.call)
+    permit = await relays.permit(user, "PointsSale", 6 * LTZ)
+    await relayed(relays, user, "PointsSale", permit.call_on("PointsSale"))
 
     for contract, value in (("PerkNFT", 5), ("PointsSale", 6)):
-        spender = one.chain.contracts[contract]
-        assert await one.chain.view("LTZ", "allowance", user.wallet, spender) == value * LTZ
+        spender = relays.chain.contracts[contract]
+        assert await relays.chain.view("LTZ", "allowance", user.wallet, spender) == value * LTZ
+
+
+async def test_a_permit_alone_that_would_do_nothing_is_not_sent(relays: Relays) -> None:
+    """permitLTZ never reverts: what is wrong with the permit inside would go unseen."""
+    user = await relays.user()
+    used = await relays.permit(user, "PointsSale", 6 * LTZ)
+    await relayed(relays, user, "PointsSale", used.call_on("PointsSale"))
+    expired = await relays.permit(user, "PerkNFT", LTZ, seconds=-1)
+    good = (await relays.permit(user, "PerkNFT", LTZ)).call_on("PerkNFT")
+
+    async with relays.chain.nothing_published():
+        for again in (
+            used.call_on("PointsSale"),
+            several("PointsSale", used.call_on("PointsSale")),
+        ):
+            refused = await relays.relay(user, "PointsSale", again)
+            refused.assert_refused(403, "VALIDATION_FAILED")
+        reverted = await relays.relay(user, "PerkNFT", expired.call_on("PerkNFT"))
+        reverted.assert_reverted("ERC2612ExpiredSignature")
+        for gas in (40_000, 60_000):
+            poor = await relays.relay(user, "PerkNFT", good, gasLimit=gas)
+            poor.assert_refused(403, "VALIDATION_FAILED")
+    await relayed(relays, user, "PerkNFT", several("PerkNFT", good))
+    spender = relays.chain.contracts["PerkNFT"]
+    assert await relays.chain.view("LTZ", "allowance", user.wallet, spender) == LTZ
+
+
+async def test_the_same_call_at_once_is_sent_once(relays: Relays) -> None:
+    user = await relays.user()
+    permit = await relays.permit(user, "PerkNFT", LTZ)
+
+    async with relays.chain.published_exactly(1):
+        answers = await asyncio.gather(*(relays.relay(user, "LTZ", permit.call) for _ in range(5)))
+
+    assert sum(answer.status == 200 for answer in answers) == 1
+    for answer in answers:
+        if answer.status != 200:
+            assert answer.status in {403, 500}
+            assert "transactionHash" not in answer.body["details"]
 
 
 @pytest.mark.parametrize("published_before", [False, True])

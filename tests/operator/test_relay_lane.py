@@ -431,6 +431,30 @@ async def test_over_the_fee_cap_nothing_is_signed_and_all_can_be_taken_back(
     await world.executed_in_order()
 
 
+async def test_fees_that_fall_without_a_block_are_seen(world: RelayWorld) -> None:
+    """A chain that mines on demand makes no block while nothing is sent."""
+    world.node.base_fee = 300 * GWEI
+    world.node.mine()
+    async with world.relay_lane() as lane:
+        await until(lambda: true(lane.is_serving))
+        await world.ask(1)
+        await world.some_looks()
+        assert await states(world.eyes) == []
+        world.node.base_fee = GWEI
+        await world.settled("published")
+
+
+async def test_money_that_comes_without_a_block_is_seen(world: RelayWorld) -> None:
+    world.node.balance = 1
+    async with world.relay_lane() as lane:
+        await until(lambda: true(lane.is_serving))
+        await world.ask(1)
+        await world.some_looks()
+        assert await states(world.eyes) == []
+        world.node.balance = 10**21
+        await world.settled("published")
+
+
 async def test_a_relay_made_dearer_is_found_by_either_hash_and_shows_the_one_that_was_mined(
     world: RelayWorld,
 ) -> None:

@@ -44,7 +44,7 @@ BILL = Bill(a_hash("mined"), 50_000, 2)
 
 async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[Standing]:
     async with session(pool) as connection:
-        return await relays.standings(connection, asked)
+        return await relays.standings(connection, [(*each, None) for each in asked])
 
 
 async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> Standing:
@@ -174,7 +174,7 @@ async def test_the_days_wei_are_those_since_midnight_in_utc(pool: Pool) -> None:
                 before,
             )
         await connection.execute("SET TIME ZONE 'Pacific/Kiritimati'")
-        (found,) = await relays.standings(connection, [(USER, None)])
+        (found,) = await relays.standings(connection, [(USER, None, None)])
         await connection.execute("RESET TIME ZONE")
     assert found.spent_wei == 5
 
@@ -209,7 +209,7 @@ async def at_once(
 
 async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: Pool) -> None:
     async def one(connection: Connection) -> bool:
-        (found,) = await relays.standings(connection, [(USER, None)])
+        (found,) = await relays.standings(connection, [(USER, None, None)])
         try:
             relay_limits.check_hour(found)
         except RateLimited:
@@ -225,7 +225,7 @@ async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: P
 
 async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
     async def one(connection: Connection) -> bool:
-        (found,) = await relays.standings(connection, [(USER, None)])
+        (found,) = await relays.standings(connection, [(USER, None, None)])
         if not found.is_turn_taken:
             await relays.insert(connection, [a_relay(a_plan(claim=(7, 0)))])
         return not found.is_turn_taken
@@ -235,7 +235,7 @@ async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
 
 async def test_of_requests_with_one_key_one_is_written(pool: Pool) -> None:
     async def one(connection: Connection) -> bool:
-        (found,) = await relays.standings(connection, [(USER, "k")])
+        (found,) = await relays.standings(connection, [(USER, "k", None)])
         if found.earlier is None:
             await relays.insert(connection, [a_relay(key="k")])
         return found.earlier is None
@@ -613,8 +613,8 @@ async def test_however_many_relays_there_are_only_those_asked_for_are_looked_at(
         )
         its_own = 6 * ROWS // USERS
         questions: list[tuple[Callable[[Any], Awaitable[object]], int]] = [
-            (lambda it: relays.standings(it, [(USER, "k"), (a_wallet(5), None)]), 20),
-            (lambda it: relays.standings(it, [(busy, "k")]), its_own),
+            (lambda it: relays.standings(it, [(USER, "k", None), (a_wallet(5), None, None)]), 20),
+            (lambda it: relays.standings(it, [(busy, "k", bytes(32))]), its_own),
             (lambda it: relays.queued(it, lane, 100), 5),
             (lambda it: relays.progress(it, [relay, mined]), 10),
             (lambda it: relays.settled(it, [relay, mined]), 10),

@@ -85,9 +85,11 @@ class Permit:
         return (self.value, self.deadline, self.v, self.r, self.s)
 
 
-async def permit(chain: Chain, by: LocalAccount, spender: str, value: int) -> Permit:
+async def permit(
+    chain: Chain, by: LocalAccount, spender: str, value: int, seconds: int = HOUR
+) -> Permit:
     """The allowance that is next by the owner's nonce on chain, good for an hour."""
-    deadline = await chain.now() + HOUR
+    deadline = await chain.now() + seconds
     nonce = await chain.view("LTZ", "nonces", by.address)
     raw = signature(chain, by, "LTZ", "Permit", by.address, spender, value, nonce, deadline)
     return Permit(by.address, spender, value, deadline, raw[64], raw[:32], raw[32:64])

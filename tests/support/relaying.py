@@ -19,7 +19,7 @@ from tests.support.commands import ltzd
 from tests.support.instance import Instance
 from tests.support.load import post_all
 from tests.support.relay_calls import call
-from tests.support.relay_chain import Chain
+from tests.support.relay_chain import HOUR, Chain
 from tests.support.relay_signing import Permit, a_word, permit
 
 LTZ = 10**18
@@ -184,10 +184,10 @@ class Relays:
 
     # What is on offer, and how it is paid
 
-    async def permit(self, user: User, spender: str, value: int) -> Permit:
+    async def permit(self, user: User, spender: str, value: int, seconds: int = HOUR) -> Permit:
         """`spender` is a contract's name or an address."""
         to = self.chain.contracts.get(spender, spender)
-        return await permit(self.chain, user.account, to, value)
+        return await permit(self.chain, user.account, to, value, seconds)
 
     def claim(self, user: User, collection: int = FREE, most: int = 0, claims: int = 0) -> bytes:
         return call("PerkNFT", "claimFor", user.wallet, collection, most, claims, a_word())
