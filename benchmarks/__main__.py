@@ -4,7 +4,7 @@ import argparse
 
 import uvloop
 
-from benchmarks import bulk, gas, intake, minting, relays, signing, tokens
+from benchmarks import bulk, gas, intake, minting, perks, relays, signing, tokens
 
 SECONDS = {
     "signing": 1.0,
@@ -14,6 +14,7 @@ SECONDS = {
     "bulk": 4.0,
     "gas": 0.0,
     "relays": 8.0,
+    "perks": 3.0,
 }
 """How long each takes on each side in each round, unless it is said; gas is not timed."""
 
@@ -35,6 +36,8 @@ async def _run(name: str, options: argparse.Namespace) -> None:
             await gas.run(in_document=options.record)
         case "relays":
             await relays.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
+        case "perks":
+            await perks.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
 
 
 def main() -> None:

@@ -84,8 +84,9 @@ async def measure(plan: Plan) -> Load:
     return msgspec.json.decode(answer, type=Load)
 
 
-def get(port: int, path: str) -> str:
-    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
+def get(port: int, path: str, *headers: str) -> str:
+    more = "".join(f"{header}\r\n" for header in headers)
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}\r\n"
 
 
 def post(port: int, path: str, body: str, *headers: str) -> str:

@@ -13,7 +13,9 @@ LtzdError
 │   ├── ContractNotWhitelisted, ValidationFailed         what may not be relayed
 │   ├── ClaimLimitReached, IdempotencyKeyReused
 │   ├── TransactionFailed     the call reverts, or did; `reason` says why
+│   ├── HolderChanged, NoChargesRemaining
 │   └── NotFound
+│       └── CollectionNotFound, TokenNotFound
 ├── Unavailable           nobody: the same request may succeed later
 │   ├── NodeUnavailable
 │   ├── IdentityUnavailable
@@ -102,6 +104,22 @@ class SignatureRefused(Unauthorized):
 
 class NotFound(Refused):
     pass
+
+
+class CollectionNotFound(NotFound):
+    pass
+
+
+class TokenNotFound(NotFound):
+    pass
+
+
+class HolderChanged(Refused):
+    """Details: `holder`, who holds it now."""
+
+
+class NoChargesRemaining(Refused):
+    """Details: `chargesRemaining`, less what is under way, and `requested`."""
 
 
 class MissingFields(Refused):

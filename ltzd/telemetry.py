@@ -80,6 +80,22 @@ RELAY_SECONDS = _histogram(
     "ltzd_actions_relay_seconds", "From a relay that was let in to its answer", buckets=SLOW
 )
 
+REDEMPTIONS = _counter(
+    "ltzd_actions_redemptions_total", "Redemptions of charges asked for", "outcome"
+)
+CONSTRAINT_EVALUATIONS = _counter(
+    "ltzd_actions_constraint_evaluations_total",
+    "Purchase constraints judged anew",
+    "kind",
+    "outcome",
+)
+CONSTRAINT_RESULTS = _counter(
+    "ltzd_actions_constraint_results_total", "Kept results of outside APIs looked for", "outcome"
+)
+CONSTRAINT_RESULTS_FORGOTTEN = _counter(
+    "ltzd_actions_constraint_results_forgotten_total", "Kept results that brands invalidated"
+)
+
 # --- operator -----------------------------------------------------------------------------------
 
 TRANSACTIONS_CREATED = _counter(
@@ -159,6 +175,11 @@ HEAD_TO_COMMIT_SECONDS = _histogram(
 BLOCKS = _counter("ltzd_indexer_blocks_total", "Blocks stored")
 FACTS = _counter("ltzd_indexer_facts_total", "Facts stored", "kind")
 REWARDS_MINTED = _counter("ltzd_indexer_rewards_minted_total", "Rewards of ours seen minted")
+COMMIT_TO_INVALIDATED_SECONDS = _histogram(
+    "ltzd_indexer_commit_to_invalidated_seconds",
+    "From the beginning of the commit of a block that moved tokens until its wallets' results of "
+    "constraints are gone: they go with it",
+)
 COMMIT_SECONDS = _histogram("ltzd_indexer_commit_seconds", "One database commit of facts")
 REORGS = _counter("ltzd_indexer_reorgs_total", "Reorgs followed")
 REORG_DEPTH = _histogram(

@@ -7,19 +7,17 @@ leaves nothing behind; after it a lane sends the call whoever still waits.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import structlog
 
 from ltzd import telemetry
-from ltzd.actions.relay_board import RelayBoard
-from ltzd.actions.relay_operators import RelayOperators
-from ltzd.actions.relay_rehearsal import RelayRehearsal
+from ltzd.actions.constraints import PurchaseConstraints
+from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relay_writing import Draft, Overtaken, RelayWriting
 from ltzd.actions.token_users import TokenUsers
 from ltzd.chain import perk_nft, relay_calls
-from ltzd.chain.node import Node
-from ltzd.chain.relay_calls import RelayContracts, Understood
+from ltzd.chain.relay_calls import Understood
 from ltzd.chain.rpc import RpcError
 from ltzd.errors import (
     LtzdError,
@@ -31,16 +29,16 @@ from ltzd.errors import (
 from ltzd.gathering import Gathering
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules import relay_limits
-from ltzd.rules.fees import FeePolicy
 from ltzd.rules.relay_limits import ClaimLimit, Standing
 from ltzd.rules.relaying import ClaimAsked, RelayAsk, Relayed, RelayPlan, RelayStatus, RelayWindow
 from ltzd.store import relays
-from ltzd.store.database import Pool, session
+from ltzd.store.database import session
 from ltzd.store.relays import Progress
-from ltzd.store.signals import Signals
 from ltzd.values import Address, Hash32, hex_of
 
 log = structlog.get_logger()
+
+_TOO_LATE = "No relay wallet could send the transaction in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,6 @@ class RelayPolicy:
 
     wait_seconds: float = 60.0
     gas_budget_wei: int = 0
-    fees: FeePolicy = field(default_factory=FeePolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,30 +69,27 @@ class RelayAnswer:
 class Relayer:
     def __init__(
         self,
-        pool: Pool,
-        signals: Signals,
-        node: Node,
+        desk: RelayDesk,
         users: TokenUsers,
-        contracts: RelayContracts,
+        constraints: PurchaseConstraints,
         policy: RelayPolicy,
     ) -> None:
-        self._pool = pool
-        self._node = node
+        self._pool = desk.pool
+        self._node = desk.node
+        self._contracts = desk.contracts
+        self._board = desk.board
+        self._rehearsal = desk.rehearsal
+        self._operators = desk.operators
         self._users = users
-        self._contracts = contracts
+        self._constraints = constraints
         self._policy = policy
-        self._board = RelayBoard(pool, signals)
-        self._writing = RelayWriting(pool, signals, policy.gas_budget_wei)
-        self._rehearsal = RelayRehearsal(node, policy.fees)
-        self._operators = RelayOperators(pool, contracts.chain_id)
+        self._writing = RelayWriting(desk.pool, desk.signals, policy.gas_budget_wei)
         self._standings: Gathering[tuple[Address, str | None], Standing] = Gathering(
             self._standings_of
         )
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._board.run())
-            group.create_task(self._writing.run())
+        await self._writing.run()
 
     async def user_of(self, token: str) -> TokenUser:
         """Raises Unauthorized, IdentityUnavailable."""
@@ -130,7 +124,7 @@ class Relayer:
             found = await relays.by_hash(connection, transaction_hash, wallets)
             if found is None or found.relayed is None:
                 raise NotFound("Relay not found")
-            (standing,) = await relays.standings(connection, [(found.user, None)])
+            (standing,) = await relays.standings(connection, [(found.user, None, None)])
         return RelayAnswer(await self._explained(found, found.relayed), standing.window())
 
     async def _submitted(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
@@ -139,6 +133,7 @@ class Relayer:
             answer = await self._attempt(request, standing, deadline)
             if answer is not None:
                 return answer
+            _in_time(deadline)
             standing = await self._standing(request)
 
     async def _standing(self, request: RelayRequest) -> Standing:
@@ -146,7 +141,7 @@ class Relayer:
 
     async def _standings_of(self, asked: Sequence[tuple[Address, str | None]]) -> list[Standing]:
         async with session(self._pool) as connection:
-            return await relays.standings(connection, asked)
+            return await relays.standings(connection, [(*each, None) for each in asked])
 
     async def _attempt(
         self, request: RelayRequest, standing: Standing, deadline: float
@@ -166,8 +161,11 @@ class Relayer:
         plan = await self._plan(understood)
         claim_limit = await self._limits(request.ask, plan.claim, standing)
         draft = await self._draft(request, plan, claim_limit, standing)
+        _in_time(deadline)
         outcome = await self._writing.write(draft)
         if isinstance(outcome, Overtaken):
+            if outcome.by is not None:
+                await self._board.end(outcome.by, deadline)
             return None
         is_new = outcome.is_ours and draft.failure is None
         with telemetry.timed(telemetry.RELAY_SECONDS):
@@ -188,6 +186,8 @@ class Relayer:
         claim_limit = None if claim is None else await self._claim_limit(ask, claim)
         if claim_limit is not None:
             relay_limits.check_claims(standing, claim_limit)
+        if claim is not None:
+            await self._constraints.check(ask.user, claim.collection_id)
         return claim_limit
 
     async def _claim_limit(self, ask: RelayAsk, claim: ClaimAsked) -> ClaimLimit | None:
@@ -202,8 +202,11 @@ class Relayer:
             )
         except RpcError:
             return None
-        most = perk_nft.decode_max_per_user(said)
-        return ClaimLimit(claim, perk_nft.decode_claims(counted), most)
+        try:
+            most, on_chain = perk_nft.decode_max_per_user(said), perk_nft.decode_claims(counted)
+        except ValueError as error:
+            raise NodeUnavailable("The node's answer is not PerkNFT's") from error
+        return ClaimLimit(claim, on_chain, most)
 
     async def _turn(self, user: Address, deadline: float) -> None:
         """Claims and purchases are simulated after the user's previous one is mined."""
@@ -254,8 +257,7 @@ class Relayer:
             self._board.look()  # it may have ended long ago
         found = await self._board.end(relay, deadline)
         if found is None:
-            if is_new:
-                await self._withdraw(relay)
+            await self._withdraw(relay)
             async with session(self._pool) as connection:
                 found = (await relays.progress(connection, [relay])).get(relay)
         if found is None:
@@ -271,6 +273,7 @@ class Relayer:
     async def _withdraw(self, relay: int) -> None:
         """Take back what nobody has signed in all the time, and say why; else leave it be.
 
+        Whoever waits may do so: the caller who asked first may be gone.
         Raises ValidationFailed if it was the price, Unavailable if it was anything else.
         """
         async with session(self._pool) as connection:
@@ -278,7 +281,7 @@ class Relayer:
                 return
         log.warning("relay.withdrawn", relay=relay)
         await self._rehearsal.fees()
-        raise Unavailable("No relay wallet could send the transaction in time")
+        raise Unavailable(_TOO_LATE)
 
     async def _explained(self, found: Progress, relayed: Relayed) -> Relayed:
         if relayed.status is not RelayStatus.FAILED:
@@ -289,6 +292,12 @@ class Relayer:
             found.to, found.data, relayed.sender, relayed.block_number
         )
         return replace(relayed, reason=reason)
+
+
+def _in_time(deadline: float) -> None:
+    """Nothing is let in when nobody would be left to wait for it. Raises Unavailable."""
+    if asyncio.get_running_loop().time() >= deadline:
+        raise Unavailable(_TOO_LATE)
 
 
 def failure_of(relayed: Relayed) -> TransactionFailed:

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 
 import structlog
 
+from ltzd.actions.constraints import PurchaseConstraints
 from ltzd.actions.event_handler import EventHandler
+from ltzd.actions.perk_charges import PerkCharges
 from ltzd.actions.published_hashes import PublishedHashes
+from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relayer import Relayer, RelayPolicy
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.token_users import TokenUsers
@@ -22,11 +25,13 @@ from ltzd.chain.signing import Signer
 from ltzd.daemon.settings import Settings
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.mint_lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
 from ltzd.operator.relay_lane import RelayLane
+from ltzd.providers.external_api import ExternalApis
+from ltzd.providers.guarded_http import GuardPolicy
 from ltzd.providers.identity import IdentityClient, IdentityPolicy
 from ltzd.providers.identity_tokens import IdentityTokens
 from ltzd.rules.fees import FeePolicy
@@ -57,14 +62,20 @@ class Daemon:
     identity: IdentityClient
     hashes: PublishedHashes
     events: EventHandler
+    relay_desk: RelayDesk
     relayer: Relayer
+    perk_charges: PerkCharges
+    constraints: PurchaseConstraints
     lanes: tuple[WalletLane, ...]
     follower: Follower | None
 
 
 @asynccontextmanager
-async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
-    """Migrate, connect, check the chain, build. Raises Misconfigured, DatabaseUnavailable."""
+async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
+    """Migrate, connect, check the chain, build; dev mode may ask this machine's own APIs.
+
+    Raises Misconfigured, DatabaseUnavailable.
+    """
     url = settings.database_url.get_secret_value()
     sealer = Sealer.from_file(settings.master_key_file)
     await database.migrate(url)
@@ -82,6 +93,12 @@ async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
         async with database.session(pool) as connection:
             await brands.refresh(connection)
         hashes = PublishedHashes(pool, signals)
+        signatures = RequestSignatures(pool, sealer, brands)
+        apis = ExternalApis(GuardPolicy(allow_loopback=is_dev))
+        stack.push_async_callback(apis.close)
+        constraints = PurchaseConstraints(pool, brands, apis)
+        stack.push_async_callback(constraints.close)
+        desk = _relay_desk(settings, pool, node, chain, signals)
         yield Daemon(
             settings=settings,
             pool=pool,
@@ -97,10 +114,18 @@ async def assembled(settings: Settings) -> AsyncIterator[Daemon]:
                 brands,
                 identity,
                 hashes,
-                RequestSignatures(pool, sealer, brands),
+                signatures,
                 limits,
             ),
-            relayer=_relayer(settings, pool, node, chain, signals, TokenUsers(tokens, identity)),
+            relay_desk=desk,
+            relayer=Relayer(
+                desk,
+                TokenUsers(tokens, identity),
+                constraints,
+                RelayPolicy(gas_budget_wei=settings.relay.gas_budget_wei_per_day),
+            ),
+            perk_charges=PerkCharges(desk, brands, signatures, limits),
+            constraints=constraints,
             lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
             follower=_follower(settings, pool, node, chain, signals),
         )
@@ -128,24 +153,12 @@ def _limits(settings: Settings) -> RateLimits:
     return RateLimits(settings.redis_url.get_secret_value())
 
 
-def _relayer(
-    settings: Settings,
-    pool: Pool,
-    node: Node,
-    chain: ChainIdentity,
-    signals: Signals,
-    users: TokenUsers,
-) -> Relayer:
-    return Relayer(
-        pool,
-        signals,
-        node,
-        users,
-        RelayContracts(chain.chain_id, **settings.contracts.addresses()),
-        RelayPolicy(
-            gas_budget_wei=settings.relay.gas_budget_wei_per_day,
-            fees=FeePolicy(cap=settings.operator.max_fee_wei),
-        ),
+def _relay_desk(
+    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
+) -> RelayDesk:
+    contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
+    return RelayDesk.of(
+        pool, signals, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
     )
 
 
@@ -190,6 +203,7 @@ def _follower(
         settings.database_url.get_secret_value(),
         node,
         chain,
+        Contracts(**settings.contracts.addresses()),
         signals,
         IndexerPolicy(
             poll_seconds=settings.node.poll_seconds,

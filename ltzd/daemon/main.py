@@ -20,7 +20,7 @@ from ltzd.daemon.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.server import serve
-from ltzd.store import relays
+from ltzd.store import constraint_results, relays
 from ltzd.store.database import session
 from ltzd.store.events import forget_spent
 from ltzd.store.signals import BRANDS
@@ -60,7 +60,7 @@ async def run_roles(
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until `stop`; `on_ready` is called when the servers listen and the loops run."""
-    async with assembled(settings) as daemon:
+    async with assembled(settings, is_dev=is_dev) as daemon:
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(loop) for loop in _loops(daemon)]
@@ -124,7 +124,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
     for role in daemon.settings.roles:
         telemetry.ROLE_UP.labels(role).set(1)
     if "http" in daemon.settings.roles:
-        loops += [daemon.events.run(), daemon.hashes.run(), daemon.relayer.run()]
+        loops += [daemon.events.run(), daemon.hashes.run()]
+        loops += [daemon.relay_desk.board.run(), daemon.relayer.run()]
         loops += [_keep_brands_fresh(daemon), _forget_spent(daemon)]
     loops += [lane.run() for lane in daemon.lanes]
     if daemon.follower is not None:
@@ -171,6 +172,7 @@ async def _forget_spent(daemon: Daemon) -> None:
             async with session(daemon.pool) as connection:
                 await forget_spent(connection)
                 await relays.tidy(connection)
+                await constraint_results.forget_expired(connection)
         except DatabaseUnavailable as error:
             log.warning("spent.not_forgotten", reason=error.message)
         await asyncio.sleep(_FORGET_SECONDS)

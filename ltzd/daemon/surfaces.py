@@ -40,6 +40,8 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
             health=lambda: _health(daemon),
             is_known_domain=lambda host: is_authorized(host, daemon.brands.domains),
             relays=daemon.relayer,
+            perk_charges=daemon.perk_charges,
+            constraints=daemon.constraints,
             limits=daemon.limits,
         ),
         policy,

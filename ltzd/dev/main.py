@@ -31,7 +31,7 @@ from ltzd.store.sealing import Sealer
 from ltzd.values import checksummed, hash_of
 
 MAX_IN_FLIGHT = 5_000
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.05
 
 
 def run(options: DevOptions) -> None:

@@ -22,7 +22,15 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from ltzd import telemetry
-from ltzd.http import docs, event_handler, relay_operations, relayer
+from ltzd.http import (
+    constraints,
+    docs,
+    event_handler,
+    perk_charges,
+    perk_operations,
+    relay_operations,
+    relayer,
+)
 from ltzd.http.client_address import refuse_plain_http
 from ltzd.http.cors import Cors
 from ltzd.http.errors import Refusals
@@ -43,7 +51,12 @@ Http.HEADER_CEILING = HEAD_LIMIT  # the library's own bound on what its setting 
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-OPERATIONS = (*event_handler.OPERATIONS, *relay_operations.OPERATIONS)
+OPERATIONS = (
+    *event_handler.OPERATIONS,
+    *relay_operations.OPERATIONS,
+    *perk_operations.OPERATIONS,
+    *constraints.OPERATIONS,
+)
 
 _app_numbers = itertools.count(1)
 
@@ -56,6 +69,8 @@ def build_app(services: Services, policy: HttpPolicy) -> App:
     _surround(app, cors, ClientLimit(services.limits), policy.requires_https)
     app.blueprint(event_handler.surface(services))
     app.blueprint(relayer.surface(services.relays, cors, policy.explorer_url))
+    app.blueprint(perk_charges.surface(services.perk_charges))
+    app.blueprint(constraints.surface(services.constraints, services.limits))
     app.blueprint(docs.surface(OPERATIONS))
     return app
 

@@ -23,24 +23,28 @@ from ltzd.errors import (
     BudgetExhausted,
     ChannelNotAllowed,
     ClaimLimitReached,
+    CollectionNotFound,
     ContractNotWhitelisted,
     CooldownActive,
     DatabaseUnavailable,
     DomainUnauthorized,
     DuplicateEvent,
     EventNotConfigured,
+    HolderChanged,
     IdempotencyKeyReused,
     IdentityUnavailable,
     InvalidFields,
     LtzdError,
     MaxClaimsReached,
     MissingFields,
+    NoChargesRemaining,
     NodeUnavailable,
     NotFound,
     RateLimited,
     Refused,
     RewardTooLarge,
     SignatureRefused,
+    TokenNotFound,
     TransactionFailed,
     Unauthorized,
     Unavailable,
@@ -93,9 +97,13 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     ValidationFailed: (403, "VALIDATION_FAILED"),
     TokenNeeded: (401, "UNAUTHORIZED"),
     Unauthorized: (401, "UNAUTHORIZED"),
+    CollectionNotFound: (404, "COLLECTION_NOT_FOUND"),
+    TokenNotFound: (404, "TOKEN_NOT_FOUND"),
     NotFound: (404, "NOT_FOUND"),
     DuplicateEvent: (409, "DUPLICATE_EVENT"),
     ClaimLimitReached: (409, "CLAIM_LIMIT_REACHED"),
+    HolderChanged: (409, "HOLDER_CHANGED"),
+    NoChargesRemaining: (409, "NO_CHARGES_REMAINING"),
     IdempotencyKeyReused: (409, "IDEMPOTENCY_KEY_REUSED"),
     CooldownActive: (429, "COOLDOWN_ACTIVE"),
     MaxClaimsReached: (429, "MAX_CLAIMS_REACHED"),
@@ -156,7 +164,18 @@ def relayer_envelope(answer: Answer) -> dict[str, object]:
     return body | {"details": answer.details} if answer.details else body
 
 
-ENVELOPES: tuple[tuple[str, Envelope], ...] = (("/service-api", event_handler_envelope),)
+def invalidation_envelope(answer: Answer) -> dict[str, object]:
+    """Spec 7.6 has no details, so that the text itself names what is wrong with the fields."""
+    faults = answer.details.get("errors")
+    text = "; ".join(faults) if isinstance(faults, list) else answer.text
+    return {"success": False, "error": text}
+
+
+ENVELOPES: tuple[tuple[str, Envelope], ...] = (
+    ("/service-api", event_handler_envelope),
+    ("/invalidate-external-api", invalidation_envelope),
+    ("/constraint-updater", invalidation_envelope),
+)
 
 
 def envelope_of(path: str) -> Envelope:

@@ -1,6 +1,7 @@
 """A request's body as a JSON object: bounded, strict, and free of control characters.
 
-`read_json` gives the bytes as they came, since a signature covers these; `parsed` the object.
+`read_json` gives the bytes as they came, since a signature covers these; `parsed` the object. Where
+the signature comes before all else, `read_body` and `refuse_what_is_not_json` are its two halves.
 
 Raises BodyTooLarge and BodyUnreadable. A key that occurs twice has its last value.
 """
@@ -44,17 +45,23 @@ _decoder = msgspec.json.Decoder()
 
 async def read_json(request: Request, limit: int = EVENT_HANDLER_LIMIT) -> bytes:
     """The body of a route with `ignore_body=True`: Sanic has not read it yet."""
-    raw = await _read(request, limit)
+    raw = await read_body(request, limit)
+    refuse_what_is_not_json(request)
+    return raw
+
+
+def refuse_what_is_not_json(request: Request) -> None:
+    """As far as the headers tell."""
     headers = request.headers
     if headers.getone("content-encoding", "identity").strip().lower() != "identity":
         raise BodyUnreadable("Compressed request bodies are not accepted")
     content_type = headers.getone("content-type", "")
     if content_type != "application/json" and not _JSON_TYPE.fullmatch(content_type):
         raise BodyUnreadable("Content-Type must be application/json")
-    return raw
 
 
-async def _read(request: Request, limit: int) -> bytes:
+async def read_body(request: Request, limit: int) -> bytes:
+    """Whatever it is; empty if there is none."""
     stream: Any = request.stream
     stream.request_max_size = READ_AWAY_LIMIT
     if stream.request_body is True and len(stream.recv_buffer) >= stream.request_bytes_left:

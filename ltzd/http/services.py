@@ -6,13 +6,16 @@ from typing import Protocol
 from uuid import UUID
 
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.perk_charges import AsOf, Redeemed, RedeemRequest
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.errors import Refused
 from ltzd.http.client_address import NO_PROXIES, Proxies
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules.brands import EventRule
+from ltzd.rules.perk_charges import Token
 from ltzd.rules.relay_limits import Standing
+from ltzd.rules.request_signatures import SignedRequest
 from ltzd.values import Address, Hash32
 
 
@@ -50,6 +53,48 @@ class Relays(Protocol):
         ...
 
 
+class PerkCharges(Protocol):
+    """`actions/perk_charges.py`, as far as its surface uses it.
+
+    What is asked for one brand raises ValidationFailed for another's collection, and NotFound.
+    """
+
+    async def brand_of(self, signed: SignedRequest | None) -> Address:
+        """Who signed. Raises SignatureRefused."""
+        ...
+
+    async def spend_read_nonce(self, brand: Address, nonce: str) -> None:
+        """Raises SignatureRefused for one that was used."""
+        ...
+
+    async def redeem(self, request: RedeemRequest) -> Redeemed:
+        """Spends the nonce with the redemption. Raises every other refusal."""
+        ...
+
+    async def token(
+        self, brand: Address, collection_id: int, token_id: int
+    ) -> tuple[Token, AsOf]: ...
+
+    async def holders(
+        self, brand: Address, collection_id: int, after: int, limit: int
+    ) -> tuple[Sequence[Token], int]:
+        """Tokens behind the one named `after`, in order, and how many there are in all."""
+        ...
+
+
+class Constraints(Protocol):
+    """What the invalidation endpoints ask of purchase constraints."""
+
+    async def invalidate(
+        self, api_key: str | None, api_url: str, user: Address | None, collection_id: int | None
+    ) -> int:
+        """How many cached results are gone; a brand's key reaches its own, None everybody's.
+
+        Raises Unauthorized for a wrong key.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """Which services answered a moment ago."""
@@ -66,6 +111,8 @@ class Services:
     is_known_domain: Callable[[str], bool]
     """Whether a host is some brand's domain or a subdomain of one; asked about Origins."""
     relays: Relays
+    perk_charges: PerkCharges
+    constraints: Constraints
     limits: RateLimits
 
 

@@ -12,7 +12,9 @@ _NAMES = ("x-ltz-brand-id", "x-ltz-timestamp", "x-ltz-nonce", "x-ltz-signature")
 def signed_of(request: Request, body: bytes) -> SignedRequest | None:
     """None for a request that has none of the headers, which most have not."""
     headers = request.headers
-    given = [headers.getone(name, "") for name in _NAMES]
+    # Of a line that is there twice somebody before us may have read the other one: joined, all but
+    # signatures have no valid form.
+    given = [",".join(headers.getall(name, ())) for name in _NAMES]
     if not any(given):
         return None
     brand_id, timestamp, nonce, signatures = given

@@ -14,7 +14,13 @@ from ltzd.daemon.assembly import Daemon, _limits
 from ltzd.daemon.settings import Http, Settings
 from ltzd.daemon.surfaces import http_app
 from tests.support.event_surface import an_event_surface
-from tests.support.http_surface import EventBook, RelayBook, serving
+from tests.support.http_surface import (
+    ConstraintBook,
+    EventBook,
+    PerkBook,
+    RelayBook,
+    serving,
+)
 from tests.support.redis import a_redis_server
 from tests.support.waiting import until
 
@@ -26,6 +32,7 @@ def a_daemon(http: Http) -> Daemon:
     """As much of one as its public port's application looks at."""
     settings = SimpleNamespace(http=http, explorer_url=None)
     parts = {"events": EventBook(), "relayer": RelayBook(), "limits": RateLimits()}
+    parts |= {"perk_charges": PerkBook(), "constraints": ConstraintBook()}
     return cast("Daemon", SimpleNamespace(settings=settings, **parts))
 
 

@@ -3,19 +3,22 @@
 import asyncio
 import json
 import re
+import shutil
 import sys
+import time
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from tests.support.instance import Instance
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def code_in(name: str) -> str:
-    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+def code_in(name: str, language: str = "python") -> str:
+    (block,) = re.findall(rf"```{language}\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
     return str(block)
 
 
@@ -30,7 +33,7 @@ async def run(code: str, instance: Instance) -> tuple[int, str]:
     return process.returncode, (said + trouble).decode()
 
 
-@pytest.mark.parametrize("name", ["relaying.md"])
+@pytest.mark.parametrize("name", ["perks.md", "relaying.md"])
 def test_the_code_is_where_it_is_looked_for(name: str) -> None:
     compile(code_in(name), name, "exec")
 
@@ -44,3 +47,92 @@ async def test_a_newcomer_claims_a_token_by_the_page_on_relaying(one_instance: I
     status, said = await run(code, one_instance)
     assert status != 0
     assert "409" in said
+
+
+VECTORS = [
+    (
+        ("n-0001", "GET", "/list-perk-holders?collectionId=7&limit=50", ""),
+        "v1=0bf51cdcbb37469576ea272346227f10a57d8cb43c553b091c15878575d325e1",
+    ),
+    (
+        ("n-0002", "POST", "/redeem-perk", '{"collectionId":7,"tokenId":"12"}'),
+        "v1=7a6b1d02fedeac46c2cffd6f164be88a351cb178b8e10618e1869c47f97410ad",
+    ),
+]
+KEY = "ltzsk_test_0123456789abcdef0123456789abcdef"
+BRAND = "0x" + "ab" * 20
+SHOWN_BY_PYTHON = """
+import json, sys
+brand, key, method, target, body, *rest = sys.argv[1:]
+print(json.dumps(sign(brand, key, method, target, body.encode(), *rest)))
+"""
+SIGNING = {
+    "python": ((sys.executable, "-c"), SHOWN_BY_PYTHON, ()),
+    "js": (
+        ("node", "-e"),
+        "\nconsole.log(JSON.stringify(sign(...process.argv.slice(1))))",
+        ("--",),
+    ),
+    "php": (("php", "-r"), "\necho json_encode(sign(...array_slice($argv, 1)));", ("--",)),
+}
+"""How each language runs a text, what prints its `sign(*arguments)`, and what arguments follow."""
+
+
+async def signed_by(language: str, *arguments: str) -> dict[str, str]:
+    program, shows, separator = SIGNING[language]
+    process = await asyncio.create_subprocess_exec(
+        *(*program, code_in("perks.md", language) + shows, *separator, *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        said, trouble = await process.communicate()
+    assert process.returncode == 0, trouble.decode()
+    headers: dict[str, str] = json.loads(said)
+    return headers
+
+
+def is_taken(headers: dict[str, str], method: str, target: str) -> bool:
+    brand_id, timestamp, nonce, signatures = headers.values()
+    signed = SignedRequest(
+        uuid4(), brand_id, timestamp, nonce, signatures, method, target.encode(), b""
+    )
+    check_form(signed, time.time())
+    return is_signed_with(signed, [KEY])
+
+
+def is_here(language: str) -> bool:
+    return shutil.which(SIGNING[language][0][0]) is not None
+
+
+@pytest.mark.parametrize(
+    "language",
+    [
+        pytest.param(
+            language,
+            marks=pytest.mark.skipif(not is_here(language), reason=f"there is no {language} here"),
+        )
+        for language in SIGNING
+    ],
+)
+async def test_the_ten_lines_that_sign_meet_the_vectors(language: str) -> None:
+    for (nonce, method, target, body), expected in VECTORS:
+        headers = await signed_by(language, BRAND, KEY, method, target, body, "1767225600", nonce)
+        assert headers == {
+            "X-LTZ-Brand-Id": BRAND,
+            "X-LTZ-Timestamp": "1767225600",
+            "X-LTZ-Nonce": nonce,
+            "X-LTZ-Signature": expected,
+        }
+    asked = ("GET", "/check-perk-status?collectionId=7&tokenId=12")
+    one, other = [await signed_by(language, BRAND, KEY, *asked, "") for _ in range(2)]
+    assert is_taken(one, *asked)
+    assert is_taken(other, *asked)
+    assert one["X-LTZ-Nonce"] != other["X-LTZ-Nonce"]
+
+
+def test_the_page_on_perks_shows_the_vectors_themselves() -> None:
+    page = (DOCS / "perks.md").read_text()
+    for (nonce, method, target, body), expected in VECTORS:
+        shown = f" `{body}`" if body else ""
+        assert f"| `{nonce}` | `{method} {target}` |{shown} | `{expected}` |" in page

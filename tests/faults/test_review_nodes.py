@@ -27,7 +27,7 @@ from tests.support.core import (
     states,
     value,
 )
-from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.waiting import until
 
 __all__ = ["pool"]
@@ -46,7 +46,7 @@ async def node() -> FakeNode:
 @pytest.fixture
 async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
     follower = Follower(
-        pool, database_url, node.node, await follow(pool, node), Signals(""), FOLLOW
+        pool, database_url, node.node, await follow(pool, node), CONTRACTS, Signals(""), FOLLOW
     )
     async with session(pool) as connection:
         follower._epoch = await chains.begin_term(connection, CHAIN_ID)
@@ -57,7 +57,7 @@ async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
 async def serving(pool: Pool, url: str, node: FakeNode, bells: Signals) -> AsyncIterator[MintLane]:
     target = MintTarget(CHAIN_ID, LTZ_AT)
     lane = MintLane(pool, url, node.node, MINTER, target, bells, LANE)
-    indexer = Follower(pool, url, node.node, await follow(pool, node), bells, FOLLOW)
+    indexer = Follower(pool, url, node.node, await follow(pool, node), CONTRACTS, bells, FOLLOW)
     async with running(indexer.run(), lane.run()):
         await until(lambda: _true(lane.is_ready))
         yield lane

@@ -10,13 +10,27 @@ import asyncpg
 import pytest_asyncio
 from alembic import command
 
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.rules.fees import Fees
 from ltzd.rules.transactions import Bill, Place, State, Transaction
-from ltzd.store import brand_keys, brands, database, lanes, relays, rewards, transactions
+from ltzd.store import brand_keys, brands, database, lanes, relays, rewards, tokens, transactions
+from ltzd.store.chains import ChainIdentity
 from ltzd.store.lanes import Lane
-from ltzd.values import Address, Hash32
+from ltzd.store.signals import Signals
+from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, hash_of, reward_reference
 from tests.support.core import BRAND, a_wallet
 from tests.support.event_action import SEALER, a_brand
+from tests.support.fake_node import (
+    CHAIN_ID,
+    CONTRACTS,
+    LTZ_AT,
+    FakeNode,
+    claim_logs,
+    collection_log,
+    minted_log,
+    transfer_log,
+)
 from tests.support.postgres import Databases
 from tests.support.relay_world import RELAYER, a_relay, signed
 
@@ -162,5 +176,102 @@ async def test_what_the_first_version_left_is_there_after_the_second_came(empty_
             assert await brands.load(connection, BRAND) == a_brand()
             (key,) = await brand_keys.secrets_of(connection, BRAND, "security_key", SEALER)
             assert (key.text, key.until) == ("key of security_key", None)
+    finally:
+        await pool.close()
+
+
+ANN = a_wallet(1)
+TOKEN = 1 << 32 | 1
+FINAL, MINED = UUID(int=3), UUID(int=4)
+MINT = hash_of("0x" + "7a" * 32)
+
+
+def a_chain_of_before() -> FakeNode:
+    """Two blocks with a reward's mint each, and a perk that nobody indexed."""
+    node = FakeNode()
+    node.mine(logs=[collection_log(1, BRAND)])
+    for seq, reward in enumerate((FINAL, MINED)):
+        mint = minted_log(ANN, reward_reference(reward, 1, seq), 5 * LTZ)
+        node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5 * LTZ), mint])
+    node.mine(logs=claim_logs(ANN, TOKEN))
+    return node
+
+
+async def follow_as_before(connection: asyncpg.Connection, node: FakeNode) -> None:
+    """As 0003's indexer writes, up to the head; final is the first of the two mints."""
+    genesis = node.blocks[0].hash
+    await connection.execute(
+        """
+        INSERT INTO chains (chain_id, genesis_hash, ltz, first_block, epoch, number, hash,
+                            head_number, final_number)
+        VALUES ($1, $2, $3, 1, 5, $4, $5, $4, 2)
+        """,
+        CHAIN_ID,
+        genesis,
+        LTZ_AT,
+        node.head.number,
+        node.head.hash,
+    )
+    for block in node.blocks:
+        await connection.execute(
+            "INSERT INTO blocks (hash, number, parent_hash, mined_at) VALUES ($1, $2, $3, now())",
+            block.hash,
+            block.number,
+            block.parent_hash,
+        )
+    for seq, reward in enumerate((FINAL, MINED)):
+        block_hash, number = node.blocks[2 + seq].hash, 2 + seq
+        reference = reward_reference(reward, 1, seq)
+        await connection.execute(
+            "INSERT INTO transfers VALUES ($1, 0, $2, $3, $4, $5, $6)",
+            block_hash, number, MINT, ZERO_ADDRESS, ANN, 5 * LTZ,
+        )  # fmt: skip
+        await connection.execute(
+            "INSERT INTO mints VALUES ($1, 1, $2, $3, $4, $5, $6)",
+            block_hash, number, MINT, ANN, reference, 5 * LTZ,
+        )  # fmt: skip
+        await connection.execute(
+            """
+            INSERT INTO rewards (id, kind, brand_id, wallet, ltz, seq, mint_block_hash,
+                                 mint_block_number, mint_transaction_hash)
+            VALUES ($1, 1, $2, $3, 5, $4, $5, $6, $7)
+            """,
+            reward, BRAND, ANN, seq, block_hash, number, MINT,
+        )  # fmt: skip
+    await connection.execute("INSERT INTO balances VALUES ($1, $2)", ANN, 10 * LTZ)
+
+
+async def test_a_database_that_followed_only_ltz_learns_of_the_other_contracts(
+    empty_url: str,
+) -> None:
+    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0003")
+    node = a_chain_of_before()
+    connection = await database.connect(empty_url, "test")
+    await follow_as_before(connection, node)
+    await connection.close()
+
+    await database.migrate(empty_url)
+
+    pool = await database.open_pool(empty_url, size=2)
+    chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, 1)
+    policy = IndexerPolicy(head_blocks=3)
+    follower = Follower(pool, empty_url, node.node, chain, CONTRACTS, Signals(""), policy)
+    told = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
+    try:
+        await follower._begin()
+        async with database.session(pool) as connection:
+            cursor = await connection.fetchrow("SELECT number, hash, final_number FROM chains")
+            assert tuple(cursor) == (0, node.blocks[0].hash, 0)
+            assert await connection.fetchval(told) == [2, None]
+        while await follower.step():
+            pass
+        async with database.session(pool) as connection:
+            token = await tokens.find(connection, TOKEN)
+            assert token is not None
+            assert (token.holder, token.remaining) == (ANN, 3)
+            assert await connection.fetchval(told) == [2, 3]
+            assert await connection.fetchval("SELECT amount FROM balances") == 10 * LTZ
+            assert await connection.fetchval("SELECT count(*) FROM transfers") == 2
+            assert await connection.fetchval("SELECT count(*) FROM blocks") == 5
     finally:
         await pool.close()

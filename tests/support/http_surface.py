@@ -3,15 +3,17 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 import aiohttp
 
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.perk_charges import AsOf, Redeemed, RedeemRequest
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.errors import (
@@ -21,6 +23,7 @@ from ltzd.errors import (
     NotFound,
     RateLimited,
     Refused,
+    SignatureRefused,
     Unauthorized,
     ValidationFailed,
 )
@@ -28,9 +31,13 @@ from ltzd.http.app import App, build_app
 from ltzd.http.server import serve
 from ltzd.http.services import Health, HttpPolicy, Services
 from ltzd.providers.identity_tokens import TokenUser
+from ltzd.rules import perk_charges
 from ltzd.rules.brands import Brand, EventRule
+from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relay_limits import RELAYS_AN_HOUR, WINDOW, Standing
 from ltzd.rules.relaying import Relayed, RelayStatus, RelayWindow
+from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
+from ltzd.store.redemptions import Redemption
 from ltzd.values import Address, Hash32, address_of
 
 BRAND_ID = "0x" + "ab" * 20
@@ -40,6 +47,11 @@ MINT = Hash32(b"\x22" * 32)
 OPERATOR = Address(bytes.fromhex("fb6916095ca1df60bb79ce92ce3ea74c37c5d359"))
 TOKEN = "header.payload.signature"
 OTHER_TOKEN = "header.other.signature"
+SECURITY_KEY = "ltzsk_" + "1" * 40
+API_KEY = "ltzak_" + "2" * 40
+COLLECTION = 7
+PERK = (COLLECTION << SERIAL_BITS) + 1
+"""Of COLLECTION's tokens the first."""
 
 
 @dataclass
@@ -209,6 +221,155 @@ def mined(relayed: Relayed, status: RelayStatus) -> Relayed:
 
 
 @dataclass
+class PerkBook:
+    """Redeems what its tokens have left; says no with whatever `refusal` holds.
+
+    Signatures are judged with `keys`, or by `check` as RequestSignatures judges them. `heard` are
+    the names of what was asked of it, in order.
+    """
+
+    keys: dict[Address, list[str]] = field(
+        default_factory=lambda: {address_of(BRAND_ID): [SECURITY_KEY]}
+    )
+    check: Callable[[SignedRequest, Address], Awaitable[None]] | None = None
+    owners: dict[int, Address] = field(
+        default_factory=lambda: {COLLECTION: address_of(BRAND_ID), 8: OPERATOR}
+    )
+    tokens: dict[int, Token] = field(default_factory=lambda: {PERK: a_perk()})
+    heard: list[str] = field(default_factory=list)
+    asked: list[RedeemRequest] = field(default_factory=list)
+    nonces: set[tuple[Address, str]] = field(default_factory=set)
+    by_key: dict[tuple[Address, str], Redemption] = field(default_factory=dict)
+    refusal: Exception | None = None
+    is_mining: bool = True
+    as_of: AsOf = field(default_factory=lambda: AsOf(1_000, 900))
+
+    async def brand_of(self, signed: SignedRequest | None) -> Address:
+        self.heard.append("brand_of")
+        if signed is None:
+            raise SignatureRefused("The request is not signed: X-LTZ headers are missing")
+        try:
+            brand = address_of(signed.brand_id)
+        except ValueError as error:
+            raise SignatureRefused("X-LTZ-Brand-Id must be the brand's address") from error
+        await (self.check or self._check)(signed, brand)
+        return brand
+
+    async def _check(self, signed: SignedRequest, brand: Address) -> None:
+        check_form(signed, time.time())
+        if not is_signed_with(signed, self.keys.get(brand, ())):
+            raise SignatureRefused("The request is not signed by this brand")
+
+    async def spend_read_nonce(self, brand: Address, nonce: str) -> None:
+        self.heard.append("spend_read_nonce")
+        self._spend(brand, nonce)
+
+    def _spend(self, brand: Address, nonce: str) -> None:
+        if (brand, nonce) in self.nonces:
+            raise SignatureRefused("X-LTZ-Nonce has been used")
+        self.nonces.add((brand, nonce))
+
+    async def redeem(self, request: RedeemRequest) -> Redeemed:
+        self.heard.append("redeem")
+        self.asked.append(request)
+        self._spend(request.brand, request.nonce)
+        slot = (request.brand, request.idempotency_key or f"none {len(self.asked)}")
+        earlier = self.by_key.get(slot)
+        if earlier is not None:
+            if earlier.fingerprint != request.fingerprint:
+                raise IdempotencyKeyReused("This idempotency key came with another request before")
+            return Redeemed(earlier, already_processed=True)
+        token = self._own_token(request.brand, request.collection_id, request.token_id)
+        left = perk_charges.remaining_before(token, request.amount, request.user, 0)
+        self.tokens[token.id] = replace(token, used=token.used + request.amount)
+        self.by_key[slot] = a_redemption(request, token, left, is_mined=self.is_mining)
+        return Redeemed(self.by_key[slot], already_processed=False)
+
+    async def token(self, brand: Address, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+        self.heard.append("token")
+        return self._own_token(brand, collection_id, token_id), self.as_of
+
+    async def holders(
+        self, brand: Address, collection_id: int, after: int, limit: int
+    ) -> tuple[Sequence[Token], int]:
+        self.heard.append("holders")
+        self._own(brand, collection_id)
+        held = [self.tokens[each] for each in sorted(self.tokens)]
+        held = [token for token in held if token.collection_id == collection_id]
+        return [token for token in held if token.id > after][:limit], len(held)
+
+    def _own(self, brand: Address, collection_id: int) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        perk_charges.own_collection(collection_id, self.owners.get(collection_id), brand)
+
+    def _own_token(self, brand: Address, collection_id: int, token_id: int) -> Token:
+        self._own(brand, collection_id)
+        return perk_charges.token_of(self.tokens.get(token_id), token_id, collection_id)
+
+
+def a_perk(number: int = 1, **changes: Any) -> Token:
+    """A token of COLLECTION with three charges, none of them used."""
+    token = Token(
+        id=(COLLECTION << SERIAL_BITS) + number,
+        collection_id=COLLECTION,
+        holder=WALLET,
+        max_charges=3,
+        used=0,
+        claimed_at=datetime(2026, 3, 1, 9, 30, tzinfo=UTC),
+        last_redeemed_at=None,
+        block_number=950,
+    )
+    return replace(token, **changes)
+
+
+def a_redemption(
+    request: RedeemRequest, token: Token, left: int, *, is_mined: bool = True
+) -> Redemption:
+    return Redemption(
+        id=uuid4(),
+        relay_id=1,
+        collection_id=token.collection_id,
+        token_id=token.id,
+        holder=token.holder,
+        amount=request.amount,
+        remaining_before=left,
+        max_charges=token.max_charges,
+        fingerprint=request.fingerprint,
+        transaction_hash=MINT,
+        succeeded=True if is_mined else None,
+        mined_at=datetime(2026, 3, 14, 9, 30, tzinfo=UTC) if is_mined else None,
+    )
+
+
+@dataclass
+class ConstraintBook:
+    """Cached results as (brand, URL, user, collection); a brand's key reaches its own."""
+
+    keys: dict[str, Address] = field(default_factory=lambda: {API_KEY: address_of(BRAND_ID)})
+    cached: set[tuple[Address, str, Address, int]] = field(default_factory=set)
+    asked: list[tuple[str | None, str, Address | None, int | None]] = field(default_factory=list)
+    refusal: Exception | None = None
+
+    async def invalidate(
+        self, api_key: str | None, api_url: str, user: Address | None, collection_id: int | None
+    ) -> int:
+        self.asked.append((api_key, api_url, user, collection_id))
+        if self.refusal is not None:
+            raise self.refusal
+        if api_key is not None and api_key not in self.keys:
+            raise Unauthorized("The API key is not valid")
+        wanted = (None if api_key is None else self.keys[api_key], api_url, user, collection_id)
+        gone = {
+            one
+            for one in self.cached
+            if all(want in {None, has} for want, has in zip(wanted, one, strict=True))
+        }
+        self.cached -= gone
+        return len(gone)
+
+
+@dataclass
 class Surface:
     """Running surfaces, the client that asks them, and what stands behind."""
 
@@ -216,6 +377,8 @@ class Surface:
     client: aiohttp.ClientSession
     book: EventBook
     relays: RelayBook = field(default_factory=RelayBook)
+    perks: PerkBook = field(default_factory=PerkBook)
+    constraints: ConstraintBook = field(default_factory=ConstraintBook)
     limits: RateLimits = field(default_factory=RateLimits)
     health: Health = field(default_factory=lambda: Health(True, True, True))
 
@@ -225,6 +388,11 @@ class Surface:
     def forget_relays(self) -> None:
         """As if nobody had asked before: starting another surface takes longer than a test."""
         vars(self.relays).update(vars(RelayBook()))
+        vars(self.limits).update(vars(RateLimits()))
+
+    def forget_perks(self) -> None:
+        vars(self.perks).update(vars(PerkBook()))
+        vars(self.constraints).update(vars(ConstraintBook()))
         vars(self.limits).update(vars(RateLimits()))
 
 
@@ -254,6 +422,8 @@ async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[Surface]:
             services_over(book, lambda host: ("." + host).endswith(".shop.example")),
             health=surface.state,
             relays=surface.relays,
+            perk_charges=surface.perks,
+            constraints=surface.constraints,
             limits=surface.limits,
         )
         async with serving(build_app(services, policy or HttpPolicy(grace_seconds=2.0))) as url:
@@ -269,7 +439,15 @@ def services_over(
     async def health() -> Health:
         return Health(True, True, True)
 
-    return Services(book, health, is_known_domain, RelayBook(), RateLimits())
+    return Services(
+        events=book,
+        health=health,
+        is_known_domain=is_known_domain,
+        relays=RelayBook(),
+        perk_charges=PerkBook(),
+        constraints=ConstraintBook(),
+        limits=RateLimits(),
+    )
 
 
 def an_event(**changes: object) -> dict[str, object]:

@@ -2,8 +2,10 @@
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import pytest_asyncio
@@ -15,13 +17,19 @@ from schemathesis import GenerationMode
 
 from ltzd.cache.rate_limits import RateLimit
 from ltzd.errors import CooldownActive, DatabaseUnavailable, DomainUnauthorized, IdentityUnavailable
-from ltzd.http import models, relayer
+from ltzd.http import constraints, models, relayer
 from ltzd.http.app import OPERATIONS, build_app
+from ltzd.http.constraint_models import Invalidation
 from ltzd.http.operations import Operation
+from ltzd.http.perk_models import PerkRedemption
 from ltzd.http.relay_models import relay_request
 from ltzd.http.services import HttpPolicy
+from ltzd.rules.request_signatures import signature
 from tests.support.http_surface import (
     BRAND_ID,
+    COLLECTION,
+    PERK,
+    SECURITY_KEY,
     TOKEN,
     EventBook,
     Surface,
@@ -136,11 +144,17 @@ async def test_the_page_shows_every_path_and_loads_nothing(surface: Surface) -> 
 
 RELAY_OPERATIONS = [one for one in OPERATIONS if one.path.startswith("/relay")]
 POST_RELAY, GET_RELAY = RELAY_OPERATIONS
+PERK_OPERATIONS = [one for one in OPERATIONS if "perk" in one.path]
+CONSTRAINT_OPERATIONS = [one for one in OPERATIONS if "invalidate" in one.path]
 RELAY_WINDOW = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 
 
-@pytest.mark.parametrize("operation", RELAY_OPERATIONS, ids=lambda one: str(one.method))
-def test_each_answer_of_the_relayer_has_examples_that_fit_its_model(operation: Operation) -> None:
+@pytest.mark.parametrize(
+    "operation",
+    [*RELAY_OPERATIONS, *PERK_OPERATIONS, *CONSTRAINT_OPERATIONS],
+    ids=lambda one: f"{one.method} {one.path}",
+)
+def test_each_answer_has_examples_that_fit_its_model(operation: Operation) -> None:
     assert set(operation.examples) == set(operation.answers)
     for status, (_, model) in operation.answers.items():
         assert operation.examples[status]
@@ -154,15 +168,53 @@ def test_the_examples_of_calls_are_calls() -> None:
         relay_request(dict(body), [])
 
 
-def test_every_code_of_the_relayer_has_an_example() -> None:
-    codes = {
+def test_the_examples_of_redemptions_and_invalidations_are_good_requests() -> None:
+    redeem, *_ = PERK_OPERATIONS
+    for body in redeem.request_examples.values():
+        PerkRedemption.from_json(body)
+    for operation in CONSTRAINT_OPERATIONS:
+        for body in operation.request_examples.values():
+            Invalidation.from_json(body)
+
+
+def codes_in(operations: list[Operation]) -> set[tuple[int, object]]:
+    return {
         (status, body["code"])
-        for operation in RELAY_OPERATIONS
+        for operation in operations
         for status, bodies in operation.examples.items()
         for body in bodies.values()
         if status >= 400
     }
-    assert codes == {
+
+
+def test_every_code_of_perk_charges_has_an_example() -> None:
+    read = {
+        (400, "MISSING_FIELDS"),
+        (400, "INVALID_FIELDS"),
+        (401, "UNAUTHORIZED"),
+        (403, "VALIDATION_FAILED"),
+        (404, "COLLECTION_NOT_FOUND"),
+        (413, "PAYLOAD_TOO_LARGE"),
+        (500, "INTERNAL_ERROR"),
+        (503, "DATABASE_UNAVAILABLE"),
+    }
+    redeem, status, holders = PERK_OPERATIONS
+    assert codes_in([holders]) == read
+    assert codes_in([status]) == read | {(404, "TOKEN_NOT_FOUND")}
+    assert codes_in([redeem]) == read | {
+        (400, "INVALID_BODY"),
+        (404, "TOKEN_NOT_FOUND"),
+        (409, "HOLDER_CHANGED"),
+        (409, "IDEMPOTENCY_KEY_REUSED"),
+        (409, "NO_CHARGES_REMAINING"),
+        (500, "TRANSACTION_FAILED"),
+        (503, "NODE_UNAVAILABLE"),
+        (503, "UNAVAILABLE"),
+    }
+
+
+def test_every_code_of_the_relayer_has_an_example() -> None:
+    assert codes_in(RELAY_OPERATIONS) == {
         (400, "MISSING_FIELDS"),
         (400, "INVALID_FIELDS"),
         (400, "INVALID_BODY"),
@@ -198,6 +250,16 @@ async def test_the_relayer_documents_its_token_headers_and_examples(surface: Sur
     assert "security" not in described["paths"]["/service-api/manual-event"]["post"]
 
 
+async def test_perk_charges_document_the_four_headers_of_a_signature(surface: Surface) -> None:
+    described = await document(surface)
+    for operation in PERK_OPERATIONS:
+        said = described["paths"][operation.path][operation.method.lower()]
+        named = {one["name"] for one in said["parameters"] if one["in"] == "header"}
+        assert named == {"X-LTZ-Brand-Id", "X-LTZ-Timestamp", "X-LTZ-Nonce", "X-LTZ-Signature"}
+        assert all(one["required"] for one in said["parameters"] if one["in"] == "header")
+        assert set(said["responses"]["401"]["headers"]) == {"WWW-Authenticate"}
+
+
 async def test_operations_keep_their_ids(surface: Surface) -> None:
     paths = (await document(surface))["paths"]
     assert paths["/service-api/manual-event"]["post"]["operationId"] == "post-manual-event"
@@ -221,12 +283,70 @@ async def test_calls_made_from_the_document_are_answered_as_documented(
     surface: Surface, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
 ) -> None:
     monkeypatch.setattr(relayer, "REQUESTS_PER_CLIENT", RateLimit("relay_ip", 10_000, 60))
-    described = await document(surface)
-    described["paths"] = {one.path: described["paths"][one.path] for one in RELAY_OPERATIONS}
     with requests.Session() as http:
         http.headers["Authorization"] = f"Bearer {TOKEN}"
-        run = Run(schemathesis.openapi.from_dict(described), surface.url, http)
-        await asyncio.to_thread(random_cases(mode, 20, CHECKS), run)
-    assert {label for label, _ in run.seen} == {
-        f"{one.method} {one.path}" for one in RELAY_OPERATIONS
-    }
+        await made_calls(surface, RELAY_OPERATIONS, http, mode)
+
+
+async def made_calls(
+    surface: Surface, operations: list[Operation], http: requests.Session, mode: GenerationMode
+) -> Run:
+    described = await document(surface)
+    described["paths"] = {one.path: described["paths"][one.path] for one in operations}
+    run = Run(schemathesis.openapi.from_dict(described), surface.url, http)
+    await asyncio.to_thread(random_cases(mode, 20, CHECKS), run)
+    assert {label for label, _ in run.seen} == {f"{one.method} {one.path}" for one in operations}
+    return run
+
+
+def with_a_signature(asked: requests.PreparedRequest) -> requests.PreparedRequest:
+    """As the brand's server would have signed what was made up."""
+    body = asked.body.encode() if isinstance(asked.body, str) else asked.body or b""
+    assert isinstance(body, bytes)
+    timestamp, nonce, method = str(int(time.time())), uuid4().hex, asked.method or ""
+    made = signature(SECURITY_KEY, timestamp, nonce, method, asked.path_url.encode(), body)
+    headers = (BRAND_ID, timestamp, nonce, made)
+    names = ("X-LTZ-Brand-Id", "X-LTZ-Timestamp", "X-LTZ-Nonce", "X-LTZ-Signature")
+    asked.headers.update(zip(names, headers, strict=True))
+    return asked
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
+async def test_signed_calls_made_from_the_document_are_answered_as_documented(
+    surface: Surface, mode: GenerationMode
+) -> None:
+    with requests.Session() as http:
+        http.auth = with_a_signature
+        run = await made_calls(surface, PERK_OPERATIONS, http, mode)
+    statuses = {status for _, status in run.seen}
+    assert statuses & {400, 404}, "what is made up names no collection of the brand's"
+    assert 401 not in statuses
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
+async def test_invalidations_made_from_the_document_are_answered_as_documented(
+    surface: Surface, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
+) -> None:
+    monkeypatch.setattr(constraints, "KEYLESS_PER_CLIENT", RateLimit("invalidate_ip", 10_000, 60))
+    with requests.Session() as http:
+        await made_calls(surface, CONSTRAINT_OPERATIONS, http, mode)
+
+
+async def test_answers_about_perks_fit_what_is_documented(surface: Surface) -> None:
+    paths = (await document(surface))["paths"]
+    token: dict[str, Any] = {"collectionId": COLLECTION, "tokenId": str(PERK)}
+    asked: list[tuple[str, str, dict[str, Any]]] = [
+        ("POST", "/redeem-perk", {"json": token}),
+        ("GET", "/check-perk-status", {"params": token}),
+        ("GET", "/list-perk-holders", {"params": {"collectionId": COLLECTION, "limit": 1}}),
+    ]
+    with requests.Session() as http:
+        http.auth = with_a_signature
+        for method, path, said in asked:
+            answer = await asyncio.to_thread(
+                http.request, method, surface.url + path, timeout=20, **said
+            )
+            assert answer.status_code == 200, answer.text
+            shape = paths[path][method.lower()]["responses"]["200"]["content"]
+            example = next(iter(shape["application/json"]["examples"].values()))["value"]
+            assert set(answer.json()) == set(example)

@@ -1,0 +1,256 @@
+"""Perk charges read by brands' servers: beside hello, by the size of the index; invalidation.
+
+Every request is signed before the load and has a nonce of its own, as brands must send them.
+"""
+
+import random
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks import instance, invalidation, load, processes, results
+from benchmarks.instance import Instance
+from benchmarks.invalidation import Invalidated
+from benchmarks.load import Load
+from benchmarks.perk_tokens import FEW, MANY, Filled, Tables
+from benchmarks.results import Figure, Found, Ratio
+from benchmarks.sides import WARM_UP_SECONDS, timed
+from ltzd.chain.rpc import Rpc
+from ltzd.http.perk_charges import HOLDERS, STATUS
+from ltzd.http.perk_models import cursor_behind
+from ltzd.rules.request_signatures import signature
+from ltzd.store.database import connect
+from ltzd.values import address_of
+
+CLIENTS = 16
+PAGE = 50
+BLOCKS = 100
+"""Moved in each round."""
+WANTED_MS = 100.0
+FULL_PAGE = f'"count":{PAGE},'
+_MOST_A_SECOND = 12_000
+"""How many requests are prepared for each second: nobody answers more here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """`first`, `middle` and `end` are one page each, asked again and again; `anywhere` any page."""
+
+    hello: Load
+    status_few: Load
+    status: Load
+    first_few: Load
+    first: Load
+    middle: Load
+    end: Load
+    anywhere: Load
+    invalidated: Invalidated
+
+    def as_json(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name).as_json() for each in fields(self)}
+
+
+async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
+        async with _sides(Path(name), seconds) as sides:
+            measured = [await sides.round() for _ in range(rounds)]
+    details = {"rounds": [one.as_json() for one in measured]}
+    results.record("perks", _found(measured), details, in_document=in_document)
+
+
+@asynccontextmanager
+async def _sides(folder: Path, seconds: float) -> AsyncIterator["_Sides"]:
+    async with (
+        instance.started(folder) as ltzd,
+        processes.hello(folder) as hello_port,
+        Rpc(ltzd.door["rpcUrl"]) as rpc,
+    ):
+        database = await connect(ltzd.door["databaseUrl"], "benchmark")
+        try:
+            await invalidation.claim(ltzd)
+            tables = Tables(database, address_of(ltzd.door["brand"]["brandId"]))
+            await tables.fill()
+            yield _Sides(ltzd, hello_port, rpc, tables, seconds)
+        finally:
+            await database.close()
+
+
+class _Sides:
+    def __init__(
+        self, ltzd: Instance, hello_port: int, rpc: Rpc, tables: Tables, seconds: float
+    ) -> None:
+        self._ltzd = ltzd
+        self._hello_port = hello_port
+        self._rpc = rpc
+        self._tables = tables
+        self._seconds = seconds
+
+    async def round(self) -> Round:
+        hello = await timed(
+            "hello",
+            self._hello_port,
+            [load.get(self._hello_port, "/")],
+            self._seconds,
+            "hello",
+            clients=CLIENTS,
+        )
+        await self._tables.show(FEW)
+        status_few = await self._asked("status, 1,000", statuses(FEW), instance.RECORDED)
+        first_few = await self._asked("page, 1,000", pages(FEW, 0), FULL_PAGE)
+        await self._tables.show(MANY)
+        return Round(
+            hello=hello,
+            status_few=status_few,
+            first_few=first_few,
+            status=await self._asked("status, 10^6", statuses(MANY), instance.RECORDED),
+            first=await self._asked("page, 10^6", pages(MANY, 0), FULL_PAGE),
+            middle=await self._asked("in the middle", pages(MANY, MANY.count // 2), FULL_PAGE),
+            end=await self._asked("at the end", pages(MANY, MANY.count - PAGE), FULL_PAGE),
+            anywhere=await self._asked("anywhere", any_pages(MANY), FULL_PAGE),
+            invalidated=await self._invalidated(),
+        )
+
+    async def _asked(self, side: str, targets: Iterator[str], must_hold: str) -> Load:
+        count = int((WARM_UP_SECONDS + self._seconds) * _MOST_A_SECOND)
+        requests = [self._signed(target) for target in islice(targets, count)]
+        measured = await timed(
+            side, self._ltzd.port, requests, self._seconds, must_hold, clients=CLIENTS
+        )
+        if measured.errors:
+            raise SystemExit("not every request was answered rightly")
+        return measured
+
+    def _signed(self, target: str) -> str:
+        brand = self._ltzd.door["brand"]
+        timestamp, nonce = str(int(time.time())), secrets.token_hex(16)
+        made = signature(brand["securityKey"], timestamp, nonce, "GET", target.encode(), b"")
+        return load.get(
+            self._ltzd.port,
+            target,
+            f"X-LTZ-Brand-Id: {brand['brandId']}",
+            f"X-LTZ-Timestamp: {timestamp}",
+            f"X-LTZ-Nonce: {nonce}",
+            f"X-LTZ-Signature: {made}",
+        )
+
+    async def _invalidated(self) -> Invalidated:
+        measured = await invalidation.measure(self._ltzd, self._rpc, self._tables.database, BLOCKS)
+        print(
+            f"  {'invalidated':14} p50 {measured.p50_ms:.1f} ms  p99 {measured.p99_ms:.1f} ms",
+            flush=True,
+        )
+        return measured
+
+
+def statuses(tokens: Filled) -> Iterator[str]:
+    """Of any of these tokens."""
+    while True:
+        token = tokens.token(random.randint(1, tokens.count))
+        yield f"{STATUS}?collectionId={tokens.collection_id}&tokenId={token}"
+
+
+def pages(tokens: Filled, behind: int) -> Iterator[str]:
+    """The page behind the token with this number."""
+    target = f"{HOLDERS}?collectionId={tokens.collection_id}&limit={PAGE}"
+    if behind:
+        target += f"&cursor={cursor_behind(tokens.token(behind))}"
+    while True:
+        yield target
+
+
+def any_pages(tokens: Filled) -> Iterator[str]:
+    while True:
+        yield next(pages(tokens, random.randint(1, tokens.count - PAGE)))
+
+
+def _found(measured: list[Round]) -> list[Found]:
+    return [
+        _beside_hello("check-perk-status", measured, lambda one: one.status),
+        _beside_hello(f"list-perk-holders, {PAGE} a page", measured, lambda one: one.first),
+        _by_size("check-perk-status", measured, lambda one: (one.status, one.status_few)),
+        _by_size("list-perk-holders", measured, lambda one: (one.first, one.first_few)),
+        _by_size(
+            "list-perk-holders, in the middle", measured, lambda one: (one.middle, one.first_few)
+        ),
+        _by_size("list-perk-holders, at the end", measured, lambda one: (one.end, one.first_few)),
+        _by_size(
+            "list-perk-holders, any page", measured, lambda one: (one.anywhere, one.first_few)
+        ),
+        *_of_invalidation(measured),
+    ]
+
+
+def _beside_hello(name: str, measured: list[Round], side: Callable[[Round], Load]) -> Ratio:
+    def quotient(one: Round) -> float:
+        return side(one).per_second / one.hello.per_second
+
+    typical = _middle(measured, quotient)
+    return Ratio(
+        name=f"{name} ÷ bare Sanic hello, {CLIENTS} clients",
+        rounds=tuple(map(quotient, measured)),
+        must=0.25,
+        aim=0.40,
+        figures=(
+            f"{side(typical).per_second:,.0f} ÷ {typical.hello.per_second:,.0f} a second "
+            f"(p50 {side(typical).p50_ms:.1f} and {typical.hello.p50_ms:.1f}, "
+            f"p99 {side(typical).p99_ms:.1f} and {typical.hello.p99_ms:.1f} ms)"
+        ),
+    )
+
+
+def _by_size(
+    name: str, measured: list[Round], sides: Callable[[Round], tuple[Load, Load]]
+) -> Ratio:
+    def quotient(one: Round) -> float:
+        many, few = sides(one)
+        return many.p50_ms / few.p50_ms
+
+    many, few = sides(_middle(measured, quotient))
+    return Ratio(
+        name=f"{name}: p50 on {MANY.count:,} tokens ÷ on {FEW.count:,}",
+        rounds=tuple(map(quotient, measured)),
+        must=2,
+        is_lower_better=True,
+        figures=(
+            f"{many.p50_ms:.2f} ÷ {few.p50_ms:.2f} ms "
+            f"({many.per_second:,.0f} and {few.per_second:,.0f} a second)"
+        ),
+    )
+
+
+def _of_invalidation(measured: list[Round]) -> tuple[Found, Found]:
+    def quotient(one: Round) -> float:
+        return one.invalidated.p99_ms / WANTED_MS
+
+    typical = _middle(measured, quotient).invalidated
+    looks = sum(one.invalidated.looks for one in measured)
+    outlived = sum(one.invalidated.outlived for one in measured)
+    return (
+        Ratio(
+            name=f"a block that moves NFTs → results gone, p99 ÷ {WANTED_MS:.0f} ms",
+            rounds=tuple(map(quotient, measured)),
+            must=1,
+            is_lower_better=True,
+            figures=(
+                f"p99 {typical.p99_ms:.0f}, p50 {typical.p50_ms:.0f} ms of {typical.blocks} "
+                "blocks; up to 100 of it pass until ltzd asks for the next block"
+            ),
+        ),
+        Figure(
+            name="commit of that block → results gone",
+            figures=(
+                f"one transaction: of {looks:,} looks {outlived} saw the block and a result of "
+                "before it"
+            ),
+        ),
+    )
+
+
+def _middle(measured: list[Round], rank: Callable[[Round], float]) -> Round:
+    return sorted(measured, key=rank)[len(measured) // 2]

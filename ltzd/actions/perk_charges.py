@@ -1,0 +1,301 @@
+"""What brands do with their perks' tokens: redeem charges, look at one, list who holds them.
+
+A redemption is written once, under its token's lock, with the nonce of its signature; how many
+charges are left before it is in the call, so that the chain refuses what other facts decided.
+Several of one token may be under way, each counting on those before it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.actions.relay_desk import RelayDesk
+from ltzd.actions.request_signatures import RequestSignatures
+from ltzd.cache.rate_limits import RateLimit, RateLimits
+from ltzd.chain import perk_nft, reverts
+from ltzd.errors import (
+    HolderChanged,
+    IdempotencyKeyReused,
+    LtzdError,
+    NodeUnavailable,
+    Refused,
+    SignatureRefused,
+    TransactionFailed,
+    Unavailable,
+)
+from ltzd.gathering import Gathering
+from ltzd.rules import perk_charges
+from ltzd.rules.perk_charges import Token
+from ltzd.rules.request_signatures import SignedRequest
+from ltzd.store import collections, redemptions, relays, tokens
+from ltzd.store.brands import BrandBook
+from ltzd.store.collections import Owned
+from ltzd.store.database import Connection, session, transaction
+from ltzd.store.redemptions import NewRedemption, Redemption
+from ltzd.store.signals import RELAYS
+from ltzd.store.tokens import Looked
+from ltzd.values import Address, address_of, checksummed
+
+log = structlog.get_logger()
+
+GAS_LIMIT = 100_000
+"""The ceiling of a redemption is 56,000 (contracts.md)."""
+WAIT_SECONDS = 60.0
+READ_ONCE = RateLimit("signed_reads", 1, 660)
+"""A nonce works once; of a reading request it is remembered as long as a signature counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedeemRequest:
+    """`user`: who is to hold the token; None: whoever does."""
+
+    brand: Address
+    nonce: str
+    collection_id: int
+    token_id: int
+    amount: int
+    user: Address | None
+    reference: str | None
+    idempotency_key: str | None
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Redeemed:
+    redemption: Redemption
+    already_processed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """How far the chain was followed when this was read."""
+
+    block: int
+    final_block: int
+
+
+class PerkCharges:
+    def __init__(
+        self,
+        desk: RelayDesk,
+        brands: BrandBook,
+        signatures: RequestSignatures,
+        limits: RateLimits,
+    ) -> None:
+        self._pool = desk.pool
+        self._signals = desk.signals
+        self._node = desk.node
+        self._contract = desk.contracts.perk_nft
+        self._chain_id = desk.contracts.chain_id
+        self._board = desk.board
+        self._rehearsal = desk.rehearsal
+        self._operators = desk.operators
+        self._brands = brands
+        self._signatures = signatures
+        self._limits = limits
+        # Reads that come together are one question. One at a time: so more come together.
+        self._looks: Gathering[tuple[int, int], Looked] = Gathering(self._looked_at, at_once=1)
+        self._collections: Gathering[int, Owned | None] = Gathering(self._owned, at_once=1)
+
+    async def brand_of(self, signed: SignedRequest | None) -> Address:
+        """Who signed. Raises SignatureRefused, in one way for unknown brands and bad signatures."""
+        if signed is None:
+            raise SignatureRefused("The request is not signed: X-LTZ headers are missing")
+        brand = _brand_in(signed.brand_id)
+        await self._signatures.check(signed, brand)
+        if self._brands.get(brand) is None:
+            raise SignatureRefused("The request is not signed by this brand")
+        return brand
+
+    async def spend_read_nonce(self, brand: Address, nonce: str) -> None:
+        """Raises SignatureRefused for a reading request that is repeated byte for byte."""
+        # In hex, since the names of windows do not tell capitals from small letters.
+        window = await self._limits.hit(READ_ONCE, checksummed(brand), nonce.encode().hex())
+        if not window.is_within:
+            raise SignatureRefused("X-LTZ-Nonce has been used")
+
+    async def redeem(self, request: RedeemRequest) -> Redeemed:
+        """Answers when the redemption is a block deep, or after a minute.
+
+        Raises TokenNotFound and the other rules of perk_charges, SignatureRefused for a nonce that
+        was used, IdempotencyKeyReused, TransactionFailed, Unavailable where nothing was redeemed.
+        """
+        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        try:
+            redeemed = await self._redeemed(request, deadline)
+        except LtzdError as error:
+            telemetry.REDEMPTIONS.labels(_outcome_of(error)).inc()
+            if isinstance(error, Refused):
+                await self._spend_nonce_of(request)
+            raise
+        outcome = "repeated" if redeemed.already_processed else "redeemed"
+        telemetry.REDEMPTIONS.labels(outcome).inc()
+        return redeemed
+
+    async def token(self, brand: Address, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+        looked = await self._looks.ask((collection_id, token_id))
+        perk_charges.own_collection(collection_id, looked.brand, brand)
+        token = perk_charges.token_of(looked.token, token_id, collection_id)
+        return token, AsOf(looked.block, looked.final_block)
+
+    async def holders(
+        self, brand: Address, collection_id: int, after: int, limit: int
+    ) -> tuple[Sequence[Token], int]:
+        """Tokens behind `after` in their order, and how many the collection has in all."""
+        async with session(self._pool) as connection:
+            page = await tokens.page(connection, collection_id, after, limit)
+        # Asked after it, so that the page has no token that the collection has not.
+        collection = await self._collections.ask(collection_id)
+        owner, total = (None, 0) if collection is None else (collection.brand, collection.minted)
+        perk_charges.own_collection(collection_id, owner, brand)
+        return page, total
+
+    async def _looked_at(self, wanted: Sequence[tuple[int, int]]) -> list[Looked]:
+        async with session(self._pool) as connection:
+            return await tokens.look(connection, self._chain_id, wanted)
+
+    async def _owned(self, wanted: Sequence[int]) -> list[Owned | None]:
+        async with session(self._pool) as connection:
+            owned = await collections.owned(connection, wanted)
+        return [owned.get(each) for each in wanted]
+
+    async def _spend_nonce_of(self, request: RedeemRequest) -> None:
+        """A request that was refused is not good for another time either."""
+        async with session(self._pool) as connection:
+            await redemptions.spend_nonce(connection, request.brand, request.nonce, uuid4())
+
+    async def _redeemed(self, request: RedeemRequest, deadline: float) -> Redeemed:
+        await self._rehearse(request)
+        wallet = perk_charges.wallet_of(request.token_id, await self._operators.all())
+        async with transaction(self._pool) as connection:
+            await redemptions.lock_token(connection, request.token_id)
+            if not await redemptions.spend_nonce(connection, request.brand, request.nonce, uuid4()):
+                raise SignatureRefused("X-LTZ-Nonce has been used")
+            earlier = await self._earlier(connection, request)
+            id_, relay = (
+                (earlier.id, earlier.relay_id)
+                if earlier is not None
+                else await self._write(connection, request, wallet)
+            )
+        if earlier is None:
+            self._signals.ring(RELAYS)
+            log.info("redemption.written", redemption=str(id_), relay=relay)
+        else:
+            self._board.look()
+        await self._board.end(relay, deadline)
+        return Redeemed(await self._ended(id_, relay), already_processed=earlier is not None)
+
+    async def _rehearse(self, request: RedeemRequest) -> None:
+        """Simulate what would be redeemed, unless others of the token go before it.
+
+        The index may be a block behind the chain: a token that was sold a moment ago shows here.
+        """
+        async with session(self._pool) as connection:
+            if await self._earlier(connection, request) is not None:
+                return
+            token, before = await self._standing(connection, request)
+        left = perk_charges.remaining_before(token, request.amount, request.user, before)
+        if before:
+            return
+        call = _call(request.token_id, token.holder, request.amount, left, bytes(32))
+        sender = await self._operators.first()
+        revert = await self._node.revert_of(self._contract, call, sender, gas=GAS_LIMIT)
+        if revert is None:
+            return
+        if revert.data is None:
+            raise NodeUnavailable(f"eth_call: {revert.text}")
+        if reverts.name_of(revert.data) != "ChargesMismatch":
+            # Else others of the token went before it meanwhile: decided anew under its lock.
+            raise _refusal(revert.data)
+
+    async def _earlier(self, connection: Connection, request: RedeemRequest) -> Redemption | None:
+        if request.idempotency_key is None:
+            return None
+        earlier = await redemptions.by_key(connection, request.brand, request.idempotency_key)
+        if earlier is not None and earlier.fingerprint != request.fingerprint:
+            raise IdempotencyKeyReused("This idempotency key came with another request before")
+        return earlier
+
+    async def _write(
+        self, connection: Connection, request: RedeemRequest, wallet: Address | None
+    ) -> tuple[UUID, int]:
+        token, before = await self._standing(connection, request)
+        left = perk_charges.remaining_before(token, request.amount, request.user, before)
+        new = NewRedemption(
+            id=uuid4(),
+            brand=request.brand,
+            collection_id=token.collection_id,
+            token_id=token.id,
+            holder=token.holder,
+            amount=request.amount,
+            remaining_before=left,
+            max_charges=token.max_charges,
+            reference=request.reference,
+            idempotency_key=request.idempotency_key,
+            fingerprint=request.fingerprint,
+        )
+        call = _call(token.id, token.holder, request.amount, left, new.id.bytes + bytes(16))
+        relay = await redemptions.insert(connection, new, self._contract, call, GAS_LIMIT, wallet)
+        return new.id, relay
+
+    async def _ended(self, redemption: UUID, relay: int) -> Redemption:
+        """Raises TransactionFailed and its like for one that reverted, Unavailable for none."""
+        async with session(self._pool) as connection:
+            found = await redemptions.by_id(connection, redemption)
+            if found is not None and found.transaction_hash is None:
+                await relays.withdraw(connection, relay)
+                found = await redemptions.by_id(connection, redemption)
+            progress = (await relays.progress(connection, [relay])).get(relay)
+        if found is None or progress is None or progress.relayed is None:
+            raise Unavailable("No relay wallet could send the redemption in time")
+        if found.succeeded is False:
+            raise await self._failure(progress)
+        return found
+
+    async def _failure(self, progress: relays.Progress) -> LtzdError:
+        relayed = progress.relayed
+        assert relayed is not None
+        if relayed.block_number is None:
+            return TransactionFailed("Transaction failed: its nonce was used by another", reason="")
+        data = await self._rehearsal.revert_at(
+            progress.to, progress.data, relayed.sender, relayed.block_number
+        )
+        return _refusal(data or b"")
+
+    async def _own(self, connection: Connection, brand: Address, collection_id: int) -> None:
+        owner = await collections.brand_of(connection, collection_id)
+        perk_charges.own_collection(collection_id, owner, brand)
+
+    async def _standing(self, connection: Connection, request: RedeemRequest) -> tuple[Token, int]:
+        await self._own(connection, request.brand, request.collection_id)
+        found = await redemptions.standing(connection, request.token_id)
+        token, under_way = (None, 0) if found is None else (found.token, found.under_way)
+        return perk_charges.token_of(token, request.token_id, request.collection_id), under_way
+
+
+def _brand_in(text: str) -> Address:
+    try:
+        return address_of(text)
+    except ValueError as error:
+        raise SignatureRefused("X-LTZ-Brand-Id must be the brand's address") from error
+
+
+def _call(token_id: int, holder: Address, amount: int, left: int, reference: bytes) -> bytes:
+    return perk_nft.redeem_charge_call(token_id, holder, amount, left, reference)
+
+
+def _refusal(data: bytes) -> LtzdError:
+    reason = reverts.reason_of(data)
+    if reverts.name_of(data) == "HolderChanged":
+        return HolderChanged("The token has changed hands", reason=reason)
+    return TransactionFailed(f"Transaction failed: {reason}", reason=reason)
+
+
+def _outcome_of(error: LtzdError) -> str:
+    if isinstance(error, TransactionFailed):
+        return "failed"
+    return "unavailable" if isinstance(error, Unavailable) else "refused"

@@ -1,0 +1,85 @@
+"""The perk charge endpoints, spec 4.2: for brands' servers, at the root.
+
+Checks come in one order: the body's size, the signature over the request as it came, JSON, fields,
+and then those of `actions/perk_charges.py`. A reading request's nonce is used up as soon as its
+signature is good, a redemption's together with what it does.
+"""
+
+from sanic import Blueprint
+from sanic.request import Request
+
+from ltzd.http.json_body import parsed, read_body, refuse_what_is_not_json
+from ltzd.http.perk_models import (
+    HoldersQuery,
+    PerkHoldersAnswer,
+    PerkRedemption,
+    PerkStatusAnswer,
+    RedeemedAnswer,
+    StatusQuery,
+)
+from ltzd.http.replies import Reply, json_reply
+from ltzd.http.services import PerkCharges
+from ltzd.http.signature_headers import signed_of
+from ltzd.values import Address
+
+REDEEM = "/redeem-perk"
+STATUS = "/check-perk-status"
+HOLDERS = "/list-perk-holders"
+
+BODY_LIMIT = 65_536
+"""Bytes, as for /relay."""
+
+READ = ("GET", "HEAD")
+
+
+def surface(charges: PerkCharges) -> Blueprint:
+    handlers = PerkChargesSurface(charges)
+    blueprint = Blueprint("perk_charges")
+    # ignore_body: `read_body` reads it, of reading requests too, since a signature covers it.
+    blueprint.add_route(handlers.redeem, REDEEM, ["POST"], ignore_body=True)
+    blueprint.add_route(handlers.status, STATUS, READ, ignore_body=True)
+    blueprint.add_route(handlers.holders, HOLDERS, READ, ignore_body=True)
+    return blueprint
+
+
+class PerkChargesSurface:
+    def __init__(self, charges: PerkCharges) -> None:
+        self._charges = charges
+
+    async def redeem(self, request: Request) -> Reply:
+        """200 once it is one block deep, 202 if that takes too long."""
+        raw = await read_body(request, BODY_LIMIT)
+        brand, nonce = await self._caller(request, raw)
+        refuse_what_is_not_json(request)
+        asked = PerkRedemption.from_json(parsed(raw)).asked(brand, nonce)
+        redeemed = await self._charges.redeem(asked)
+        status = 202 if redeemed.redemption.succeeded is None else 200
+        return json_reply(RedeemedAnswer.body(redeemed), status)
+
+    async def status(self, request: Request) -> Reply:
+        brand = await self._reader(request)
+        query = StatusQuery.from_query(request.args)
+        token, as_of = await self._charges.token(brand, query.collection_id, query.token_id)
+        return json_reply(PerkStatusAnswer.body(token, as_of))
+
+    async def holders(self, request: Request) -> Reply:
+        brand = await self._reader(request)
+        query = HoldersQuery.from_query(request.args)
+        # One more than is shown tells whether another page follows.
+        found, total = await self._charges.holders(
+            brand, query.collection_id, query.cursor, query.limit + 1
+        )
+        return json_reply(PerkHoldersAnswer.body(query, found, total))
+
+    async def _reader(self, request: Request) -> Address:
+        raw = await read_body(request, BODY_LIMIT)
+        brand, nonce = await self._caller(request, raw)
+        await self._charges.spend_read_nonce(brand, nonce)
+        return brand
+
+    async def _caller(self, request: Request, raw: bytes) -> tuple[Address, str]:
+        """The brand that signed, and its nonce. Raises SignatureRefused."""
+        signed = signed_of(request, raw)
+        brand = await self._charges.brand_of(signed)
+        assert signed is not None, "what is not signed is refused"
+        return brand, signed.nonce

@@ -1,0 +1,319 @@
+"""Redemptions between brands, rows, relay lanes and a chain that says no."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from ltzd.actions import perk_charges as module
+from ltzd.actions.perk_charges import PerkCharges, Redeemed, RedeemRequest
+from ltzd.actions.relay_desk import RelayDesk
+from ltzd.chain.relay_calls import RelayContracts
+from ltzd.errors import (
+    CollectionNotFound,
+    HolderChanged,
+    IdempotencyKeyReused,
+    NoChargesRemaining,
+    NodeUnavailable,
+    SignatureRefused,
+    TokenNotFound,
+    Unavailable,
+    ValidationFailed,
+)
+from ltzd.rules.fees import FeePolicy
+from ltzd.store import redemptions
+from ltzd.store.brands import BrandBook
+from ltzd.store.database import Connection, Pool
+from ltzd.store.redemptions import Standing
+from tests.support.core import BRAND, a_wallet, running, value
+from tests.support.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
+from tests.support.mint_world import short_pauses
+from tests.support.perk_ledger import token_of
+from tests.support.perk_node import PerkNode
+from tests.support.relay_world import OTHER_RELAYER, OTHER_USER, USER, RelayWorld
+from tests.support.waiting import until
+
+__all__ = ["short_pauses"]
+
+TOKEN, OTHER_TOKEN = token_of(7, 1), token_of(7, 2)
+OTHER_BRAND = a_wallet(0xC)
+CHARGES = 3
+MANY = 40
+
+
+@dataclass
+class Till:
+    """What a brand's requests meet; the relay lanes are a test's own matter."""
+
+    node: PerkNode
+    world: RelayWorld
+    charges: PerkCharges
+    answers: list[Redeemed] = field(default_factory=list)
+
+    def request(self, **changes: Any) -> RedeemRequest:
+        said: dict[str, Any] = {
+            "brand": BRAND,
+            "nonce": uuid4().hex,
+            "collection_id": 7,
+            "token_id": TOKEN,
+            "amount": 1,
+            "user": None,
+            "reference": None,
+            "idempotency_key": None,
+            "fingerprint": b"\x01",
+        }
+        return RedeemRequest(**(said | changes))
+
+    async def redeem(self, **changes: Any) -> Redeemed:
+        return await self.charges.redeem(self.request(**changes))
+
+    async def rows(self) -> int:
+        count: int = await value(self.world.eyes, "SELECT count(*) FROM redemptions")
+        return count
+
+    async def is_written(self, count: int) -> None:
+        async def there() -> bool:
+            return await self.rows() == count
+
+        await until(there)
+
+    async def is_published(self, count: int) -> None:
+        async def there() -> bool:
+            return len(self.node.pool) == count
+
+        await until(there)
+
+    async def knows(self, used: int) -> None:
+        """The index does."""
+
+        async def there() -> bool:
+            token, _ = await self.charges.token(BRAND, 7, TOKEN)
+            return token.used == used
+
+        await until(there)
+
+
+@pytest_asyncio.fixture
+async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
+    """Two tokens of three charges, indexed; the node mines when told."""
+    node = PerkNode()
+    node.mine()
+    node.final_depth = 3
+    world = RelayWorld(database_url, pool, pool, node)
+    contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
+    desk = RelayDesk.of(pool, world.signals, node.node, contracts, FeePolicy())
+    # Who signed, and whether it is a repetition, is for the surface's tests.
+    charges = PerkCharges(desk, BrandBook(), cast("Any", None), cast("Any", None))
+    follower = await world.follow()
+    node.claim(BRAND, USER, TOKEN, OTHER_TOKEN, charges=CHARGES)
+    async with running(follower.run(), desk.board.run()):
+        till = Till(node, world, charges)
+        await until(lambda: value(pool, "SELECT count(*) FROM tokens"))
+        yield till
+
+
+# --- what comes of it -------------------------------------------------------------------------
+
+
+async def test_a_redemption_is_answered_when_it_is_mined(till: Till) -> None:
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        found = await till.redeem(amount=2, user=USER, reference="receipt")
+    one = found.redemption
+    assert (one.holder, one.amount, one.remaining, one.max_charges) == (USER, 2, 1, CHARGES)
+    assert (one.succeeded, found.already_processed) == (True, False)
+    assert one.mined_at is not None
+    assert till.node.left(TOKEN) == 1
+
+
+async def test_several_under_way_count_on_each_other(till: Till) -> None:
+    async with till.world.relaying():
+        asked = [asyncio.create_task(till.redeem()) for _ in range(CHARGES)]
+        await till.is_written(CHARGES)
+        with pytest.raises(NoChargesRemaining) as refused:
+            await till.redeem()
+        await till.is_published(CHARGES)
+        till.node.mine()
+        found = await asyncio.gather(*asked)
+    assert sorted(one.redemption.remaining for one in found) == [0, 1, 2]
+    assert refused.value.details["chargesRemaining"] == 0
+    assert till.node.left(TOKEN) == 0
+
+
+async def test_one_that_was_looked_at_too_early_is_decided_again_under_the_lock(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others of the token were mined and indexed between looking and simulating."""
+    till.node.mines_at_once = True
+    real = redemptions.standing
+    async with till.world.relaying():
+        stale: list[Standing | None] = []
+
+        async def once_stale(connection: Connection, token_id: int) -> Standing | None:
+            return stale.pop() if stale else await real(connection, token_id)
+
+        async with till.world.eyes.acquire() as connection:
+            stale.append(await real(cast("Connection", connection), TOKEN))
+        await till.redeem(amount=2)
+        await till.knows(used=2)
+        monkeypatch.setattr(redemptions, "standing", once_stale)
+        assert (await till.redeem()).redemption.remaining == 0
+    assert till.node.left(TOKEN) == 0
+
+
+async def test_two_wallets_redeem_a_tokens_charges_in_their_order(
+    database_url: str, till: Till
+) -> None:
+    token = token_of(8, 1)
+    till.node.claim(BRAND, USER, token, charges=MANY)
+    await until(lambda: value(till.world.eyes, "SELECT count(*) = 3 FROM tokens"))
+    till.node.mines_at_once = True
+    async with till.world.relaying(), till.world.relaying(signer=OTHER_RELAYER):
+        found = await asyncio.gather(
+            *(till.redeem(collection_id=8, token_id=token) for _ in range(MANY))
+        )
+    assert sorted(one.redemption.remaining for one in found) == list(range(MANY))
+    assert till.node.left(token) == 0
+
+
+async def test_one_that_is_not_mined_in_time_is_pending_and_found_again_by_its_key(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with till.world.relaying():
+        with monkeypatch.context() as patience:
+            patience.setattr(module, "WAIT_SECONDS", 0.5)
+            pending = await till.redeem(idempotency_key="till-1-0001")
+        await till.is_published(1)
+        till.node.mine()
+        again = await till.redeem(idempotency_key="till-1-0001")
+    assert (pending.redemption.succeeded, pending.redemption.mined_at) == (None, None)
+    assert pending.redemption.transaction_hash is not None
+    assert (again.already_processed, again.redemption.succeeded) == (True, True)
+    assert again.redemption.id == pending.redemption.id
+    assert await till.rows() == 1
+
+
+async def test_one_that_no_wallet_could_send_is_taken_back(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lane has died a moment ago, and nobody knows."""
+    async with till.world.relaying():
+        pass
+    with monkeypatch.context() as patience:
+        patience.setattr(module, "WAIT_SECONDS", 0.2)
+        with pytest.raises(Unavailable):
+            await till.redeem(idempotency_key="till-1-0001")
+    assert await till.rows() == 0
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        found = await till.redeem(idempotency_key="till-1-0001")
+    assert (found.already_processed, found.redemption.remaining) == (False, 2)
+
+
+async def test_where_nobody_serves_a_wallet_nothing_is_written(till: Till) -> None:
+    with pytest.raises(Unavailable):
+        await till.redeem()
+    assert await till.rows() == 0
+
+
+# --- tokens that change hands -----------------------------------------------------------------
+
+
+async def test_a_sale_that_the_index_has_not_seen_shows_in_the_simulation(till: Till) -> None:
+    till.node.holders[TOKEN] = OTHER_USER
+    async with till.world.relaying():
+        with pytest.raises(HolderChanged):
+            await till.redeem(user=USER)
+    assert (await till.rows(), till.node.sent()) == (0, [])
+
+
+async def test_a_sale_under_a_redemption_in_flight_is_told_whenever_it_is_asked(
+    till: Till,
+) -> None:
+    async with till.world.relaying():
+        asked = asyncio.create_task(till.redeem(idempotency_key="till-1-0001"))
+        await till.is_published(1)
+        till.node.holders[TOKEN] = OTHER_USER
+        till.node.mine()
+        with pytest.raises(HolderChanged):
+            await asked
+        with pytest.raises(HolderChanged):
+            await till.redeem(idempotency_key="till-1-0001")
+    assert len(till.node.sent()) == 1
+    assert till.node.left(TOKEN) == CHARGES
+
+
+# --- each once --------------------------------------------------------------------------------
+
+
+async def test_a_request_that_was_refused_has_used_up_its_nonce(till: Till) -> None:
+    refused = till.request(amount=CHARGES + 1)
+    with pytest.raises(NoChargesRemaining):
+        await till.charges.redeem(refused)
+    async with till.world.relaying():
+        with pytest.raises(SignatureRefused):
+            await till.redeem(nonce=refused.nonce)
+
+
+async def test_a_request_that_met_trouble_may_come_again_as_it_is(till: Till) -> None:
+    till.node.mines_at_once = True
+    request = till.request()
+    async with till.world.relaying():
+        till.node.is_down = True
+        with pytest.raises(NodeUnavailable):
+            await till.charges.redeem(request)
+        till.node.is_down = False
+        assert (await till.charges.redeem(request)).redemption.remaining == 2
+        with pytest.raises(SignatureRefused):
+            await till.charges.redeem(request)
+    assert till.node.left(TOKEN) == 2
+
+
+async def test_of_one_key_at_once_one_is_written_and_the_others_hear_of_it(till: Till) -> None:
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        found = await asyncio.gather(
+            *(till.redeem(idempotency_key="till-1-0001") for _ in range(10))
+        )
+    assert sorted(one.already_processed for one in found) == [False] + [True] * 9
+    assert len({one.redemption.id for one in found}) == 1
+    assert till.node.left(TOKEN) == 2
+
+
+async def test_a_key_with_other_content_is_refused(till: Till) -> None:
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        await till.redeem(idempotency_key="till-1-0001")
+        for changes in (
+            {"fingerprint": b"\x02"},
+            {"fingerprint": b"\x03", "token_id": OTHER_TOKEN},
+        ):
+            with pytest.raises(IdempotencyKeyReused):
+                await till.redeem(idempotency_key="till-1-0001", **changes)
+    assert await till.rows() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"brand": OTHER_BRAND}, ValidationFailed),
+        ({"collection_id": 9}, CollectionNotFound),
+        ({"collection_id": 2**200}, CollectionNotFound),
+        ({"token_id": token_of(7, 9)}, TokenNotFound),
+        ({"token_id": token_of(9, 1)}, TokenNotFound),
+        ({"token_id": 2**255}, TokenNotFound),
+        ({"user": OTHER_USER}, HolderChanged),
+        ({"amount": CHARGES + 1}, NoChargesRemaining),
+    ],
+    ids=str,
+)
+async def test_what_is_not_this_brands_to_redeem_is_refused_by_name(
+    till: Till, changes: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await till.redeem(**changes)
+    assert await till.rows() == 0

@@ -1,0 +1,445 @@
+"""Redemptions on whole instances: charges are what the chain says, whatever comes at once.
+
+The seed of random moments is printed; LTZD_TEST_SEED repeats a run.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from ltzd.values import address_of, checksummed
+from tests.support import perk_ledger
+from tests.support.books import all_minted
+from tests.support.core import a_wallet
+from tests.support.event_surface import an_event_surface
+from tests.support.instance import Instance
+from tests.support.instances import Instances
+from tests.support.perk_ledger import PerkLedger, token_of
+from tests.support.perks import (
+    HOLDERS,
+    REDEEM,
+    Brand,
+    Perks,
+    assert_refused,
+    perks_of,
+    sent,
+    signed,
+)
+from tests.support.relaying import Answer
+from tests.support.waiting import until
+
+CHARGES = 3
+MANY_CHARGES = 10
+TOKENS = 1_000
+OUTCOME_SECONDS = 30.0
+TOO_OLD_SECONDS = 301
+REDEEMED = {
+    "success", "redemptionId", "collectionId", "tokenId", "holder", "chargesRedeemed",
+    "chargesRemaining", "maxCharges", "transactionHash", "redeemedAt",
+}  # fmt: skip
+
+
+@pytest_asyncio.fixture
+async def perks(instance: Instance) -> AsyncIterator[Perks]:
+    """On each kind of chain."""
+    async with perks_of(instance) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def one(one_instance: Instance) -> AsyncIterator[Perks]:
+    """For what does not depend on the kind of chain."""
+    async with perks_of(one_instance) as found:
+        yield found
+
+
+async def a_token(perks: Perks) -> int:
+    return await perks.token(await perks.relays.user())
+
+
+# All at once
+
+
+async def test_of_twenty_redemptions_of_three_charges_exactly_three_succeed(perks: Perks) -> None:
+    token = await a_token(perks)
+
+    answers = await asyncio.gather(*(perks.redeem(token) for _ in range(20)))
+
+    done = [answer for answer in answers if answer.status == 200]
+    assert sorted(answer.body["chargesRemaining"] for answer in done) == [0, 1, 2]
+    assert all(answer.body.keys() == REDEEMED for answer in done)
+    assert len({answer.body["redemptionId"] for answer in done}) == CHARGES
+    for answer in answers:
+        if answer not in done:
+            details = assert_refused(answer, 409, "NO_CHARGES_REMAINING")
+            assert details["chargesRemaining"] >= 0
+    assert await perks.charges(token) == 0
+    shown = await perks.shown(token, chargesRemaining=0)
+    assert (shown["chargesUsed"], shown["status"]) == (CHARGES, "exhausted")
+
+
+async def test_two_clients_with_mixed_amounts_never_redeem_more_than_there_is(
+    perks: Perks,
+) -> None:
+    token = await perks.priced_token()
+    amounts = [3, 1, 2, 4, 2, 1, 3, 5, 1, 1]
+
+    async def client(mine: list[int]) -> list[Answer]:
+        async with aiohttp.ClientSession() as http:
+            asked = (perks.redemption(token, amount=amount) for amount in mine)
+            url = perks.instance.base_url
+            return await asyncio.gather(*(sent(http, url, each) for each in asked))
+
+    first, second = await asyncio.gather(client(amounts[:5]), client(amounts[5:]))
+
+    done = [one.body["chargesRedeemed"] for one in first + second if one.status == 200]
+    left = MANY_CHARGES - sum(done)
+    assert await perks.charges(token) == left >= 0
+    for answer in first + second:
+        if answer.status != 200:
+            details = assert_refused(answer, 409, "NO_CHARGES_REMAINING")
+            assert left <= details["chargesRemaining"] < details["requested"]
+    await perks.shown(token, chargesRemaining=left, chargesUsed=sum(done))
+
+
+# One key, one redemption
+
+
+def assert_processed(answers: Sequence[Answer], was_new: int) -> None:
+    """The same redemption in all of them, which so many say was new."""
+    assert {answer.status for answer in answers} == {200}
+    told = [{**answer.body, "alreadyProcessed": True} for answer in answers]
+    assert all(each == told[0] for each in told)
+    assert sum("alreadyProcessed" not in answer.body for answer in answers) == was_new
+
+
+async def test_a_key_redeems_once_one_after_the_other_and_ten_at_once(one: Perks) -> None:
+    token = await a_token(one)
+
+    first = await one.redeem(token, idempotencyKey="till-1-0001")
+    again = await one.redeem(token, idempotencyKey="till-1-0001", amount=1)
+    crowd = await asyncio.gather(
+        *(one.redeem(token, idempotencyKey="till-1-0002") for _ in range(10))
+    )
+
+    assert_processed([first, again], was_new=1)
+    assert_processed(crowd, was_new=1)
+    assert crowd[0].body["redemptionId"] != first.body["redemptionId"]
+    assert await one.charges(token) == CHARGES - 2
+
+
+async def test_a_key_with_another_body_is_refused_and_redeems_nothing(one: Perks) -> None:
+    token, other = await a_token(one), await a_token(one)
+    await one.redeem(token, idempotencyKey="till-2-0001")
+
+    for which, changes in ((token, {"amount": 2}), (token, {"reference": "x"}), (other, {})):
+        answer = await one.redeem(which, idempotencyKey="till-2-0001", **changes)
+        assert_refused(answer, 409, "IDEMPOTENCY_KEY_REUSED")
+
+    assert (await one.charges(token), await one.charges(other)) == (CHARGES - 1, CHARGES)
+
+
+async def test_another_brands_key_is_another_key(one: Perks) -> None:
+    token = await a_token(one)
+    collection = await one.relays.collection("--brand", one.other.id, "--charges", "2")
+    theirs = await one.token(await one.relays.user(), collection)
+
+    ours = await one.redeem(token, idempotencyKey="till-3-0001")
+    answer = await one.redeem(theirs, one.other, idempotencyKey="till-3-0001")
+
+    assert (ours.status, answer.status) == (200, 200)
+    assert "alreadyProcessed" not in answer.body
+    assert (await one.charges(token), await one.charges(theirs)) == (CHARGES - 1, 1)
+
+
+# Signatures
+
+
+async def test_the_very_same_bytes_redeem_once_with_redis_and_without(one: Perks) -> None:
+    token = await a_token(one)
+    request = one.redemption(token)
+
+    first = await one.send(request)
+    again = await one.send(request)
+    await one.relays.forget_addresses()
+    flushed = await one.send(request)
+
+    assert first.status == 200
+    assert [assert_refused(each, 401, "UNAUTHORIZED") for each in (again, flushed)] == [None] * 2
+    assert await one.charges(token) == CHARGES - 1
+
+
+async def test_what_was_refused_is_not_good_for_another_time_either(one: Perks) -> None:
+    """Its charges may be there by then."""
+    user = await one.relays.user()
+    token, stranger = await one.token(user), await one.relays.user()
+    request = one.redemption(token, userAddress=stranger.wallet)
+    assert_refused(await one.send(request), 409, "HOLDER_CHANGED")
+    await one.give(user.account, stranger.wallet, token)
+    await one.shown(token, holder=stranger.wallet)
+    await one.relays.forget_addresses()
+
+    assert_refused(await one.send(request), 401, "UNAUTHORIZED")
+    assert await one.charges(token) == CHARGES
+
+
+async def test_the_same_bytes_at_once_redeem_once(one: Perks) -> None:
+    token = await a_token(one)
+    request = one.redemption(token)
+
+    answers = await asyncio.gather(*(one.send(request) for _ in range(5)))
+
+    assert sorted(answer.status for answer in answers) == [200, 401, 401, 401, 401]
+    assert await one.charges(token) == CHARGES - 1
+
+
+async def test_whatever_was_not_signed_so_by_this_brand_now_redeems_nothing(one: Perks) -> None:
+    token = await a_token(one)
+    good = one.redemption(token)
+    stale, future = (
+        signed(one.brand, "POST", REDEEM, good.body, age_seconds=age)
+        for age in (TOO_OLD_SECONDS, -TOO_OLD_SECONDS - 5)
+    )
+    tampered = replace(good, body=good.body.replace(b"{", b'{"amount": 3, ', 1))
+    with_query = replace(good, target=f"{REDEEM}?amount=3")
+    other_key = signed(one.brand, "POST", REDEEM, good.body, key=one.other.key)
+    other_name = replace(good, headers={**good.headers, "X-LTZ-Brand-Id": one.other.id})
+    nobody = Brand("0x" + "12" * 20, one.brand.key)
+
+    for bad in (
+        *(stale, future, tampered, with_query, other_key, other_name),
+        signed(nobody, "POST", REDEEM, good.body),
+        replace(good, headers={}),
+    ):
+        assert_refused(await one.send(bad), 401, "UNAUTHORIZED")
+    assert_refused(
+        await one.send(signed(one.other, "POST", REDEEM, good.body)), 403, "VALIDATION_FAILED"
+    )
+
+    assert await one.charges(token) == CHARGES
+    assert (await one.send(good)).status == 200, "none of them used up the nonce"
+
+
+async def test_a_reading_request_is_good_once_and_only_for_its_own_query(one: Perks) -> None:
+    token, other = await a_token(one), await a_token(one)
+    request = one.look(token)
+    elsewhere = replace(request, target=request.target.replace(str(token), str(other)))
+
+    assert_refused(await one.send(elsewhere), 401, "UNAUTHORIZED")
+    assert (await one.send(request)).status == 200
+    assert_refused(await one.send(request), 401, "UNAUTHORIZED")
+    assert_refused(await one.send(one.look(token, one.other)), 403, "VALIDATION_FAILED")
+
+
+# Tokens that change hands
+
+
+async def test_a_token_that_was_sold_is_redeemed_for_its_new_holder_only(perks: Perks) -> None:
+    seller, buyer = await perks.relays.user(), await perks.relays.user()
+    token = await perks.token(seller)
+    assert (await perks.status(token))["holder"] == seller.wallet
+    await perks.give(seller.account, buyer.wallet, token)
+
+    late = await perks.redeem(token, userAddress=seller.wallet)
+    await perks.shown(token, holder=buyer.wallet, chargesRemaining=CHARGES)
+    later = await perks.redeem(token, userAddress=seller.wallet)
+    right = await perks.redeem(token, userAddress=buyer.wallet)
+
+    assert_refused(late, 409, "HOLDER_CHANGED")
+    assert_refused(later, 409, "HOLDER_CHANGED")
+    assert (right.status, right.body["holder"]) == (200, buyer.wallet)
+    assert await perks.charges(token) == CHARGES - 1
+
+
+@pytest.mark.parametrize("first", ["the sale", "a redemption"])
+async def test_a_token_sold_under_redemptions_in_flight_loses_no_charge_unseen(
+    one: Perks, first: str
+) -> None:
+    await all_minted(one.instance)
+    seller, buyer = await one.relays.user(), await one.relays.user()
+    token = await one.token(seller)
+    chain, rpc = one.relays.chain, one.instance.rpc
+    before = await chain.published()
+
+    async def are_published(count: int) -> bool:
+        return await chain.published() == before + count
+
+    async def ask(count: int) -> asyncio.Task[Answer]:
+        asking = asyncio.create_task(one.redeem(token, userAddress=seller.wallet))
+        await until(lambda: are_published(count))
+        return asking
+
+    async with chain.by_hand():
+        asked = [await ask(1)]
+        if first == "a redemption":
+            await rpc("evm_mine")
+        asked.append(await ask(2))
+        await chain.publish(
+            seller.account, "PerkNFT", one.moving(seller.account, buyer.wallet, token)
+        )
+        await rpc("evm_mine")
+        answers = await asyncio.gather(*asked)
+
+    done = [answer for answer in answers if answer.status == 200]
+    assert len(done) == (1 if first == "a redemption" else 0)
+    for answer in answers:
+        if answer not in done:
+            assert_refused(answer, 409, "HOLDER_CHANGED")
+    assert await one.charges(token) == CHARGES - len(done)
+    shown = await one.shown(token, holder=buyer.wallet, chargesRemaining=CHARGES - len(done))
+    assert shown["finality"] == "seen"
+    assert (await one.redeem(token, userAddress=buyer.wallet)).status == 200
+
+
+# Lists
+
+
+async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with an_event_surface(database_url, tmp_path) as surface:
+        keys = (await surface.brand()).keys
+        brand, ledger = Brand(keys.brand_id, keys.security_key), PerkLedger(surface.daemon.pool)
+        tokens = [token_of(7, serial) for serial in range(1, TOKENS + 1)]
+        await ledger.block(
+            perk_ledger.made(7, address_of(brand.id)),
+            *(perk_ledger.claimed(token, a_wallet(token % 50 + 1)) for token in tokens),
+        )
+        pages: list[Any] = []
+        chance = random.Random(7)
+        more: str | None = ""
+        while more is not None:
+            limit = chance.choice((7, 100, 23, 64, 11))
+            target = f"{HOLDERS}?collectionId=7&limit={limit}{more and f'&cursor={more}'}"
+            answer = await sent(surface.http, surface.url, signed(brand, "GET", target))
+            assert answer.status == 200, answer.body
+            pages.append(answer.body)
+            assert answer.body["count"] == len(answer.body["holders"]) <= limit
+            assert answer.body["total"] == len(tokens)
+            more = answer.body["nextCursor"]
+            tokens.append(token_of(7, len(tokens) + 1))
+            moving = chance.choices(tokens[:-1], k=20)
+            await ledger.block(
+                perk_ledger.claimed(tokens[-1], a_wallet(99)),
+                *(perk_ledger.moved(token, a_wallet(1), a_wallet(98)) for token in moving),
+            )
+
+    listed = [int(holder["tokenId"]) for page in pages for holder in page["holders"]]
+    assert listed == tokens[:-1]
+    assert {holder["walletAddress"] for holder in pages[-1]["holders"]} >= {
+        checksummed(a_wallet(98)),
+        checksummed(a_wallet(99)),
+    }
+
+
+# Reorgs and kills
+
+
+async def test_a_redemption_that_a_reorg_undoes_comes_back_once(one: Perks) -> None:
+    await all_minted(one.instance)
+    token = await a_token(one)
+    rpc, before = one.instance.rpc, await one.relays.chain.published()
+
+    async def is_published() -> bool:
+        return await one.relays.chain.published() > before
+
+    async with one.relays.chain.by_hand():
+        asking = asyncio.create_task(one.redeem(token, idempotencyKey="reorged-1"))
+        await until(is_published)
+        await rpc("evm_mine")
+        answer = await asking
+        assert answer.status == 200
+        seen = await one.shown(token, chargesUsed=1)
+        assert seen["finality"] == "seen"
+        assert seen["lastRedeemedAt"] is not None
+
+        await rpc("anvil_reorg", 1, [])
+        gone = await one.shown(token, chargesUsed=0)
+        assert gone["lastRedeemedAt"] is None
+        async with one.relays.chain.ticking():
+            back = await one.shown(token, seconds=20.0, chargesUsed=1)
+
+    assert await one.charges(token) == CHARGES - 1
+    assert back["finality"] == "seen"
+    await rpc("anvil_mine", hex(31))
+    await one.shown(token, finality="safe", chargesUsed=1)
+    await rpc("anvil_mine", hex(64))
+    await one.shown(token, finality="final", chargesUsed=1)
+    again = await one.redeem(token, idempotencyKey="reorged-1")
+    assert again.body["redemptionId"] == answer.body["redemptionId"]
+    assert again.body["alreadyProcessed"] is True
+    assert await one.charges(token) == CHARGES - 1
+
+
+@dataclass
+class Ask:
+    """One redemption under its key: asked again, newly signed, until it has an outcome."""
+
+    token: int
+    key: str
+    answers: list[Answer] = field(default_factory=list)
+
+    async def ask(self, perks: Perks) -> Answer | None:
+        """None when the connection died with the instance, or nobody was there."""
+        try:
+            answer = await perks.redeem(self.token, idempotencyKey=self.key)
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
+        self.answers.append(answer)
+        return answer
+
+    async def outcome(self, perks: Perks) -> None:
+        async def look() -> bool:
+            answer = await self.ask(perks)
+            assert answer is None or answer.status in {200, 202, 503}, answer.body
+            return answer is not None and answer.status == 200
+
+        await until(look, OUTCOME_SECONDS)
+
+    def redemption(self) -> tuple[str, str]:
+        """The same in all successful answers."""
+        (found,) = {
+            (str(answer.body["redemptionId"]), answer.hash)
+            for answer in self.answers
+            if answer.status == 200
+        }
+        return found
+
+
+@pytest.mark.parametrize(("kind", "kills"), [("tester", 2), ("anvil", 1)])
+async def test_every_redemption_has_one_outcome_through_kills(
+    instances: Instances, kind: str, kills: int
+) -> None:
+    seed = int(os.environ.get("LTZD_TEST_SEED") or time.time_ns())
+    print(f"seed {seed}")
+    moments = random.Random(seed)
+    async with perks_of(await instances.of(kind)) as perks:
+        tokens = [await a_token(perks) for _ in range(4)]
+        asks = [Ask(token, f"kill-{token}-{n}") for token in tokens for n in range(CHARGES)]
+        block = await perks.instance.rpc.number()
+        async with perks.relays.chain.every_second():
+            for _ in range(kills):
+                asking = [asyncio.create_task(ask.ask(perks)) for ask in asks]
+                await asyncio.sleep(moments.uniform(0, 1.2))
+                await perks.instance.kill9()
+                await asyncio.gather(*asking)
+                await perks.instance.start_again()
+            await asyncio.gather(*(ask.outcome(perks) for ask in asks))
+
+        told = [ask.redemption() for ask in asks]
+        sent_ = await perks.relays.chain.sent_since(block)
+        assert len(set(told)) == len(asks)
+        assert sorted(each["hash"] for each in sent_) == sorted(hash_ for _, hash_ in told)
+        assert {each["status"] for each in sent_} == {"0x1"}
+        assert [await perks.charges(token) for token in tokens] == [0] * len(tokens)
+        for token in tokens:
+            assert_refused(await perks.redeem(token), 409, "NO_CHARGES_REMAINING")
