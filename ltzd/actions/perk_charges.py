@@ -129,8 +129,6 @@ class PerkCharges:
             redeemed = await self._redeemed(request, deadline)
         except LtzdError as error:
             telemetry.REDEMPTIONS.labels(_outcome_of(error)).inc()
-            if isinstance(error, Refused):
-                await self._spend_nonce_of(request)
             raise
         outcome = "repeated" if redeemed.already_processed else "redeemed"
         telemetry.REDEMPTIONS.labels(outcome).inc()
@@ -163,24 +161,15 @@ class PerkCharges:
             owned = await collections.owned(connection, wanted)
         return [owned.get(each) for each in wanted]
 
-    async def _spend_nonce_of(self, request: RedeemRequest) -> None:
-        """A request that was refused is not good for another time either."""
-        async with session(self._pool) as connection:
-            await redemptions.spend_nonce(connection, request.brand, request.nonce, uuid4())
-
     async def _redeemed(self, request: RedeemRequest, deadline: float) -> Redeemed:
-        await self._rehearse(request)
-        wallet = perk_charges.wallet_of(request.token_id, await self._operators.all())
-        async with transaction(self._pool) as connection:
-            await redemptions.lock_token(connection, request.token_id)
-            if not await redemptions.spend_nonce(connection, request.brand, request.nonce, uuid4()):
-                raise SignatureRefused("X-LTZ-Nonce has been used")
-            earlier = await self._earlier(connection, request)
-            id_, relay = (
-                (earlier.id, earlier.relay_id)
-                if earlier is not None
-                else await self._write(connection, request, wallet)
-            )
+        try:
+            earlier, id_, relay = await self._let_in(request)
+        except Refused as refusal:
+            # A request that is refused is not good for another time either, and if it is that
+            # other time, this is all that is said of it.
+            async with session(self._pool) as connection:
+                await _spend_nonce(connection, request, refusal)
+            raise
         if earlier is None:
             self._signals.ring(RELAYS)
             log.info("redemption.written", redemption=str(id_), relay=relay)
@@ -188,6 +177,18 @@ class PerkCharges:
             self._board.look()
         await self._board.end(relay, deadline)
         return Redeemed(await self._ended(id_, relay), already_processed=earlier is not None)
+
+    async def _let_in(self, request: RedeemRequest) -> tuple[Redemption | None, UUID, int]:
+        """The earlier one with its key if there is one; which redemption, by which relay."""
+        await self._rehearse(request)
+        wallet = perk_charges.wallet_of(request.token_id, await self._operators.all())
+        async with transaction(self._pool) as connection:
+            await redemptions.lock_token(connection, request.token_id)
+            await _spend_nonce(connection, request)
+            earlier = await self._earlier(connection, request)
+            if earlier is not None:
+                return earlier, earlier.id, earlier.relay_id
+            return None, *await self._write(connection, request, wallet)
 
     async def _rehearse(self, request: RedeemRequest) -> None:
         """Simulate what would be redeemed, unless others of the token go before it.
@@ -275,6 +276,14 @@ class PerkCharges:
         found = await redemptions.standing(connection, request.token_id)
         token, under_way = (None, 0) if found is None else (found.token, found.under_way)
         return perk_charges.token_of(token, request.token_id, request.collection_id), under_way
+
+
+async def _spend_nonce(
+    connection: Connection, request: RedeemRequest, instead_of: Refused | None = None
+) -> None:
+    """Raises SignatureRefused for one that was used before."""
+    if not await redemptions.spend_nonce(connection, request.brand, request.nonce, uuid4()):
+        raise SignatureRefused("X-LTZ-Nonce has been used") from instead_of
 
 
 def _brand_in(text: str) -> Address:

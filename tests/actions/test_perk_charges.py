@@ -254,6 +254,8 @@ async def test_a_request_that_was_refused_has_used_up_its_nonce(till: Till) -> N
     refused = till.request(amount=CHARGES + 1)
     with pytest.raises(NoChargesRemaining):
         await till.charges.redeem(refused)
+    with pytest.raises(SignatureRefused):
+        await till.charges.redeem(refused)
     async with till.world.relaying():
         with pytest.raises(SignatureRefused):
             await till.redeem(nonce=refused.nonce)

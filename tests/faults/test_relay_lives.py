@@ -261,7 +261,7 @@ async def test_a_permit_alone_that_would_do_nothing_is_not_sent(relays: Relays) 
     user = await relays.user()
     used = await relays.permit(user, "PointsSale", 6 * LTZ)
     await relayed(relays, user, "PointsSale", used.call_on("PointsSale"))
-    expired = await relays.permit(user, "PerkNFT", LTZ, seconds=-1)
+    expired = await relays.permit(user, "PerkNFT", LTZ, seconds=-24 * HOUR)
     good = (await relays.permit(user, "PerkNFT", LTZ)).call_on("PerkNFT")
 
     async with relays.chain.nothing_published():
