@@ -276,6 +276,7 @@ class FakeNode(Rpc):
             "eth_feeHistory": self._fee_history,
             "eth_maxPriorityFeePerGas": self._max_priority_fee_per_gas,
             "eth_call": self._call,
+            "eth_estimateGas": self._estimate_gas,
             "eth_sendRawTransaction": self._send_raw_transaction,
         }
 
@@ -551,6 +552,10 @@ class FakeNode(Rpc):
         except Reverted as error:
             raise RpcError(3, "execution reverted", error.data) from error
         return "0x"
+
+    def _estimate_gas(self, call: dict[str, str]) -> str:
+        self._call(call, "latest")
+        return hex(60_000)
 
     def _fee_history(self, _count: str, _newest: str, _percentiles: list[float]) -> Any:
         return {"baseFeePerGas": [hex(self._seen()[-1].base_fee), hex(self.base_fee)]}

@@ -1,0 +1,182 @@
+"""What a caller of /relay hears, however long it takes and whoever goes away meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from ltzd.actions.constraints import PurchaseConstraints
+from ltzd.actions.relay_desk import RelayDesk
+from ltzd.actions.relayer import RelayAnswer, Relayer, RelayPolicy, RelayRequest
+from ltzd.actions.token_users import TokenUsers
+from ltzd.chain import abi
+from ltzd.errors import NodeUnavailable, TransactionFailed, Unavailable, ValidationFailed
+from ltzd.providers.identity_tokens import TokenUser
+from ltzd.rules.fees import GWEI, FeePolicy
+from ltzd.rules.relaying import RelayAsk, RelayStatus
+from ltzd.store.database import Pool
+from ltzd.values import Address
+from tests.support.core import running
+from tests.support.fake_node import CHAIN_ID, ETHER
+from tests.support.relay_asks import CONTRACTS
+from tests.support.relay_world import RelayWorld, a_relay_world, row_states
+from tests.support.waiting import until
+
+USER = Address(b"\xa1" * 20)
+SHORT = RelayPolicy(wait_seconds=0.6)
+
+
+class Anybody:
+    """Tokens and constraints that stand in nobody's way."""
+
+    async def require_wallet(self, _user: TokenUser, _wallet: Address) -> None: ...
+
+    async def check(self, _user: Address, _collection_id: int) -> None: ...
+
+
+class Desk:
+    """A relayer of one http process, and what its users ask."""
+
+    def __init__(self, world: RelayWorld) -> None:
+        self.world = world
+        self._numbers = iter(range(1, 1_000))
+        self._desk = RelayDesk.of(
+            world.pool,
+            world.signals,
+            world.node.node,
+            replace(CONTRACTS, chain_id=CHAIN_ID),
+            FeePolicy(cap=100 * GWEI),
+        )
+        self.loops = [self._desk.board.run()]
+
+    def relayer(self, policy: RelayPolicy = SHORT) -> Relayer:
+        nobody = Anybody()
+        relayer = Relayer(
+            self._desk, cast("TokenUsers", nobody), cast("PurchaseConstraints", nobody), policy
+        )
+        self.loops.append(relayer.run())
+        return relayer
+
+    def request(self, key: str | None = None, **changes: Any) -> RelayRequest:
+        """A lock of its own deal: a call that takes no turn and asks the chain nothing."""
+        deal = next(self._numbers).to_bytes(32, "big")
+        data = abi.call("BusinessEscrow", "lockFor", USER, b"\xb5" * 20, 5, 2**39, deal)
+        ask = RelayAsk(CONTRACTS.business_escrow, data, USER, gas_limit=90_000)
+        return RelayRequest(replace(ask, **changes), key, deal)
+
+
+@pytest_asyncio.fixture
+async def desk(database_url: str, pool: Pool) -> AsyncIterator[Desk]:
+    async with a_relay_world(database_url, pool, pool) as world:
+        yield Desk(world)
+
+
+async def relayed(relayer: Relayer, request: RelayRequest) -> RelayAnswer:
+    standing = await relayer.standing(TokenUser("somebody", None), request)
+    return await relayer.submit(request, standing)
+
+
+async def is_written(desk: Desk, *wanted: str) -> None:
+    async def there() -> bool:
+        return await row_states(desk.world.eyes) == list(wanted)
+
+    await until(there)
+
+
+async def test_a_call_is_answered_when_it_is_a_block_deep(desk: Desk) -> None:
+    relayer = desk.relayer()
+    async with running(*desk.loops), desk.world.relaying():
+        desk.world.node.mines_at_once = True
+        answer = await relayed(relayer, desk.request())
+    assert (answer.relayed.status, answer.window.remaining) == (RelayStatus.CONFIRMED, 34)
+    assert answer.relayed.gas_used == 50_000
+
+
+async def test_what_is_out_and_not_mined_in_time_is_pending_and_stays_out(desk: Desk) -> None:
+    relayer = desk.relayer()
+    async with running(*desk.loops), desk.world.relaying():
+        request = desk.request(key="k")
+        answer = await relayed(relayer, request)
+        assert answer.relayed.status is RelayStatus.PENDING
+        assert answer.relayed.transaction_hash in desk.world.node.pool
+        desk.world.node.mine()
+        again = await relayed(relayer, request)
+    assert again.relayed.status is RelayStatus.CONFIRMED
+    assert again.relayed.transaction_hash == answer.relayed.transaction_hash
+    assert len(desk.world.node.executed()) == 1
+
+
+async def test_what_nobody_could_sign_is_taken_back_and_never_sent(desk: Desk) -> None:
+    relayer = desk.relayer()
+    desk.world.node.balance = 1
+    async with running(*desk.loops), desk.world.relaying():
+        with pytest.raises(Unavailable, match="in time"):
+            await relayed(relayer, desk.request())
+        assert await row_states(desk.world.eyes) == []
+        desk.world.node.balance = 1_000 * ETHER
+        desk.world.node.mines_at_once = True
+        await relayed(relayer, desk.request())
+    assert len(desk.world.node.executed()) == 1
+
+
+async def test_a_joiner_takes_back_what_its_first_caller_left(desk: Desk) -> None:
+    relayer, request = desk.relayer(), desk.request(key="k")
+    desk.world.node.balance = 1
+    async with running(*desk.loops), desk.world.relaying():
+        first = asyncio.create_task(relayed(relayer, request))
+        await is_written(desk, "queued")
+        first.cancel()
+        with pytest.raises(Unavailable, match="in time"):
+            await relayed(relayer, request)
+        assert await row_states(desk.world.eyes) == []
+
+
+async def test_what_only_the_price_held_back_is_refused_with_the_price(desk: Desk) -> None:
+    relayer = desk.relayer()
+    async with running(*desk.loops), desk.world.relaying() as lane:
+        desk.world.node.base_fee = 300 * GWEI
+        desk.world.node.mine()
+        await until(lambda: _true(not lane.is_ready))
+        with pytest.raises(ValidationFailed) as refused:
+            await relayed(relayer, desk.request())
+    assert refused.value.details["maxGwei"] == 100
+    assert await row_states(desk.world.eyes) == []
+
+
+async def test_a_request_that_took_too_long_to_judge_is_not_let_in(desk: Desk) -> None:
+    relayer = desk.relayer(RelayPolicy(wait_seconds=0.0))
+    async with running(*desk.loops), desk.world.relaying():
+        with pytest.raises(Unavailable, match="in time"):
+            await relayed(relayer, desk.request())
+    assert await row_states(desk.world.eyes) == []
+
+
+async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(desk: Desk) -> None:
+    relayer = desk.relayer()
+    async with running(*desk.loops), desk.world.relaying():
+        request = desk.request(key="k")
+        waiting = asyncio.create_task(relayed(relayer, request))
+        await until(lambda: _true(bool(desk.world.node.pool)))
+        desk.world.node.fails = lambda _data: True
+        desk.world.node.mine()
+        answer = await waiting
+        assert (answer.relayed.status, answer.window.remaining) == (RelayStatus.FAILED, 34)
+        assert (await relayed(relayer, request)).relayed == answer.relayed
+        with pytest.raises(TransactionFailed):
+            await relayed(relayer, desk.request())
+    assert await row_states(desk.world.eyes) == ["mined"]
+
+
+async def test_a_collection_that_the_node_garbles_is_no_fault_of_ours(desk: Desk) -> None:
+    relayer = desk.relayer()
+    data = abi.call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
+    async with running(*desk.loops), desk.world.relaying():
+        with pytest.raises(NodeUnavailable):
+            await relayed(relayer, desk.request(to=CONTRACTS.perk_nft, data=data))
+
+
+async def _true(value: bool) -> bool:
+    return value
