@@ -63,7 +63,7 @@ async def test_a_bad_reward_is_found_and_the_others_are_minted_together(world: W
         ids = await queue_for(world, wallets)
         await failed(world, ids[37])
         await all_but(world, 2)
-        assert await states(world.eyes) == ["mined", "mined"]
+        await world.settled("mined", "mined")
     assert set((await world.failures()).values()) == {INVALID_RECEIVER}
     count = await value(
         world.eyes, "SELECT count(*) FROM rewards WHERE mint_block_hash IS NOT NULL"
@@ -96,7 +96,7 @@ async def test_a_bad_reward_costs_its_batch_one_revert_and_is_failed_once_that_i
         world.node.mines_at_once = True
         await failed(world, ids[1])
         await all_but(world, 1)
-    assert await states(world.eyes) == ["reverted", "mined"]
+        await world.settled("reverted", "mined")
 
 
 @pytest.mark.parametrize("stage", ["mined", "reverted"])
