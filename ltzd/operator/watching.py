@@ -97,7 +97,7 @@ class Watcher:
     async def _look_around(self, head: Header, *, is_urgent: bool) -> None:
         """Fees, balance and the work's own limits, once a block; the first two also when stuck.
 
-        What pauses the lane may end without a block: a chain without one for us has perhaps none.
+        What pauses the lane may end without a block: a chain that mines on demand makes none then.
         """
         is_new = self._head is None or head.hash != self._head.hash
         if is_new:
