@@ -7,15 +7,16 @@ Several of one token may be under way, each counting on those before it.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 import structlog
+from cachetools import LRUCache
 
 from ltzd import telemetry
 from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.cache.rate_limits import RateLimit, RateLimits
+from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain import perk_nft, reverts
 from ltzd.errors import (
     HolderChanged,
@@ -37,7 +38,7 @@ from ltzd.store.collections import Owned
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.redemptions import NewRedemption, Redemption
 from ltzd.store.signals import RELAYS
-from ltzd.store.tokens import Looked
+from ltzd.store.tokens import Looked, Page
 from ltzd.values import Address, address_of, checksummed
 
 log = structlog.get_logger()
@@ -45,7 +46,9 @@ log = structlog.get_logger()
 GAS_LIMIT = 100_000
 """The ceiling of a redemption is 56,000 (contracts.md)."""
 WAIT_SECONDS = 60.0
-READ_ONCE = RateLimit("signed_reads", 1, 660)
+_PAGES_KEPT = 100
+"""Those that everybody asks for; each is good until the next block."""
+READ_NONCE_SECONDS = 660
 """A nonce works once; of a reading request it is remembered as long as a signature counts."""
 
 
@@ -99,6 +102,8 @@ class PerkCharges:
         self._limits = limits
         # Reads that come together are one question. One at a time: so more come together.
         self._looks: Gathering[tuple[int, int], Looked] = Gathering(self._looked_at, at_once=1)
+        self._read_nonces: Gathering[tuple[str, str], bool] = Gathering(self._are_fresh, at_once=1)
+        self._pages: LRUCache[tuple[int, int, int], Page] = LRUCache(_PAGES_KEPT)
         self._collections: Gathering[int, Owned | None] = Gathering(self._owned, at_once=1)
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
@@ -114,9 +119,11 @@ class PerkCharges:
     async def spend_read_nonce(self, brand: Address, nonce: str) -> None:
         """Raises SignatureRefused for a reading request that is repeated byte for byte."""
         # In hex, since the names of windows do not tell capitals from small letters.
-        window = await self._limits.hit(READ_ONCE, checksummed(brand), nonce.encode().hex())
-        if not window.is_within:
+        if not await self._read_nonces.ask((checksummed(brand), nonce.encode().hex())):
             raise SignatureRefused("X-LTZ-Nonce has been used")
+
+    async def _are_fresh(self, nonces: Sequence[tuple[str, str]]) -> list[bool]:
+        return await self._limits.spend("signed_reads", READ_NONCE_SECONDS, nonces)
 
     async def redeem(self, request: RedeemRequest) -> Redeemed:
         """Answers when the redemption is a block deep, or after a minute.
@@ -140,17 +147,23 @@ class PerkCharges:
         token = perk_charges.token_of(looked.token, token_id, collection_id)
         return token, AsOf(looked.block, looked.final_block)
 
-    async def holders(
-        self, brand: Address, collection_id: int, after: int, limit: int
-    ) -> tuple[Sequence[Token], int]:
-        """Tokens behind `after` in their order, and how many the collection has in all."""
-        async with session(self._pool) as connection:
-            page = await tokens.page(connection, collection_id, after, limit)
-        # Asked after it, so that the page has no token that the collection has not.
+    async def holders(self, brand: Address, collection_id: int, after: int, limit: int) -> Page:
+        """Tokens behind `after` in their order; the same page as before while no block came."""
         collection = await self._collections.ask(collection_id)
-        owner, total = (None, 0) if collection is None else (collection.brand, collection.minted)
+        owner = None if collection is None else collection.brand
         perk_charges.own_collection(collection_id, owner, brand)
-        return page, total
+        assert collection is not None
+        wanted = (collection_id, after, limit)
+        page = self._pages.get(wanted)
+        if (
+            page is None
+            or None in (page.block_hash, collection.block_hash)
+            or (page.block_hash != collection.block_hash)
+        ):
+            async with session(self._pool) as connection:
+                page = await tokens.page(connection, *wanted)
+            self._pages[wanted] = page
+        return page if page.tokens else replace(page, total=collection.minted)
 
     async def _looked_at(self, wanted: Sequence[tuple[int, int]]) -> list[Looked]:
         async with session(self._pool) as connection:

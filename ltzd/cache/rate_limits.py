@@ -6,6 +6,7 @@ process's memory at once, and Redis is tried again after a pause, by one caller 
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -97,6 +98,26 @@ class RateLimits:
             remaining=max(0, limit.most - counted.count),
             reset_at=time.time() + counted.left_seconds,
         )
+
+    async def spend(self, name: str, seconds: int, keys: Sequence[tuple[str, ...]]) -> list[bool]:
+        """Use each key up for so long, all in one call; of each whether it was new."""
+        names = [window_name(name, seconds, key) for key in keys]
+        are_new = await self._spend(names, seconds)
+        fresh = sum(are_new)
+        telemetry.RATE_LIMIT_HITS.labels(name, "within").inc(fresh)
+        telemetry.RATE_LIMIT_HITS.labels(name, "over").inc(len(are_new) - fresh)
+        return are_new
+
+    async def _spend(self, names: Sequence[bytes], seconds: int) -> list[bool]:
+        if self._redis is not None and self._may_ask():
+            try:
+                are_new = await self._redis.spend(names, seconds)
+            except FAILURES as error:
+                self._failed(error)
+            else:
+                self._answered()
+                return are_new
+        return [self._memory.hit(name, seconds).count == 1 for name in names]
 
     async def _count(self, name: bytes, seconds: int) -> Counted:
         if self._redis is None or not self._may_ask():

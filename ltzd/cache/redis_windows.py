@@ -5,6 +5,7 @@ window's end. A call that outlasts our patience has failed, though its hit may c
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -32,6 +33,18 @@ return {count, left}
 """
 
 
+# Answers the places of the keys that were there already: nearly always none.
+_SPEND_SCRIPT = """
+local spent = {}
+for at, key in ipairs(KEYS) do
+    if not redis.call('SET', key, 1, 'NX', 'PX', ARGV[1]) then
+        spent[#spent + 1] = at
+    end
+end
+return spent
+"""
+
+
 class RedisWindows:
     """Raises Misconfigured for a URL that Redis cannot have; connects at the first call."""
 
@@ -40,6 +53,7 @@ class RedisWindows:
         # Its own annotations are incomplete.
         self._redis: Any = Redis.from_pool(_pool(url))
         self._script = self._redis.register_script(_SCRIPT)
+        self._spend_script = self._redis.register_script(_SPEND_SCRIPT)
 
     async def ping(self) -> None:
         async with asyncio.timeout(self._patience_seconds):
@@ -49,6 +63,13 @@ class RedisWindows:
         async with asyncio.timeout(self._patience_seconds):
             count, left_ms = await self._script(keys=[PREFIX + name], args=[seconds * 1000])
         return Counted(count, left_ms / 1000)
+
+    async def spend(self, names: Sequence[bytes], seconds: int) -> list[bool]:
+        """Of each whether it was new, in their order; then none is for so long."""
+        keys = [PREFIX + name for name in names]
+        async with asyncio.timeout(self._patience_seconds):
+            spent = await self._spend_script(keys=keys, args=[seconds * 1000])
+        return [place not in spent for place in range(1, len(keys) + 1)]
 
     async def close(self) -> None:
         await self._redis.aclose()

@@ -17,9 +17,8 @@ from typing import Any, Final
 from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
 from eth_abi.exceptions import DecodingError, EncodingError
-from eth_hash.auto import keccak
 
-from ltzd.values import address_of, bytes_of, hash_of
+from ltzd.values import address_of, bytes_of, hash_of, keccak
 
 CONTRACTS: Final = ("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow")
 

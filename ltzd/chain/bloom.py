@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-from eth_hash.auto import keccak
+from ltzd.values import keccak
 
 _BITS = 2048
 

@@ -13,10 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from eth_hash.auto import keccak
-
 from ltzd.chain import abi
-from ltzd.values import ZERO_ADDRESS, Address, Hash32, checksummed
+from ltzd.values import ZERO_ADDRESS, Address, Hash32, checksummed, keccak
 
 HOT_ROLES: Final = {
     "LTZ": ("MINTER",),

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from eth_abi.abi import decode as abi_decode
 from eth_abi.exceptions import DecodingError
-from eth_hash.auto import keccak
+
+from ltzd.values import keccak
 
 ERROR: Final = keccak(b"Error(string)")[:4]
 PANIC: Final = keccak(b"Panic(uint256)")[:4]

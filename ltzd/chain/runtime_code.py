@@ -6,11 +6,9 @@ of zeros behind PUSH32; the constructor fills them in.
 
 from functools import cache
 
-from eth_hash.auto import keccak
-
 from ltzd.chain import abi
 from ltzd.chain.typed_data import DOMAIN_NAMES, domain_separator
-from ltzd.values import Address
+from ltzd.values import Address, keccak
 
 _PUSH1, _PUSH32 = 0x60, 0x7F
 _INVALID = b"\xfe"

@@ -7,9 +7,8 @@ Units: fees in wei per gas.
 from dataclasses import dataclass
 
 import coincurve
-from eth_hash.auto import keccak
 
-from ltzd.values import Address, Hash32, hex_of
+from ltzd.values import Address, Hash32, hex_of, keccak
 
 
 @dataclass(frozen=True, slots=True)

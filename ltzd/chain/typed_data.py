@@ -9,10 +9,9 @@ from functools import lru_cache
 from typing import Final
 
 import coincurve
-from eth_hash.auto import keccak
 
 from ltzd.chain import words
-from ltzd.values import Address, Hash32
+from ltzd.values import Address, Hash32, keccak
 
 DOMAIN_NAMES: Final = {
     "LTZ": "Loyalty Token",

@@ -7,10 +7,8 @@ are ValueError, never another exception.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eth_hash.auto import keccak
-
 from ltzd.rules.contract_facts import Place
-from ltzd.values import Address, bytes_of, hash_of
+from ltzd.values import Address, bytes_of, hash_of, keccak
 
 
 def selector(signature: str) -> bytes:

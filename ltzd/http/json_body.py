@@ -64,6 +64,8 @@ async def read_body(request: Request, limit: int) -> bytes:
     """Whatever it is; empty if there is none."""
     stream: Any = request.stream
     stream.request_max_size = READ_AWAY_LIMIT
+    if not stream.request_body:
+        return b""
     if stream.request_body is True and len(stream.recv_buffer) >= stream.request_bytes_left:
         return await _read_on(stream, limit)  # all here; a timer would cost more than the reading
     try:

@@ -5,6 +5,8 @@ and then those of `actions/perk_charges.py`. A reading request's nonce is used u
 signature is good, a redemption's together with what it does.
 """
 
+from weakref import WeakKeyDictionary
+
 from sanic import Blueprint
 from sanic.request import Request
 
@@ -17,9 +19,10 @@ from ltzd.http.perk_models import (
     RedeemedAnswer,
     StatusQuery,
 )
-from ltzd.http.replies import Reply, json_reply
+from ltzd.http.replies import JSON, Reply, encoded, json_reply
 from ltzd.http.services import PerkCharges
 from ltzd.http.signature_headers import signed_of
+from ltzd.store.tokens import Page
 from ltzd.values import Address
 
 REDEEM = "/redeem-perk"
@@ -45,6 +48,8 @@ def surface(charges: PerkCharges) -> Blueprint:
 class PerkChargesSurface:
     def __init__(self, charges: PerkCharges) -> None:
         self._charges = charges
+        # Of pages that are kept: most of an answer's cost is in writing it.
+        self._bodies: WeakKeyDictionary[Page, bytes] = WeakKeyDictionary()
 
     async def redeem(self, request: Request) -> Reply:
         """200 once it is one block deep, 202 if that takes too long."""
@@ -66,10 +71,13 @@ class PerkChargesSurface:
         brand = await self._reader(request)
         query = HoldersQuery.from_query(request.args)
         # One more than is shown tells whether another page follows.
-        found, total = await self._charges.holders(
+        page = await self._charges.holders(
             brand, query.collection_id, query.cursor, query.limit + 1
         )
-        return json_reply(PerkHoldersAnswer.body(query, found, total))
+        body = self._bodies.get(page)
+        if body is None:
+            body = self._bodies[page] = encoded(PerkHoldersAnswer.body(query, page))
+        return Reply(body, content_type=JSON)
 
     async def _reader(self, request: Request) -> Address:
         raw = await read_body(request, BODY_LIMIT)

@@ -27,6 +27,7 @@ from ltzd.http.fields import AddressText, invalid_fields
 from ltzd.http.models import Answered, Sent
 from ltzd.http.relay_models import RelayRefusal
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
+from ltzd.store.tokens import Page
 from ltzd.values import Address, address_of, checksummed, hex_of, iso
 
 MOST_REDEEMED = 65_535
@@ -320,16 +321,16 @@ class PerkHoldersAnswer(Answered):
     next_cursor: str | None = Field(description="For the page behind this one; null at the end")
 
     @staticmethod
-    def body(query: HoldersQuery, found: Sequence[Token], total: int) -> dict[str, object]:
+    def body(query: HoldersQuery, found: Page) -> dict[str, object]:
         """`found` has one more than was asked for, if there is one more."""
-        page = found[: query.limit]
+        page = found.tokens[: query.limit]
         return {
             "success": True,
             "collectionId": query.collection_id,
             "holders": [_holder(token) for token in page],
             "count": len(page),
-            "total": total,
-            "nextCursor": cursor_behind(page[-1].id) if len(found) > len(page) else None,
+            "total": found.total,
+            "nextCursor": cursor_behind(page[-1].id) if len(found.tokens) > len(page) else None,
         }
 
 

@@ -36,6 +36,7 @@ from ltzd.http.perk_models import (
 )
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.store.redemptions import Redemption
+from ltzd.store.tokens import Page
 from ltzd.values import Hash32, address_of, checksummed
 
 _HOLDER = address_of("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed")
@@ -69,7 +70,7 @@ def _redeemed(*, is_mined: bool, already: bool = False) -> dict[str, object]:
 
 def _page(limit: int) -> dict[str, object]:
     query = HoldersQuery.from_query({"collectionId": [str(_COLLECTION)], "limit": [str(limit)]})
-    return PerkHoldersAnswer.body(query, [_token(3), _token(0, _TOKEN + 1)], 2)
+    return PerkHoldersAnswer.body(query, Page([_token(3), _token(0, _TOKEN + 1)], 2, None))
 
 
 def _refusals(**examples: LtzdError) -> dict[int, dict[str, dict[str, object]]]:

@@ -25,5 +25,9 @@ class Reply(HTTPResponse):
         )
 
 
+JSON = "application/json"
+encoded = msgspec.json.encode
+
+
 def json_reply(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
-    return Reply(msgspec.json.encode(body), status, headers, "application/json")
+    return Reply(encoded(body), status, headers, JSON)

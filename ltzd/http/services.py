@@ -16,6 +16,7 @@ from ltzd.rules.brands import EventRule
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relay_limits import Standing
 from ltzd.rules.request_signatures import SignedRequest
+from ltzd.store.tokens import Page
 from ltzd.values import Address, Hash32
 
 
@@ -75,9 +76,7 @@ class PerkCharges(Protocol):
         self, brand: Address, collection_id: int, token_id: int
     ) -> tuple[Token, AsOf]: ...
 
-    async def holders(
-        self, brand: Address, collection_id: int, after: int, limit: int
-    ) -> tuple[Sequence[Token], int]:
+    async def holders(self, brand: Address, collection_id: int, after: int, limit: int) -> Page:
         """Tokens behind the one named `after`, in order, and how many there are in all."""
         ...
 

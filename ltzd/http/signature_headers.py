@@ -1,11 +1,11 @@
 """Reads a request's LTZ-HMAC headers; whether they are any good is not decided here."""
 
-from uuid import uuid4
-
 from sanic.request import Request
 
+from ltzd.actions.event_ids import event_ids
 from ltzd.rules.request_signatures import SignedRequest
 
+_ids = event_ids()
 _NAMES = ("x-ltz-brand-id", "x-ltz-timestamp", "x-ltz-nonce", "x-ltz-signature")
 
 
@@ -19,7 +19,7 @@ def signed_of(request: Request, body: bytes) -> SignedRequest | None:
         return None
     brand_id, timestamp, nonce, signatures = given
     return SignedRequest(
-        id=uuid4(),
+        id=next(_ids),
         brand_id=brand_id,
         timestamp=timestamp,
         nonce=nonce,

@@ -8,7 +8,7 @@ from collections.abc import Collection as Some
 from dataclasses import dataclass
 
 from ltzd.store.database import Connection
-from ltzd.values import Address
+from ltzd.values import Address, Hash32
 
 _MOST_ID = 2**63 - 1
 
@@ -32,10 +32,11 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Whose collection it is, and how many tokens it has."""
+    """Whose collection it is, and how many tokens it has, as of the block that is followed."""
 
     brand: Address
     minted: int
+    block_hash: Hash32 | None
 
 
 async def settle(connection: Connection, collection_ids: Some[int]) -> None:
@@ -119,13 +120,13 @@ async def owned(connection: Connection, collection_ids: Some[int]) -> dict[int, 
     """Those that there are, in one statement; the cost of one row each however many tokens."""
     rows = await connection.fetch(
         """
-        SELECT collection_id, brand, minted
+        SELECT collection_id, brand, minted, (SELECT hash FROM chains)
           FROM collections
          WHERE collection_id = ANY($1::bigint[])
         """,
         [each for each in set(collection_ids) if 0 <= each <= _MOST_ID],
     )
-    return {row[0]: Owned(Address(row[1]), row[2]) for row in rows}
+    return {row[0]: Owned(Address(row[1]), row[2], row[3]) for row in rows}
 
 
 async def brand_of(connection: Connection, collection_id: int) -> Address | None:

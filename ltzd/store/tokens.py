@@ -12,7 +12,7 @@ import asyncpg
 
 from ltzd.rules.perk_charges import MOST_TOKEN_ID, SERIAL_BITS, Token
 from ltzd.store.database import Connection
-from ltzd.values import Address
+from ltzd.values import Address, Hash32
 
 _MOST_SERIAL = 2**SERIAL_BITS - 1
 _MOST_COLLECTION_ID = MOST_TOKEN_ID >> SERIAL_BITS
@@ -131,22 +131,35 @@ async def look(
     ]
 
 
-async def page(
-    connection: Connection, collection_id: int, after: int, limit: int
-) -> Sequence[Token]:
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Page:
+    """Tokens as they were when the chain was followed up to this block; None: nobody knows.
+
+    `total`: how many the collection has in all then.
+    """
+
+    tokens: Sequence[Token]
+    total: int
+    block_hash: Hash32 | None
+
+
+_NOTHING = Page((), 0, None)
+
+
+async def page(connection: Connection, collection_id: int, after: int, limit: int) -> Page:
     """A collection's tokens behind the token `after`, in the order of their ids.
 
     A token has its place in this order for ever, so that pages hold each once however they move.
     """
     if not 0 <= collection_id <= _MOST_COLLECTION_ID:
-        return []
+        return _NOTHING
     # Its tokens lie side by side in the order of all tokens.
     first = collection_id << SERIAL_BITS
     rows = await connection.fetch(
         """
         SELECT (t.token_id % 4294967296)::bigint, t.holder, c.charges,
                c.charges - coalesce(t.remaining, c.charges), t.claimed_at, t.last_redeemed_at,
-               t.block_number
+               t.block_number, c.minted, (SELECT hash FROM chains)
           FROM tokens t
           JOIN collections c USING (collection_id)
          WHERE t.token_id > $1 AND t.token_id <= $2
@@ -157,7 +170,13 @@ async def page(
         Decimal(first + _MOST_SERIAL),
         limit,
     )
-    return [Token(first | serial, collection_id, holder, *rest) for serial, holder, *rest in rows]
+    if not rows:
+        return _NOTHING
+    found = [
+        Token(first | serial, collection_id, holder, *rest)
+        for serial, holder, *rest, _minted, _hash in rows
+    ]
+    return Page(found, rows[0]["minted"], rows[0]["hash"])
 
 
 async def held(connection: Connection, holder: Address, collection_id: int, most: int) -> int:

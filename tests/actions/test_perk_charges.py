@@ -319,3 +319,31 @@ async def test_what_is_not_this_brands_to_redeem_is_refused_by_name(
     with pytest.raises(error):
         await till.redeem(**changes)
     assert await till.rows() == 0
+
+
+# --- lists ------------------------------------------------------------------------------------
+
+
+async def test_a_page_is_kept_until_the_next_block_and_no_longer(till: Till) -> None:
+    page = await till.charges.holders(BRAND, 7, 0, 5)
+    assert ([each.id for each in page.tokens], page.total) == ([TOKEN, OTHER_TOKEN], 2)
+    assert await till.charges.holders(BRAND, 7, 0, 5) is page
+    assert (await till.charges.holders(BRAND, 7, TOKEN, 5)).tokens == page.tokens[1:]
+    till.node.claim(BRAND, OTHER_USER, token_of(7, 3), charges=CHARGES)
+
+    async def shows_three() -> bool:
+        found = await till.charges.holders(BRAND, 7, 0, 5)
+        return (len(found.tokens), found.total) == (3, 3)
+
+    await until(shows_three)
+
+
+async def test_a_page_behind_the_last_token_still_tells_how_many_there_are(till: Till) -> None:
+    page = await till.charges.holders(BRAND, 7, OTHER_TOKEN, 5)
+    assert (list(page.tokens), page.total) == ([], 2)
+
+
+async def test_a_kept_page_is_shown_to_its_brand_only(till: Till) -> None:
+    await till.charges.holders(BRAND, 7, 0, 5)
+    with pytest.raises(ValidationFailed):
+        await till.charges.holders(OTHER_BRAND, 7, 0, 5)

@@ -116,6 +116,26 @@ async def test_keys_limits_and_lengths_count_apart_and_case_does_not(
         assert (await limits.hit(TEN, "0xaB", "192.0.2.7")).remaining == 8
 
 
+async def test_what_two_processes_spend_at_once_is_new_to_one_of_them(redis: RedisServer) -> None:
+    keys = [("0xab", str(number)) for number in range(20)]
+    one = RateLimits(redis.url, patience_seconds=PATIENT)
+    other = RateLimits(redis.url, patience_seconds=PATIENT)
+    async with one, other:
+        found = await asyncio.gather(
+            one.spend("nonces", 60, keys[:15]), other.spend("nonces", 60, keys[5:])
+        )
+        assert sum(found[0]) + sum(found[1]) == 20
+        assert await one.spend("nonces", 60, [*keys, ("0xcd", "1")]) == [False] * 20 + [True]
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["redis", "memory"])
+async def test_of_a_key_that_is_spent_twice_in_one_call_only_the_first_is_new(
+    redis: RedisServer, is_shared: bool
+) -> None:
+    async with RateLimits(redis.url if is_shared else None, patience_seconds=PATIENT) as limits:
+        assert await limits.spend("nonces", 60, [("a",), ("b",), ("a",)]) == [True, True, False]
+
+
 @pytest.mark.parametrize("is_shared", [True, False], ids=["redis", "memory"])
 async def test_a_changed_maximum_holds_in_windows_under_way(
     redis: RedisServer, is_shared: bool
@@ -157,11 +177,12 @@ async def test_a_hit_is_one_call(redis: RedisServer, limits: RateLimits) -> None
 async def test_every_key_has_an_end(redis: RedisServer, limits: RateLimits) -> None:
     await hits(limits, 30, "x")
     await hits(limits, 1, "y" * 10_000)
+    await limits.spend("nonces", 60, [("x",)])
     async with redis.asked() as client:
         keys = [key async for key in client.scan_iter()]
-        assert len(keys) == 2
+        assert len(keys) == 3
         for key in keys:
-            assert key.startswith(b"ltzd:rl:events_per_ip|60")
+            assert key.startswith((b"ltzd:rl:events_per_ip|60", b"ltzd:rl:nonces|60"))
             assert len(key) < 250
             assert 0 < await client.pttl(key) <= 60_000
 

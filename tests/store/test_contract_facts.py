@@ -332,7 +332,7 @@ async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(seve
     seen: list[int] = []
     after = 0
     async with session(seven) as connection:
-        while some := await tokens.page(connection, 7, after, 4):
+        while some := (await tokens.page(connection, 7, after, 4)).tokens:
             seen += [token.id for token in some]
             after = seen[-1]
             moved = TokenTransferred(
@@ -345,7 +345,7 @@ async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(seve
             if len(seen) == 8:
                 await write(connection, [], a_claim(26))
         assert (await collections.owned(connection, [7]))[7].minted == 26
-        assert await tokens.page(connection, 9, 0, 4) == []
+        assert not (await tokens.page(connection, 9, 0, 4)).tokens
     assert seen == [7 << 32 | number for number in range(1, 27)]
 
 
@@ -371,12 +371,14 @@ async def test_many_are_looked_at_at_once_each_with_its_own_collection(seven: Po
         token = await tokens.find(connection, first)
         assert token is not None
         assert token.remaining == 1
-        assert (await tokens.page(connection, 7, 0, 1)) == [token]
+        page = await tokens.page(connection, 7, 0, 1)
         owners = await collections.owned(connection, [7, 8, 9, huge])
     assert [each.token for each in looked] == [token, None, None, None, token, None]
     assert [each.brand for each in looked] == [
         owned and owned.brand for owned in map(owners.get, (7, 8, 9, 7, 7, huge))
     ]
+    assert (page.tokens, page.total, page.block_hash) == ([token], 25, a_hash("1"))
+    assert owners[7].block_hash == a_hash("1")
     assert looked[0].brand is not None
     assert looked[2].brand is None
     assert {each.block for each in looked} == {1}
@@ -388,8 +390,8 @@ async def test_what_no_token_or_collection_can_be_called_is_not_there(
 ) -> None:
     async with session(seven) as connection:
         assert await tokens.find(connection, huge) is None
-        assert await tokens.page(connection, huge, 0, 5) == []
-        assert await tokens.page(connection, 7, huge, 5) == []
+        assert not (await tokens.page(connection, huge, 0, 5)).tokens
+        assert not (await tokens.page(connection, 7, huge, 5)).tokens
         assert await collections.owned(connection, [huge]) == {}
         assert await tokens.held(connection, a_wallet(1), huge, 5) == 0
         assert await collections.find(connection, huge) is None
@@ -403,7 +405,7 @@ async def test_the_largest_collection_that_a_bigint_holds_has_tokens(pool: Pool)
         created = replace(a_collection(), collection_id=largest)
         await write(connection, [block], [created, *a_claim(2**32 - 1, largest)])
 
-        (token,) = await tokens.page(connection, largest, 0, 5)
+        (token,) = (await tokens.page(connection, largest, 0, 5)).tokens
         assert token.id == 2**95 - 1
         assert await tokens.find(connection, token.id) == token
         assert (await collections.owned(connection, [largest]))[largest].minted == 2**32 - 1

@@ -38,6 +38,7 @@ from ltzd.rules.relay_limits import RELAYS_AN_HOUR, WINDOW, Standing
 from ltzd.rules.relaying import Relayed, RelayStatus, RelayWindow
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from ltzd.store.redemptions import Redemption
+from ltzd.store.tokens import Page
 from ltzd.values import Address, Hash32, address_of
 
 BRAND_ID = "0x" + "ab" * 20
@@ -289,14 +290,13 @@ class PerkBook:
         self.heard.append("token")
         return self._own_token(brand, collection_id, token_id), self.as_of
 
-    async def holders(
-        self, brand: Address, collection_id: int, after: int, limit: int
-    ) -> tuple[Sequence[Token], int]:
+    async def holders(self, brand: Address, collection_id: int, after: int, limit: int) -> Page:
         self.heard.append("holders")
         self._own(brand, collection_id)
         held = [self.tokens[each] for each in sorted(self.tokens)]
         held = [token for token in held if token.collection_id == collection_id]
-        return [token for token in held if token.id > after][:limit], len(held)
+        behind = [token for token in held if token.id > after][:limit]
+        return Page(behind, len(held), None)
 
     def _own(self, brand: Address, collection_id: int) -> None:
         if self.refusal is not None:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-from eth_hash.auto import keccak
 
 from ltzd.dev.sandbox import pages
 from ltzd.dev.sandbox.explorer_views import (
@@ -21,7 +20,7 @@ from ltzd.dev.sandbox.node_reads import (
 from ltzd.dev.sandbox.pages import text
 from ltzd.dev.sandbox.reward_logs import MINTED_TOPIC, Reward, ltz_text, rewards_in
 from ltzd.errors import NodeUnavailable
-from ltzd.values import Address, address_of, checksummed, hash_of, hex_of
+from ltzd.values import Address, address_of, checksummed, hash_of, hex_of, keccak
 
 _RECENT_BLOCKS = 20
 _MINTS_WITHIN_BLOCKS = 5_000

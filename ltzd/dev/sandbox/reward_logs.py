@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from eth_hash.auto import keccak
-
 from ltzd.dev.sandbox.node_reads import RpcLog
-from ltzd.values import LTZ, Address, LtzUnits, Reference, bytes_of, hex_of
+from ltzd.values import LTZ, Address, LtzUnits, Reference, bytes_of, hex_of, keccak
 
 MINTED_TOPIC = hex_of(keccak(b"RewardMinted(address,bytes32,uint256)"))
 _SKIPPED_TOPIC = hex_of(keccak(b"RewardSkipped(address,bytes32,uint256)"))

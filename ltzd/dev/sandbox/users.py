@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import coincurve
-from eth_hash.auto import keccak
 
 from ltzd.dev.sandbox.accounts import Account, identity_key, index_keys
 from ltzd.dev.sandbox.journal import Journal, Record
-from ltzd.values import Address, bytes_of, checksummed, hex_of
+from ltzd.values import Address, bytes_of, checksummed, hex_of, keccak
 
 _CUID_LETTERS = string.ascii_lowercase + string.digits
 
