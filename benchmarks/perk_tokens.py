@@ -42,6 +42,8 @@ class Tables:
         )
         await self.show(FEW)
         await self._fill(FEW)
+        # Else who reads writes first what the filling has left in memory.
+        await self.database.execute("CHECKPOINT")
 
     async def show(self, which: Filled) -> None:
         if which == self._current:
