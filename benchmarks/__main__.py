@@ -4,7 +4,7 @@ import argparse
 
 import uvloop
 
-from benchmarks import bulk, gas, intake, minting, perks, relays, signing, tokens
+from benchmarks import bulk, gas, intake, minting, perks, relays, signing, tokens, webhooks
 
 SECONDS = {
     "signing": 1.0,
@@ -15,6 +15,7 @@ SECONDS = {
     "gas": 0.0,
     "relays": 8.0,
     "perks": 3.0,
+    "webhooks": 5.0,
 }
 """How long each takes on each side in each round, unless it is said; gas is not timed."""
 
@@ -38,6 +39,8 @@ async def _run(name: str, options: argparse.Namespace) -> None:
             await relays.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
         case "perks":
             await perks.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
+        case "webhooks":
+            await webhooks.run(seconds=seconds, rounds=options.rounds, in_document=options.record)
 
 
 def main() -> None:

@@ -14,11 +14,13 @@ LtzdError
 │   ├── ClaimLimitReached, IdempotencyKeyReused
 │   ├── TransactionFailed     the call reverts, or did; `reason` says why
 │   ├── HolderChanged, NoChargesRemaining
+│   ├── PaymentRefused    a checkout session that cannot be minted, and why
 │   └── NotFound
 │       └── CollectionNotFound, TokenNotFound
 ├── Unavailable           nobody: the same request may succeed later
 │   ├── NodeUnavailable
 │   ├── IdentityUnavailable
+│   ├── PaymentsUnavailable, MintPending, DnsUnavailable
 │   ├── DatabaseUnavailable
 │   ├── OutcomeUnknown    a transaction that may or may not be mined: look before you repeat
 │   └── LostLane          another process took the lane or the chain: stand by
@@ -102,6 +104,10 @@ class SignatureRefused(Unauthorized):
     pass
 
 
+class PaymentRefused(Refused):
+    """Of a checkout session: not found, not paid, or its metadata contradict each other."""
+
+
 class NotFound(Refused):
     pass
 
@@ -157,6 +163,18 @@ class NodeUnavailable(Unavailable):
 
 class IdentityUnavailable(Unavailable):
     pass
+
+
+class PaymentsUnavailable(Unavailable):
+    """The payment provider does not answer, or is not configured."""
+
+
+class MintPending(Unavailable):
+    """The payment is recorded and will be minted; no hash is known yet."""
+
+
+class DnsUnavailable(Unavailable):
+    """No resolver told whether the record is there."""
 
 
 class DatabaseUnavailable(Unavailable):

@@ -83,6 +83,21 @@ RELAY_SECONDS = _histogram(
 REDEMPTIONS = _counter(
     "ltzd_actions_redemptions_total", "Redemptions of charges asked for", "outcome"
 )
+CHECKOUTS = _counter("ltzd_actions_checkouts_total", "Checkout sessions asked for", "outcome")
+PAYMENTS = _counter(
+    "ltzd_actions_payments_total", "Checkout sessions asked to be minted, by either door", "outcome"
+)
+PAYMENTS_NOT_MINTED = _counter(
+    "ltzd_actions_payments_not_minted_total",
+    "Sessions that the payment provider's events call paid, and that are refused",
+    "reason",
+)
+PAYMENT_REVERSALS = _counter(
+    "ltzd_actions_payment_reversals_total",
+    "Refunds and disputes told, of payments minted here or unknown to us",
+    "kind",
+    "payment",
+)
 CONSTRAINT_EVALUATIONS = _counter(
     "ltzd_actions_constraint_evaluations_total",
     "Purchase constraints judged anew",
@@ -189,6 +204,45 @@ LOG_COMPLETENESS = _counter(
     "ltzd_indexer_log_completeness_checks_total",
     "Empty answers checked against the bloom",
     "result",
+)
+
+# --- deliveries ---------------------------------------------------------------------------------
+
+WEBHOOK_ATTEMPTS = _counter(
+    "ltzd_deliveries_webhook_attempts_total", "Webhooks posted to brands, by the outcome", "outcome"
+)
+WEBHOOK_SECONDS = _histogram(
+    "ltzd_deliveries_webhook_seconds",
+    "From a fact's commit to the delivery of its webhook",
+    buckets=SLOW,
+)
+WEBHOOKS_EXHAUSTED = _counter(
+    "ltzd_deliveries_webhooks_exhausted_total", "Webhooks given up after their last attempt"
+)
+WEBHOOK_ERRORS = _counter(
+    "ltzd_deliveries_webhook_errors_total", "Attempts that ended in a fault of our own"
+)
+WEBHOOK_ENDPOINTS_CLOSED = _counter(
+    "ltzd_deliveries_endpoints_closed_total", "Brands' endpoints that were disabled"
+)
+WEBHOOKS_UNDER_WAY = _gauge(
+    "ltzd_deliveries_webhooks_under_way", "Webhooks that this process is posting"
+)
+WEBHOOKS_PENDING = _gauge(
+    "ltzd_deliveries_webhooks_pending", "Webhooks that wait for an endpoint that is open"
+)
+WEBHOOKS_HELD = _gauge(
+    "ltzd_deliveries_webhooks_held",
+    "Webhooks that wait until their endpoint is enabled, or there is one",
+)
+WEBHOOKS_OLDEST_SECONDS = _gauge(
+    "ltzd_deliveries_oldest_webhook_seconds", "Age of the oldest pending webhook"
+)
+WEBHOOKS_OVERDUE_SECONDS = _gauge(
+    "ltzd_deliveries_overdue_seconds", "Since when a pending webhook could have been sent"
+)
+WEBHOOK_ENDPOINTS_DISABLED = _gauge(
+    "ltzd_deliveries_disabled_endpoints", "Brands' endpoints that are disabled"
 )
 
 # --- chain and providers ------------------------------------------------------------------------

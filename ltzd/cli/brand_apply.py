@@ -9,8 +9,9 @@ from ltzd.cli.places import Place, connected, place_of
 from ltzd.errors import Misconfigured
 from ltzd.rules.brand_changes import changes
 from ltzd.rules.brands import Brand, parse_brand_file
-from ltzd.rules.constraints import ExternalApi, is_loopback_host
+from ltzd.rules.constraints import ExternalApi
 from ltzd.rules.domains import url_host
+from ltzd.rules.outside_urls import is_loopback_host
 from ltzd.store import brand_records, brands
 from ltzd.store.brands import Applied
 from ltzd.store.database import Connection
@@ -50,6 +51,11 @@ def _check_urls(place: Place, brand: Brand) -> None:
     """Outside dev mode they would be refused whenever they are asked."""
     if place.data_dir is not None:
         return
+    if brand.webhook_url is not None and is_loopback_host(url_host(brand.webhook_url)):
+        raise Misconfigured(
+            f"webhook_url is {brand.webhook_url}: "
+            "only a dev instance may send to the machine that it runs on."
+        )
     for constraint in brand.constraints:
         if isinstance(constraint, ExternalApi) and is_loopback_host(url_host(constraint.url)):
             raise Misconfigured(

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from ltzd import __version__
 from ltzd.cli import (
+    books_command,
     brand_commands,
     business_commands,
     collection_commands,
@@ -18,6 +19,7 @@ from ltzd.cli import (
     event_commands,
     item_commands,
     sign,
+    webhook_commands,
 )
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
 from ltzd.errors import FileRejected, Misconfigured, Refused, Unavailable
@@ -46,7 +48,9 @@ app = typer.Typer(
 )
 app.add_typer(brand_commands.app, name="brand")
 app.add_typer(event_commands.app, name="event")
+app.add_typer(webhook_commands.app, name="webhooks")
 app.command()(deploy_command.deploy)
+app.command()(books_command.books)
 app.command()(sign.sign)
 app.add_typer(collection_commands.app, name="collection")
 app.add_typer(item_commands.app, name="item")

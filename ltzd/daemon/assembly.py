@@ -10,7 +10,10 @@ from dataclasses import dataclass
 import structlog
 
 from ltzd.actions.constraints import PurchaseConstraints
+from ltzd.actions.domain_verification import DomainVerification
 from ltzd.actions.event_handler import EventHandler
+from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.actions.payments import Payments
 from ltzd.actions.perk_charges import PerkCharges
 from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.actions.relay_desk import RelayDesk
@@ -23,6 +26,7 @@ from ltzd.chain.relay_calls import RelayContracts
 from ltzd.chain.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.daemon.settings import Settings
+from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
@@ -30,10 +34,14 @@ from ltzd.operator.lane import WalletLane
 from ltzd.operator.mint_lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
 from ltzd.operator.relay_lane import RelayLane
+from ltzd.providers import brand_webhooks
+from ltzd.providers.brand_webhooks import BrandWebhooks
+from ltzd.providers.dns_txt import DnsPolicy, TxtRecords
 from ltzd.providers.external_api import ExternalApis
 from ltzd.providers.guarded_http import GuardPolicy
 from ltzd.providers.identity import IdentityClient, IdentityPolicy
 from ltzd.providers.identity_tokens import IdentityTokens
+from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
 from ltzd.rules.fees import FeePolicy
 from ltzd.store import chains, database
 from ltzd.store.brands import BrandBook
@@ -66,8 +74,11 @@ class Daemon:
     relayer: Relayer
     perk_charges: PerkCharges
     constraints: PurchaseConstraints
+    domains: DomainVerification
+    payments: Payments
     lanes: tuple[WalletLane, ...]
     follower: Follower | None
+    sender: Sender | None
 
 
 @asynccontextmanager
@@ -98,6 +109,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         stack.push_async_callback(apis.close)
         constraints = PurchaseConstraints(pool, brands, apis)
         stack.push_async_callback(constraints.close)
+        provider = await _payment_provider(settings, stack)
         desk = _relay_desk(settings, pool, node, chain, signals)
         yield Daemon(
             settings=settings,
@@ -126,8 +138,19 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             ),
             perk_charges=PerkCharges(desk, brands, signatures, limits),
             constraints=constraints,
+            domains=DomainVerification(pool, sealer, brands, _txt_records(settings)),
+            payments=Payments(
+                pool,
+                signals,
+                brands,
+                identity,
+                hashes,
+                provider,
+                MintCapacity(pool, node, chain.chain_id, chain.ltz),
+            ),
             lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
             follower=_follower(settings, pool, node, chain, signals),
+            sender=_sender(settings, pool, signals, sealer, stack, is_dev),
         )
 
 
@@ -139,6 +162,38 @@ def _identity_policy(settings: Settings) -> IdentityPolicy:
         app_secret=identity.secret().get_secret_value(),
         issuer=identity.issuer,
     )
+
+
+def _txt_records(settings: Settings) -> TxtRecords:
+    dns = settings.dns
+    return TxtRecords(DnsPolicy(dns.nameservers, dns.port, dns.timeout_seconds))
+
+
+async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> PaymentProvider | None:
+    account = settings.payments
+    if account is None or "http" not in settings.roles:
+        return None
+    policy = PaymentsPolicy(
+        base_url=account.base_url,
+        secret_key=account.key().get_secret_value(),
+        signing_secret=account.events_secret().get_secret_value(),
+    )
+    return await stack.enter_async_context(PaymentProvider(policy))
+
+
+def _sender(
+    settings: Settings,
+    pool: Pool,
+    signals: Signals,
+    sealer: Sealer,
+    stack: AsyncExitStack,
+    is_dev: bool,
+) -> Sender | None:
+    if "deliveries" not in settings.roles:
+        return None
+    http = BrandWebhooks(brand_webhooks.policy(allow_loopback=is_dev))
+    stack.push_async_callback(http.close)
+    return Sender(pool, signals, sealer, http)
 
 
 async def _close(pool: Pool) -> None:

@@ -20,7 +20,7 @@ from ltzd.daemon.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.server import serve
-from ltzd.store import constraint_results, relays
+from ltzd.store import constraint_results, relays, webhooks
 from ltzd.store.database import session
 from ltzd.store.events import forget_spent
 from ltzd.store.signals import BRANDS
@@ -29,6 +29,7 @@ log = structlog.get_logger()
 
 _WORKING_SECONDS = 5.0
 _FORGET_SECONDS = 60.0
+_TIDY_SECONDS = 3600.0
 
 
 def run(settings: Settings) -> None:
@@ -130,6 +131,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
     loops += [lane.run() for lane in daemon.lanes]
     if daemon.follower is not None:
         loops.append(daemon.follower.run())
+    if daemon.sender is not None:
+        loops += [daemon.sender.run(), _tidy_webhooks(daemon)]
     return loops
 
 
@@ -163,6 +166,17 @@ async def _keep_brands_fresh(daemon: Daemon) -> None:
                 await daemon.brands.refresh(connection)
         except (DatabaseUnavailable, Misconfigured) as error:
             log.warning("brands.not_refreshed", reason=error.message)
+
+
+async def _tidy_webhooks(daemon: Daemon) -> None:
+    """What was delivered long ago is deleted."""
+    while True:
+        try:
+            async with session(daemon.pool) as connection:
+                await webhooks.tidy(connection)
+        except DatabaseUnavailable as error:
+            log.warning("webhooks.not_tidied", reason=error.message)
+        await asyncio.sleep(_TIDY_SECONDS)
 
 
 async def _forget_spent(daemon: Daemon) -> None:

@@ -15,8 +15,8 @@ from pydantic_settings import NoDecode
 from ltzd.rules.domains import is_ip_address
 from ltzd.values import Address, address_of, checksummed
 
-Role = Literal["http", "operator", "indexer"]
-ROLES: tuple[Role, ...] = ("http", "operator", "indexer")
+Role = Literal["http", "operator", "indexer", "deliveries"]
+ROLES: tuple[Role, ...] = ("http", "operator", "indexer", "deliveries")
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -84,6 +84,13 @@ def _network(value: object) -> object:
     return network
 
 
+def _ip_address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text.strip()))
+    except ValueError:
+        raise ValueError("must be an IP address, such as 10.0.0.53") from None
+
+
 def _undressed(network: _Network) -> _Network:
     """Peers on a socket for both families are IPv4 addresses in IPv6 clothes."""
     first = network.network_address
@@ -137,6 +144,9 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
 Origins = Annotated[
     tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_items)
+]
+IpAddresses = Annotated[
+    tuple[Annotated[str, AfterValidator(_ip_address)], ...], NoDecode, BeforeValidator(_items)
 ]
 Networks = Annotated[
     tuple[Annotated[_Network, BeforeValidator(_network)], ...], NoDecode, BeforeValidator(_items)

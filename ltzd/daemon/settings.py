@@ -31,6 +31,7 @@ from ltzd.daemon.setting_kinds import (
     ROLES,
     ContractAddress,
     DatabaseUrl,
+    IpAddresses,
     Networks,
     Origins,
     Port,
@@ -163,10 +164,40 @@ class Identity(Section):
         return self
 
     def secret(self) -> SecretStr:
-        if self.app_secret is not None:
-            return self.app_secret
-        assert self.app_secret_file is not None
-        return secret_in(self.app_secret_file)
+        return _given(self.app_secret, self.app_secret_file)
+
+
+class Payments(Section):
+    """The payment provider's account; without this section nothing is sold."""
+
+    base_url: WebUrl = "https://api.stripe.com"
+    secret_key: Annotated[SecretStr, Field(min_length=1)] | None = None
+    secret_key_file: ReadableFile | None = None
+    signing_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
+    signing_secret_file: ReadableFile | None = None
+    """Of the provider's events."""
+
+    @model_validator(mode="after")
+    def _has_its_secrets(self) -> Self:
+        for name in ("secret_key", "signing_secret"):
+            if (getattr(self, name) is None) == (getattr(self, f"{name}_file") is None):
+                raise ValueError(f"give either {name} or {name}_file")
+        return self
+
+    def key(self) -> SecretStr:
+        return _given(self.secret_key, self.secret_key_file)
+
+    def events_secret(self) -> SecretStr:
+        return _given(self.signing_secret, self.signing_secret_file)
+
+
+class Dns(Section):
+    """Who is asked for TXT records; without nameservers those of the machine."""
+
+    nameservers: IpAddresses = ()
+    port: Port = 53
+    timeout_seconds: Annotated[float, Field(gt=0, le=30)] = 5.0
+    """For one question, however many nameservers are asked."""
 
 
 class Settings(Section):
@@ -184,6 +215,8 @@ class Settings(Section):
     admin: Admin = Admin()
     operator: Operator = Operator()
     relay: Relay = Relay()
+    payments: Payments | None = None
+    dns: Dns = Dns()
 
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:
@@ -195,12 +228,16 @@ class Settings(Section):
 
     def refuse_dev_providers(self) -> None:
         """Raises Misconfigured if an outside service is plain http or on this machine."""
-        parts = urlsplit(self.identity.base_url)
-        if parts.scheme != "https" or may_reach_this_machine(parts.hostname or ""):
-            raise Misconfigured(
-                "identity.base_url must be an https URL of another machine; "
-                "the sandbox is for `ltzd dev` only."
-            )
+        urls = {"identity.base_url": self.identity.base_url}
+        if self.payments is not None:
+            urls["payments.base_url"] = self.payments.base_url
+        for name, url in urls.items():
+            parts = urlsplit(url)
+            if parts.scheme != "https" or may_reach_this_machine(parts.hostname or ""):
+                raise Misconfigured(
+                    f"{name} must be an https URL of another machine; "
+                    "the sandbox is for `ltzd dev` only."
+                )
 
 
 class _Variables(BaseSettings, Settings):
@@ -301,6 +338,14 @@ def _fault(file: TomlFile, place: Place, reason: str, roles: str | None) -> str:
                 else f"{name}: {dotted(place)}: {reason}"
             )
     return file.fault(place, reason)
+
+
+def _given(secret: SecretStr | None, file: Path | None) -> SecretStr:
+    """One of the two, as the section's check has made sure."""
+    if secret is not None:
+        return secret
+    assert file is not None
+    return secret_in(file)
 
 
 def secret_in(path: Path) -> SecretStr:

@@ -1,19 +1,24 @@
 """The demo brands: declared in files, applied like any other, once.
 
 A brand that is there already is left as it is: somebody may have changed it. Only the perks that an
-older ltzd could not declare are added. Its keys, which are shown only once, are kept in the data
+older ltzd could not declare are added, and a webhook address in the sandbox follows it to another
+port. Its keys, which are shown only once, are kept in the data
 directory for `dev.json`.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ltzd.dev.keys import write_private
 from ltzd.errors import Misconfigured
 from ltzd.rules.brands import Brand, parse_brand_file
+from ltzd.rules.domains import url_host
+from ltzd.rules.outside_urls import is_loopback_host
 from ltzd.store import brands, database
 from ltzd.store.sealing import Sealer
 
@@ -34,19 +39,25 @@ class DemoBrand:
         return self.brand.domains[0]
 
 
-async def apply(data_dir: Path, database_url: str, sealer: Sealer, name: str) -> DemoBrand:
+async def apply(
+    data_dir: Path,
+    database_url: str,
+    sealer: Sealer,
+    name: str,
+    inbox_url: Callable[[str], str],
+) -> DemoBrand:
     """Apply `demo/<name>.toml` unless its brand exists; answers what dev.json tells of it."""
     text = resources.files("ltzd.dev").joinpath(f"demo/{name}.toml").read_text(encoding="utf-8")
-    brand = parse_brand_file(text, f"{name}.toml")
+    declared = parse_brand_file(text, f"{name}.toml")
+    inbox = inbox_url(declared.id)
+    brand = declared.model_copy(update={"webhook_url": inbox})
     kept = data_dir / f"{name}.keys.json"
     connection = await database.connect(database_url, "demo")
     try:
         async with connection.transaction():
             stored = await brands.load(connection, brand.address)
-            if stored is not None and "perks" not in stored.model_fields_set:
-                # As ltzd 0.1 stored it: nobody has decided against the perks.
-                with_perks = stored.model_copy(update={"perks": brand.perks})
-                await brands.apply(connection, with_perks, sealer)
+            if stored is not None:
+                await brands.apply(connection, _up_to_date(stored, brand, inbox), sealer)
             if stored is None:
                 applied = await brands.apply(connection, brand, sealer)
                 assert applied.keys is not None
@@ -64,6 +75,21 @@ async def apply(data_dir: Path, database_url: str, sealer: Sealer, name: str) ->
         "verificationToken": keys["verificationToken"],
     }
     return DemoBrand(brand, door)
+
+
+def _up_to_date(stored: Brand, demo: Brand, inbox: str) -> Brand:
+    changes: dict[str, Any] = {}
+    if "perks" not in stored.model_fields_set:
+        # As ltzd 0.1 stored it: nobody has decided against the perks.
+        changes["perks"] = demo.perks
+    known = stored.webhook_url or ""
+    if _path(known) == _path(inbox) and is_loopback_host(url_host(known)):
+        changes["webhook_url"] = inbox
+    return stored.model_copy(update=changes)
+
+
+def _path(url: str) -> str:
+    return urlsplit(url).path
 
 
 def _kept(path: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ import asyncio
 import json
 import shutil
 import sys
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from ltzd.dev.demo_brands import DemoBrand
 from ltzd.dev.options import DevOptions
 from ltzd.dev.sandbox.server import Sandbox
 from ltzd.dev.services import DevServices
+from ltzd.http.payments import WEBHOOK
+from ltzd.rules.domain_records import record_name
 from ltzd.store import database
 from ltzd.store.sealing import Sealer
 from ltzd.values import checksummed, hash_of
@@ -75,12 +78,9 @@ async def _end_start(
 async def _serve(
     folder: Path, options: DevOptions, stop: asyncio.Event, ready: asyncio.Event
 ) -> None:
-    async with services.running(folder, options) as started:
-        instance = await _set_up(folder, options, started)
-        try:
-            await _live(instance, stop, ready)
-        finally:
-            await instance.sandbox.stop()
+    async with services.running(folder, options) as started, AsyncExitStack() as stack:
+        instance = await _set_up(folder, options, started, stack)
+        await _live(instance, stop, ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,9 @@ async def _live(instance: _Instance, stop: asyncio.Event, ready: asyncio.Event) 
         watching.cancel()
 
 
-async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _Instance:
+async def _set_up(
+    folder: Path, options: DevOptions, started: DevServices, stack: AsyncExitStack
+) -> _Instance:
     """Wallets, contracts, schema, brands, sandbox, settings."""
     minter_file, minter = keys.wallet(folder, "minter")
     operator_file, operator = keys.wallet(folder, "operator")
@@ -122,14 +124,15 @@ async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _I
         deployment = await contracts.deployed(folder, rpc, started.chain_id, genesis, admin, terms)
     await database.migrate(started.database_url)
     sealer = Sealer.from_file(folder / "master.key", create=True)
-    brand = await demo_brands.apply(folder, started.database_url, sealer, "brand")
-    other = await demo_brands.apply(folder, started.database_url, sealer, "other_brand")
+    sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, deployment.address("LTZ"))
+    sandbox.events_to(f"http://127.0.0.1:{options.port}{WEBHOOK}")
+    await sandbox.start()
+    stack.push_async_callback(sandbox.stop)
+    brand, other = await _demo_brands(folder, started, sealer, sandbox)
     async with Rpc(started.rpc_url) as rpc:
         offered = await demo_offers.stand(
             rpc, _offer_contracts(deployment), admin, brand.brand, business.address
         )
-    sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, deployment.address("LTZ"))
-    await sandbox.start()
     content = {
         "baseUrl": f"http://127.0.0.1:{options.port}",
         "adminUrl": f"http://127.0.0.1:{options.admin_port}",
@@ -148,11 +151,28 @@ async def _set_up(folder: Path, options: DevOptions, started: DevServices) -> _I
         "brand": brand.door,
         "otherBrand": other.door,
         **offered,
+        "payments": sandbox.payments_door(),
         "sandbox": sandbox.doors(),
     }
     hot_keys = {"minter_key_file": minter_file, "relay_key_file": operator_file}
     settings = _settings(folder, options, started, deployment, sandbox, hot_keys)
     return _Instance(folder, started, settings, sandbox, content, brand)
+
+
+async def _demo_brands(
+    folder: Path, started: DevServices, sealer: Sealer, sandbox: Sandbox
+) -> tuple[DemoBrand, DemoBrand]:
+    """Applied once, and with what the outside world would know of them."""
+
+    async def applied(name: str) -> DemoBrand:
+        brand = await demo_brands.apply(
+            folder, started.database_url, sealer, name, sandbox.inbox_url
+        )
+        record = f"brand_id={brand.brand_id};api_key={brand.door['verificationToken']}"
+        await sandbox.set_txt(record_name(brand.domain), [record])
+        return brand
+
+    return await applied("brand"), await applied("other_brand")
 
 
 def _offer_contracts(deployment: Deployment) -> OfferContracts:
@@ -184,7 +204,8 @@ def _settings(
     sandbox: Sandbox,
     hot_keys: dict[str, Path],
 ) -> Settings:
-    identity = sandbox.identity_policy()
+    identity, payments = sandbox.identity_policy(), sandbox.payments_policy()
+    dns = sandbox.dns_policy()
     return Settings.model_validate(
         {
             "database_url": started.database_url,
@@ -204,6 +225,12 @@ def _settings(
                 "app_id": identity.app_id,
                 "app_secret": identity.app_secret,
             },
+            "payments": {
+                "base_url": payments.base_url,
+                "secret_key": payments.secret_key,
+                "signing_secret": payments.signing_secret,
+            },
+            "dns": {"nameservers": list(dns.nameservers), "port": dns.port},
             "http": {
                 "port": options.port,
                 "own_origins": [f"http://127.0.0.1:{options.port}", sandbox.url],

@@ -25,7 +25,10 @@ from ltzd import telemetry
 from ltzd.http import (
     constraints,
     docs,
+    domain_verification,
     event_handler,
+    payment_operations,
+    payments,
     perk_charges,
     perk_operations,
     relay_operations,
@@ -53,6 +56,8 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 OPERATIONS = (
     *event_handler.OPERATIONS,
+    *domain_verification.OPERATIONS,
+    *payment_operations.OPERATIONS,
     *relay_operations.OPERATIONS,
     *perk_operations.OPERATIONS,
     *constraints.OPERATIONS,
@@ -71,6 +76,8 @@ def build_app(services: Services, policy: HttpPolicy) -> App:
     app.blueprint(relayer.surface(services.relays, cors, policy.explorer_url))
     app.blueprint(perk_charges.surface(services.perk_charges))
     app.blueprint(constraints.surface(services.constraints, services.limits))
+    app.blueprint(domain_verification.surface(services.domains, services.limits))
+    app.blueprint(payments.surface(services.payments, services.limits, policy.explorer_url))
     app.blueprint(docs.surface(OPERATIONS))
     return app
 

@@ -27,6 +27,7 @@ from ltzd.errors import (
     ContractNotWhitelisted,
     CooldownActive,
     DatabaseUnavailable,
+    DnsUnavailable,
     DomainUnauthorized,
     DuplicateEvent,
     EventNotConfigured,
@@ -36,10 +37,13 @@ from ltzd.errors import (
     InvalidFields,
     LtzdError,
     MaxClaimsReached,
+    MintPending,
     MissingFields,
     NoChargesRemaining,
     NodeUnavailable,
     NotFound,
+    PaymentRefused,
+    PaymentsUnavailable,
     RateLimited,
     Refused,
     RewardTooLarge,
@@ -110,8 +114,12 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     BudgetExhausted: (429, "BUDGET_EXHAUSTED"),
     RateLimited: (429, "RATE_LIMIT_EXCEEDED"),
     TransactionFailed: (500, "TRANSACTION_FAILED"),
+    PaymentRefused: (400, "PAYMENT_REFUSED"),
     Refused: (400, "REFUSED"),
     IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
+    PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
+    MintPending: (500, "MINT_PENDING"),
+    DnsUnavailable: (503, "DNS_UNAVAILABLE"),
     DatabaseUnavailable: (503, "DATABASE_UNAVAILABLE"),
     NodeUnavailable: (503, "NODE_UNAVAILABLE"),
     Unavailable: (503, "UNAVAILABLE"),
@@ -122,6 +130,9 @@ FIXED_TEXTS: dict[str, str] = {
     "IDENTITY_UNAVAILABLE": "Identity provider unavailable",
     "DATABASE_UNAVAILABLE": "Database unavailable",
     "NODE_UNAVAILABLE": "Blockchain node unavailable",
+    "PAYMENTS_UNAVAILABLE": "Payment provider unavailable",
+    "MINT_PENDING": "The payment is recorded and will be minted; ask again",
+    "DNS_UNAVAILABLE": "DNS resolver unavailable",
     "UNAVAILABLE": "Service unavailable",
     "INTERNAL_ERROR": "Internal server error",
 }
@@ -166,12 +177,23 @@ def relayer_envelope(answer: Answer) -> dict[str, object]:
 
 def invalidation_envelope(answer: Answer) -> dict[str, object]:
     """Spec 7.6 has no details, so that the text itself names what is wrong with the fields."""
-    faults = answer.details.get("errors")
-    text = "; ".join(faults) if isinstance(faults, list) else answer.text
-    return {"success": False, "error": text}
+    return {"success": False, "error": _text_with_faults(answer)}
 
+
+def payment_mint_envelope(answer: Answer) -> dict[str, object]:
+    """Spec 7.4 has no details either."""
+    return {"success": False, "message": _text_with_faults(answer)}
+
+
+def _text_with_faults(answer: Answer) -> str:
+    faults = answer.details.get("errors")
+    return "; ".join(faults) if isinstance(faults, list) else answer.text
+
+
+PAYMENT_MINT = "/service-api/payment-mint"
 
 ENVELOPES: tuple[tuple[str, Envelope], ...] = (
+    (PAYMENT_MINT, payment_mint_envelope),
     ("/service-api", event_handler_envelope),
     ("/invalidate-external-api", invalidation_envelope),
     ("/constraint-updater", invalidation_envelope),

@@ -6,12 +6,14 @@ from typing import Protocol
 from uuid import UUID
 
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import AsOf, Redeemed, RedeemRequest
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.errors import Refused
 from ltzd.http.client_address import NO_PROXIES, Proxies
 from ltzd.providers.identity_tokens import TokenUser
+from ltzd.providers.payments import OpenSession
 from ltzd.rules.brands import EventRule
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relay_limits import Standing
@@ -94,6 +96,30 @@ class Constraints(Protocol):
         ...
 
 
+class Domains(Protocol):
+    """`actions/domain_verification.py`, as far as its surface uses it."""
+
+    async def brand_of(self, domain: str) -> Address | None:
+        """Whose the domain is, as its TXT record says. Raises DnsUnavailable."""
+        ...
+
+
+class Payments(Protocol):
+    """`actions/payments.py`, as far as its surface uses it."""
+
+    async def open_checkout(self, request: CheckoutRequest) -> OpenSession:
+        """Raises every refusal, and PaymentsUnavailable where nothing is sold."""
+        ...
+
+    async def mint(self, session_id: str) -> MintedPayment:
+        """Raises PaymentRefused, and MintPending while no hash is known."""
+        ...
+
+    async def hear(self, raw: bytes, signature: str | None) -> None:
+        """An event of the provider's. Raises PaymentRefused for what is none."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """Which services answered a moment ago."""
@@ -112,6 +138,8 @@ class Services:
     relays: Relays
     perk_charges: PerkCharges
     constraints: Constraints
+    domains: Domains
+    payments: Payments
     limits: RateLimits
 
 

@@ -17,8 +17,6 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 LookUp = Callable[[str], Awaitable[Sequence[str]]]
 """From a name to its IP addresses. Raises OSError."""
 
-_MOST_CONNECTIONS = 256
-
 
 @cache
 def trust() -> ssl.SSLContext:
@@ -31,14 +29,16 @@ class AddressRefusedError(OSError):
 
 
 class GuardedConnector(aiohttp.TCPConnector):
-    def __init__(self, look_up: LookUp, is_allowed: Callable[[str], bool]) -> None:
+    def __init__(
+        self, look_up: LookUp, is_allowed: Callable[[str], bool], most_connections: int
+    ) -> None:
         super().__init__(
             resolver=_GuardedResolver(look_up, is_allowed),
             use_dns_cache=False,
             socket_factory=self._socket_to,
             force_close=True,
             ssl=trust(),
-            limit=_MOST_CONNECTIONS,
+            limit=most_connections,
         )
         self._is_allowed = is_allowed
 

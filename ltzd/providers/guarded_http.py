@@ -10,7 +10,7 @@ secret.
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -22,11 +22,10 @@ from ltzd import __version__
 from ltzd.errors import Unavailable
 from ltzd.providers.guarded_connector import AddressRefusedError, GuardedConnector, LookUp
 from ltzd.providers.public_addresses import is_public
-from ltzd.rules.constraints import is_loopback_host
 from ltzd.rules.domains import url_host
+from ltzd.rules.outside_urls import is_loopback_host
 
 _READ_BYTES = 1 << 14
-_LOOK_UP_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +41,19 @@ class GuardPolicy:
     largest_body_bytes: int = 64 * 1024
     max_per_host: int = 8
     max_waiting: int = 1_000
+    max_connections: int = 256
+    look_up_threads: int = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of any status but a redirect. `content_type` is in lower case, without parameters."""
+    """Of any status but a redirect, if it was asked for. `content_type` is in lower case, without
+    parameters; `retry_after` the header as it came."""
 
     status: int
     content_type: str
     body: bytes
+    retry_after: str | None = None
 
 
 class RequestFailed(Unavailable):
@@ -59,12 +62,16 @@ class RequestFailed(Unavailable):
         self.reason = reason
 
 
+class AddressRefused(RequestFailed):
+    """The URL's host is not on the public internet."""
+
+
 class GuardedHttp:
     """`look_up` stands in for the machine's resolver."""
 
     def __init__(self, policy: GuardPolicy, look_up: LookUp | None = None) -> None:
         self._policy = policy
-        self._threads = ThreadPoolExecutor(_LOOK_UP_THREADS, "guarded look-up")
+        self._threads = ThreadPoolExecutor(policy.look_up_threads, "guarded look-up")
         self._look_up = look_up or self._ask_the_system
         self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._under_way = 0
@@ -86,17 +93,24 @@ class GuardedHttp:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """One request, never repeated."""
+        return await self._bounded(url, lambda to: self._exchange(method, to, body, headers or {}))
+
+    async def tell(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Post once; only the head of the answer is read, a redirect's too."""
+        return await self._bounded(url, lambda to: self._head_of_answer(to, body, headers))
+
+    async def _bounded(self, url: str, exchange: Callable[[URL], Awaitable[Answer]]) -> Answer:
         target = self._checked(url)
         if self._under_way >= self._policy.max_waiting:
             raise RequestFailed("too many requests are waiting")
         self._under_way += 1
         try:
             async with asyncio.timeout(self._policy.timeout_seconds), self._place_at(target):
-                return await self._exchange(method, target, body, headers or {})
+                return await exchange(target)
         except TimeoutError as error:
             raise RequestFailed("no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise RequestFailed(_reason_of(error)) from error
+            raise _failure_of(error) from error
         finally:
             self._under_way -= 1
 
@@ -135,6 +149,13 @@ class GuardedHttp:
             kind = response.content_type.lower()
             return Answer(response.status, kind, await self._body_of(response))
 
+    async def _head_of_answer(self, url: URL, body: bytes, headers: Mapping[str, str]) -> Answer:
+        async with self._opened().post(
+            url, data=body, headers=headers, allow_redirects=False
+        ) as response:
+            kind, patience = response.content_type.lower(), response.headers.get("Retry-After")
+            return Answer(response.status, kind, b"", patience)
+
     async def _body_of(self, response: aiohttp.ClientResponse) -> bytes:
         most = self._policy.largest_body_bytes
         body = bytearray()
@@ -152,7 +173,9 @@ class GuardedHttp:
             raise RequestFailed("the client is closed")
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=GuardedConnector(self._look_up, self._is_allowed),
+                connector=GuardedConnector(
+                    self._look_up, self._is_allowed, self._policy.max_connections
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
                 headers={"User-Agent": f"ltzd/{__version__}", "Accept-Encoding": "identity"},
@@ -172,10 +195,10 @@ class GuardedHttp:
         return [str(address[0]) for *_, address in found]
 
 
-def _reason_of(error: Exception) -> str:
+def _failure_of(error: Exception) -> RequestFailed:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, AddressRefusedError):
-            return str(cause)
+            return AddressRefused(str(cause))
         cause = cause.__cause__
-    return type(error).__name__
+    return RequestFailed(type(error).__name__)

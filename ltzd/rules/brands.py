@@ -1,7 +1,7 @@
 """A brand's configuration: what its file says, checked, with the specification's defaults.
 
 The shape is choices.md's brand file; amounts are whole LTZ. `parse_brand_file` reports every fault
-at once with its place in the file. A setting that this version cannot enforce yet is a fault too,
+at once with its place in the file. A section that this version cannot enforce yet is a fault too,
 since a limit that looks set and is not is worse than an error.
 """
 
@@ -30,6 +30,7 @@ from ltzd.rules import brand_values
 from ltzd.rules.brand_values import MAX_COUNT, IsNumber, OnChainId, Text
 from ltzd.rules.constraints import Constraint, constraint_fault, without_repeats
 from ltzd.rules.domains import normal_domain
+from ltzd.rules.outside_urls import refuse_unguarded
 from ltzd.rules.toml_files import Place, TomlFile, reason_of
 from ltzd.values import Address, address_of
 
@@ -55,8 +56,6 @@ PER_DOLLAR_TYPE = "purchase"
 LISTS = ("events", "perks", "constraints")
 """Sections of many entries; the other one is `brand`."""
 SECTIONS_NOT_YET = ("site",)
-SETTINGS_NOT_YET = ("webhook_url",)
-"""Understood, but not enforced by this version: refused unless they keep their default."""
 
 MAX_ID = brand_values.MAX_ID
 _EVENT_TYPE = re.compile(r"[A-Za-z0-9_]{1,50}")
@@ -106,6 +105,14 @@ def _lower_case_uuid(text: str) -> str:
     return lower
 
 
+def _webhook_url(text: str) -> str:
+    if not text.isascii():
+        raise ValueError("must be plain ASCII: percent-encode a path, write a host as xn--…")
+    refuse_unguarded(text)
+    return text
+
+
+WebhookUrl = Annotated[Text, AfterValidator(_webhook_url)]
 EventType = Annotated[str, AfterValidator(_event_type)]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT, strict=True)]
 Domain = Annotated[str, AfterValidator(_brand_domain)]
@@ -197,7 +204,7 @@ class Brand(BaseModel):
     max_reward_per_event: Count = 0
     max_new_wallets_per_hour: Count = 0
     events_per_minute_per_ip: Count = 0
-    webhook_url: Text | None = None
+    webhook_url: WebhookUrl | None = None
     time_zone: Annotated[Text, AfterValidator(_known_time_zone)] = "UTC"
     events: tuple[EventRule, ...] = ()
     perks: tuple[Perk, ...] = ()
@@ -235,7 +242,6 @@ def parse_brand_file(text: str, name: str) -> Brand:
     file = TomlFile(text, name)
     flat, faults = _flat(file)
     faults += _repeated(file, "events", "type") + _repeated(file, "perks", "id")
-    faults += _not_enforced_yet(file, flat)
     try:
         brand = Brand.model_validate(flat)
     except ValidationError as error:
@@ -283,17 +289,6 @@ def _repeated(file: TomlFile, section: str, key: str) -> list[str]:
             faults.append(file.fault((section, index, key), f"{name} is there already"))
         seen.add(name)
     return faults
-
-
-def _not_enforced_yet(file: TomlFile, flat: Mapping[str, object]) -> list[str]:
-    return [
-        file.fault(
-            ("brand", setting),
-            "this version does not support it yet: leave it out",
-        )
-        for setting in SETTINGS_NOT_YET
-        if flat.get(setting, (default := Brand.model_fields[setting].default)) != default
-    ]
 
 
 def _place_and_reason(error: ErrorDetails) -> tuple[Place, str]:

@@ -6,7 +6,6 @@ constraint is not satisfied: what is null or missing in an answer satisfies only
 a list or an object only `exists = true`. Numbers are compared exactly, and never equal text.
 """
 
-import ipaddress
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -14,7 +13,6 @@ from decimal import Decimal
 from functools import cached_property
 from operator import ge, gt, le, lt
 from typing import Annotated, Final, Literal, TypeAlias, TypeGuard
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -35,8 +33,8 @@ from ltzd.rules.brand_values import (
     Value,
     truths_in,
 )
-from ltzd.rules.domains import is_ip_address, url_host
 from ltzd.rules.json_paths import Json, JsonPath, parsed_path, value_at
+from ltzd.rules.outside_urls import refuse_unguarded
 from ltzd.rules.toml_files import Place, reason_of
 from ltzd.values import Address, LtzUnits, checksummed
 
@@ -56,16 +54,6 @@ _ORDERS: Final[Mapping[str, Callable[[int | Decimal, int | Decimal], bool]]] = {
 _PLACEHOLDERS = ("{user_address}", "{collection_id}")
 
 
-def is_loopback_host(host: str) -> bool:
-    """`host` as `url_host` answers it; not for odd spellings of the address."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-    # Later versions of Python count ::ffff:127.0.0.1 in, too.
-    return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
-
-
 def _template(text: str) -> str:
     if not text.isascii():
         raise ValueError("must be plain ASCII: percent-encode a path, write a host as xn--…")
@@ -77,22 +65,8 @@ def _template(text: str) -> str:
         rest = rest.replace(placeholder, "")
     if "{" in rest or "}" in rest:
         raise ValueError("may hold no braces but those of {user_address} and {collection_id}")
-    _check_host(text, url_host(text))
+    refuse_unguarded(text)
     return text
-
-
-def _check_host(url: str, host: str) -> None:
-    parts = urlsplit(url)
-    if "#" in url:
-        raise ValueError("must not have a fragment")
-    if is_loopback_host(host):
-        return
-    if is_ip_address(host):
-        raise ValueError("must name its host, not give an IP address")
-    if parts.scheme != "https":
-        raise ValueError("must be an https URL")
-    if parts.port not in (None, 443):
-        raise ValueError("must use port 443")
 
 
 def _path(text: str) -> str:

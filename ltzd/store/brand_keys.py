@@ -16,6 +16,7 @@ from typing import Final, Literal
 import structlog
 
 from ltzd.errors import Misconfigured
+from ltzd.rules.domain_records import digest_of
 from ltzd.store.brand_revisions import brand_change, stamp
 from ltzd.store.database import Connection
 from ltzd.store.sealing import Sealer
@@ -139,6 +140,28 @@ async def brand_of_api_key(connection: Connection, key: str) -> Address | None:
         hashlib.sha256(key.encode(errors="surrogateescape")).digest(),
     )
     return None if brand is None else Address(brand)
+
+
+async def verifying_digests(
+    connection: Connection, brand_id: Address, sealer: Sealer
+) -> list[bytes]:
+    """SHA-256 of every key that shows in a TXT record whose a domain is: API keys and verification
+    tokens, the retired ones that still count too; nothing for an unknown brand.
+
+    Raises Misconfigured as `secrets_of` does.
+    """
+    tokens = await secrets_of(connection, brand_id, "verification_token", sealer)
+    rows = await connection.fetch(
+        """
+        SELECT sealed FROM brand_secrets WHERE brand_id = $1 AND name = 'api_key'
+         UNION ALL
+        SELECT sealed FROM retired_secrets
+         WHERE brand_id = $1 AND name = 'api_key' AND until > now()
+        """,
+        brand_id,
+    )
+    digests = [digest_of(token.text) for token in tokens]
+    return digests + [row["sealed"] for row in rows]
 
 
 async def rotate(

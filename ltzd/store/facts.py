@@ -13,6 +13,7 @@ from uuid import UUID
 from ltzd.rules.facts import RewardMinted, Transfer
 from ltzd.store import escrow_facts, perk_facts, sale_facts
 from ltzd.store.database import Connection
+from ltzd.store.signals import WEBHOOKS
 from ltzd.values import LTZ, ZERO_ADDRESS, Address
 
 
@@ -48,7 +49,11 @@ async def insert_transfers(connection: Connection, those: Sequence[Transfer]) ->
 
 
 async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) -> int:
-    """Write mints and tell their rewards; answers how many matched a reward of ours exactly."""
+    """Write mints and tell their rewards; answers how many matched a reward of ours exactly.
+
+    What a brand is to hear of is written with it, once for each reward: a reorg's second mint finds
+    the row of the first, and an index that is read again tells final rewards what they know.
+    """
     if not those:
         return 0
     await connection.copy_records_to_table(
@@ -87,8 +92,26 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
                  AS fact (id, kind, seq, wallet, ltz, block_number, block_hash, transaction_hash)
            WHERE rewards.id = fact.id AND rewards.kind = fact.kind AND rewards.seq = fact.seq
              AND rewards.wallet = fact.wallet AND rewards.ltz = fact.ltz
+       RETURNING rewards.id, rewards.kind, rewards.brand_id,
+                 -- As it was before this statement.
+                 (SELECT mint_block_hash IS NULL FROM rewards was WHERE was.id = rewards.id)
+                   AS is_news
+        ), news AS (
+          -- Brand by brand, so that each one's file is looked into once.
+          SELECT brand_id, array_agg(id) AS rewards
+            FROM told
+           WHERE kind <> 2 AND is_news  -- who bought LTZ was told by the payment
+           GROUP BY brand_id
+        ), written AS (
+          INSERT INTO webhooks (brand_id, kind, subject)
+          SELECT news.brand_id, 'ltz_distributed', unnest(news.rewards)
+            FROM news
+            JOIN brands ON brands.id = news.brand_id
+           WHERE brands.configuration ->> 'webhook_url' IS NOT NULL AND brands.disabled_at IS NULL
+              ON CONFLICT (subject, kind) WHERE NOT revoked DO NOTHING
        RETURNING 1)
-        SELECT count(*) FROM told
+        SELECT (SELECT count(*) FROM told),
+               (SELECT pg_notify($9, '') WHERE EXISTS (SELECT FROM written))
         """,
         [UUID(bytes=row.reference[:16]) for row in those],
         # With other padding than ours (values.reward_reference) it is nobody's reward either.
@@ -103,6 +126,7 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
         [row.block_number for row in those],
         [row.block_hash for row in those],
         [row.transaction_hash for row in those],
+        WEBHOOKS,
     )
     return matched
 

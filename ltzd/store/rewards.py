@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from ltzd.store import webhooks
 from ltzd.store.database import Connection
 from ltzd.store.lanes import Lane
 from ltzd.store.signals import REWARDS, notify
@@ -89,26 +90,30 @@ async def fail(connection: Connection, lane: Lane, failures: Mapping[UUID, str])
     """Take rewards out of the queue that LTZ refuses, for these reasons; answers which it was.
 
     One that has a transaction by now stays as it is, and so do all when the lane's term is over.
+    A brand that may have heard of such a reward's mint is told, in the same commit.
     """
-    rows = await connection.fetch(
-        """
-        UPDATE rewards
-           SET failed_at = now(), failure = refused.reason
-          FROM unnest($1::uuid[], $2::text[]) AS refused (id, reason)
-         WHERE rewards.id = refused.id
-           AND transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL
-           AND EXISTS (SELECT FROM lanes
-                        WHERE chain_id = $3 AND wallet = $4 AND epoch = $5
-                          FOR SHARE)
-     RETURNING rewards.id
-        """,
-        list(failures),
-        list(failures.values()),
-        lane.chain_id,
-        lane.wallet,
-        lane.epoch,
-    )
-    return [row[0] for row in rows]
+    async with connection.transaction():
+        rows = await connection.fetch(
+            """
+            UPDATE rewards
+               SET failed_at = now(), failure = refused.reason
+              FROM unnest($1::uuid[], $2::text[]) AS refused (id, reason)
+             WHERE rewards.id = refused.id
+               AND transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL
+               AND EXISTS (SELECT FROM lanes
+                            WHERE chain_id = $3 AND wallet = $4 AND epoch = $5
+                              FOR SHARE)
+         RETURNING rewards.id
+            """,
+            list(failures),
+            list(failures.values()),
+            lane.chain_id,
+            lane.wallet,
+            lane.epoch,
+        )
+        failed = [row[0] for row in rows]
+        await webhooks.take_back(connection, failed)
+    return failed
 
 
 async def retry(connection: Connection, reward: UUID) -> bool:

@@ -27,8 +27,10 @@ RELAYED: Final = "ltzd_relayed"
 """Relays were mined, or are no longer."""
 BRANDS: Final = "ltzd_brands"
 """A brand's configuration changed."""
+WEBHOOKS: Final = "ltzd_webhooks"
+"""Webhooks are due that were not before."""
 
-CHANNELS = (REWARDS, PUBLISHED, BLOCKS, RELAYS, RELAYED, BRANDS)
+CHANNELS = (REWARDS, PUBLISHED, BLOCKS, RELAYS, RELAYED, BRANDS, WEBHOOKS)
 POLL_SECONDS = 1.0
 _FIRST_PAUSE_SECONDS = 0.1
 

@@ -64,7 +64,7 @@ def faults_of(path: Path, roles: str | None = None) -> list[str]:
 def test_a_short_file_has_the_defaults(folder: Path) -> None:
     settings = read_settings(a_file(folder))
 
-    assert settings.roles == ("http", "operator", "indexer")
+    assert settings.roles == ("http", "operator", "indexer", "deliveries")
     assert (settings.http.host, settings.http.port) == ("127.0.0.1", 8000)
     assert settings.admin.port == 9464
     assert settings.admin.token() is None
@@ -119,7 +119,7 @@ def test_roles_of_the_command_line_win_over_all(
 
     assert read_settings(a_file(folder), "indexer").roles == ("indexer",)
     assert faults_of(a_file(folder), "http,nonsense") == [
-        "--roles: must be 'http', 'operator' or 'indexer'"
+        "--roles: must be 'http', 'operator', 'indexer' or 'deliveries'"
     ]
 
 

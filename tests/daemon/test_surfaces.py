@@ -16,7 +16,9 @@ from ltzd.daemon.surfaces import http_app
 from tests.support.event_surface import an_event_surface
 from tests.support.http_surface import (
     ConstraintBook,
+    DomainBook,
     EventBook,
+    PaymentBook,
     PerkBook,
     RelayBook,
     serving,
@@ -33,6 +35,7 @@ def a_daemon(http: Http) -> Daemon:
     settings = SimpleNamespace(http=http, explorer_url=None)
     parts = {"events": EventBook(), "relayer": RelayBook(), "limits": RateLimits()}
     parts |= {"perk_charges": PerkBook(), "constraints": ConstraintBook()}
+    parts |= {"domains": DomainBook(), "payments": PaymentBook()}
     return cast("Daemon", SimpleNamespace(settings=settings, **parts))
 
 

@@ -1,5 +1,6 @@
 """The demo brands are applied once, and stay what somebody has made of them."""
 
+import json
 from pathlib import Path
 
 import asyncpg
@@ -16,12 +17,18 @@ class Demo:
 
     def __init__(self, folder: Path, database_url: str) -> None:
         self.folder = folder
+        self.port = 8123
         self.database_url = database_url
         self.sealer = Sealer.from_file(folder / "master.key", create=True)
 
+    def _inbox(self, brand_id: str) -> str:
+        return f"http://127.0.0.1:{self.port}/inbox/{brand_id}"
+
     async def apply(self) -> Brand:
         """As a start does it; answers what is in force then."""
-        demo = await demo_brands.apply(self.folder, self.database_url, self.sealer, "brand")
+        demo = await demo_brands.apply(
+            self.folder, self.database_url, self.sealer, "brand", self._inbox
+        )
         connection = await database.connect(self.database_url, "test")
         try:
             stored = await brands.load(connection, demo.brand.address)
@@ -64,3 +71,20 @@ async def test_a_brand_whose_perks_somebody_has_taken_away_does_not_get_them_bac
     await demo.execute("UPDATE brands SET configuration = configuration || '{\"perks\": []}'")
 
     assert (await demo.apply()).perks == ()
+
+
+async def test_the_webhook_address_follows_the_sandbox_to_another_port(demo: Demo) -> None:
+    first = await demo.apply()
+    demo.port = 8124
+    again = await demo.apply()
+    assert first.webhook_url == f"http://127.0.0.1:8123/inbox/{first.id}"
+    assert again.webhook_url == f"http://127.0.0.1:8124/inbox/{first.id}"
+
+
+@pytest.mark.parametrize("theirs", ["null", '"https://shop.example/inbox"'])
+async def test_a_webhook_address_that_somebody_has_chosen_stays(demo: Demo, theirs: str) -> None:
+    chosen = (await demo.apply()).model_copy(update={"webhook_url": json.loads(theirs)})
+    await demo.execute(
+        f"UPDATE brands SET configuration = configuration || '{{\"webhook_url\": {theirs}}}'"
+    )
+    assert await demo.apply() == chosen

@@ -2,15 +2,20 @@
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import sys
 import time
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from ltzd.providers.brand_webhooks import Message, signed_headers
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from tests.support.instance import Instance
 
@@ -33,7 +38,7 @@ async def run(code: str, instance: Instance) -> tuple[int, str]:
     return process.returncode, (said + trouble).decode()
 
 
-@pytest.mark.parametrize("name", ["perks.md", "relaying.md"])
+@pytest.mark.parametrize("name", ["perks.md", "relaying.md", "webhooks.md"])
 def test_the_code_is_where_it_is_looked_for(name: str) -> None:
     compile(code_in(name), name, "exec")
 
@@ -136,3 +141,18 @@ def test_the_page_on_perks_shows_the_vectors_themselves() -> None:
     for (nonce, method, target, body), expected in VECTORS:
         shown = f" `{body}`" if body else ""
         assert f"| `{nonce}` | `{method} {target}` |{shown} | `{expected}` |" in page
+
+
+def test_a_receiver_checks_signatures_as_the_page_on_webhooks_does() -> None:
+    found: dict[str, Any] = {}
+    exec(code_in("webhooks.md"), found)
+    is_from_ltzd = found["is_from_ltzd"]
+    old, new = (f"whsec_{b64encode(os.urandom(32)).decode()}" for _ in range(2))
+    message = Message(uuid4(), "https://shop.example/ltz", b'{"event":"ltz_distributed"}')
+    headers = signed_headers(message, [new, old], datetime.now(UTC))
+    assert is_from_ltzd(old, headers, message.body)
+    assert is_from_ltzd(new, headers, message.body)
+    assert not is_from_ltzd(new, headers, message.body + b" ")
+    assert not is_from_ltzd("whsec_" + b64encode(bytes(32)).decode(), headers, message.body)
+    late = signed_headers(message, [new], datetime.now(UTC) - timedelta(minutes=6))
+    assert not is_from_ltzd(new, late, message.body)

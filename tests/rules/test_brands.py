@@ -141,7 +141,12 @@ def test_a_brand_survives_being_stored_as_json() -> None:
         ('bypass_sources = ["a", 1]', "demo.toml:5: brand.bypass_sources[1]: must be a valid str"),
         (f'bypass_sources = ["{"a" * 501}"]', "demo.toml:5: brand.bypass_sources[0]: must have"),
         ("automation = {on = true}", "demo.toml:5: brand.automation: must be a valid boolean"),
-        ('webhook_url = "https://x.example"', "demo.toml:5: brand.webhook_url: this version"),
+        ('webhook_url = "http://x.example"', "demo.toml:5: brand.webhook_url: must be an https"),
+        ('webhook_url = "https://x.example:81"', "demo.toml:5: brand.webhook_url: must use port"),
+        ('webhook_url = "https://10.0.0.1/"', "demo.toml:5: brand.webhook_url: must name its host"),
+        ('webhook_url = "https://a@x.example"', "demo.toml:5: brand.webhook_url: must be a URL"),
+        ('webhook_url = "https://x.example/é"', "demo.toml:5: brand.webhook_url: must be plain"),
+        ('webhook_url = "ftp://x.example"', "demo.toml:5: brand.webhook_url: must be an http"),
         ("[[constraints]]", "demo.toml:5: constraints[0].kind: is missing"),
         ("[site]", "demo.toml:5: site: this version does not support it yet"),
         ("[sight]", "demo.toml:5: sight: unknown section"),
@@ -334,10 +339,9 @@ def test_a_brands_own_limits_are_read() -> None:
     assert (brand.max_new_wallets_per_hour, brand.events_per_minute_per_ip) == (500, 120)
 
 
-def test_what_this_version_does_not_do_yet_may_be_left_at_its_default_only() -> None:
-    assert faults_of(HEAD + 'webhook_url = "https://x.example"\nsigned_bypass = true') == [
-        "demo.toml:5: brand.webhook_url: this version does not support it yet: leave it out"
-    ]
+def test_webhooks_go_out_by_https_or_to_this_machine() -> None:
+    for url in ("https://x.example/ltz?a=1", "http://127.0.0.1:9000/", "http://localhost:9000"):
+        assert parse_brand_file(f'{HEAD}webhook_url = "{url}"', "demo.toml").webhook_url == url
 
 
 def test_perks_are_collections_or_items_under_ids_in_lower_case() -> None:

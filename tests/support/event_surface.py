@@ -313,7 +313,8 @@ def _one_refresh_at_a_time(daemon: Daemon) -> None:
 
 
 def _settings(database_url: str, folder: Path, sandbox: Sandbox, node_url: str) -> dict[str, Any]:
-    identity = sandbox.identity_policy()
+    identity, payments = sandbox.identity_policy(), sandbox.payments_policy()
+    names = sandbox.dns_policy()
     return {
         "database_url": database_url,
         "master_key_file": folder / "master.key",
@@ -331,6 +332,12 @@ def _settings(database_url: str, folder: Path, sandbox: Sandbox, node_url: str) 
             "app_id": identity.app_id,
             "app_secret": identity.app_secret,
         },
+        "payments": {
+            "base_url": payments.base_url,
+            "secret_key": payments.secret_key,
+            "signing_secret": payments.signing_secret,
+        },
+        "dns": {"nameservers": list(names.nameservers), "port": names.port},
         "http": {"port": 0, "own_origins": [OWN_ORIGIN]},
     }
 

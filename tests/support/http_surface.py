@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import aiohttp
 
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import AsOf, Redeemed, RedeemRequest
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
 from ltzd.cache.rate_limits import RateLimits
@@ -21,6 +22,7 @@ from ltzd.errors import (
     DuplicateEvent,
     IdempotencyKeyReused,
     NotFound,
+    PaymentRefused,
     RateLimited,
     Refused,
     SignatureRefused,
@@ -31,8 +33,10 @@ from ltzd.http.app import App, build_app
 from ltzd.http.server import serve
 from ltzd.http.services import Health, HttpPolicy, Services
 from ltzd.providers.identity_tokens import TokenUser
+from ltzd.providers.payments import OpenSession
 from ltzd.rules import perk_charges
 from ltzd.rules.brands import Brand, EventRule
+from ltzd.rules.payments import Payment, not_found
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relay_limits import RELAYS_AN_HOUR, WINDOW, Standing
 from ltzd.rules.relaying import Relayed, RelayStatus, RelayWindow
@@ -370,6 +374,77 @@ class ConstraintBook:
 
 
 @dataclass
+class DomainBook:
+    """Whose record stands at a domain; says no with whatever `refusal` holds."""
+
+    brands: dict[str, Address] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    refusal: Exception | None = None
+
+    async def brand_of(self, domain: str) -> Address | None:
+        self.asked.append(domain)
+        if self.refusal is not None:
+            raise self.refusal
+        return self.brands.get(domain)
+
+
+@dataclass
+class PaymentBook:
+    """Opens sessions, and mints those that are `paid`; says no with whatever `refusal` holds.
+
+    `events` are those it heard; one is the provider's if its signature is `signature`.
+    """
+
+    opened: list[CheckoutRequest] = field(default_factory=list)
+    keys: dict[tuple[Address, str], tuple[CheckoutRequest, OpenSession]] = field(
+        default_factory=dict
+    )
+    paid: dict[str, Payment] = field(default_factory=dict)
+    minted: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+    events: list[bytes] = field(default_factory=list)
+    signature: str = "t=1,v1=good"
+    refusal: Exception | None = None
+
+    async def open_checkout(self, request: CheckoutRequest) -> OpenSession:
+        self._refuse()
+        if request.brand_id != address_of(BRAND_ID):
+            raise BrandUnknown("Unknown brand")
+        slot = (request.brand_id, request.idempotency_key or f"none {len(self.opened)}")
+        if slot not in self.keys:
+            id_ = f"cs_test_{len(self.opened)}"
+            self.opened.append(request)
+            self.keys[slot] = (request, OpenSession(id_, f"https://pay.example/{id_}"))
+        first, opened = self.keys[slot]
+        if first != request:
+            raise IdempotencyKeyReused("This idempotency key came with another request before")
+        return opened
+
+    async def mint(self, session_id: str) -> MintedPayment:
+        self.asked.append(session_id)
+        self._refuse()
+        if session_id not in self.paid:
+            raise not_found()
+        is_new = session_id not in self.minted
+        self.minted.add(session_id)
+        return MintedPayment(self.paid[session_id], MINT, already_processed=not is_new)
+
+    async def hear(self, raw: bytes, signature: str | None) -> None:
+        self._refuse()
+        if signature != self.signature:
+            raise PaymentRefused("Stripe-Signature: not of this body")
+        self.events.append(raw)
+
+    def _refuse(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+
+def a_payment(session_id: str = "cs_test_paid", usd_cents: int = 500) -> Payment:
+    return Payment(session_id, address_of(BRAND_ID), WALLET, usd_cents, "pi_1")
+
+
+@dataclass
 class Surface:
     """Running surfaces, the client that asks them, and what stands behind."""
 
@@ -379,6 +454,8 @@ class Surface:
     relays: RelayBook = field(default_factory=RelayBook)
     perks: PerkBook = field(default_factory=PerkBook)
     constraints: ConstraintBook = field(default_factory=ConstraintBook)
+    domains: DomainBook = field(default_factory=DomainBook)
+    payments: PaymentBook = field(default_factory=PaymentBook)
     limits: RateLimits = field(default_factory=RateLimits)
     health: Health = field(default_factory=lambda: Health(True, True, True))
 
@@ -388,6 +465,14 @@ class Surface:
     def forget_relays(self) -> None:
         """As if nobody had asked before: starting another surface takes longer than a test."""
         vars(self.relays).update(vars(RelayBook()))
+        vars(self.limits).update(vars(RateLimits()))
+
+    def forget_payments(self) -> None:
+        vars(self.payments).update(vars(PaymentBook()))
+        vars(self.limits).update(vars(RateLimits()))
+
+    def forget_domains(self) -> None:
+        vars(self.domains).update(vars(DomainBook()))
         vars(self.limits).update(vars(RateLimits()))
 
     def forget_perks(self) -> None:
@@ -424,6 +509,8 @@ async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[Surface]:
             relays=surface.relays,
             perk_charges=surface.perks,
             constraints=surface.constraints,
+            domains=surface.domains,
+            payments=surface.payments,
             limits=surface.limits,
         )
         async with serving(build_app(services, policy or HttpPolicy(grace_seconds=2.0))) as url:
@@ -446,6 +533,8 @@ def services_over(
         relays=RelayBook(),
         perk_charges=PerkBook(),
         constraints=ConstraintBook(),
+        domains=DomainBook(),
+        payments=PaymentBook(),
         limits=RateLimits(),
     )
 

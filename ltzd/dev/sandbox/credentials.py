@@ -50,6 +50,29 @@ class AppCredentials:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class PaymentsAccount:
+    """At the payment provider: what its API is asked with, and what its events are signed with."""
+
+    secret_key: str = field(repr=False)
+    signing_secret: str = field(repr=False)
+
+    @classmethod
+    def new(cls) -> Self:
+        return cls("sk_test_" + secrets.token_hex(24), "whsec_" + secrets.token_hex(24))
+
+    @classmethod
+    def remembered(cls, record: Record) -> Self:
+        return cls(str(record["secret_key"]), str(record["signing_secret"]))
+
+    def record(self) -> Record:
+        return {
+            "kind": "account",
+            "secret_key": self.secret_key,
+            "signing_secret": self.signing_secret,
+        }
+
+
 class SigningKeys:
     """The newest one signs. A rotation is forgotten with the process, the first key is not."""
 

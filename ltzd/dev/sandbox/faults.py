@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from ltzd.dev.sandbox.payment_errors import ordered_fault
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
@@ -22,8 +23,9 @@ from ltzd.dev.sandbox.requests import (
     whole_number_in,
 )
 
-# The path under which each service that the sandbox speaks for lives.
-SERVICES: Mapping[str, str] = {"identity": "/identity/"}
+# The path under which each service that the sandbox speaks HTTP for lives.
+SERVICES: Mapping[str, str] = {"identity": "/identity/", "payments": "/payments/"}
+DNS = "dns"
 
 _FIELDS = ("service", "delaySeconds", "status", "drop", "retryAfterSeconds", "times")
 _MOST_TIMES = 1_000_000
@@ -59,8 +61,12 @@ class Faults:
     def take(self, path: str) -> Fault | None:
         """The fault for one request to this path, now spent once."""
         service = next((name for name, start in SERVICES.items() if path.startswith(start)), None)
-        fault = self._orders.get(service or "")
-        if service is None or fault is None or fault.times == 0:
+        return None if service is None else self.spend(service)
+
+    def spend(self, service: str) -> Fault | None:
+        """The fault for one request to this service, now spent once."""
+        fault = self._orders.get(service)
+        if fault is None or fault.times == 0:
             return None
         self._orders[service] = replace(fault, times=fault.times - 1)
         return fault
@@ -68,8 +74,9 @@ class Faults:
     async def door(self, request: web.Request) -> web.Response:
         body = await door_object(request)
         service = text_in(body, "service")
-        if service not in SERVICES:
-            raise BadInputError("service", f"must be one of {', '.join(SERVICES)}")
+        known = (*SERVICES, DNS)
+        if service not in known:
+            raise BadInputError("service", f"must be one of {', '.join(known)}")
         fault = fault_from(body)
         self.order(service, fault)
         return json_reply({"service": service, "times": fault.times})
@@ -79,15 +86,16 @@ class Faults:
         fault = self.take(request.path)
         if fault is None:
             return await handler(request)
-        is_cut = fault.drops_request or await self._ends_within(fault.delay_seconds)
+        is_cut = fault.drops_request or await self.ends_within(fault.delay_seconds)
         if is_cut:
             return _cut(request)
         if fault.status is not None:
-            return _refusal(fault.status, fault.retry_after_seconds)
+            return _refusal(request.path, fault.status, fault.retry_after_seconds)
         answer = await handler(request)
         return _cut(request) if fault.drops_reply else answer
 
-    async def _ends_within(self, seconds: float) -> bool:
+    async def ends_within(self, seconds: float) -> bool:
+        """Wait out a delay, unless the server stops meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._ended.wait()
@@ -115,9 +123,12 @@ def fault_from(body: Body) -> Fault:
     return fault
 
 
-def _refusal(status: int, retry_after_seconds: int | None) -> web.Response:
-    code = "too_many_requests" if status == 429 else "ordered_fault"
-    reply = json_reply({"error": "A fault ordered at the sandbox", "code": code}, status)
+def _refusal(path: str, status: int, retry_after_seconds: int | None) -> web.Response:
+    if path.startswith(SERVICES["payments"]):
+        reply = ordered_fault(status)
+    else:
+        code = "too_many_requests" if status == 429 else "ordered_fault"
+        reply = json_reply({"error": "A fault ordered at the sandbox", "code": code}, status)
     if retry_after_seconds is not None:
         reply.headers["Retry-After"] = str(retry_after_seconds)
     return reply

@@ -39,14 +39,23 @@ td { font-family: ui-monospace, monospace; font-size: .86rem; overflow-wrap: any
 a { color: var(--mark); text-decoration: none; } a:hover { text-decoration: underline; }
 .good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
 .dim, p.note { color: var(--dim); }
+.actions { display: flex; flex-wrap: wrap; gap: .6rem; }
+p.note + .actions { margin-top: 1rem; }
+form { margin: 0; }
+button { font: inherit; font-weight: 600; padding: .5rem 1.1rem; border-radius: .45rem;
+  border: 1px solid var(--mark); cursor: pointer; }
+button.main { background: var(--mark); color: var(--card); }
+button.plain { background: none; color: var(--mark); }
 """
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; frame-ancestors 'none'"
+)
 _HEADERS = {
-    "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # With no-referrer a browser sends our own forms with the Origin null, which the gate refuses.
+    "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
@@ -81,15 +90,31 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[Html]]) -> Html:
     return _table(f"<tr>{head}</tr>" + "".join(f"<tr>{line}</tr>" for line in lines))
 
 
-def page(title: str, *parts: Html, status: int = 200) -> web.Response:
+def button(path: str, label: str, style: str, about: str | None = None) -> Html:
+    """A form of one button; `about` tells apart, to who cannot see it, one of many."""
+    named = "" if about is None else f' aria-label="{text(label)} {text(about)}"'
+    return Html(
+        f'<form method="post" action="{html.escape(quote(path))}">'
+        f'<button class="{html.escape(style)}"{named}>{text(label)}</button></form>'
+    )
+
+
+def actions(buttons: Sequence[Html]) -> Html:
+    return Html(f'<div class="actions">{"".join(buttons)}</div>')
+
+
+def page(title: str, *parts: Html, status: int = 200, form_action: str = "'none'") -> web.Response:
+    """`form_action` is where forms may lead, in the words of the policy header."""
+    headers = {**_HEADERS, "Content-Security-Policy": f"{_POLICY}; form-action {form_action}"}
     content = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(title)} · ltzd sandbox</title><style>{_STYLE}</style></head><body>"
-        f"<header><p>{link('/', 'ltzd sandbox')} {link('/explorer/', 'Explorer')}</p></header>"
+        f"<header><p>{link('/', 'ltzd sandbox')} {link('/explorer/', 'Explorer')} "
+        f"{link('/pay/', 'Payments')}</p></header>"
         f"<main><h1>{text(title)}</h1>{''.join(parts)}</main></body></html>"
     )
-    return web.Response(text=content, status=status, content_type="text/html", headers=_HEADERS)
+    return web.Response(text=content, status=status, content_type="text/html", headers=headers)
 
 
 def notice(status: int, title: str, words: str) -> web.Response:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from ltzd.dev.sandbox import pages
 from ltzd.dev.sandbox.credentials import AppCredentials, SigningKeys
+from ltzd.dev.sandbox.dns_server import DnsServer
 from ltzd.dev.sandbox.explorer import Explorer
 from ltzd.dev.sandbox.explorer_views import BASE as EXPLORER_BASE
 from ltzd.dev.sandbox.faults import Faults
@@ -19,11 +20,19 @@ from ltzd.dev.sandbox.identity_api import PREFIX as IDENTITY_PREFIX
 from ltzd.dev.sandbox.identity_api import IdentityApi
 from ltzd.dev.sandbox.journal import Journal, Record
 from ltzd.dev.sandbox.node_reads import NodeReads
+from ltzd.dev.sandbox.pay_views import BASE as PAY_BASE
+from ltzd.dev.sandbox.payments import DOOR as PAY_DOOR
+from ltzd.dev.sandbox.payments import Payments
 from ltzd.dev.sandbox.token_door import TokenDoor
 from ltzd.dev.sandbox.tokens import TokenMint
 from ltzd.dev.sandbox.users import UserBook
+from ltzd.dev.sandbox.webhook_inbox import DOOR as INBOX_DOOR
+from ltzd.dev.sandbox.webhook_inbox import PREFIX as INBOX_PREFIX
+from ltzd.dev.sandbox.webhook_inbox import WebhookInbox
 from ltzd.errors import Misconfigured
+from ltzd.providers.dns_txt import DnsPolicy
 from ltzd.providers.identity import IdentityPolicy
+from ltzd.providers.payments import PaymentsPolicy
 from ltzd.values import Address
 
 _HOST = "127.0.0.1"
@@ -37,10 +46,14 @@ class Sandbox:
     def __init__(self, data_dir: Path, port: int, rpc_url: str, ltz: Address | None) -> None:
         self.faults = Faults()
         self._path = data_dir / "sandbox" / "identity.jsonl"
+        self._dns = DnsServer(self._path.parent, self.faults)
+        self._inbox = WebhookInbox(self._path.parent, self.faults)
         self._port = port
         self._node = NodeReads(rpc_url)
         self._ltz = ltz
         self._journal: Journal | None = None
+        self._payments: Payments | None = None
+        self._events_url: str | None = None
         self._runner: web.AppRunner | None = None
         self._app: AppCredentials | None = None
         self._keys: SigningKeys | None = None
@@ -50,16 +63,27 @@ class Sandbox:
         try:
             self._journal, records = Journal.open(self._path)
             self._app, users = await _recalled(self._journal, records)
-            await self._listen(self._application(self._app, users))
+            self._payments = await self._open_payments()
+            await self._dns.start()
+            self._inbox.open()
+            await self._listen(self._application(self._app, users, self._payments))
+            self._payments.start_sending()
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
         self.faults.end()
+        payments, self._payments = self._payments, None
+        if payments is not None:
+            await payments.stop_sending()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+        if payments is not None:
+            await payments.close()
+        await self._inbox.close()
+        await self._dns.stop()
         await self._node.close()
         journal, self._journal = self._journal, None
         if journal is not None:
@@ -77,6 +101,36 @@ class Sandbox:
         app = self._credentials()
         return IdentityPolicy(self.url + IDENTITY_PREFIX, app.app_id, app.app_secret)
 
+    def payments_policy(self) -> PaymentsPolicy:
+        assert self._payments is not None, "the sandbox has not started"
+        return self._payments.policy(self.url)
+
+    def payments_door(self) -> dict[str, str]:
+        """The `payments` part of dev.json."""
+        policy = self.payments_policy()
+        return {
+            "signingSecret": policy.signing_secret,
+            "secretKey": policy.secret_key,
+            "apiUrl": policy.base_url,
+        }
+
+    def events_to(self, url: str) -> None:
+        """Where the payment provider's signed events go; before this they wait."""
+        self._events_url = url
+        if self._payments is not None:
+            self._payments.events_to(url)
+
+    def dns_policy(self) -> DnsPolicy:
+        return self._dns.policy()
+
+    async def set_txt(self, name: str, values: list[str]) -> None:
+        """The records that stand at a name from the start; those that a door has set stay."""
+        await self._dns.set_txt(name, values)
+
+    def inbox_url(self, brand_id: str) -> str:
+        """Where a demo brand takes its webhooks."""
+        return f"{self.url}{INBOX_PREFIX}/{brand_id}"
+
     def rotate_signing_key(self, *, keeps_old: bool = False) -> None:
         """As the identity provider does now and then, or in a hurry."""
         assert self._keys is not None, "the sandbox has not started"
@@ -88,6 +142,9 @@ class Sandbox:
         return {
             "identityTokenUrl": f"{self.url}/doors/identity-token",
             "jwksUrl": f"{self.url}{IDENTITY_PREFIX}/v1/apps/{app_id}/jwks.json",
+            "payUrl": self.url + PAY_DOOR,
+            "webhookInboxUrl": self.url + INBOX_DOOR,
+            "dnsUrl": f"{self.url}/doors/dns",
             "faultUrl": f"{self.url}/doors/fault",
         }
 
@@ -95,7 +152,15 @@ class Sandbox:
         assert self._app is not None, "the sandbox has not started"
         return self._app
 
-    def _application(self, app: AppCredentials, users: UserBook) -> web.Application:
+    async def _open_payments(self) -> Payments:
+        payments = await Payments.open(self._path.with_name("payments.jsonl"))
+        if self._events_url is not None:
+            payments.events_to(self._events_url)
+        return payments
+
+    def _application(
+        self, app: AppCredentials, users: UserBook, payments: Payments
+    ) -> web.Application:
         application = web.Application(
             middlewares=[loopback_only, refusals, self.faults.middleware],
             client_max_size=_LARGEST_REQUEST_BYTES,
@@ -105,6 +170,9 @@ class Sandbox:
         application.add_routes(Explorer(self._node, self._ltz).routes())
         mint = TokenMint(app.app_id, self._keys)
         application.router.add_post("/doors/identity-token", TokenDoor(users, mint).open)
+        application.add_routes(payments.routes())
+        application.add_routes(self._inbox.routes())
+        application.router.add_post("/doors/dns", self._dns.door)
         application.router.add_post("/doors/fault", self.faults.door)
         application.router.add_get("/", self._root_page)
         return application
@@ -143,6 +211,30 @@ class Sandbox:
                     [
                         pages.text('Tokens and wallet of a user: POST {"email"}'),
                         pages.text(doors["identityTokenUrl"]),
+                    ],
+                    [
+                        pages.text("Payments and their pay pages"),
+                        pages.link(f"{PAY_BASE}/", f"{PAY_BASE}/"),
+                    ],
+                    [
+                        pages.text("Payment provider"),
+                        pages.text(self.payments_policy().base_url),
+                    ],
+                    [
+                        pages.text('Pay, refund or dispute: POST {"sessionId", "kind"}'),
+                        pages.text(doors["payUrl"]),
+                    ],
+                    [
+                        pages.text("Webhooks that came"),
+                        pages.link(f"{INBOX_PREFIX}/", f"{INBOX_PREFIX}/"),
+                    ],
+                    [
+                        pages.text("The same as data; DELETE empties it"),
+                        pages.text(doors["webhookInboxUrl"]),
+                    ],
+                    [
+                        pages.text('DNS records: POST {"name", "txt"}'),
+                        pages.text(doors["dnsUrl"]),
                     ],
                     [
                         pages.text('Faults: POST {"service", "status", "times"}'),

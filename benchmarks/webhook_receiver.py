@@ -1,0 +1,49 @@
+"""Brands' servers, a process of its own: one path answers at once, the other after half a minute.
+
+`python -m benchmarks.webhook_receiver PORT`; `GET /taken` tells how many came to QUICK.
+"""
+
+import asyncio
+import sys
+import time
+
+from aiohttp import web
+
+QUICK, SLOW, TAKEN = "/quick", "/slow", "/taken"
+SLOW_SECONDS = 30.0
+
+
+class _Receiver:
+    def __init__(self) -> None:
+        self._count = 0
+        self._first = self._last = 0.0
+
+    async def take(self, request: web.Request) -> web.Response:
+        await request.read()
+        self._last = time.time()
+        self._first = self._first or self._last
+        self._count += 1
+        return web.Response(status=204)
+
+    async def take_slowly(self, request: web.Request) -> web.Response:
+        await request.read()
+        await asyncio.sleep(SLOW_SECONDS)
+        return web.Response(status=204)
+
+    async def tell(self, _request: web.Request) -> web.Response:
+        """And forget it."""
+        told = {"count": self._count, "seconds": self._last - self._first}
+        self._count, self._first = 0, 0.0
+        return web.json_response(told)
+
+
+def main(port: int) -> None:
+    receiver, app = _Receiver(), web.Application()
+    app.router.add_post(QUICK, receiver.take)
+    app.router.add_post(SLOW, receiver.take_slowly)
+    app.router.add_get(TAKEN, receiver.tell)
+    web.run_app(app, host="127.0.0.1", port=port, print=None, access_log=None)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

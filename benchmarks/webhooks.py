@@ -1,0 +1,203 @@
+"""Webhooks delivered a second to 100 brands; event answers while a brand's receiver takes 30 s."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks import instance, processes, results, webhook_receiver
+from benchmarks.instance import Instance
+from benchmarks.load import Load
+from benchmarks.results import Figure, Found, Ratio
+from benchmarks.sides import USERS, first_events, timed
+from ltzd.rules.brands import Brand
+from ltzd.store import brands, webhooks
+from ltzd.store.database import Connection, connect
+from ltzd.store.sealing import Sealer
+
+BRANDS = 100
+EACH = 50
+"""Webhooks of every brand."""
+PATIENCE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """`seconds`: from the first to the last that arrived."""
+
+    count: int
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        return (self.count - 1) / self.seconds
+
+    def as_json(self) -> dict[str, Any]:
+        return {"count": self.count, "seconds": self.seconds, "per_second": self.per_second}
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    without: Load
+    slow: Load
+    delivered: Delivered
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "without": self.without.as_json(),
+            "slow": self.slow.as_json(),
+            "delivered": self.delivered.as_json(),
+        }
+
+
+async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
+        async with _sides(Path(name), seconds) as sides:
+            measured = [await sides.round() for _ in range(rounds)]
+    details = {"rounds": [one.as_json() for one in measured]}
+    results.record("webhooks", _found(measured), details, in_document=in_document)
+
+
+@asynccontextmanager
+async def _sides(folder: Path, seconds: float) -> AsyncIterator["_Sides"]:
+    port, log = processes.free_port(), folder / "receiver.log"
+    receiver = ["-m", "benchmarks.webhook_receiver", str(port)]
+    async with instance.started(folder) as ltzd, processes.running(receiver, log) as process:
+        await processes.until_it_listens(process, port, log)
+        await first_events(ltzd, USERS)
+        database = await connect(ltzd.door["databaseUrl"], "benchmark")
+        try:
+            sides = _Sides(ltzd, database, f"http://127.0.0.1:{port}", seconds)
+            await sides.fill()
+            yield sides
+        finally:
+            await database.close()
+
+
+class _Sides:
+    def __init__(self, ltzd: Instance, database: Connection, receiver: str, seconds: float) -> None:
+        self._ltzd = ltzd
+        self._database = database
+        self._receiver = receiver
+        self._seconds = seconds
+        self._sealer = Sealer.from_file(ltzd.data_dir / "master.key")
+
+    async def fill(self) -> None:
+        """Brands that listen, and rewards of theirs that are minted, but told to nobody."""
+        for number in range(BRANDS):
+            brand = Brand(
+                id=f"0xbe4d{number:036x}",
+                name=f"Listener {number}",
+                domains=(f"listener{number}.example",),
+                webhook_url=self._receiver + webhook_receiver.QUICK,
+            )
+            await brands.apply(self._database, brand, self._sealer)
+        await self._database.execute(
+            """
+            WITH made AS (
+              INSERT INTO events (id, brand_id, event_type, email, user_id, domain, ltz)
+              SELECT gen_random_uuid(), brands.id, 'form_submit', 'user@bench.example',
+                     gen_random_uuid(), 'bench.example', 1
+                FROM brands, generate_series(1, $1)
+               WHERE brands.name LIKE 'Listener %'
+           RETURNING id, brand_id
+            )
+            INSERT INTO rewards (id, kind, brand_id, wallet, ltz, mint_block_number,
+                                 mint_block_hash, mint_transaction_hash)
+            SELECT id, 1, brand_id, substring(uuid_send(id) || uuid_send(id) FOR 20), 1, 1,
+                   sha256(''), sha256(uuid_send(id))
+              FROM made
+            """,
+            EACH,
+        )
+
+    async def round(self) -> Round:
+        return Round(
+            without=await self._events("no receiver", None),
+            slow=await self._events("takes 30 s", webhook_receiver.SLOW),
+            delivered=await self._delivered(),
+        )
+
+    async def _events(self, side: str, path: str | None) -> Load:
+        """With the hash of each one's mint, which the indexer then announces."""
+        url = path and self._receiver + path
+        brand = self._ltzd.brand.model_copy(update={"webhook_url": url})
+        await brands.apply(self._database, brand, self._sealer)
+        requests = self._ltzd.events(range(USERS))
+        measured = await timed(
+            side, self._ltzd.port, requests, self._seconds, instance.HASH_IN_ANSWER
+        )
+        await self._ltzd.settle()
+        written = await self._database.execute(
+            "DELETE FROM webhooks WHERE brand_id = $1", brand.address
+        )
+        if measured.errors or (written == "DELETE 0") != (path is None):
+            raise SystemExit("not every event was answered, or not every mint announced")
+        return measured
+
+    async def _delivered(self) -> Delivered:
+        await self._told()
+        await self._database.execute("DELETE FROM webhooks")
+        async with self._database.transaction():
+            await self._database.execute(
+                """
+                INSERT INTO webhooks (brand_id, kind, subject)
+                SELECT brand_id, 'ltz_distributed', rewards.id
+                  FROM rewards
+                  JOIN brands ON brands.id = rewards.brand_id
+                 WHERE brands.name LIKE 'Listener %'
+                """
+            )
+            await webhooks.wake(self._database)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await self._pending():  # noqa: ASYNC110 - the facts are another process's
+                await asyncio.sleep(0.1)
+        delivered = await self._told()
+        if delivered.count != BRANDS * EACH:
+            raise SystemExit(f"{delivered.count} webhooks arrived instead of {BRANDS * EACH}")
+        print(f"  {'delivered':14} {delivered.per_second:8,.0f}/s", flush=True)
+        return delivered
+
+    async def _pending(self) -> int:
+        count: int = await self._database.fetchval(
+            "SELECT count(*) FROM webhooks WHERE state = 'pending'"
+        )
+        return count
+
+    async def _told(self) -> Delivered:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(self._receiver + webhook_receiver.TAKEN) as answer,
+        ):
+            return Delivered(**await answer.json())
+
+
+def _found(measured: list[Round]) -> list[Found]:
+    typical = sorted(measured, key=lambda one: one.slow.p50_ms / one.without.p50_ms)
+    slow, without = typical[len(typical) // 2].slow, typical[len(typical) // 2].without
+    delivered = sorted((one.delivered for one in measured), key=lambda one: one.per_second)
+    return [
+        Ratio(
+            name="event answers: p50 with a receiver that takes 30 s ÷ without one",
+            rounds=tuple(one.slow.p50_ms / one.without.p50_ms for one in measured),
+            must=1.1,
+            is_lower_better=True,
+            figures=(
+                f"{slow.p50_ms:.1f} ÷ {without.p50_ms:.1f} ms (p99 {slow.p99_ms:.1f} and "
+                f"{without.p99_ms:.1f} ms, {slow.per_second:,.0f} and "
+                f"{without.per_second:,.0f} a second)"
+            ),
+        ),
+        Figure(
+            name=f"webhooks delivered to {BRANDS} brands",
+            figures=(
+                f"{delivered[len(delivered) // 2].per_second:,.0f} a second, signed and posted "
+                "on a connection each, by the process that also serves HTTP"
+            ),
+        ),
+    ]

@@ -1,0 +1,39 @@
+"""Whose a domain is, as the domain's own TXT record says (spec 4.1, verify-dns).
+
+A record counts that names a brand we know together with one of its keys. One of an unknown or a
+disabled brand, or with a wrong key, is no more than none.
+"""
+
+from ltzd.providers.dns_txt import TxtRecords
+from ltzd.rules.domain_records import is_key_among, parse_record, record_name
+from ltzd.store import brand_keys
+from ltzd.store.brands import BrandBook
+from ltzd.store.database import Pool, session
+from ltzd.store.sealing import Sealer
+from ltzd.values import Address
+
+
+class DomainVerification:
+    def __init__(self, pool: Pool, sealer: Sealer, brands: BrandBook, records: TxtRecords) -> None:
+        self._pool = pool
+        self._sealer = sealer
+        self._brands = brands
+        self._records = records
+
+    async def brand_of(self, domain: str) -> Address | None:
+        """Of several right records the first in their own order. Raises DnsUnavailable."""
+        texts = await self._records.at(record_name(domain))
+        claims = [claim for claim in map(parse_record, texts) if claim is not None]
+        known = {claim.brand for claim in claims if self._brands.get(claim.brand) is not None}
+        digests = await self._digests_of(known) if known else {}
+        for claim in claims:
+            if is_key_among(claim.key, digests.get(claim.brand, ())):
+                return claim.brand
+        return None
+
+    async def _digests_of(self, brands: set[Address]) -> dict[Address, list[bytes]]:
+        async with session(self._pool) as connection:
+            return {
+                brand: await brand_keys.verifying_digests(connection, brand, self._sealer)
+                for brand in brands
+            }

@@ -1,0 +1,310 @@
+"""Sells LTZ: opens checkout sessions, and mints those that are paid, each once (spec 2.5, 2.6).
+
+A session is minted from what the provider says of it when we ask, never from what a caller or an
+event says. One statement writes payment and reward, so of all who come, through either door, in
+whatever process, one has minted and the others find it done.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.actions.published_hashes import PublishedHashes
+from ltzd.errors import (
+    BrandUnknown,
+    MintPending,
+    PaymentRefused,
+    PaymentsUnavailable,
+    Refused,
+    Unavailable,
+)
+from ltzd.providers.identity import IdentityClient
+from ltzd.providers.payments import OpenSession, PaymentProvider
+from ltzd.rules.brands import Brand
+from ltzd.rules.limits import rate_limited, refuse_more_wallets, wallets_of
+from ltzd.rules.payments import (
+    NOBODYS,
+    REFUNDED,
+    Dispute,
+    Order,
+    Payment,
+    Refund,
+    RefundedCharge,
+    SessionPaid,
+    Unrelated,
+    not_found,
+    payment_of,
+    refuse_over_capacity,
+    refused_refund,
+    reversal_of,
+    told_in,
+)
+from ltzd.store import payments, rewards, users
+from ltzd.store.brands import BrandBook
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.payments import Outcome, ReversalRow
+from ltzd.store.signals import REWARDS, WEBHOOKS, Signals
+from ltzd.store.users import User
+from ltzd.values import Address, Hash32, hex_of
+
+log = structlog.get_logger()
+
+HASH_WAIT_SECONDS = 5.0
+"""How long an answer waits for its hash before it is "ask again" (choices.md, Payments)."""
+
+_QUEUED = telemetry.REWARDS_QUEUED.labels("payment")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutRequest:
+    """A well-formed request; `idempotency_key` is the caller's own."""
+
+    brand_id: Address
+    usd_cents: int
+    email: str
+    success_url: str
+    cancel_url: str
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MintedPayment:
+    """`transaction_hash` may change through a replacement or a reorg."""
+
+    payment: Payment
+    transaction_hash: Hash32
+    already_processed: bool
+
+
+class Payments:
+    """`provider` is None where no payment provider is configured: then nothing is sold."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        signals: Signals,
+        brands: BrandBook,
+        identity: IdentityClient,
+        hashes: PublishedHashes,
+        provider: PaymentProvider | None,
+        capacity: MintCapacity,
+    ) -> None:
+        self._pool = pool
+        self._signals = signals
+        self._brands = brands
+        self._identity = identity
+        self._hashes = hashes
+        self._provider = provider
+        self._capacity = capacity
+        self._waiting: dict[UUID, asyncio.Task[Hash32 | None]] = {}
+
+    # --- checkout -------------------------------------------------------------------------------
+
+    async def open_checkout(self, request: CheckoutRequest) -> OpenSession:
+        """Raises the narrowest Refused or Unavailable."""
+        try:
+            opened = await self._open(request)
+        except Refused:
+            telemetry.CHECKOUTS.labels("refused").inc()
+            raise
+        except Unavailable:
+            telemetry.CHECKOUTS.labels("unavailable").inc()
+            raise
+        telemetry.CHECKOUTS.labels("opened").inc()
+        log.info("checkout.opened", brand=hex_of(request.brand_id), session=opened.id)
+        return opened
+
+    async def _open(self, request: CheckoutRequest) -> OpenSession:
+        brand = self._brands.get(request.brand_id)
+        if brand is None:
+            raise BrandUnknown("Unknown brand")
+        provider = self._configured()
+        refuse_over_capacity(request.usd_cents, await self._capacity.whole_ltz())
+        order = Order(
+            brand_id=request.brand_id,
+            wallet=await self._wallet(request.email, brand),
+            usd_cents=request.usd_cents,
+            email=request.email,
+            success_url=request.success_url,
+            cancel_url=request.cancel_url,
+        )
+        return await provider.open_session(order, _key(request))
+
+    def _configured(self) -> PaymentProvider:
+        if self._provider is None:
+            raise PaymentsUnavailable("No payment provider is configured")
+        return self._provider
+
+    async def _wallet(self, email: str, brand: Brand) -> Address:
+        """Of the user, who has a row from now on: a later event of his brings no new wallet."""
+        key = users.email_key(email)
+        async with session(self._pool) as connection:
+            user = await users.find(connection, key)
+            if user is not None:
+                return user.wallet
+            made, now = await payments.wallets_this_hour(connection, brand.address)
+        quota = wallets_of(brand, now)
+        refuse_more_wallets(quota, made, now)
+        found = await self._identity.wallet_of_email(email)
+        user = User(users.user_id(found.subject, key), key, found.subject, found.wallet)
+        async with session(self._pool) as connection:
+            is_met = await payments.meet(connection, user, brand.address, quota)
+        if quota is not None and not is_met:
+            raise rate_limited("new wallets an hour", quota.maximum, quota.seconds_left(now))
+        return user.wallet
+
+    # --- minting --------------------------------------------------------------------------------
+
+    async def mint(self, session_id: str) -> MintedPayment:
+        """Raises PaymentRefused, and Unavailable while asking again may bring the hash."""
+        payment, is_new = await self._counted(session_id)
+        return MintedPayment(payment, await self._hash(payment, is_new), not is_new)
+
+    async def _counted(self, session_id: str) -> tuple[Payment, bool]:
+        try:
+            payment, is_new = await self._recorded(session_id)
+        except Refused:
+            telemetry.PAYMENTS.labels("refused").inc()
+            raise
+        except Unavailable:
+            telemetry.PAYMENTS.labels("unavailable").inc()
+            raise
+        telemetry.PAYMENTS.labels("recorded" if is_new else "repeated").inc()
+        return payment, is_new
+
+    async def _recorded(self, session_id: str) -> tuple[Payment, bool]:
+        """The payment, and whether it was written just now."""
+        async with session(self._pool) as connection:
+            known = await payments.find(connection, session_id)
+        if known is not None:
+            return known, False
+        return await self._record(await self._asked(session_id))
+
+    async def _asked(self, session_id: str) -> Payment:
+        """What the provider says that we owe."""
+        found = await self._configured().session(session_id)
+        if found is None:
+            raise not_found()
+        payment = payment_of(found)
+        # A disabled brand's too: its money was taken.
+        is_ours = self._brands.revision_of(payment.brand_id) > 0
+        return payment if is_ours else replace(payment, brand_id=NOBODYS)
+
+    async def _record(self, payment: Payment) -> tuple[Payment, bool]:
+        async with transaction(self._pool) as connection:
+            await payments.lock_intent(connection, payment.payment_intent_id)
+            recorded = await payments.record(connection, payment)
+        if recorded.outcome is Outcome.REFUNDED:
+            raise refused_refund()
+        if recorded.outcome is Outcome.NEW:
+            self._tell(payment, recorded.reversals)
+        return payment, recorded.outcome is Outcome.NEW
+
+    def _tell(self, payment: Payment, reversals: Sequence[ReversalRow]) -> None:
+        """What has been committed."""
+        log.info(
+            "payment.recorded",
+            session=payment.session_id,
+            brand=hex_of(payment.brand_id),
+            wallet=hex_of(payment.wallet),
+            ltz=payment.ltz,
+        )
+        _QUEUED.inc()
+        self._signals.ring(REWARDS)
+        for reversal in reversals:
+            self._tell_reversal(reversal)
+
+    async def _hash(self, payment: Payment, is_new: bool) -> Hash32:
+        """Raises MintPending."""
+        reward = payments.reward_id(payment.session_id)
+        hash_ = None
+        if not is_new:
+            async with session(self._pool) as connection:
+                hash_ = (await rewards.published_hashes(connection, [reward])).get(reward)
+        if hash_ is None and not self._brands.is_paused(payment.brand_id):
+            hash_ = await self._shared_wait(reward)
+        if hash_ is None:
+            raise MintPending("The payment's mint is not published yet")
+        return hash_
+
+    async def _shared_wait(self, reward: UUID) -> Hash32 | None:
+        """`PublishedHashes` knows one waiter of a reward, and a session may have many."""
+        waiting = self._waiting.get(reward)
+        if waiting is None:
+            waiting = asyncio.create_task(self._hashes.wait(reward, HASH_WAIT_SECONDS))
+            self._waiting[reward] = waiting
+            waiting.add_done_callback(lambda _done: self._waiting.pop(reward, None))
+        return await asyncio.shield(waiting)
+
+    # --- the provider's events ------------------------------------------------------------------
+
+    async def hear(self, raw: bytes, signature: str | None) -> None:
+        """Do what an event asks for; done, and committed, when this returns.
+
+        Raises PaymentRefused for what is no event of the provider's, and Unavailable, after which
+        the provider sends it again.
+        """
+        told = told_in(self._configured().event(raw, signature))
+        match told:
+            case SessionPaid():
+                await self._mint_told(told.session_id)
+            case Refund() | RefundedCharge() | Dispute():
+                await self._reverse(told)
+            case Unrelated():
+                log.debug("payment.event_unrelated", type=told.type)
+
+    async def _mint_told(self, session_id: str) -> None:
+        """A refusal is final: sent again, the event would tell the same."""
+        try:
+            await self._counted(session_id)
+        except PaymentRefused as refusal:
+            reason = str(refusal.details.get("reason"))
+            if reason == REFUNDED:
+                log.warning("payment.refunded_before_mint", session=session_id)
+                return
+            telemetry.PAYMENTS_NOT_MINTED.labels(reason).inc()
+            log.error("payment.not_minted", session=session_id, reason=reason)
+
+    async def _reverse(self, told: Refund | RefundedCharge | Dispute) -> None:
+        async with transaction(self._pool) as connection:
+            await payments.lock_intent(connection, told.payment_intent_id)
+            known = await payments.refunds_of(connection, told.payment_intent_id)
+            reversal = reversal_of(told, known)
+            if reversal is None:
+                return
+            written = await payments.record_reversal(connection, reversal)
+        if written is not None:
+            self._tell_reversal(written)
+
+    def _tell_reversal(self, row: ReversalRow) -> None:
+        """An error once the payment is ours: somebody must decide what becomes of its LTZ."""
+        reversal = row.reversal
+        of = "unknown" if row.session_id is None else "minted"
+        telemetry.PAYMENT_REVERSALS.labels(reversal.kind, of).inc()
+        (log.warning if row.session_id is None else log.error)(
+            "payment.reversed",
+            kind=reversal.kind,
+            reversal=str(row.id),
+            provider_id=reversal.provider_id,
+            payment_intent=reversal.payment_intent_id,
+            session=row.session_id,
+            usd_cents=reversal.usd_cents,
+        )
+        if row.is_announced:
+            self._signals.ring(WEBHOOKS)
+
+
+def _key(request: CheckoutRequest) -> str:
+    """The provider's idempotency key: the caller's in its brand's name, or one that is new, so that
+    the repeats of one request make one session."""
+    if request.idempotency_key is None:
+        return f"ltzd-{secrets.token_hex(16)}"
+    said = request.brand_id + request.idempotency_key.encode()
+    return f"ltzd-{hashlib.sha256(said).hexdigest()}"

@@ -1,0 +1,1 @@
+"""Telling brands: webhooks that were written with their facts are sent until they arrive."""

@@ -1,0 +1,56 @@
+"""What attempts came to, written in groups: whatever has gathered while the last was written.
+
+An outcome that is lost, by a kill before it is written, is an attempt made again.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.errors import DatabaseUnavailable
+from ltzd.store import webhooks
+from ltzd.store.database import Pool, session
+from ltzd.store.signals import Bell
+from ltzd.store.webhooks import Outcome
+from ltzd.values import hex_of
+
+log = structlog.get_logger()
+
+_LARGEST = 500
+_PAUSE_SECONDS = 0.5
+
+
+class Outcomes:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._bell = Bell()
+        self._waiting: list[Outcome] = []
+
+    def add(self, outcome: Outcome) -> None:
+        self._waiting.append(outcome)
+        self._bell.ring()
+
+    async def run(self) -> None:
+        while True:
+            await self._bell.wait()
+            while self._waiting:
+                await self._write(self._waiting[:_LARGEST])
+
+    async def _write(self, group: Sequence[Outcome]) -> None:
+        try:
+            async with session(self._pool) as connection:
+                closing = await webhooks.settle(connection, group)
+        except DatabaseUnavailable as error:
+            log.warning("webhooks.outcomes_wait", count=len(self._waiting), reason=error.message)
+            await asyncio.sleep(_PAUSE_SECONDS)
+            return
+        del self._waiting[: len(group)]
+        for one in group:
+            if one.state == "exhausted":
+                telemetry.WEBHOOKS_EXHAUSTED.inc()
+                log.warning("webhook.exhausted", webhook=str(one.due.id), reason=one.error)
+        for one in closing:
+            telemetry.WEBHOOK_ENDPOINTS_CLOSED.inc()
+            log.error("webhooks.endpoint_disabled", brand=hex_of(one.due.brand_id), why=one.closes)

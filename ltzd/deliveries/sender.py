@@ -1,0 +1,128 @@
+"""Sends webhooks that are due, at least once each, in as many processes as like.
+
+Claims are small and follow each other as places become free, brand by brand; the claim counts the
+attempt and leases the row for longer than an attempt takes. Whoever stops or dies leaves the lease
+to run out, and the webhook is sent again under the same id.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.deliveries import attempts
+from ltzd.deliveries.endpoints import Endpoints
+from ltzd.deliveries.letters import Letter, Letters
+from ltzd.deliveries.outcomes import Outcomes
+from ltzd.errors import DatabaseUnavailable
+from ltzd.providers.brand_webhooks import MOST_UNDER_WAY, TIMEOUT_SECONDS, BrandWebhooks
+from ltzd.store import webhook_records, webhooks
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.sealing import Sealer
+from ltzd.store.signals import WEBHOOKS, Bell, Signals
+
+log = structlog.get_logger()
+
+LEASE = timedelta(seconds=3 * TIMEOUT_SECONDS)
+_MOST_AT_ONCE = 100
+_PAUSE_SECONDS = 0.5
+_MEASURE_SECONDS = 10.0
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Sender:
+    def __init__(
+        self,
+        pool: Pool,
+        signals: Signals,
+        sealer: Sealer,
+        http: BrandWebhooks,
+        *,
+        now: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        self._pool = pool
+        self._news = signals.bell(WEBHOOKS)
+        self._http = http
+        self._now = now
+        self._letters = Letters(sealer)
+        self._outcomes = Outcomes(pool)
+        self._endpoints = Endpoints(MOST_UNDER_WAY, _MOST_AT_ONCE)
+        self._wake = Bell()
+        self._looks = True
+        """Whether it is time to look through all brands."""
+
+    async def run(self) -> None:
+        """Until cancelled; what is under way then is sent again when its lease is over."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._hear())
+            group.create_task(self._outcomes.run())
+            group.create_task(self._measure())
+            while True:
+                for letter in await self._claimed():
+                    self._endpoints.begin(letter.due.brand_id)
+                    group.create_task(self._deliver(letter))
+                telemetry.WEBHOOKS_UNDER_WAY.set(self._endpoints.under_way)
+                if not self._looks and not self._endpoints.free(self._now()):
+                    await self._wake.wait()
+
+    async def _hear(self) -> None:
+        """Whatever was written or has come due."""
+        while True:
+            await self._news.wait()
+            self._looks = True
+            self._wake.ring()
+
+    async def _claimed(self) -> list[Letter]:
+        """While the database is away, none, after a pause."""
+        try:
+            async with transaction(self._pool) as connection:
+                now = self._now()
+                if self._looks:
+                    self._looks = False
+                    self._endpoints.found(await webhooks.brands_with_due(connection, now))
+                asked = self._endpoints.free(now)
+                if not asked:
+                    return []
+                claimed = await webhooks.claim(connection, asked, now, now + LEASE)
+                self._endpoints.claimed(asked, Counter(due.brand_id for due in claimed))
+                return await self._letters.written(connection, claimed, now)
+        except DatabaseUnavailable as error:
+            log.warning("webhooks.database_unavailable", reason=error.message)
+            await asyncio.sleep(_PAUSE_SECONDS)
+            self._looks = True
+            return []
+
+    async def _deliver(self, letter: Letter) -> None:
+        brand = letter.due.brand_id
+        answered = await attempts.made(self._http, letter, self._now)
+        now = self._now()
+        telemetry.WEBHOOK_ATTEMPTS.labels(answered.label).inc()
+        if answered.error is None:
+            telemetry.WEBHOOK_SECONDS.observe((now - letter.due.created_at).total_seconds())
+            self._endpoints.succeeded(brand)
+        else:
+            self._endpoints.failed(brand, answered.status, answered.patience, now)
+        self._outcomes.add(attempts.outcome_of(letter, answered, now))
+        if self._endpoints.end(brand):
+            self._wake.ring()
+
+    async def _measure(self) -> None:
+        while True:
+            try:
+                async with session(self._pool) as connection:
+                    facts = await webhook_records.backlog(connection)
+            except DatabaseUnavailable as error:
+                log.warning("webhooks.not_measured", reason=error.message)
+            else:
+                telemetry.WEBHOOKS_PENDING.set(facts.pending)
+                telemetry.WEBHOOKS_HELD.set(facts.held)
+                telemetry.WEBHOOKS_OLDEST_SECONDS.set(facts.oldest_seconds or 0)
+                telemetry.WEBHOOKS_OVERDUE_SECONDS.set(facts.overdue_seconds)
+                telemetry.WEBHOOK_ENDPOINTS_DISABLED.set(facts.disabled_endpoints)
+            await asyncio.sleep(_MEASURE_SECONDS)

@@ -1,0 +1,187 @@
+"""The payment provider's checkout sessions: in memory for reading, in the journal for keeping.
+
+One record holds a session as it has become, the events that tell of it and the reply under an
+idempotency key, so that a kill -9 keeps all of them or none. Nobody is told before `saved`.
+Amounts are in the currency's smallest unit (cents), times in Unix seconds.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
+
+from ltzd.dev.sandbox.journal import Journal, Record
+
+Status = Literal["open", "complete", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    description: str | None
+    quantity: int
+    unit_amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Payment:
+    intent_id: str
+    charge_id: str
+    created: int
+    is_settled: bool
+    """False while a delayed method, a bank transfer say, has not brought the money."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refund:
+    id: str
+    created: int
+    amount: int
+    reason: str | None
+    metadata: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    id: str
+    created: int
+    amount: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutSession:
+    id: str
+    created: int
+    expires_at: int
+    currency: str
+    lines: tuple[Line, ...]
+    success_url: str
+    cancel_url: str | None
+    customer_email: str | None
+    client_reference_id: str | None
+    metadata: dict[str, str]
+    intent_metadata: dict[str, str]
+    status: Status = "open"
+    payment: Payment | None = None
+    refunds: tuple[Refund, ...] = ()
+    dispute: Dispute | None = None
+
+    @property
+    def amount(self) -> int:
+        return sum(line.unit_amount * line.quantity for line in self.lines)
+
+    @property
+    def amount_refunded(self) -> int:
+        return sum(refund.amount for refund in self.refunds)
+
+    @property
+    def payment_status(self) -> str:
+        if self.status == "complete" and self.amount == 0:
+            return "no_payment_required"
+        return "paid" if self.payment is not None and self.payment.is_settled else "unpaid"
+
+    def at(self, now: float) -> "CheckoutSession":
+        is_over = self.status == "open" and now >= self.expires_at
+        return replace(self, status="expired") if is_over else self
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderEvent:
+    id: str
+    type: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReply:
+    """What was answered under an idempotency key; the fingerprint is of the request."""
+
+    key: str
+    fingerprint: str
+    content: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    session: CheckoutSession
+    events: tuple[ProviderEvent, ...]
+    reply: KeptReply | None
+
+
+class SessionBook:
+    def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
+        self._journal = journal
+        self.now = now
+        self._sessions: dict[str, CheckoutSession] = {}
+        self._of_intents: dict[str, str] = {}
+        self._sequences: dict[str, int] = {}
+        self._replies: dict[str, tuple[KeptReply, int]] = {}
+        self._completions: dict[str, tuple[ProviderEvent, ...]] = {}
+        self._undelivered: dict[str, ProviderEvent] = {}
+
+    def session(self, session_id: str) -> CheckoutSession | None:
+        session = self._sessions.get(session_id)
+        return None if session is None else session.at(self.now())
+
+    def session_of_intent(self, intent_id: str) -> CheckoutSession | None:
+        return self.session(self._of_intents.get(intent_id, ""))
+
+    def newest(self, most: int) -> list[CheckoutSession]:
+        return [
+            session.at(self.now()) for session in list(self._sessions.values())[: -most - 1 : -1]
+        ]
+
+    def reply(self, key: str) -> KeptReply | None:
+        kept = self._replies.get(key)
+        return None if kept is None else kept[0]
+
+    def is_reply_saved(self, key: str) -> bool:
+        return self._journal.is_durable(self._replies[key][1])
+
+    def completion(self, session_id: str) -> tuple[ProviderEvent, ...]:
+        """The events that told of the session's newest turn for the better."""
+        return self._completions.get(session_id, ())
+
+    def undelivered(self) -> list[ProviderEvent]:
+        return list(self._undelivered.values())
+
+    def is_undelivered(self, event: ProviderEvent) -> bool:
+        return event.id in self._undelivered
+
+    def keep(
+        self, session: CheckoutSession, events: tuple[ProviderEvent, ...], reply: KeptReply | None
+    ) -> None:
+        step = _Step(session, events, reply)
+        sequence = self._journal.append({"kind": "step", **msgspec.to_builtins(step)})
+        self._admit(step, sequence)
+
+    async def saved(self, session: CheckoutSession) -> CheckoutSession:
+        await self._journal.durable(self._sequences[session.id])
+        return session
+
+    def delivered(self, event: ProviderEvent) -> None:
+        """A kill -9 may forget this: then the event is sent once more, as the provider may too."""
+        if self._undelivered.pop(event.id, None) is not None:
+            self._journal.append({"kind": "delivered", "event": event.id})
+
+    def remember(self, record: Record) -> None:
+        """Take back one record of the journal."""
+        if record["kind"] == "delivered":
+            self._undelivered.pop(str(record["event"]), None)
+        else:
+            self._admit(msgspec.convert(record, _Step), 0)
+
+    def _admit(self, step: _Step, sequence: int) -> None:
+        session = step.session
+        self._sessions[session.id] = session
+        self._sequences[session.id] = sequence
+        if session.payment is not None:
+            self._of_intents[session.payment.intent_id] = session.id
+        if step.reply is not None:
+            self._replies[step.reply.key] = step.reply, sequence
+        self._undelivered.update((event.id, event) for event in step.events)
+        if step.events and step.events[0].type.startswith("checkout.session."):
+            self._completions[session.id] = step.events

@@ -1,0 +1,72 @@
+"""The one client of brands' webhook endpoints: signs as Standard Webhooks says, and posts once.
+
+Of an answer only the head counts: a long body, or one that never ends, changes nothing.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from ltzd import telemetry
+from ltzd.providers.guarded_connector import LookUp
+from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy
+
+MOST_UNDER_WAY = 1_000
+TIMEOUT_SECONDS = 20.0
+_SECRET_PREFIX = "whsec_"  # noqa: S105 - what every secret begins with
+
+
+def policy(*, allow_loopback: bool = False) -> GuardPolicy:
+    """Many brands may have one host, so none is bounded for all of them; slow names and slow hosts
+    hold up their own brand."""
+    return GuardPolicy(
+        allow_loopback=allow_loopback,
+        timeout_seconds=TIMEOUT_SECONDS,
+        max_per_host=MOST_UNDER_WAY,
+        max_waiting=MOST_UNDER_WAY,
+        max_connections=MOST_UNDER_WAY,
+        look_up_threads=64,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """`id` is the same in every attempt."""
+
+    id: UUID
+    url: str
+    body: bytes
+
+
+class BrandWebhooks:
+    def __init__(self, policy: GuardPolicy, look_up: LookUp | None = None) -> None:
+        self._http = GuardedHttp(policy, look_up)
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def post(self, message: Message, secrets: Sequence[str], at: datetime) -> Answer:
+        """The head of the answer, whatever its status. Raises RequestFailed."""
+        headers = {"Content-Type": "application/json", **signed_headers(message, secrets, at)}
+        with telemetry.timed_provider("brand_webhooks"):
+            return await self._http.tell(message.url, body=message.body, headers=headers)
+
+
+def signed_headers(message: Message, secrets: Sequence[str], at: datetime) -> dict[str, str]:
+    """A signature by each secret, so that a receiver may change over in its own time."""
+    name, seconds = f"msg_{message.id.hex}", str(int(at.timestamp()))
+    text = f"{name}.{seconds}.".encode() + message.body
+    return {
+        "webhook-id": name,
+        "webhook-timestamp": seconds,
+        "webhook-signature": " ".join(f"v1,{_signature(secret, text)}" for secret in secrets),
+    }
+
+
+def _signature(secret: str, text: bytes) -> str:
+    key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX))
+    return base64.b64encode(hmac.digest(key, text, hashlib.sha256)).decode()

@@ -1,0 +1,261 @@
+"""The one client of the payment provider: opens checkout sessions, tells of them, and knows whether
+an event is the provider's.
+
+Speaks through the provider's own SDK. What it answers is copied into our own types, and a copy that
+lacks what it must have is PaymentsUnavailable, as is every failure that a repeat may cure or that
+is between us and the provider. The provider's error texts may quote an e-mail address, so none
+reaches a log or an error.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
+
+import aiohttp
+import stripe
+import structlog
+
+from ltzd import telemetry
+from ltzd.errors import IdempotencyKeyReused, InvalidFields, PaymentRefused, PaymentsUnavailable
+from ltzd.providers.bounded_json import NotJsonError, decoded
+from ltzd.rules.payments import CURRENCY, EVENT_TOLERANCE_SECONDS, Order, Session, id_of
+
+log = structlog.get_logger()
+
+stripe.enable_telemetry = False
+
+_REPEATS = 2
+_CONNECT_SECONDS = 3.0
+_REFUND = "payment_intent.latest_charge"
+
+_FIELDS = {
+    "success_url": "successUrl",
+    "cancel_url": "cancelUrl",
+    "customer_email": "userEmail",
+    "line_items[0][price_data][unit_amount]": "amount",
+}
+"""Our names for what the provider may refuse though it is well-formed."""
+
+_UNUSABLE = (
+    aiohttp.ClientError,
+    OSError,
+    TimeoutError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+)
+"""What the SDK passes on of a body that breaks off, or that is JSON but no object of its own."""
+
+_Refusal: TypeAlias = stripe.InvalidRequestError | stripe.IdempotencyError
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentsPolicy:
+    """`timeout_seconds` bounds one question with its repeats, `attempt_seconds` one request."""
+
+    base_url: str
+    secret_key: str = field(repr=False)
+    signing_secret: str = field(repr=False)
+    attempt_seconds: float = 8.0
+    timeout_seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """Where somebody pays."""
+
+    id: str
+    url: str
+
+
+class PaymentProvider:
+    def __init__(self, policy: PaymentsPolicy) -> None:
+        self._policy = policy
+        # Its steps are none of ours, and hold what was sent.
+        logging.getLogger("stripe").setLevel(logging.WARNING)
+        self._http = stripe.AIOHTTPClient(
+            timeout=aiohttp.ClientTimeout(total=policy.attempt_seconds, connect=_CONNECT_SECONDS)
+        )
+        self._client = stripe.StripeClient(
+            policy.secret_key,
+            base_addresses={"api": policy.base_url.rstrip("/")},
+            http_client=self._http,
+            max_network_retries=_REPEATS,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.close_async()  # type: ignore[no-untyped-call]
+
+    async def open_session(self, order: Order, idempotency_key: str) -> OpenSession:
+        """The same key with the same order gives the same session.
+
+        Raises InvalidFields for what the provider refuses, and IdempotencyKeyReused.
+        """
+        metadata = order.metadata()
+        answer = await self._asked(
+            self._client.v1.checkout.sessions.create_async(
+                {
+                    "mode": "payment",
+                    "line_items": [
+                        {
+                            "quantity": 1,
+                            "price_data": {
+                                "currency": CURRENCY,
+                                "unit_amount": order.usd_cents,
+                                "product_data": {"name": f"{order.ltz} LTZ"},
+                            },
+                        }
+                    ],
+                    "customer_email": order.email,
+                    "success_url": order.success_url,
+                    "cancel_url": order.cancel_url,
+                    "metadata": metadata,
+                    "payment_intent_data": {"metadata": metadata},
+                },
+                {"idempotency_key": idempotency_key},
+            ),
+            _open_session,
+        )
+        if isinstance(answer, OpenSession):
+            return answer
+        raise _refusal(answer) from answer
+
+    async def session(self, session_id: str) -> Session | None:
+        """As it is now; None if our account has none of this id."""
+        answer = await self._asked(
+            self._client.v1.checkout.sessions.retrieve_async(session_id, {"expand": [_REFUND]}),
+            lambda told: _session(session_id, told),
+        )
+        if isinstance(answer, Session):
+            return answer
+        if answer.http_status == 404:
+            return None
+        raise _unavailable(answer) from answer
+
+    def event(self, raw: bytes, signature: str | None) -> object:
+        """The JSON of an event that the provider has signed, lately.
+
+        Raises PaymentRefused.
+        """
+        try:
+            stripe.WebhookSignature.verify_header(
+                raw, signature, self._policy.signing_secret, EVENT_TOLERANCE_SECONDS
+            )
+            is_early = _signed_at(signature) > time.time() + EVENT_TOLERANCE_SECONDS
+        # The comparison of texts takes only ASCII, and the body may be no text.
+        except (stripe.SignatureVerificationError, UnicodeError, TypeError) as error:
+            raise _not_signed() from error
+        if is_early:
+            raise _not_signed()
+        try:
+            return decoded(raw)
+        except NotJsonError as error:
+            raise PaymentRefused("The event is malformed: it is not JSON") from error
+
+    async def _asked(
+        self,
+        call: Awaitable[stripe.StripeObject],
+        read: Callable[[Mapping[str, Any]], Answer],
+    ) -> Answer | _Refusal:
+        """What `read` makes of the answer, or what the provider has against the request itself."""
+        with telemetry.timed_provider("payments"):
+            try:
+                async with asyncio.timeout(self._policy.timeout_seconds):
+                    return read((await call).to_dict())
+            except (stripe.InvalidRequestError, stripe.IdempotencyError) as error:
+                return error
+            except stripe.StripeError as error:
+                raise _unavailable(error) from error
+            except _UNUSABLE as error:
+                log.warning("payments.unavailable", reason=type(error).__name__)
+                raise PaymentsUnavailable("The payment provider gave no usable answer") from error
+
+
+def _unavailable(error: stripe.StripeError) -> PaymentsUnavailable:
+    log.warning(
+        "payments.unavailable",
+        reason=type(error).__name__,
+        status=error.http_status,
+        code=error.code,
+        provider_request=error.request_id,
+    )
+    return PaymentsUnavailable("The payment provider is not available")
+
+
+def _refusal(
+    error: _Refusal,
+) -> InvalidFields | IdempotencyKeyReused | PaymentsUnavailable:
+    if isinstance(error, stripe.IdempotencyError):
+        return IdempotencyKeyReused("This idempotency key came with another request before")
+    name = _FIELDS.get(error.param or "")
+    if name is None:
+        return _unavailable(error)
+    return InvalidFields([f"{name}: the payment provider refuses it"])
+
+
+def _not_signed() -> PaymentRefused:
+    return PaymentRefused(
+        "Stripe-Signature: missing, not of this body and endpoint, "
+        f"or not within {EVENT_TOLERANCE_SECONDS} seconds of our time"
+    )
+
+
+def _signed_at(signature: str | None) -> int:
+    """As the SDK reads it, which looks for old ones only."""
+    items = (item.split("=", 2) for item in (signature or "").split(","))
+    return next(int(item[1]) for item in items if item[0] == "t")
+
+
+def _open_session(answer: Mapping[str, Any]) -> OpenSession:
+    return OpenSession(_text(answer["id"]), _text(answer["url"]))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise TypeError("the payment provider left a text out")
+
+
+def _session(session_id: str, answer: Mapping[str, Any]) -> Session:
+    if answer["id"] != session_id:
+        raise ValueError("the payment provider tells of another session")
+    total = answer.get("amount_total")
+    return Session(
+        id=session_id,
+        mode=answer.get("mode"),
+        status=answer.get("status"),
+        payment_status=answer.get("payment_status"),
+        currency=answer.get("currency"),
+        amount_total=total if type(total) is int else None,
+        payment_intent_id=id_of(answer.get("payment_intent")),
+        refunded_cents=_refunded(answer.get("payment_intent")),
+        metadata={
+            name: text
+            for name, text in (answer.get("metadata") or {}).items()
+            if isinstance(text, str)
+        },
+    )
+
+
+def _refunded(payment_intent: object) -> int:
+    """Cents of the charge that has paid."""
+    charge = payment_intent.get("latest_charge") if isinstance(payment_intent, Mapping) else None
+    refunded = charge.get("amount_refunded") if isinstance(charge, Mapping) else None
+    return refunded if type(refunded) is int else 0

@@ -1,0 +1,174 @@
+"""The books' figures: what was answered, bought, minted, announced and found on chain, by brand.
+
+All of it is to be read in one `snapshot`, so that a running instance cannot move between two
+questions. The questions are about whole tables: on a connection of `database.connect`, which plans
+for that, and with a patience of their own.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from ltzd.rules.books import Figures, IndexedLtz
+from ltzd.store.database import Connection
+from ltzd.values import Address, Hash32
+
+PATIENCE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From `since` on and before `until`; None is open."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+ALWAYS = Period()
+
+
+@asynccontextmanager
+async def snapshot(connection: Connection) -> AsyncIterator[None]:
+    """One moment of the database, however long the reading takes."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        # Whatever the server, the database or the user have for statements that should be short.
+        await connection.execute(
+            """
+            SELECT set_config(name, CASE name WHEN 'work_mem' THEN '128MB' ELSE '0' END, true)
+              FROM pg_settings
+             WHERE name IN ('statement_timeout', 'transaction_timeout', 'work_mem',
+                            'idle_in_transaction_session_timeout')
+            """
+        )
+        yield
+
+
+async def figures(
+    connection: Connection, brand: Address | None = None, period: Period = ALWAYS
+) -> dict[Address, Figures]:
+    """By brand, of one brand or all; a brand that nothing happened to is missing.
+
+    Everything counts in the period in which the event or payment was recorded.
+    """
+    found: defaultdict[Address, dict[str, int]] = defaultdict(dict)
+    for question in _FIGURES:
+        rows = await connection.fetch(
+            question, brand, period.since, period.until, timeout=PATIENCE_SECONDS
+        )
+        for row in rows:
+            named = dict(row)
+            found[Address(named.pop("brand_id"))] |= {key: int(named[key]) for key in named}
+    return {brand_id: Figures(**known) for brand_id, known in found.items()}
+
+
+_FIGURES: Sequence[str] = (
+    """
+    SELECT brand_id, count(*) AS answered, sum(ltz) AS answered_ltz
+      FROM events
+     WHERE ltz > 0
+       AND ($1::bytea IS NULL OR brand_id = $1)
+       AND ($2::timestamptz IS NULL OR created_at >= $2)
+       AND ($3::timestamptz IS NULL OR created_at < $3)
+     GROUP BY brand_id
+    """,
+    """
+    SELECT brand_id, count(*) AS bought, sum(usd_cents) AS bought_cents, sum(ltz) AS bought_ltz
+      FROM payments
+     WHERE ($1::bytea IS NULL OR brand_id = $1)
+       AND ($2::timestamptz IS NULL OR created_at >= $2)
+       AND ($3::timestamptz IS NULL OR created_at < $3)
+     GROUP BY brand_id
+    """,
+    """
+    SELECT brand_id,
+           count(*) FILTER (WHERE kind > 2) AS other,
+           coalesce(sum(ltz) FILTER (WHERE kind > 2), 0) AS other_ltz,
+           count(*) FILTER (WHERE mint_block_hash IS NOT NULL) AS minted,
+           coalesce(sum(ltz) FILTER (WHERE mint_block_hash IS NOT NULL), 0) AS minted_ltz,
+           count(*) FILTER (WHERE mint_block_hash IS NULL AND transaction_id IS NULL
+                                  AND failed_at IS NULL) AS queued,
+           count(*) FILTER (WHERE mint_block_hash IS NULL AND transaction_id IS NOT NULL)
+             AS in_flight,
+           count(*) FILTER (WHERE mint_block_hash IS NULL AND failed_at IS NOT NULL) AS failed
+      FROM rewards
+     WHERE ($1::bytea IS NULL OR brand_id = $1)
+       AND ($2::timestamptz IS NULL OR created_at >= $2)
+       AND ($3::timestamptz IS NULL OR created_at < $3)
+     GROUP BY brand_id
+    """,
+    """
+    SELECT w.brand_id,
+           count(*) FILTER (WHERE w.state = 'delivered') AS delivered,
+           count(*) FILTER (WHERE w.state = 'pending') AS pending,
+           count(*) FILTER (WHERE w.state = 'exhausted') AS exhausted
+      FROM webhooks w
+      LEFT JOIN rewards r ON r.id = w.subject
+     WHERE w.kind = 'ltz_distributed' AND NOT w.revoked
+       AND ($1::bytea IS NULL OR w.brand_id = $1)
+       AND ($2::timestamptz IS NULL OR coalesce(r.created_at, w.created_at) >= $2)
+       AND ($3::timestamptz IS NULL OR coalesce(r.created_at, w.created_at) < $3)
+     GROUP BY w.brand_id
+    """,
+    """
+    SELECT r.brand_id, count(*) AS on_chain, sum(m.amount) AS on_chain_units
+      FROM mints m
+      JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
+     WHERE m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
+                         || '\\x00000000000000'::bytea || int8send(r.seq)
+       AND ($1::bytea IS NULL OR r.brand_id = $1)
+       AND ($2::timestamptz IS NULL OR r.created_at >= $2)
+       AND ($3::timestamptz IS NULL OR r.created_at < $3)
+     GROUP BY r.brand_id
+    """,
+)
+
+
+async def indexed_ltz(connection: Connection) -> IndexedLtz | None:
+    """None while no chain is followed."""
+    row = await connection.fetchrow(
+        """
+        SELECT chain_id, ltz, first_block, number, hash,
+               (SELECT coalesce(sum(amount), 0) FROM balances) AS balances,
+               coalesce((SELECT next_seq FROM reference_counters k
+                          WHERE k.chain_id = c.chain_id AND k.ltz = c.ltz), 0) AS next_seq
+          FROM chains c
+        """,
+        timeout=PATIENCE_SECONDS,
+    )
+    if row is None:
+        return None
+    return IndexedLtz(
+        chain_id=row["chain_id"],
+        ltz=Address(row["ltz"]),
+        first_block=row["first_block"],
+        number=row["number"],
+        hash=Hash32(row["hash"]),
+        balances=int(row["balances"]),
+        next_seq=row["next_seq"],
+        used=await _used(connection),
+    )
+
+
+async def _used(connection: Connection) -> dict[int, int]:
+    """A reference's seq is its last 8 bytes, of which the last names the bit in the word."""
+    rows = await connection.fetch(
+        """
+        SELECT substring(reference FROM 25 FOR 7) AS word,
+               bit_or(1::bit(256) << get_byte(reference, 31)) AS bits
+          FROM mints
+         GROUP BY 1
+        """,
+        timeout=PATIENCE_SECONDS,
+    )
+    return {int.from_bytes(row["word"], "big"): row["bits"].to_int() for row in rows}
+
+
+async def rewards_with(connection: Connection, seqs: Sequence[int]) -> Mapping[int, str]:
+    """Ids of the rewards that have these seqs; they have them for ever."""
+    rows = await connection.fetch(
+        "SELECT seq, id::text FROM rewards WHERE seq = ANY($1::bigint[])",
+        [seq for seq in seqs if seq < 2**63],
+    )
+    return {row["seq"]: row["id"] for row in rows}

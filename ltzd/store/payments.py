@@ -1,0 +1,269 @@
+"""Paid checkout sessions, what went back of them, and the users who come with a checkout.
+
+A payment is written with its reward in one statement: whoever inserts the row first has minted the
+session. Payment and reversal may come in either order; both are written under the lock of their
+payment intent, so that one of them sees the other, joins them, and writes what the brand is told.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from uuid import UUID, uuid5
+
+import asyncpg
+
+from ltzd.rules.limits import Quota, Usage
+from ltzd.rules.payments import Payment, Reversal
+from ltzd.store.database import Connection
+from ltzd.store.signals import ORIGIN
+from ltzd.store.users import User
+from ltzd.values import Address
+
+PAYMENT_REWARD = 2
+"""The kind of a payment's reward, in rows and references (contracts.md)."""
+
+_NAMESPACE = UUID("6b0c5a53-3d0f-4d8b-9d53-4d3f6a0f8f0e")
+
+
+def reward_id(session_id: str) -> UUID:
+    """Of a session's reward: the same whoever mints it."""
+    return uuid5(_NAMESPACE, session_id)
+
+
+class Outcome(Enum):
+    NEW = "new"
+    KNOWN = "known"
+    REFUNDED = "refunded"
+    """All of it went back before it was minted: it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReversalRow:
+    """`session_id` is None while the payment is unknown; `is_announced`: the brand will hear."""
+
+    id: UUID
+    reversal: Reversal
+    session_id: str | None
+    is_announced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """`reversals` came before the payment and belong to it from now on."""
+
+    outcome: Outcome
+    reversals: tuple[ReversalRow, ...] = ()
+
+
+async def find(connection: Connection, session_id: str) -> Payment | None:
+    row = await connection.fetchrow(
+        """
+        SELECT session_id, brand_id, wallet, usd_cents, payment_intent_id
+          FROM payments WHERE session_id = $1
+        """,
+        session_id,
+    )
+    return None if row is None else Payment(*row)
+
+
+async def lock_intent(connection: Connection, payment_intent_id: str) -> None:
+    """Until the transaction ends nobody else writes a payment or reversal of it."""
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended('payment intent ' || $1::text, 0))",
+        payment_intent_id,
+    )
+
+
+async def record(connection: Connection, payment: Payment) -> Recorded:
+    """Write the payment and owe its LTZ, once; under `lock_intent`."""
+    rows = await connection.fetch(
+        _RECORD,
+        payment.session_id,
+        reward_id(payment.session_id),
+        payment.brand_id,
+        payment.wallet,
+        payment.usd_cents,
+        payment.ltz,
+        payment.payment_intent_id,
+        PAYMENT_REWARD,
+        ORIGIN,
+    )
+    outcome = Outcome(rows[0]["outcome"])
+    return Recorded(outcome, tuple(_reversal(row) for row in rows if row["id"] is not None))
+
+
+# Foreign keys are looked at when the statement ends, so a reversal may name the payment that is
+# inserted beside it.
+_RECORD = """
+WITH paid AS (
+  INSERT INTO payments (session_id, reward_id, brand_id, wallet, usd_cents, ltz, payment_intent_id)
+  SELECT $1, $2, $3, $4, $5, $6, $7
+   WHERE (SELECT coalesce(sum(usd_cents), 0)::bigint
+            FROM payment_reversals
+           WHERE payment_intent_id = $7 AND kind = 'refund') < $5
+      ON CONFLICT DO NOTHING
+  RETURNING session_id, brand_id
+), owed AS (
+  INSERT INTO rewards (id, kind, brand_id, wallet, ltz)
+  SELECT $2, $8, $3, $4, $6 FROM paid
+), joined AS (
+  UPDATE payment_reversals r
+     SET session_id = paid.session_id
+    FROM paid
+   WHERE r.payment_intent_id = $7 AND r.session_id IS NULL
+  RETURNING r.*
+), news AS (
+  INSERT INTO webhooks (brand_id, kind, subject)
+  SELECT paid.brand_id, 'payment_reversed', joined.id
+    FROM joined
+    JOIN paid USING (session_id)
+    JOIN brands ON brands.id = paid.brand_id
+   WHERE brands.configuration ->> 'webhook_url' IS NOT NULL AND brands.disabled_at IS NULL
+      ON CONFLICT (subject, kind) WHERE NOT revoked DO NOTHING
+  RETURNING subject
+), told AS (
+  SELECT (SELECT pg_notify('ltzd_rewards', $9) WHERE EXISTS (SELECT FROM paid)),
+         (SELECT pg_notify('ltzd_webhooks', $9) WHERE EXISTS (SELECT FROM news))
+)
+SELECT CASE WHEN EXISTS (SELECT FROM paid) THEN 'new'
+            WHEN EXISTS (SELECT FROM payments WHERE session_id = $1) THEN 'known'
+            ELSE 'refunded'
+       END AS outcome,
+       joined.*,
+       news.subject IS NOT NULL AS is_announced
+  FROM told
+  LEFT JOIN joined ON true
+  LEFT JOIN news ON news.subject = joined.id
+"""
+
+
+async def refunds_of(connection: Connection, payment_intent_id: str) -> dict[str, int]:
+    """Cents by the provider's id, of all that is recorded."""
+    rows = await connection.fetch(
+        """
+        SELECT provider_id, usd_cents FROM payment_reversals
+         WHERE payment_intent_id = $1 AND kind = 'refund'
+        """,
+        payment_intent_id,
+    )
+    return {row["provider_id"]: row["usd_cents"] for row in rows}
+
+
+async def record_reversal(connection: Connection, reversal: Reversal) -> ReversalRow | None:
+    """Under `lock_intent`. None for one that is recorded already."""
+    row = await connection.fetchrow(
+        _RECORD_REVERSAL,
+        reversal.provider_id,
+        reversal.kind,
+        reversal.payment_intent_id,
+        reversal.usd_cents,
+        reversal.reason,
+        ORIGIN,
+    )
+    return None if row is None else _reversal(row)
+
+
+_RECORD_REVERSAL = """
+WITH payment AS (
+  SELECT session_id, brand_id FROM payments WHERE payment_intent_id = $3 LIMIT 1
+), reversed AS (
+  INSERT INTO payment_reversals
+         (provider_id, kind, payment_intent_id, session_id, usd_cents, reason)
+  VALUES ($1, $2, $3, (SELECT session_id FROM payment), $4, $5)
+      ON CONFLICT (provider_id) DO NOTHING
+  RETURNING *
+), news AS (
+  INSERT INTO webhooks (brand_id, kind, subject)
+  SELECT payment.brand_id, 'payment_reversed', reversed.id
+    FROM reversed
+    JOIN payment USING (session_id)
+    JOIN brands ON brands.id = payment.brand_id
+   WHERE brands.configuration ->> 'webhook_url' IS NOT NULL AND brands.disabled_at IS NULL
+      ON CONFLICT (subject, kind) WHERE NOT revoked DO NOTHING
+  RETURNING subject
+), told AS (
+  SELECT (SELECT pg_notify('ltzd_webhooks', $6) WHERE EXISTS (SELECT FROM news))
+)
+SELECT reversed.*, EXISTS (SELECT FROM news) AS is_announced
+  FROM told
+ CROSS JOIN reversed
+"""
+
+
+def _reversal(row: asyncpg.Record) -> ReversalRow:
+    return ReversalRow(
+        row["id"],
+        Reversal(
+            row["provider_id"],
+            row["kind"],
+            row["payment_intent_id"],
+            row["usd_cents"],
+            row["reason"],
+        ),
+        row["session_id"],
+        row["is_announced"],
+    )
+
+
+# --- users who come with a checkout -------------------------------------------------------------
+
+
+async def wallets_this_hour(connection: Connection, brand_id: Address) -> tuple[int, datetime]:
+    """How many new wallets the brand has had in this hour of UTC, and the database's time."""
+    row = await connection.fetchrow(
+        """
+        SELECT coalesce((SELECT used FROM brand_usage
+                          WHERE brand_id = $1 AND kind = $2
+                            AND window_start = date_trunc('hour', now(), 'UTC')), 0) AS used,
+               now() AS at
+        """,
+        brand_id,
+        Usage.WALLETS_AN_HOUR.value,
+    )
+    return row["used"], row["at"]
+
+
+async def meet(connection: Connection, user: User, brand_id: Address, quota: Quota | None) -> bool:
+    """Write a user who may be new, counted for the brand if he is and the brand limits that.
+
+    False, and nothing written, when others have used the limit up meanwhile.
+    """
+    try:
+        await connection.execute(
+            _MEET,
+            user.id,
+            user.email_key,
+            user.identity_subject,
+            user.wallet,
+            brand_id,
+            None if quota is None else quota.start,
+            None if quota is None else quota.maximum,
+            Usage.WALLETS_AN_HOUR.value,
+        )
+    except asyncpg.CheckViolationError as error:
+        if error.constraint_name != "usage_within_maximum":
+            raise
+        return False
+    return True
+
+
+_MEET = """
+WITH met AS (
+  INSERT INTO users (id, email_key, identity_subject, wallet)
+  VALUES ($1, $2, $3, $4)
+      ON CONFLICT DO NOTHING
+  RETURNING id
+)
+INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
+SELECT $5, $8, $6, 1, $7 FROM met WHERE $7::bigint IS NOT NULL
+    ON CONFLICT (brand_id, kind, window_start) DO UPDATE
+   SET used = brand_usage.used + 1, maximum = excluded.maximum
+"""
+
+
+async def minters(connection: Connection, chain_id: int) -> list[Address]:
+    """Wallets that mint, or did."""
+    rows = await connection.fetch(
+        "SELECT wallet FROM lanes WHERE chain_id = $1 AND kind = 'mint'", chain_id
+    )
+    return [Address(row["wallet"]) for row in rows]

@@ -1,0 +1,117 @@
+"""The bodies of webhooks, rendered from the facts as they are now."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from ltzd.store.database import Connection
+from ltzd.store.webhooks import Due
+from ltzd.values import checksummed, hex_of
+
+_JSON = msgspec.json.Encoder(decimal_format="number")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Body = dict[str, Any]
+
+
+async def rendered(connection: Connection, those: Sequence[Due]) -> dict[UUID, bytes]:
+    """By the webhook's id; one whose fact does not stand at this moment is missing."""
+    reversals = [one.subject for one in those if one.kind == "payment_reversed"]
+    rewards = [one.subject for one in those if one.kind != "payment_reversed"]
+    facts = await _rewards(connection, rewards) | await _reversals(connection, reversals)
+    bodies = {one.id: _body(one, facts[one.subject]) for one in those if one.subject in facts}
+    return {key: _JSON.encode(body) for key, body in bodies.items() if body is not None}
+
+
+def _body(due: Due, fact: asyncpg.Record) -> Body | None:
+    match due.kind:
+        case "ltz_distributed":
+            return _distributed(due, fact) if fact["mint_transaction_hash"] is not None else None
+        case "ltz_reverted":
+            return _distributed(due, fact) | {"reason": fact["failure"]}
+        case "payment_reversed":
+            return _payment_reversed(due, fact)
+
+
+def _distributed(due: Due, reward: asyncpg.Record) -> Body:
+    """Spec 6."""
+    return {
+        "event": due.kind,
+        "brandId": hex_of(due.brand_id),
+        "userId": str(reward["user_id"]),
+        "email": reward["email"],
+        "walletAddress": checksummed(reward["wallet"]),
+        "ltzAmount": reward["ltz"],
+        "transactionHash": None if due.transaction_hash is None else hex_of(due.transaction_hash),
+        "timestamp": _milliseconds(due.created_at),
+    }
+
+
+def _payment_reversed(due: Due, reversal: asyncpg.Record) -> Body:
+    return {
+        "event": due.kind,
+        "brandId": hex_of(due.brand_id),
+        "reversalId": str(due.subject),
+        "kind": reversal["kind"],
+        "sessionId": reversal["session_id"],
+        "paymentIntentId": reversal["payment_intent_id"],
+        "walletAddress": checksummed(reversal["wallet"]),
+        "usdAmount": _dollars(reversal["usd_cents"]),
+        "ltzAmount": reversal["ltz"],
+        "reversedUsdAmount": _dollars(reversal["reversed_usd_cents"]),
+        "reason": reversal["reason"],
+        "timestamp": _milliseconds(due.created_at),
+    }
+
+
+def _dollars(cents: int) -> Decimal:
+    return Decimal(cents).scaleb(-2)
+
+
+def _milliseconds(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
+    """Whose reward it is its event knows, or else the wallet's user."""
+    if not ids:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT r.id, r.wallet, r.ltz, r.mint_transaction_hash, r.failure,
+               coalesce(e.user_id, u.id) AS user_id, coalesce(e.email, u.email_key) AS email
+          FROM unnest($1::uuid[]) AS asked (id)
+          JOIN rewards r ON r.id = asked.id
+          LEFT JOIN events e ON e.id = r.id
+          LEFT JOIN LATERAL (
+               SELECT id, email_key
+                 FROM users
+                WHERE wallet = r.wallet AND e.id IS NULL
+                ORDER BY created_at
+                LIMIT 1) AS u ON true
+         WHERE e.id IS NOT NULL OR u.id IS NOT NULL
+        """,
+        ids,
+    )
+    return {row["id"]: row for row in rows}
+
+
+async def _reversals(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
+    if not ids:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT v.id, v.kind, v.session_id, v.payment_intent_id, v.reason,
+               v.usd_cents AS reversed_usd_cents, p.wallet, p.usd_cents, p.ltz
+          FROM unnest($1::uuid[]) AS asked (id)
+          JOIN payment_reversals v ON v.id = asked.id
+          JOIN payments p ON p.session_id = v.session_id
+        """,
+        ids,
+    )
+    return {row["id"]: row for row in rows}

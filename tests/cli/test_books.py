@@ -1,0 +1,504 @@
+"""`ltzd books`: a report that ends with 1 when anything disagrees, and statements as CSV."""
+
+import asyncio
+import csv
+import io
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from ltzd.chain.abi import CONTRACTS
+from ltzd.chain.node import Header
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.store.chains import BlockRow, ChainIdentity
+from ltzd.store.database import Connection, open_pool
+from ltzd.store.sealing import Sealer
+from ltzd.store.signals import Signals
+from ltzd.values import (
+    LTZ,
+    ZERO_ADDRESS,
+    Address,
+    checksummed,
+    hex_of,
+    iso,
+    reward_reference,
+)
+from tests.support.book_rows import ONE, TWO, BookRows
+from tests.support.books import all_minted
+from tests.support.commands import Outcome, begin_ltzd, ltzd
+from tests.support.contracts import Contracts as Deployed
+from tests.support.contracts import deployed_contracts
+from tests.support.core import a_wallet
+from tests.support.fake_node import CHAIN_ID
+from tests.support.instance import Instance
+from tests.support.scripted_node import a_server, always
+
+MARCH = datetime(2026, 3, 1, tzinfo=UTC)
+NO_NODE = "The chain was not compared: "
+
+
+class Desk:
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+
+    async def books(self, *options: object) -> Outcome:
+        return await ltzd("books", *options, "--data-dir", self.data_dir)
+
+    async def told(self, *options: object) -> Any:
+        done = await self.books("--json", *options)
+        told = json.loads(done.out)
+        assert done.code == (0 if told["agree"] else 1)
+        return told
+
+    async def statement(self, *options: object) -> list[dict[str, str]]:
+        done = await self.books("--brand", "One", "--statement", "-", *options)
+        assert done.code == 0, done.err
+        return list(csv.DictReader(io.StringIO(done.out, newline="")))
+
+
+@pytest.fixture
+def desk(data_dir: Path) -> Desk:
+    return Desk(data_dir)
+
+
+@pytest_asyncio.fixture
+async def rows(db: Connection, data_dir: Path) -> BookRows:
+    rows = BookRows(db)
+    await rows.begin(Sealer.from_file(data_dir / "master.key"))
+    return rows
+
+
+def kinds(told: Any) -> dict[str, int]:
+    return {each["kind"]: each["count"] for each in told["disagreements"]}
+
+
+async def test_books_that_agree_have_a_row_for_each_brand_and_a_total(
+    desk: Desk, rows: BookRows
+) -> None:
+    event, paid, nobodys = (
+        await rows.event(ltz=1_100),
+        await rows.payment(cents=1_250),
+        await rows.payment(ZERO_ADDRESS, cents=99),
+    )
+    await rows.minted(event, paid, nobodys)
+    await rows.deliver(event)
+    await rows.event()
+
+    told, shown = await desk.told(), await desk.books()
+
+    assert told["agree"]
+    assert [(brand["brandId"], brand["name"]) for brand in told["brands"]] == [
+        (ONE.id, "One"),
+        (TWO.id, "Two"),
+        (None, None),
+    ]
+    one, two, nobody = told["brands"]
+    assert {key: one[key] for key in one.keys() - {"brandId", "name"}} == {
+        "answered": {"count": 2, "ltz": 1_200},
+        "bought": {"count": 1, "usd": 12.50, "ltz": 12_500},
+        "other": {"count": 0, "ltz": 0},
+        "minted": {"count": 2, "ltz": 13_600},
+        "waiting": {"queued": 1, "inFlight": 0, "failed": 0},
+        "announced": {"delivered": 1, "pending": 0, "exhausted": 0},
+        "onChain": {"count": 2, "ltz": 13_600},
+    }
+    assert two["answered"] == {"count": 0, "ltz": 0}
+    assert nobody["bought"] == {"count": 1, "usd": 0.99, "ltz": 990}
+    assert told["totals"]["onChain"] == {"count": 3, "ltz": 14_590}
+    assert told["chain"]["balancesLtz"] == 14_590
+    assert shown.code == 0
+    for text in ("One", ONE.id, "1,200 LTZ", "12.50 USD", "no brand", "total", "14,590 LTZ"):
+        assert text in shown.out
+    assert "All of it agrees." in shown.out
+    assert NO_NODE in shown.err
+
+
+async def test_what_disagrees_is_named_and_ends_with_1(
+    desk: Desk, rows: BookRows, db: Connection
+) -> None:
+    id_ = await rows.event(ltz=100)
+    await rows.minted(id_)
+    lost = [await rows.event() for _ in range(21)]
+    await db.execute("DELETE FROM rewards WHERE id = ANY($1::uuid[])", lost)
+    await db.execute("UPDATE mints SET amount = amount + 1")
+
+    shown, told = await desk.books(), await desk.told()
+
+    assert shown.code == 1
+    assert "event_without_reward (21): events worth LTZ that have no reward" in shown.out
+    assert f"  {lost[19]}  event: ltz 100, brandId {ONE.id}; reward: none" in shown.out
+    assert str(lost[20]) not in shown.out
+    assert "  and 1 more" in shown.out
+    assert f"  {id_}  mint: ltz 100.000000000000000001, wallet 0x" in shown.out
+    assert "All of it agrees." not in shown.out
+    assert kinds(told) == {
+        "event_without_reward": 21,
+        "minted_without_mint": 1,
+        "mint_and_reward_differ": 1,
+        "mints_and_transfers_differ": 1,
+    }
+    assert told["disagreements"][0]["rows"][0] == {
+        "id": str(lost[0]),
+        "event": {"ltz": 100, "brandId": ONE.id},
+        "reward": None,
+    }
+    await db.execute("UPDATE mints SET amount = 1")
+    dust = await desk.books()
+    assert "mint: ltz 0.000000000000000001, wallet" in dust.out
+    assert "0.000000000000000001 LTZ" in dust.out
+    await db.execute("UPDATE mints SET amount = 100000000000000000001")
+    raw = (await desk.books("--json")).out
+    assert '"ltz": 100.000000000000000001' in raw
+
+
+async def test_one_brands_books_leave_out_the_others(
+    desk: Desk, rows: BookRows, db: Connection
+) -> None:
+    ours, theirs = await rows.event(ONE), await rows.event(TWO)
+    await rows.minted(ours, theirs)
+    await db.execute("DELETE FROM events WHERE id = $1", theirs)
+
+    one, two = await desk.told("--brand", "One"), await desk.told("--brand", TWO.id)
+    unknown = await desk.books("--brand", "Nobody")
+
+    assert (one["agree"], one["chain"], one["notes"]) == (True, None, [])
+    assert [brand["name"] for brand in one["brands"]] == ["One"]
+    assert kinds(two) == {"reward_without_event": 1}
+    assert (unknown.code, unknown.out) == (1, "")
+    assert "No brand has the id or the name 'Nobody'" in unknown.err
+
+
+async def test_a_reports_figures_are_a_periods_and_its_disagreements_of_all_time(
+    desk: Desk, rows: BookRows, db: Connection
+) -> None:
+    old, new = await rows.event(ltz=3), await rows.event(ltz=4)
+    await rows.recorded(old, MARCH - timedelta(milliseconds=1))
+    await rows.recorded(new, MARCH)
+    await db.execute("DELETE FROM rewards WHERE id = $1", old)
+
+    told = await desk.told("--from", "2026-03-01", "--to", "2026-03-02")
+
+    assert told["totals"]["answered"] == {"count": 1, "ltz": 4}
+    assert kinds(told) == {"event_without_reward": 1}
+    assert (told["from"], told["to"]) == ("2026-03-01T00:00:00.000Z", "2026-03-02T00:00:00.000Z")
+
+
+async def test_a_new_database_agrees_and_one_without_tables_is_a_sentence(
+    desk: Desk, db: Connection
+) -> None:
+    told = await desk.told()
+    assert (told["agree"], told["brands"], told["chain"]) == (True, [], None)
+
+    await db.execute("DROP TABLE webhooks")
+    done = await desk.books()
+    assert (done.code, done.out) == (1, "")
+    assert "run: ltzd migrate" in done.err
+
+
+# --- beside the chain ---------------------------------------------------------------------------
+
+
+class OnChain:
+    """Books whose rewards are minted by a real LTZ, and read by the indexer."""
+
+    def __init__(self, rows: BookRows, deployed: Deployed, reader: Follower) -> None:
+        self.rows = rows
+        self.deployed = deployed
+        self._reader = reader
+        self._seq = 0
+
+    async def mint(self) -> None:
+        id_ = await self.rows.event()
+        reward = await self.rows.db.fetchrow(
+            "UPDATE rewards SET seq = $2 WHERE id = $1 RETURNING wallet", id_, self._seq
+        )
+        await self._mint(Address(reward["wallet"]), reward_reference(id_, 1, self._seq))
+
+    async def mint_unasked(self) -> None:
+        """Somebody else has the minter's key."""
+        await self._mint(a_wallet(66), reward_reference(uuid4(), 1, self._seq))
+
+    async def _mint(self, wallet: Address, reference: bytes) -> None:
+        call = ("LTZ", "mintReward", wallet, 100 * LTZ, reference)
+        await self.deployed.send(self.deployed.minter, *call)
+        self._seq += 1
+        await self.rows.db.execute("UPDATE reference_counters SET next_seq = $1", self._seq)
+
+    async def read(self) -> None:
+        while await self._reader.step():
+            pass
+
+
+@pytest_asyncio.fixture
+async def on_chain(db: Connection, database_url: str, data_dir: Path) -> AsyncIterator[OnChain]:
+    async with deployed_contracts("tester") as deployed:
+        genesis = await deployed.node.block(0)
+        assert isinstance(genesis, Header)
+        at = deployed.at
+        chain = ChainIdentity(deployed.chain_id, genesis.hash, at["LTZ"], 1)
+        rows = BookRows(db)
+        await rows.begin(
+            Sealer.from_file(data_dir / "master.key"),
+            chain,
+            BlockRow(0, genesis.hash, genesis.parent_hash, genesis.timestamp),
+        )
+        add_node(data_dir, deployed.rpc.url, at)
+        contracts = Contracts(*(at[name] for name in CONTRACTS))
+        policy = IndexerPolicy(follows_deep_reorgs=True)
+        pool = await open_pool(database_url)
+        node = deployed.node
+        reader = Follower(pool, database_url, node, chain, contracts, Signals(""), policy)
+        await reader._begin()
+        yield OnChain(rows, deployed, reader)
+        pool.terminate()
+
+
+def add_node(data_dir: Path, rpc_url: str, at: dict[str, Address]) -> None:
+    door = json.loads((data_dir / "dev.json").read_text())
+    node = {"rpcUrl": rpc_url, "contracts": {name: hex_of(one) for name, one in at.items()}}
+    (data_dir / "dev.json").write_text(json.dumps(door | node))
+
+
+async def test_ltz_itself_agrees_with_the_index_or_is_said_to_differ(
+    desk: Desk, on_chain: OnChain, db: Connection
+) -> None:
+    told = await desk.told()
+    assert (told["agree"], told["notes"]) == (True, [NO_NODE + "nothing of it has been read yet."])
+
+    await on_chain.mint()
+    await on_chain.mint()
+    await on_chain.read()
+    await on_chain.mint()  # above the block that was read
+    told, shown = await desk.told(), await desk.books()
+    assert (told["agree"], told["notes"]) == (True, [])
+    assert (told["totals"]["onChain"]["count"], told["chain"]["supplyLtz"]) == (2, 200)
+    assert "LTZ's total supply is 200 LTZ there." in shown.out
+    assert shown.err == ""
+
+    await on_chain.read()
+    id_ = await db.fetchval("SELECT id::text FROM rewards WHERE seq = 2")
+    await on_chain.mint_unasked()
+    await on_chain.read()
+    told = await desk.told()
+    assert kinds(told) == {"foreign_mint": 1}
+    assert told["disagreements"][0]["rows"][0]["mint"]["wallet"] == hex_of(a_wallet(66))
+
+    unread = "block_number = (SELECT mint_block_number FROM rewards WHERE seq = 2)"
+    await db.execute(
+        "DELETE FROM balances WHERE wallet = (SELECT wallet FROM rewards WHERE seq = 2)"
+    )
+    await db.execute(f"DELETE FROM transfers WHERE {unread}")
+    await db.execute(f"DELETE FROM mints WHERE {unread}")
+    told = await desk.told()
+    assert kinds(told) == {
+        "minted_without_mint": 1,
+        "foreign_mint": 1,
+        "supply_and_balances_differ": 1,
+        "used_without_mint": 1,
+    }
+    supply, used = told["disagreements"][2:]
+    assert supply["rows"][0]["chain"] == {"ltz": 400}
+    assert supply["rows"][0]["balances"] == {"ltz": 300}
+    assert used["rows"] == [{"id": "seq 2", "reward": {"id": id_}}]
+
+    await db.execute(
+        "UPDATE mints SET reference = set_byte(reference, 31, 9) WHERE get_byte(reference, 31) = 1"
+    )
+    told = await desk.told()
+    assert {each["kind"]: [row["id"] for row in each["rows"]] for each in told["disagreements"]}[
+        "mint_without_use"
+    ] == ["seq 9"]
+
+
+async def test_a_chain_that_cannot_be_asked_is_said_and_no_failure(
+    desk: Desk, rows: BookRows, database_url: str
+) -> None:
+    await rows.minted(await rows.event())
+    anywhere = {name: a_wallet(1) for name in CONTRACTS}
+    async with a_server(always("0x1")) as other:
+        add_node(desk.data_dir, other.url, anywhere)
+        assert (await desk.told())["notes"] == [
+            f"{NO_NODE}the node's is 1, the database's {CHAIN_ID}."
+        ]
+    done = await desk.books()
+    assert done.code == 0
+    assert done.err.startswith(f"{NO_NODE}The node does not answer")
+
+
+async def test_books_agree_at_every_moment_of_a_busy_instance(one_instance: Instance) -> None:
+    desk = Desk(one_instance.data_dir)
+    before = await desk.told()
+    assert kinds(before) == {}
+    is_over = asyncio.Event()
+
+    async def customers() -> int:
+        count = 0
+        while not is_over.is_set():
+            answer = await one_instance.post_event(f"{uuid4().hex}@mail.example")
+            count += answer.status in {200, 202}
+        return count
+
+    crowd = [asyncio.create_task(customers()) for _ in range(8)]
+    try:
+        seen = set()
+        for _ in range(8):
+            told = await desk.told()
+            assert (kinds(told), told["notes"]) == ({}, [])
+            seen.add(told["totals"]["minted"]["count"])
+    finally:
+        is_over.set()
+        counts = await asyncio.gather(*crowd)
+    assert len(seen) > 2, "nothing was minted meanwhile"
+    await all_minted(one_instance)
+    after = await desk.told()
+    answered = [told["totals"]["answered"]["count"] for told in (before, after)]
+    assert answered[1] - answered[0] == sum(counts)
+    assert after["totals"]["onChain"] == after["totals"]["minted"]
+    assert after["chain"]["supplyLtz"] == after["chain"]["balancesLtz"]
+
+
+# --- statements ---------------------------------------------------------------------------------
+
+
+async def test_a_statement_is_rfc_4180_and_its_sum_is_the_reports(
+    desk: Desk, rows: BookRows, db: Connection, tmp_path: Path
+) -> None:
+    event, paid = await rows.event(ltz=70), await rows.payment(cents=1_205)
+    check_in, theirs = await rows.other(3, ltz=5), await rows.event(TWO, ltz=900)
+    for number, id_ in enumerate((event, paid, check_in, theirs)):
+        await rows.recorded(id_, MARCH + timedelta(days=number, microseconds=1_500))
+    await rows.minted(event)
+    user = await db.fetchrow(
+        "SELECT u.* FROM users u JOIN events e ON user_id = u.id WHERE ltz = 70"
+    )
+    mint = await db.fetchval("SELECT mint_transaction_hash FROM rewards WHERE id = $1", event)
+
+    file = tmp_path / "one.csv"
+    done = await desk.books("--brand", "One", "--statement", file)
+
+    buyer, guest = checksummed(a_wallet(7)), checksummed(a_wallet(8))
+    lines = (
+        "time,kind,id,event_type,user_id,wallet,ltz,usd,state,transaction_hash,block",
+        f"2026-03-01T00:00:00.001Z,event,{event},form_submit,{user['id']},{{}},70,,minted,{{}},1",
+        f"2026-03-02T00:00:00.001Z,purchase,cs_{paid.hex},,,{buyer},12050,12.05,queued,,",
+        f"2026-03-03T00:00:00.001Z,check_in,{check_in},,,{guest},5,,queued,,",
+    )
+    expected = "".join(f"{line}\r\n" for line in lines)
+    wallet = checksummed(Address(user["wallet"]))
+    assert file.read_bytes().decode() == expected.format(wallet, hex_of(mint))
+    assert done.err == "3 rows, 12,125 LTZ.\n"
+    told = (await desk.told("--brand", "One"))["totals"]
+    assert told["answered"]["ltz"] + told["bought"]["ltz"] + told["other"]["ltz"] == 12_125
+
+
+async def test_a_statement_of_days_of_utc_leaves_the_last_one_out(
+    desk: Desk, rows: BookRows
+) -> None:
+    edges = [MARCH - timedelta(microseconds=1), MARCH, MARCH + timedelta(days=1, microseconds=-1)]
+    for at in (*edges, MARCH + timedelta(days=1)):
+        await rows.recorded(await rows.event(), at)
+
+    day = await desk.statement("--from", "2026-03-01", "--to", "2026-03-02")
+    before = await desk.statement("--to", "2026-03-01")
+    later = await desk.statement("--from", "2026-03-02")
+
+    assert [row["time"] for row in day] == [iso(edges[1]), iso(edges[2])]
+    assert (len(before), len(later)) == (1, 1)
+
+
+async def test_no_cell_of_a_statement_is_a_formula(
+    desk: Desk, rows: BookRows, db: Connection
+) -> None:
+    evil = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", 'a,"b"\nc', "é=1"]
+    for number, text in enumerate(evil):
+        await rows.recorded(await rows.event(event_type=text), MARCH + timedelta(seconds=number))
+
+    cells = [row["event_type"] for row in await desk.statement()]
+
+    assert cells == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", "'\r=1", *evil[6:]]
+
+
+async def test_a_statements_file_is_there_whole_or_not_at_all(
+    desk: Desk, rows: BookRows, db: Connection, tmp_path: Path
+) -> None:
+    await rows.event()
+    file = tmp_path / "march.csv"
+    file.write_text("what was there")
+
+    done = await desk.books("--brand", "One", "--statement", file)
+    assert (done.code, done.out, done.err) == (0, "", "1 row, 100 LTZ.\n")
+    whole = file.read_bytes()
+    assert whole.count(b"\r\n") == 2
+
+    await db.execute("DROP TABLE attempts CASCADE")
+    failed = await desk.books("--brand", "One", "--statement", file)
+    assert failed.code == 1
+    assert file.read_bytes() == whole
+    assert set(os.listdir(file.parent)) == {"data", "march.csv"}  # noqa: PTH208
+
+
+async def test_a_statement_may_go_into_a_pipe_with_a_name(
+    desk: Desk, rows: BookRows, tmp_path: Path
+) -> None:
+    await rows.event()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    read = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))
+    done = await desk.books("--brand", "One", "--statement", pipe)
+
+    assert (done.code, (await read).count(b"\r\n")) == (0, 2)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+async def test_whoever_stops_reading_a_statement_gets_a_sentence(
+    desk: Desk, rows: BookRows, db: Connection
+) -> None:
+    await db.execute(
+        """
+        INSERT INTO payments (session_id, reward_id, brand_id, wallet, usd_cents, ltz,
+                              payment_intent_id)
+        SELECT 'cs_' || n, gen_random_uuid(), $1, $1, 50, 500, 'pi' FROM generate_series(1, 5000) n
+        """,
+        ONE.address,
+    )
+    command = await begin_ltzd(
+        *("books", "--brand", "One", "--statement", "-", "--data-dir", desk.data_dir)
+    )
+    assert command.stdout is not None
+    assert command.stderr is not None
+    await command.stdout.readline()
+    command.stdout._transport.close()  # type: ignore[attr-defined]
+
+    assert await command.stderr.read() == b"ltzd: Nobody read the statement to its end.\n"
+    assert await command.wait() == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (("--statement", "x.csv"), 1, "A statement is one brand's: name it with --brand."),
+        (("--brand", "One", "--statement", "-", "--json"), 1, "leave out --json"),
+        (("--from", "2026-03-01", "--to", "2026-03-01"), 1, "--to must be a later day"),
+        (("--from", "1.3.2026"), 2, "--from"),
+        (("--brand", "Nobody", "--statement", "-"), 1, "No brand has the id or the name"),
+        (("--brand", "One", "--statement", "/proc/no/x.csv"), 1, "/proc/no/x.csv cannot be"),
+        (("--brand", "One", "--statement", "/proc"), 1, "/proc cannot be written"),
+        (("--brand", "One", "--statement", "/dev/full"), 1, "No space left on device"),
+    ],
+)
+async def test_what_cannot_be_told_is_a_sentence(
+    desk: Desk, rows: BookRows, options: tuple[str, ...], code: int, sentence: str
+) -> None:
+    done = await desk.books(*options)
+    assert (done.code, done.out) == (code, "")
+    assert sentence in done.err

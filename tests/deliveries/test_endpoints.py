@@ -1,0 +1,95 @@
+"""Places: a few for each brand, a bound for all, and those who have least come first."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ltzd.deliveries.endpoints import Endpoints
+from ltzd.values import Address
+from tests.support.core import a_wallet
+
+NOW = datetime(2025, 3, 1, tzinfo=UTC)
+ONE, TWO, THREE = (a_wallet(number) for number in (1, 2, 3))
+
+
+def begun(endpoints: Endpoints, brand: Address, number: int) -> None:
+    for _ in range(number):
+        endpoints.begin(brand)
+
+
+def test_a_brand_that_nobody_has_found_something_of_gets_no_places() -> None:
+    endpoints = Endpoints(1_000, 100)
+    assert endpoints.free(NOW) == {}
+
+    endpoints.found([ONE])
+    assert endpoints.free(NOW) == {ONE: 4}
+
+
+def test_who_gave_less_than_was_asked_for_is_not_asked_again_until_more_is_found() -> None:
+    endpoints = Endpoints(1_000, 100)
+    endpoints.found([ONE, TWO])
+
+    endpoints.claimed({ONE: 4, TWO: 4}, {ONE: 4, TWO: 3})
+
+    assert endpoints.free(NOW) == {ONE: 4}
+    endpoints.found([TWO])
+    assert set(endpoints.free(NOW)) == {ONE, TWO}
+
+
+def test_all_brands_together_never_get_more_than_the_bound() -> None:
+    endpoints = Endpoints(6, 100)
+    endpoints.found([ONE, TWO, THREE])
+    assert sum(endpoints.free(NOW).values()) == 6
+
+    begun(endpoints, ONE, 4)
+    begun(endpoints, TWO, 1)
+    assert sum(endpoints.free(NOW).values()) == 1
+
+    begun(endpoints, TWO, 1)
+    assert endpoints.free(NOW) == {}
+    assert endpoints.under_way == 6
+
+
+def test_little_is_begun_at_once_and_who_has_least_comes_first() -> None:
+    endpoints = Endpoints(1_000, 3)
+    endpoints.found([ONE, TWO])
+    begun(endpoints, ONE, 2)
+
+    assert endpoints.free(NOW) == {TWO: 3}
+    begun(endpoints, TWO, 3)
+    assert endpoints.free(NOW) == {ONE: 2, TWO: 1}
+
+
+@pytest.mark.parametrize(("most", "is_of_use"), [(4, True), (5, False)])
+def test_a_place_is_of_use_to_others_where_the_bound_had_kept_them_waiting(
+    most: int, is_of_use: bool
+) -> None:
+    endpoints = Endpoints(most, 100)
+    begun(endpoints, ONE, 4)
+
+    assert endpoints.end(ONE) == is_of_use
+
+
+def test_a_place_is_of_use_to_a_brand_that_may_have_more() -> None:
+    endpoints = Endpoints(1_000, 100)
+    endpoints.found([ONE])
+    begun(endpoints, ONE, 4)
+    begun(endpoints, TWO, 1)
+
+    assert endpoints.end(ONE)
+    assert not endpoints.end(TWO)
+
+
+def test_failures_and_rests_are_a_brands_own() -> None:
+    endpoints = Endpoints(1_000, 100)
+    endpoints.found([ONE, TWO, THREE])
+    minute = timedelta(minutes=1)
+
+    endpoints.failed(ONE, 500, None, NOW)
+    endpoints.failed(TWO, 429, minute, NOW)
+    assert endpoints.free(NOW) == {ONE: 1, THREE: 4}
+    assert endpoints.free(NOW + minute) == {ONE: 1, TWO: 1, THREE: 4}
+
+    endpoints.succeeded(ONE)
+    endpoints.succeeded(ONE)
+    assert endpoints.free(NOW) == {ONE: 4, THREE: 4}

@@ -1,0 +1,578 @@
+"""Webhooks arrive at least once, signed, at nobody's expense but the receiver's."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+from standardwebhooks.webhooks import Webhook
+
+from ltzd import __version__, telemetry
+from ltzd.deliveries import sender
+from ltzd.providers import brand_webhooks
+from ltzd.providers.brand_webhooks import BrandWebhooks
+from ltzd.rules.webhooks import ATTEMPTS, JITTER, MOST_SLOTS, PAUSES
+from ltzd.store import brand_keys, webhook_records
+from ltzd.store.database import session, transaction
+from ltzd.store.sealing import Sealer
+from ltzd.values import hex_of
+from tests.support.core import a_hash, value
+from tests.support.waiting import until
+from tests.support.webhooks import SEALER, Receiver, World, answering, hanging
+
+HOUR = timedelta(hours=1)
+
+
+def counted(metric: Any, *labels: str) -> float:
+    """A counter's value now."""
+    found: float = (metric.labels(*labels) if labels else metric)._value.get()
+    return found
+
+
+async def attempted(world: World, times: int) -> dict[str, Any]:
+    """The only webhook, once the outcome of its last attempt is written."""
+
+    async def there() -> bool:
+        row = await world.row()
+        waits = row["next_at"] - world.clock.now()
+        is_leased = timedelta(seconds=10) < waits <= sender.LEASE and times > 1
+        return row["attempts"] == times and bool(row["last_error"]) and not is_leased
+
+    await until(there)
+    return await world.row()
+
+
+# --- what is sent -------------------------------------------------------------------------------
+
+
+async def test_news_is_posted_at_once_and_its_signature_stands(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/hooks")
+    (secret,) = await world.secrets(brand)
+    async with world.sending():
+        (reward,) = await world.minted(brand, ltz=30)
+        (post,) = await receiver.got("/hooks")
+        await world.delivered()
+
+    body = Webhook(secret).verify(post.body, post.headers)
+    row = await world.row()
+    assert body["ltzAmount"] == 30
+    assert body["transactionHash"] == hex_of(a_hash("mint in 7"))
+    assert post.id == f"msg_{row['id'].hex}"
+    assert (row["subject"], row["attempts"], row["last_status"]) == (reward, 1, 204)
+    assert post.headers["content-type"] == "application/json"
+    assert post.headers["user-agent"] == f"ltzd/{__version__}"
+
+
+async def test_a_sender_of_this_process_hears_of_news_before_it_looks_by_itself(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/hooks")
+    await world.minted(brand)
+    async with world.sending():
+        await receiver.got("/hooks")
+        for number in range(2, 7):
+            asked_at = asyncio.get_running_loop().time()
+            await world.minted(brand)
+            post = (await receiver.got("/hooks", number))[-1]
+            if post.at - asked_at < 0.3:
+                return
+    pytest.fail("it always came with the look of every second")
+
+
+async def test_while_a_secret_is_rotated_both_sign_and_then_only_the_new_one(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/hooks")
+    (old,) = await world.secrets(brand)
+    async with world.sending():
+        await world.minted(brand)
+        await world.delivered(1)
+        async with session(world.pool) as connection:
+            rotation = await brand_keys.rotate(
+                connection, brand.address, "webhook_secret", SEALER, revoke=False
+            )
+        await world.minted(brand)
+        await world.delivered(2)
+        world.advance(25 * HOUR)
+        await world.minted(brand)
+        await world.delivered(3)
+
+    alone, both, new = await receiver.got("/hooks", 3)
+    assert alone.headers["webhook-signature"].count("v1,") == 1
+    assert both.headers["webhook-signature"].count("v1,") == 2
+    assert Webhook(old).verify(both.body, both.headers) == both.json
+    assert Webhook(rotation.key).verify(both.body, both.headers) == both.json
+    assert new.verified_by(rotation.key)
+    assert not new.verified_by(old)
+
+
+async def test_a_reversal_and_a_taken_back_mint_are_posted_like_a_mint(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/hooks")
+    async with world.sending():
+        (reward,) = await world.minted(brand)
+        await world.delivered(1)
+        await world.undo(6)
+        await world.fail(reward, reason="LTZ says: no")
+        await world.delivered(2)
+
+    first, second = await receiver.got("/hooks", 2)
+    assert (second.json["event"], second.json["reason"]) == ("ltz_reverted", "LTZ says: no")
+    assert second.json["userId"] == first.json["userId"]
+    assert second.id != first.id
+
+
+async def test_a_reward_that_a_reorg_has_unminted_is_told_when_it_is_minted_again(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/hooks")
+    (reward,) = await world.minted(brand)
+    await world.undo(6)
+    async with world.sending():
+
+        async def put_off() -> bool:
+            return bool((await world.row())["next_at"] > world.clock.now())
+
+        await until(put_off)
+        row = await world.row()
+        assert (row["attempts"], row["last_error"], receiver.posts) == (0, None, {})
+        await world.mint(reward, block=8)
+        world.advance(timedelta(seconds=20))
+        (post,) = await receiver.got("/hooks")
+        await world.delivered()
+
+    assert post.json["transactionHash"] == hex_of(a_hash("mint in 8"))
+    assert (await world.row())["attempts"] == 1
+
+
+async def test_a_brand_whose_secret_does_not_open_holds_up_only_itself(
+    world: World, receiver: Receiver
+) -> None:
+    lost, other = await world.brand("/lost"), await world.brand("/other")
+    strange = Sealer([b"\x06" * 32])
+    async with session(world.pool) as connection:
+        await brand_keys.rotate(connection, lost.address, "webhook_secret", strange, revoke=True)
+    async with world.sending():
+        await world.minted(lost)
+        await world.minted(other)
+        await world.delivered(1)
+    assert "/lost" not in receiver.posts
+    assert [row["attempts"] for row in await world.rows()] == [0, 1]
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+async def test_an_endpoint_that_answers_500_for_days_is_asked_ten_times_and_disabled(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/broken")
+    receiver.behaviours["/broken"] = answering(500)
+    closed = counted(telemetry.WEBHOOK_ENDPOINTS_CLOSED)
+    await world.minted(brand)
+    async with world.sending():
+        for attempt, pause in enumerate(PAUSES, 1):
+            row = await attempted(world, attempt)
+            waits = row["next_at"] - world.clock.now()
+            assert pause * 0.999 - timedelta(seconds=5) <= waits <= pause * (1 + JITTER), attempt
+            assert (row["state"], row["last_status"]) == ("pending", 500)
+            world.advance(row["next_at"] - world.clock.now())
+        row = await attempted(world, ATTEMPTS)
+
+        async def disabled() -> bool:
+            return counted(telemetry.WEBHOOK_ENDPOINTS_CLOSED) == closed + 1
+
+        await until(disabled)
+        await world.minted(brand)
+        await until(looked(world))
+
+    assert (row["state"], row["last_error"]) == ("exhausted", "status 500")
+    assert (await world.states())[:2] == ["exhausted", "pending"], "what comes later waits"
+    posts = receiver.posts["/broken"]
+    assert len(posts) == ATTEMPTS
+    assert len({post.id for post in posts}) == 1
+    stamps = [int(post.headers["webhook-timestamp"]) for post in posts]
+    assert stamps == sorted(set(stamps)), "the time of each attempt, not of the first"
+    async with session(world.pool) as connection:
+        (endpoint,) = await webhook_records.disabled_endpoints(connection, brand.address)
+    assert endpoint.reason == "nothing arrived for three days"
+
+
+def looked(world: World) -> Any:
+    """A webhook of another brand, written later, was delivered meanwhile."""
+    done: list[object] = []
+
+    async def check() -> bool:
+        if not done:
+            done.append(await world.minted(await world.brand("/witness")))
+        return bool(world.receiver.posts["/witness"])
+
+    return check
+
+
+async def test_a_single_webhook_that_is_given_up_does_not_disable_an_endpoint_that_works(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/picky")
+    (bad,) = await world.minted(brand)
+    await value(world.pool, "UPDATE webhooks SET attempts = $1", ATTEMPTS - 1)
+
+    async def picky(request: web.Request) -> web.StreamResponse:
+        text = await request.text()
+        return web.Response(status=400 if '"ltzAmount":100,' in text else 200)
+
+    receiver.behaviours["/picky"] = picky
+    await world.minted(brand, ltz=7)
+    async with world.sending():
+        await world.delivered(1)
+        world.advance(timedelta(minutes=2))
+
+        async def given_up() -> bool:
+            return "exhausted" in await world.states()
+
+        await until(given_up)
+        await world.minted(brand, ltz=8)
+        await world.delivered(2)
+    (row,) = [row for row in await world.rows() if row["subject"] == bad]
+    assert row["state"] == "exhausted"
+
+
+async def test_410_disables_an_endpoint_at_once_and_enabling_it_sends_what_waited(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/gone")
+    receiver.behaviours["/gone"] = answering(410)
+    async with world.sending():
+        await world.minted(brand)
+
+        async def disabled() -> bool:
+            async with session(world.pool) as connection:
+                return bool(await webhook_records.disabled_endpoints(connection, None))
+
+        await until(disabled)
+        await world.minted(brand, 3)
+        await until(looked(world))
+        assert len(receiver.posts["/gone"]) == 1
+
+        del receiver.behaviours["/gone"]
+        async with session(world.pool) as connection:
+            assert await webhook_records.enable(connection, brand.address) == 4
+            assert await webhook_records.enable(connection, brand.address) is None
+        await world.delivered(4 + 1)
+    posts = receiver.posts["/gone"]
+    assert posts[0].id in {post.id for post in posts[1:]}, "the refused one comes again, too"
+
+
+async def test_another_url_in_the_brands_file_revives_it(world: World, receiver: Receiver) -> None:
+    brand = await world.brand("/gone")
+    receiver.behaviours["/gone"] = answering(410)
+    async with world.sending():
+        await world.minted(brand)
+        await attempted(world, 1)
+        await world.apply(brand.model_copy(update={"webhook_url": receiver.url("/new")}))
+        world.advance(timedelta(minutes=2))
+        await world.delivered(1)
+    assert len(receiver.posts["/new"]) == 1
+
+
+async def test_a_redirect_is_a_failure_and_nobody_goes_where_it_leads(
+    world: World, receiver: Receiver
+) -> None:
+    receiver.behaviours["/moved"] = answering(307, Location="/elsewhere")
+    await world.minted(await world.brand("/moved"))
+    async with world.sending():
+        row = await attempted(world, 1)
+
+    assert (row["state"], row["last_status"], row["last_error"]) == ("pending", 307, "status 307")
+    assert set(receiver.posts) == {"/moved"}
+
+
+@pytest.mark.parametrize(("status", "asked_for"), [(503, 600), (500, 90_000)])
+async def test_patience_that_an_endpoint_asks_for_is_given_up_to_a_day(
+    world: World, receiver: Receiver, status: int, asked_for: int
+) -> None:
+    receiver.behaviours["/busy"] = answering(status, **{"Retry-After": str(asked_for)})
+    await world.minted(await world.brand("/busy"))
+    async with world.sending():
+        row = await attempted(world, 1)
+
+    waits = row["next_at"] - world.clock.now()
+    assert timedelta(seconds=-5) < waits - timedelta(seconds=min(asked_for, 86_400)) <= timedelta(0)
+
+
+async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_says(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/busy")
+    receiver.behaviours["/busy"] = answering(429, **{"Retry-After": "60"})
+    async with world.sending():
+        await world.minted(brand)
+        await attempted(world, 1)
+        await world.minted(brand)
+        await until(looked(world))
+        assert len(receiver.posts["/busy"]) == 1
+
+        del receiver.behaviours["/busy"]
+        world.advance(timedelta(seconds=70))
+        await world.delivered(3)
+
+
+async def test_an_answer_that_never_ends_or_is_far_too_long_is_a_delivery_all_the_same(
+    world: World, receiver: Receiver
+) -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"x" * 1_000_000)
+        return await hanging(request)
+
+    async def packed(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"no gzip", headers={"Content-Encoding": "gzip"})
+
+    receiver.behaviours |= {"/endless": endless, "/packed": packed}
+    async with world.sending():
+        await world.minted(await world.brand("/endless"))
+        await world.minted(await world.brand("/packed"))
+        await world.delivered(2)
+
+
+async def test_an_endpoint_inside_our_own_network_is_never_asked(
+    world: World, receiver: Receiver
+) -> None:
+    async def names(host: str) -> list[str]:
+        return {"inside.example": ["10.0.0.7"], "here.example": ["127.0.0.1"]}[host]
+
+    before = counted(telemetry.WEBHOOK_ATTEMPTS, "refused")
+    inside = await world.brand(url="https://inside.example/hooks")
+    here = await world.brand(url="https://here.example/hooks")
+    await world.minted(inside)
+    await world.minted(here)
+    async with world.sending(policy=brand_webhooks.policy(), look_up=names):
+
+        async def refused() -> bool:
+            return all(row["last_error"] for row in await world.rows())
+
+        await until(refused)
+    said = {(row["state"], row["attempts"], row["last_error"]) for row in await world.rows()}
+    assert said == {("pending", 1, "an address of the host is not allowed")}
+    assert counted(telemetry.WEBHOOK_ATTEMPTS, "refused") == before + 2
+    assert receiver.posts == {}
+
+
+async def test_a_fault_of_our_own_is_counted_and_stops_nobody_else(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = await world.brand("/bad"), await world.brand("/good")
+    post = BrandWebhooks.post
+
+    async def breaks(self: BrandWebhooks, message: Any, *rest: Any) -> Any:
+        if message.url.endswith("/bad"):
+            raise ZeroDivisionError
+        return await post(self, message, *rest)
+
+    monkeypatch.setattr(BrandWebhooks, "post", breaks)
+    errors = counted(telemetry.WEBHOOK_ERRORS)
+    async with world.sending():
+        await world.minted(bad)
+        await world.minted(good)
+        await world.delivered(1)
+
+        async def told() -> bool:
+            return (await world.rows())[0]["last_error"] is not None
+
+        await until(told)
+    assert (await world.rows())[0]["last_error"] == "a fault of ltzd (ZeroDivisionError)"
+    assert counted(telemetry.WEBHOOK_ERRORS) == errors + 1
+
+
+# --- fairness -----------------------------------------------------------------------------------
+
+
+async def test_a_brand_that_hangs_takes_its_own_places_and_delays_nobody(
+    world: World, receiver: Receiver
+) -> None:
+    slow, quick = await world.brand("/slow"), await world.brand("/quick")
+    receiver.behaviours["/slow"] = hanging
+    await world.minted(slow, 50)
+    async with world.sending():
+        await receiver.got("/slow", MOST_SLOTS)
+        loop = asyncio.get_running_loop()
+        for number in range(1, 6):
+            begun = loop.time()
+            await world.minted(quick)
+            post = (await receiver.got("/quick", number))[-1]
+            assert post.at - begun < 5.0, "its places would be free after 20 s"
+    assert receiver.most_at_once["/slow"] == len(receiver.posts["/slow"]) == MOST_SLOTS
+
+
+async def test_many_of_one_brand_do_not_wait_for_the_next_look_after_each_handful(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/hooks")
+    await world.minted(brand, 60)
+    async with world.sending():
+        begun = asyncio.get_running_loop().time()
+        posts = await receiver.got("/hooks", 60)
+        await world.delivered(60)
+
+    assert posts[-1].at - begun < 60 / MOST_SLOTS / 2
+    assert receiver.most_at_once["/hooks"] <= MOST_SLOTS
+
+
+async def test_after_a_failure_an_endpoint_gets_one_at_a_time(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/broken")
+    receiver.behaviours["/broken"] = answering(500)
+    await world.minted(brand)
+    async with world.sending():
+        await attempted(world, 1)
+
+        async def slowly(_request: web.Request) -> web.StreamResponse:
+            await asyncio.sleep(0.01)
+            return web.Response(status=500)
+
+        receiver.behaviours["/broken"] = slowly
+        await world.minted(brand, 10)
+        await receiver.got("/broken", 11)
+    assert receiver.most_at_once["/broken"] == 1
+
+
+async def test_the_bound_of_all_brands_together_leaves_none_out(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "MOST_UNDER_WAY", 3)
+    monkeypatch.setattr(sender, "_MOST_AT_ONCE", 2)
+    for number in range(5):
+        await world.minted(await world.brand(f"/{number}"), 3)
+    async with world.sending():
+        await world.delivered(15)
+    assert all(len(receiver.posts[f"/{number}"]) == 3 for number in range(5))
+
+
+# --- at least once ------------------------------------------------------------------------------
+
+
+async def test_what_was_posted_before_a_kill_is_posted_again_under_its_id(
+    world: World, receiver: Receiver
+) -> None:
+    receiver.behaviours["/hooks"] = hanging
+    await world.minted(await world.brand("/hooks"))
+    async with world.sending():
+        await receiver.got("/hooks")
+    assert (await world.row())["attempts"] == 1
+    del receiver.behaviours["/hooks"]
+
+    async with world.sending():
+        await until(looked(world))
+        assert len(receiver.posts["/hooks"]) == 1, "the lease is not over"
+        world.advance(sender.LEASE)
+        first, second = await receiver.got("/hooks", 2)
+        await world.delivered(2)
+    assert first.id == second.id
+    assert first.body == second.body
+
+
+async def test_an_outcome_that_was_lost_with_its_sender_is_an_attempt_made_again(
+    world: World, receiver: Receiver
+) -> None:
+    await world.minted(await world.brand("/hooks"))
+    async with transaction(world.pool) as connection:
+        answered = asyncio.Event()
+
+        async def locked_before_the_answer(_request: web.Request) -> web.StreamResponse:
+            await connection.execute("SELECT FROM webhooks FOR UPDATE")
+            answered.set()
+            return web.Response()
+
+        receiver.behaviours["/hooks"] = locked_before_the_answer
+        async with world.sending():
+            await answered.wait()
+
+            async def outcome_waits() -> bool:
+                return bool(
+                    await value(
+                        world.pool,
+                        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                        "AND datname = current_database()",
+                    )
+                )
+
+            await until(outcome_waits)
+    assert await world.states() == ["pending"]
+    del receiver.behaviours["/hooks"]
+
+    async with world.sending():
+        world.advance(sender.LEASE)
+        first, second = await receiver.got("/hooks", 2)
+        await world.delivered(1)
+    assert first.id == second.id
+
+
+async def test_two_senders_share_the_work_and_post_nothing_twice(
+    world: World, receiver: Receiver
+) -> None:
+    brands = [await world.brand(f"/{number}") for number in range(4)]
+    async with world.sending(), world.sending():
+        for brand in brands:
+            await world.minted(brand, 15)
+        await world.delivered(60)
+    posts = [post.id for path in receiver.posts.values() for post in path]
+    assert len(posts) == len(set(posts)) == 60
+
+
+async def test_a_database_that_goes_away_only_delays(world: World, receiver: Receiver) -> None:
+    brand = await world.brand("/hooks")
+    async with world.sending():
+        await world.minted(brand)
+        await world.delivered(1)
+        await value(
+            world.pool,
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        await world.minted(brand, 3)
+        await world.delivered(4)
+
+
+async def test_a_sender_stops_at_once_whatever_is_under_way(
+    world: World, receiver: Receiver
+) -> None:
+    receiver.behaviours["/hooks"] = hanging
+    await world.minted(await world.brand("/hooks"), 4)
+    loop = asyncio.get_running_loop()
+    async with world.sending():
+        await receiver.got("/hooks", 4)
+        begun = loop.time()
+    assert loop.time() - begun < 2.0
+
+
+async def test_what_a_person_replays_comes_again_under_its_id(
+    world: World, receiver: Receiver
+) -> None:
+    await world.minted(await world.brand("/hooks"))
+    async with world.sending():
+        await world.delivered(1)
+        async with session(world.pool) as connection:
+            assert await webhook_records.replay(connection, [(await world.row())["id"]])
+        first, second = await receiver.got("/hooks", 2)
+        await world.delivered(1)
+    assert first.id == second.id
+    assert (await world.row())["attempts"] == 1
+
+
+async def test_the_backlog_is_measured_while_senders_run(world: World, receiver: Receiver) -> None:
+    receiver.behaviours["/slow"] = hanging
+    await world.minted(await world.brand("/slow"), 6)
+    async with world.sending():
+        await receiver.got("/slow", MOST_SLOTS)
+
+        async def measured() -> bool:
+            return bool(telemetry.WEBHOOKS_PENDING._value.get() == 6)
+
+        await until(measured)
+        assert telemetry.WEBHOOKS_UNDER_WAY._value.get() == MOST_SLOTS

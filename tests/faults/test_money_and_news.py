@@ -1,0 +1,305 @@
+"""What is paid is minted once and what is minted is announced, on whole instances, through kills.
+
+The payment provider, the name server and the brand's endpoint are the sandbox's.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import stripe
+from standardwebhooks import Webhook
+
+from tests.support.instance import Instance
+from tests.support.instances import Instances
+from tests.support.waiting import until
+
+CENTS = 500
+LTZ_FOR_THEM = 5_000
+
+
+class Shop:
+    """A brand's shop, and the people who buy in it."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+
+    @property
+    def sandbox(self) -> dict[str, str]:
+        found: dict[str, str] = self.instance.door["sandbox"]
+        return found
+
+    @property
+    def brand(self) -> dict[str, str]:
+        found: dict[str, str] = self.instance.door["brand"]
+        return found
+
+    async def post(self, path: str, body: object) -> tuple[int, dict[str, Any]]:
+        url = self.instance.base_url + path
+        async with self.instance.http.post(url, json=body) as reply:
+            return reply.status, await reply.json()
+
+    async def checkout(self, **changes: object) -> tuple[int, dict[str, Any]]:
+        said = {
+            "brandId": self.brand["brandId"],
+            "amount": CENTS,
+            "userEmail": f"{uuid4().hex}@shop.example",
+            "successUrl": "https://shop.example/thanks?session={CHECKOUT_SESSION_ID}",
+            "cancelUrl": "https://shop.example/cart",
+        }
+        return await self.post("/service-api/create-checkout", said | changes)
+
+    async def session(self, **changes: object) -> str:
+        status, opened = await self.checkout(**changes)
+        assert status == 200, opened
+        return str(opened["sessionId"])
+
+    async def pays(self, session: str, **more: object) -> dict[str, Any]:
+        body = {"sessionId": session, **more}
+        async with self.instance.http.post(self.sandbox["payUrl"], json=body) as reply:
+            assert reply.status == 200, await reply.text()
+            found: dict[str, Any] = await reply.json()
+            return found
+
+    async def mints(self, session: str) -> tuple[int, dict[str, Any]]:
+        return await self.post("/service-api/payment-mint", {"sessionId": session})
+
+    async def is_minted(self, session: str) -> dict[str, Any]:
+        """Through kills: asked again until it is 200."""
+
+        async def answered() -> dict[str, Any] | None:
+            try:
+                status, body = await self.mints(session)
+            except aiohttp.ClientError:
+                return None
+            assert status in {200, 500}, body
+            return body if status == 200 else None
+
+        found = await until(answered, 30)
+        assert found is not None
+        return found
+
+    async def inbox(self) -> list[dict[str, Any]]:
+        async with self.instance.http.get(self.sandbox["webhookInboxUrl"]) as reply:
+            found: list[dict[str, Any]] = await reply.json()
+            return [each for each in found if each["brandId"] == self.brand["brandId"]]
+
+    async def heard(self, event: str, wallet: str) -> list[dict[str, Any]]:
+        """Deliveries that were taken, of one kind and for one wallet."""
+        return [
+            each
+            for each in await self.inbox()
+            if each["status"] == 200
+            and (body := json.loads(each["body"]))["event"] == event
+            and body["walletAddress"] == wallet
+        ]
+
+    async def hears(self, event: str, wallet: str) -> dict[str, Any]:
+        (first, *_) = await until(lambda: self.heard(event, wallet), 15)
+        return first
+
+    async def balance(self, wallet: str) -> int:
+        units: int = await self.instance.ask(
+            "SELECT coalesce((SELECT amount FROM balances WHERE wallet = $1), 0)::text::numeric",
+            bytes.fromhex(wallet[2:]),
+        )
+        return int(units) // 10**18
+
+
+@pytest_asyncio.fixture
+async def shop(instance: Instance) -> Shop:
+    return Shop(instance)
+
+
+@pytest_asyncio.fixture
+async def one(one_instance: Instance) -> Shop:
+    return Shop(one_instance)
+
+
+@contextlib.asynccontextmanager
+async def the_provider(shop: Shop) -> AsyncIterator[stripe.StripeClient]:
+    """As somebody else with our key uses it: sessions with any metadata."""
+    payments = shop.instance.door["payments"]
+    http = stripe.AIOHTTPClient()
+    try:
+        yield stripe.StripeClient(
+            payments["secretKey"],
+            base_addresses={"api": payments["apiUrl"]},
+            http_client=http,
+        )
+    finally:
+        await http.close_async()  # type: ignore[no-untyped-call]
+
+
+async def test_of_fifty_calls_through_both_doors_one_mints(shop: Shop) -> None:
+    session = await shop.session()
+    assert (await shop.mints(session))[0] == 400
+    paying = asyncio.create_task(shop.pays(session))
+    answers = await asyncio.gather(*(shop.mints(session) for _ in range(50)))
+    await paying
+    last = await shop.is_minted(session)
+
+    minted = [body for status, body in answers if status == 200]
+    assert {status for status, _ in answers} <= {200, 400}
+    assert sum("alreadyProcessed" not in body for body in minted) <= 1
+    assert {body["txHash"] for body in minted} <= {last["txHash"]}
+    assert last["alreadyProcessed"] is True
+    assert (last["usdAmount"], last["ltzAmount"]) == (5, LTZ_FOR_THEM)
+    wallet = last["walletAddress"]
+
+    async def has_come() -> bool:
+        return await shop.balance(wallet) == LTZ_FOR_THEM
+
+    await until(has_come)
+    rewards = await shop.instance.ask(
+        "SELECT count(*) FROM rewards WHERE wallet = $1", bytes.fromhex(wallet[2:])
+    )
+    assert rewards == 1
+    assert await shop.heard("ltz_distributed", wallet) == []
+
+
+async def test_a_session_whose_metadata_contradict_each_other_is_never_minted(one: Shop) -> None:
+    wallet = "0x" + uuid4().hex + "00000001"
+    async with the_provider(one) as provider:
+        for metadata, word in (
+            ({"wallet": wallet, "usd_amount": "5.00", "ltz_amount": "5001"}, "mismatch"),
+            ({"wallet": wallet, "usd_amount": "6.00", "ltz_amount": "6000"}, "amount"),
+            ({"wallet": wallet[:-1], "usd_amount": "5.00", "ltz_amount": "5000"}, "wallet"),
+            ({"usd_amount": "5.00", "ltz_amount": "5000"}, "wallet"),
+            ({"wallet": wallet, "usd_amount": "five", "ltz_amount": "5000"}, "amount"),
+        ):
+            opened = await provider.v1.checkout.sessions.create_async(
+                {
+                    "mode": "payment",
+                    "line_items": [
+                        {
+                            "quantity": 1,
+                            "price_data": {
+                                "currency": "usd",
+                                "unit_amount": CENTS,
+                                "product_data": {"name": "LTZ"},
+                            },
+                        }
+                    ],
+                    "success_url": "https://shop.example/thanks",
+                    "metadata": metadata,
+                }
+            )
+            await one.pays(opened.id)
+            status, body = await one.mints(opened.id)
+            assert (status, body["success"]) == (400, False), body
+            assert word in body["message"].lower(), body
+            assert set(body) == {"success", "message"}
+    assert await one.balance(wallet) == 0
+
+
+async def test_a_reward_is_announced_with_a_signature_that_the_library_takes(shop: Shop) -> None:
+    email = f"{uuid4().hex}@shop.example"
+    answer = await shop.instance.post_event(email)
+    wallet = answer.body["walletAddress"]
+    delivery = await shop.hears("ltz_distributed", wallet)
+
+    Webhook(shop.brand["webhookSecret"]).verify(delivery["body"], delivery["headers"])
+    body = json.loads(delivery["body"])
+    assert list(body) == [
+        "event",
+        "brandId",
+        "userId",
+        "email",
+        "walletAddress",
+        "ltzAmount",
+        "transactionHash",
+        "timestamp",
+    ]
+    assert body["brandId"] == shop.brand["brandId"]
+    assert (body["email"], body["ltzAmount"]) == (email, answer.body["rewardAmount"])
+    assert (
+        body["transactionHash"] == (await shop.instance.event(answer.event_id))["transactionHash"]
+    )
+    assert abs(body["timestamp"] / 1000 - time.time()) < 60
+
+
+async def test_an_endpoint_that_fails_hears_it_again_under_the_same_id(one: Shop) -> None:
+    async with one.instance.http.post(
+        one.sandbox["webhookInboxUrl"], json={"status": 503, "times": 1}
+    ) as reply:
+        assert reply.status == 200
+    answer = await one.instance.post_event(f"{uuid4().hex}@shop.example")
+    wallet = answer.body["walletAddress"]
+
+    taken = await one.hears("ltz_distributed", wallet)
+    same = [
+        each["status"]
+        for each in await one.inbox()
+        if each["headers"]["webhook-id"] == taken["headers"]["webhook-id"]
+    ]
+    assert sorted(same) == [200, 503]
+
+
+async def test_a_refund_is_told_and_takes_nothing_back(one: Shop) -> None:
+    session = await one.session()
+    await one.pays(session)
+    minted = await one.is_minted(session)
+    wallet = minted["walletAddress"]
+    await one.pays(session, kind="refund", amount=200)
+
+    body = json.loads((await one.hears("payment_reversed", wallet))["body"])
+    assert (body["kind"], body["sessionId"]) == ("refund", session)
+    assert (body["usdAmount"], body["reversedUsdAmount"], body["ltzAmount"]) == (5, 2, 5000)
+
+    async def has_come() -> bool:
+        return await one.balance(wallet) == LTZ_FOR_THEM
+
+    await until(has_come)
+
+
+@pytest.mark.parametrize(("kind", "kills"), [("tester", 1), ("anvil", 1)])
+async def test_what_is_paid_is_minted_once_and_what_is_earned_is_announced_through_kills(
+    instances: Instances, kind: str, kills: int
+) -> None:
+    seed = int(os.environ.get("LTZD_TEST_SEED") or time.time_ns())
+    print(f"seed {seed}")
+    moments = random.Random(seed)
+    shop = Shop(await instances.of(kind))
+    earned, bought = [], []
+    for _ in range(kills):
+        sessions = [await shop.session() for _ in range(4)]
+        bought += sessions
+
+        async def earn() -> None:
+            with contextlib.suppress(aiohttp.ClientError):
+                answer = await shop.instance.post_event(f"{uuid4().hex}@shop.example")
+                earned.append(answer.body["walletAddress"])
+
+        async def pay(session: str) -> None:
+            await shop.pays(session)
+            with contextlib.suppress(aiohttp.ClientError):
+                await shop.mints(session)
+
+        # The sandbox lives in the process that is killed: who has paid is told by its journal.
+        doing = [asyncio.create_task(earn()) for _ in range(6)]
+        doing += [asyncio.create_task(pay(session)) for session in sessions]
+        await asyncio.sleep(moments.uniform(0, 0.6))
+        await shop.instance.kill9()
+        await asyncio.gather(*doing, return_exceptions=True)
+        await shop.instance.start_again()
+
+    for session in bought:
+        await shop.pays(session)
+        wallet = (await shop.is_minted(session))["walletAddress"]
+
+        async def has_come(wallet: str = wallet) -> bool:
+            return await shop.balance(wallet) == LTZ_FOR_THEM
+
+        await until(has_come, 15)
+    for wallet in earned:
+        await shop.hears("ltz_distributed", wallet)

@@ -1,0 +1,56 @@
+"""Figures add up, amounts keep every digit, and every reference that only one side has is found."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.rules.books import Figures, IndexedLtz, references_apart, whole_ltz
+from ltzd.values import LTZ, Address, Hash32
+
+seqs = st.sets(st.one_of(st.integers(0, 1_000), st.integers(0, 2**64 - 1)))
+
+
+def words(of: set[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for seq in of:
+        found[seq // 256] = found.get(seq // 256, 0) | 1 << seq % 256
+    return found
+
+
+@given(seqs, seqs)
+def test_references_that_only_one_side_has_are_found(chain: set[int], index: set[int]) -> None:
+    assert references_apart(words(chain), words(index)) == (
+        sorted(chain - index),
+        sorted(index - chain),
+    )
+
+
+@given(seqs, st.integers(0, 10_000))
+def test_every_word_that_may_hold_a_reference_is_asked_for(used: set[int], next_seq: int) -> None:
+    indexed = IndexedLtz(1, Address(b""), 1, 1, Hash32(b""), 0, next_seq, words(used))
+    asked = set(indexed.words())
+    assert {seq // 256 for seq in used} <= asked
+    assert set(range(next_seq // 256 + 2)) <= asked
+
+
+@given(st.integers(0, 2**256 - 1))
+def test_an_amount_keeps_every_digit(units: int) -> None:
+    numerator, denominator = whole_ltz(units).as_integer_ratio()
+    assert numerator * LTZ == units * denominator
+    assert isinstance(whole_ltz(units), int) == (units % LTZ == 0)
+
+
+@pytest.mark.parametrize(
+    ("units", "shown"),
+    [(0, "0"), (LTZ, "1"), (1, "1E-18"), (15 * LTZ // 10, "1.5")],
+)
+def test_an_amount_is_shown_without_idle_zeros(units: int, shown: str) -> None:
+    assert str(whole_ltz(units)) == shown
+
+
+def test_the_total_of_figures_is_theirs_and_of_none_is_nothing() -> None:
+    one, two = Figures(answered=1, bought_ltz=10, on_chain_units=7), Figures(answered=2, failed=3)
+    assert Figures.total([one, two]) == Figures(
+        answered=3, bought_ltz=10, failed=3, on_chain_units=7
+    )
+    assert Figures.total([]) == Figures()

@@ -1,0 +1,300 @@
+"""Payments and what goes back of them: once each, joined whichever comes first."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import asyncpg
+import pytest
+
+from ltzd.rules.limits import wallets_of
+from ltzd.rules.payments import NOBODYS, Payment, Reversal
+from ltzd.store import brands, payments, signals, users
+from ltzd.store.database import Connection, Pool, connect, session, transaction
+from ltzd.store.payments import Outcome, Recorded, ReversalRow
+from ltzd.store.users import User
+from ltzd.values import Address
+from tests.support.core import BRAND, a_wallet, value
+from tests.support.event_action import SEALER, a_brand
+
+WALLET = a_wallet(0xA11CE)
+HOOK = "https://hooks.example/ltz"
+
+
+def a_payment(session_id: str = "cs_1", intent: str = "pi_1", **changes: Any) -> Payment:
+    said: dict[str, Any] = {"brand_id": BRAND, "wallet": WALLET, "usd_cents": 500}
+    return Payment(session_id=session_id, payment_intent_id=intent, **said | changes)
+
+
+def a_refund(id_: str = "re_1", cents: int = 200, intent: str = "pi_1") -> Reversal:
+    return Reversal(id_, "refund", intent, cents, "duplicate")
+
+
+async def recorded(pool: Pool, payment: Payment) -> Recorded:
+    async with transaction(pool) as connection:
+        await payments.lock_intent(connection, payment.payment_intent_id)
+        return await payments.record(connection, payment)
+
+
+async def reversed_(pool: Pool, reversal: Reversal) -> ReversalRow | None:
+    async with transaction(pool) as connection:
+        await payments.lock_intent(connection, reversal.payment_intent_id)
+        return await payments.record_reversal(connection, reversal)
+
+
+async def apply(pool: Pool, **changes: Any) -> None:
+    async with transaction(pool) as connection:
+        await brands.apply(connection, a_brand(**changes), SEALER)
+
+
+async def webhooks(pool: Pool) -> list[tuple[Any, ...]]:
+    async with session(pool) as connection:
+        rows = await connection.fetch("SELECT brand_id, kind, subject, state FROM webhooks")
+    return [tuple(row) for row in rows]
+
+
+async def heard(url: str, act: Callable[[], Awaitable[object]]) -> list[str]:
+    """The channels that are told of while `act` acts."""
+    listener = await connect(url, "test")
+    told: list[str] = []
+    ended = asyncio.Event()
+
+    def hear(_connection: object, _pid: int, channel: str, origin: object) -> None:
+        told.append(channel)
+        if origin == "end":
+            ended.set()
+
+    for channel in (signals.REWARDS, signals.WEBHOOKS):
+        await listener.add_listener(channel, hear)
+    await act()
+    await listener.execute("SELECT pg_notify('ltzd_webhooks', 'end')")
+    await asyncio.wait_for(ended.wait(), 5)
+    await listener.close()
+    return told[:-1]
+
+
+# --- payments -----------------------------------------------------------------------------------
+
+
+async def test_a_payment_is_written_with_its_reward_and_found_again(pool: Pool) -> None:
+    payment = a_payment()
+    first = await recorded(pool, payment)
+    again = await recorded(pool, payment)
+
+    async with session(pool) as connection:
+        rows = await connection.fetch("SELECT id, kind, brand_id, wallet, ltz FROM rewards")
+        assert await payments.find(connection, "cs_1") == payment
+        assert await payments.find(connection, "cs_2") is None
+    assert (first, again.outcome) == (Recorded(Outcome.NEW), Outcome.KNOWN)
+    assert [tuple(row) for row in rows] == [(payments.reward_id("cs_1"), 2, BRAND, WALLET, 5_000)]
+
+
+async def test_a_sessions_reward_has_always_the_same_id() -> None:
+    """It must outlive this program: a payment that is minted has it in its reference."""
+    assert str(payments.reward_id("cs_1")) == "17de278f-dc71-5065-809e-a09f1048d5b8"
+    assert payments.reward_id("cs_1") != payments.reward_id("cs_2")
+
+
+async def test_of_many_at_once_one_is_new(pool: Pool) -> None:
+    outcomes = await asyncio.gather(*(recorded(pool, a_payment()) for _ in range(30)))
+
+    assert sorted(each.outcome.value for each in outcomes) == ["known"] * 29 + ["new"]
+    assert await value(pool, "SELECT count(*) FROM rewards") == 1
+
+
+async def test_the_mint_lane_is_woken_once(database_url: str, pool: Pool) -> None:
+    async def act() -> None:
+        await recorded(pool, a_payment())
+        await recorded(pool, a_payment())
+
+    assert await heard(database_url, act) == [signals.REWARDS]
+
+
+async def test_a_row_that_contradicts_itself_is_impossible(pool: Pool) -> None:
+    with pytest.raises(asyncpg.CheckViolationError):
+        await value(
+            pool,
+            """
+            INSERT INTO payments (session_id, reward_id, brand_id, wallet, usd_cents, ltz,
+                                  payment_intent_id)
+            VALUES ('cs_1', gen_random_uuid(), $1, $1, 500, 5001, 'pi_1')
+            """,
+            WALLET,
+        )
+
+
+# --- reversals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("comes_first", ["payment", "reversal"])
+async def test_a_reversal_belongs_to_its_payment_whichever_comes_first(
+    database_url: str, pool: Pool, comes_first: str
+) -> None:
+    await apply(pool, webhook_url=HOOK)
+    rows: list[ReversalRow | None] = []
+
+    async def act() -> None:
+        if comes_first == "payment":
+            await recorded(pool, a_payment())
+        rows.append(await reversed_(pool, a_refund()))
+        assert await reversed_(pool, a_refund()) is None
+        if comes_first == "reversal":
+            rows[:] = (await recorded(pool, a_payment())).reversals
+
+    told = await heard(database_url, act)
+
+    (row,) = rows
+    assert row is not None
+    assert (row.session_id, row.is_announced, row.reversal) == ("cs_1", True, a_refund())
+    assert await value(pool, "SELECT session_id FROM payment_reversals") == "cs_1"
+    assert await webhooks(pool) == [(BRAND, "payment_reversed", row.id, "pending")]
+    assert sorted(told) == [signals.REWARDS, signals.WEBHOOKS]
+
+
+async def test_a_reversal_stays_with_the_payment_that_it_has(pool: Pool) -> None:
+    await recorded(pool, a_payment())
+    await reversed_(pool, a_refund())
+
+    assert (await recorded(pool, a_payment("cs_2"))).reversals == ()
+
+    assert await value(pool, "SELECT session_id FROM payment_reversals") == "cs_1"
+
+
+async def test_a_reversal_of_an_unknown_payment_is_told_to_nobody(
+    database_url: str, pool: Pool
+) -> None:
+    await apply(pool, webhook_url=HOOK)
+
+    assert await heard(database_url, lambda: reversed_(pool, a_refund())) == []
+
+    assert await value(pool, "SELECT session_id FROM payment_reversals") is None
+    assert await webhooks(pool) == []
+
+
+@pytest.mark.parametrize("comes_first", ["payment", "reversal"])
+@pytest.mark.parametrize("why", ["no url", "disabled", "nobody's"])
+async def test_who_cannot_be_told_is_not(pool: Pool, comes_first: str, why: str) -> None:
+    await apply(pool, **({} if why == "no url" else {"webhook_url": HOOK}))
+    if why == "disabled":
+        await value(pool, "UPDATE brands SET disabled_at = now()")
+    payment = a_payment(brand_id=NOBODYS if why == "nobody's" else BRAND)
+
+    if comes_first == "payment":
+        await recorded(pool, payment)
+    row = await reversed_(pool, a_refund())
+    if comes_first == "reversal":
+        (row,) = (await recorded(pool, payment)).reversals
+
+    assert row is not None
+    assert (row.session_id, row.is_announced) == ("cs_1", False)
+    assert await webhooks(pool) == []
+
+
+async def test_payment_and_reversal_at_once_always_find_each_other(pool: Pool) -> None:
+    await apply(pool, webhook_url=HOOK)
+    both: list[Awaitable[object]] = []
+    for number in range(40):
+        payment = recorded(pool, a_payment(f"cs_{number}", f"pi_{number}"))
+        reversal = reversed_(pool, a_refund(f"re_{number}", 200, f"pi_{number}"))
+        both += [payment, reversal] if number % 2 else [reversal, payment]
+    await asyncio.gather(*both)
+
+    joined = "SELECT count(*) FROM payment_reversals WHERE substr(session_id, 4) = substr($1, 4)"
+    for number in range(40):
+        query = joined + " AND provider_id = $1"
+        assert await value(pool, query, f"re_{number}") == 1
+    assert len(await webhooks(pool)) == 40
+
+
+async def test_a_session_that_was_refunded_whole_before_is_not_minted(pool: Pool) -> None:
+    await reversed_(pool, a_refund("re_1", 200))
+    await reversed_(pool, a_refund("re_2", 300))
+
+    assert (await recorded(pool, a_payment())).outcome is Outcome.REFUNDED
+
+    assert await value(pool, "SELECT count(*) FROM payments") == 0
+    assert await value(pool, "SELECT count(*) FROM rewards") == 0
+    async with session(pool) as connection:
+        assert await payments.refunds_of(connection, "pi_1") == {"re_1": 200, "re_2": 300}
+
+
+async def test_what_is_refunded_after_the_mint_leaves_it_known(pool: Pool) -> None:
+    await recorded(pool, a_payment())
+    await reversed_(pool, a_refund("re_1", 500))
+
+    assert (await recorded(pool, a_payment())).outcome is Outcome.KNOWN
+
+
+async def test_a_partial_refund_or_a_dispute_before_does_not_stop_the_mint(pool: Pool) -> None:
+    await reversed_(pool, a_refund("re_1", 499))
+    await reversed_(pool, Reversal("dp_1", "dispute", "pi_1", 500, None))
+
+    result = await recorded(pool, a_payment())
+
+    assert result.outcome is Outcome.NEW
+    assert {row.reversal.provider_id for row in result.reversals} == {"re_1", "dp_1"}
+
+
+# --- users --------------------------------------------------------------------------------------
+
+
+def a_user(name: str = "ann") -> User:
+    key = f"{name}@shop.example"
+    return User(users.user_id(f"did:{name}", key), key, f"did:{name}", a_wallet(len(name)))
+
+
+async def met(pool: Pool, user: User, maximum: int) -> bool:
+    brand = a_brand(max_new_wallets_per_hour=maximum)
+    async with session(pool) as connection:
+        _, now = await payments.wallets_this_hour(connection, BRAND)
+        return await payments.meet(connection, user, BRAND, wallets_of(brand, now))
+
+
+async def this_hour(pool: Pool, brand: Address = BRAND) -> int:
+    async with session(pool) as connection:
+        return (await payments.wallets_this_hour(connection, brand))[0]
+
+
+async def test_a_new_user_counts_once_and_only_where_the_brand_counts(pool: Pool) -> None:
+    assert await met(pool, a_user(), 0)
+    assert await this_hour(pool) == 0
+    assert await met(pool, a_user("bob"), 5)
+    assert await met(pool, a_user("bob"), 5)
+    assert await met(pool, a_user(), 5)
+    assert await this_hour(pool) == 1
+    assert await this_hour(pool, Address(bytes(20))) == 0
+    async with session(pool) as connection:
+        assert await users.find(connection, "bob@shop.example") == a_user("bob")
+
+
+async def test_a_user_above_the_brands_limit_is_not_written(pool: Pool) -> None:
+    outcomes = await asyncio.gather(*(met(pool, a_user("a" * n), 3) for n in range(1, 9)))
+
+    assert sum(outcomes) == 3
+    assert await value(pool, "SELECT count(*) FROM users") == 3
+    assert await this_hour(pool) == 3
+
+
+async def test_the_hour_before_counts_no_more(pool: Pool) -> None:
+    assert await met(pool, a_user(), 1)
+    await value(pool, "UPDATE brand_usage SET window_start = window_start - interval '1 hour'")
+    assert await this_hour(pool) == 0
+
+
+async def a_minter(connection: Connection, number: int, kind: str, chain_id: int = 1) -> None:
+    await connection.execute(
+        "INSERT INTO lanes (chain_id, wallet, kind, next_nonce) VALUES ($1, $2, $3, 0)",
+        chain_id,
+        a_wallet(number),
+        kind,
+    )
+
+
+async def test_minters_are_the_wallets_that_mint_on_this_chain(pool: Pool) -> None:
+    async with session(pool) as connection:
+        assert await payments.minters(connection, 1) == []
+        await a_minter(connection, 1, "mint")
+        await a_minter(connection, 2, "relay")
+        await a_minter(connection, 3, "mint")
+        await a_minter(connection, 4, "mint", chain_id=2)
+        assert sorted(await payments.minters(connection, 1)) == [a_wallet(1), a_wallet(3)]
