@@ -116,7 +116,8 @@ async def all_minted(instance: Instance, seconds: float = 20.0) -> None:
 
 
 async def assert_books_agree(instance: Instance, answers: Iterable[Answer] = ()) -> None:
-    """Every recorded event is minted exactly once, nothing else is, and all balances are right."""
+    """Every recorded event and payment is minted exactly once, nothing else is, and all balances
+    are right."""
     mints = await mints_on_chain(instance)
     times = Counter(mint.reward for mint in mints)
     assert not [reward for reward, count in times.items() if count > 1], "minted twice"
@@ -125,8 +126,9 @@ async def assert_books_agree(instance: Instance, answers: Iterable[Answer] = ())
         rewards = await connection.fetch("SELECT * FROM rewards")
         facts = await connection.fetch("SELECT reference, amount, block_hash FROM mints")
         events = await connection.fetchval("SELECT count(*) FROM events WHERE ltz > 0")
+        payments = await connection.fetchval("SELECT count(*) FROM payments")
         nonces = await connection.fetchval("SELECT count(*) FROM transactions")
-    assert len(rewards) == events
+    assert len(rewards) == events + payments
     assert {row["id"] for row in rewards} == by_reward.keys(), "rewards and chain differ"
     for row in rewards:
         mint = by_reward[row["id"]]
