@@ -14,13 +14,14 @@ LtzdError
 │   ├── ClaimLimitReached, IdempotencyKeyReused
 │   ├── TransactionFailed     the call reverts, or did; `reason` says why
 │   ├── HolderChanged, NoChargesRemaining
+│   ├── AccountRefused    an account at an OAuth provider that gets no wallet; `hint` says why
 │   ├── PaymentRefused    a checkout session that cannot be minted, and why
 │   └── NotFound
 │       └── CollectionNotFound, TokenNotFound
 ├── Unavailable           nobody: the same request may succeed later
 │   ├── NodeUnavailable
 │   ├── IdentityUnavailable
-│   ├── PaymentsUnavailable, MintPending, DnsUnavailable
+│   ├── PaymentsUnavailable, MintPending, DnsUnavailable, HostSiteUnavailable
 │   ├── DatabaseUnavailable
 │   ├── OutcomeUnknown    a transaction that may or may not be mined: look before you repeat
 │   └── LostLane          another process took the lane or the chain: stand by
@@ -104,6 +105,13 @@ class SignatureRefused(Unauthorized):
     pass
 
 
+class AccountRefused(Refused):
+    """An account at an OAuth provider that no wallet is made for; `hint` says why.
+
+    Its id or username cannot be real, the provider does not know it, or it belongs elsewhere.
+    """
+
+
 class PaymentRefused(Refused):
     """Of a checkout session: not found, not paid, or its metadata contradict each other."""
 
@@ -175,6 +183,10 @@ class MintPending(Unavailable):
 
 class DnsUnavailable(Unavailable):
     """No resolver told whether the record is there."""
+
+
+class HostSiteUnavailable(Unavailable):
+    """The site whose user it would be does not say who he is."""
 
 
 class DatabaseUnavailable(Unavailable):

@@ -98,6 +98,11 @@ PAYMENT_REVERSALS = _counter(
     "kind",
     "payment",
 )
+PREGENERATIONS = _counter(
+    "ltzd_actions_pregenerations_total",
+    "Wallets asked for before their owners log in",
+    "outcome",
+)
 CONSTRAINT_EVALUATIONS = _counter(
     "ltzd_actions_constraint_evaluations_total",
     "Purchase constraints judged anew",
@@ -105,7 +110,9 @@ CONSTRAINT_EVALUATIONS = _counter(
     "outcome",
 )
 CONSTRAINT_RESULTS = _counter(
-    "ltzd_actions_constraint_results_total", "Kept results of outside APIs looked for", "outcome"
+    "ltzd_actions_constraint_results_total",
+    "Kept results of outside services looked for",
+    "outcome",
 )
 CONSTRAINT_RESULTS_FORGOTTEN = _counter(
     "ltzd_actions_constraint_results_forgotten_total", "Kept results that brands invalidated"
@@ -243,6 +250,15 @@ WEBHOOKS_OVERDUE_SECONDS = _gauge(
 )
 WEBHOOK_ENDPOINTS_DISABLED = _gauge(
     "ltzd_deliveries_disabled_endpoints", "Brands' endpoints that are disabled"
+)
+CHAT_SWEEPS = _counter(
+    "ltzd_deliveries_chat_sweeps_total",
+    "Looks through the kept results of chat constraints",
+    "outcome",
+)
+CHAT_RESULTS_DROPPED = _counter(
+    "ltzd_deliveries_chat_results_dropped_total",
+    "Kept results of chat constraints whose answer has changed",
 )
 
 # --- chain and providers ------------------------------------------------------------------------

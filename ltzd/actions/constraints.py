@@ -1,22 +1,36 @@
 """Purchase constraints: whether a user may claim from a collection, as its brand has said.
 
 What the index knows (tokens held, LTZ) is read anew each time, which costs no more than reading a
-result would. What an outside API says is kept for its TTL, unless somebody invalidates it. An API
-that fails has said nothing: the constraint is not satisfied, and nothing is kept.
+result would. What an outside service says, a brand's API or the chat platform, is kept for its TTL,
+unless somebody invalidates it. One that fails has said nothing: the constraint is not satisfied,
+and nothing is kept.
 """
 
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
 
 from ltzd import telemetry
+from ltzd.actions.chat_members import PLATFORM, ChatMembers
 from ltzd.errors import Unauthorized, Unavailable, ValidationFailed
+from ltzd.providers.chat import ChatFailed
 from ltzd.providers.external_api import ApiFailed, ExternalApis
-from ltzd.rules.constraints import Constraint, ExternalApi, LtzBalance, NftHolding, is_satisfied
+from ltzd.providers.identity_tokens import TokenUser
+from ltzd.rules.chat_questions import ChatQuestion
+from ltzd.rules.constraints import (
+    CHAT_KINDS,
+    ChatConstraint,
+    Constraint,
+    ExternalApi,
+    LtzBalance,
+    NftHolding,
+    is_satisfied,
+)
 from ltzd.store import brand_keys, collections, constraint_results, facts, tokens
 from ltzd.store.brands import BrandBook
 from ltzd.store.constraint_results import Key, Subject
@@ -34,18 +48,39 @@ _MOST_EVALUATIONS = 3
 Kept = Mapping[int, tuple[Subject, bool]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """For an outside service; `accounts` are the user's on the chat platform, if it is for that."""
+
+    key: Key
+    subject: Subject
+    constraint: ExternalApi | ChatConstraint
+    accounts: tuple[str, ...] = ()
+
+
 class PurchaseConstraints:
     """One evaluation of a user's constraint is under way at a time, whoever waits for it."""
 
-    def __init__(self, pool: Pool, brands: BrandBook, apis: ExternalApis) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        brands: BrandBook,
+        apis: ExternalApis,
+        members: ChatMembers | None = None,
+    ) -> None:
         self._pool = pool
         self._brands = brands
         self._apis = apis
+        self._members = members or ChatMembers(pool)
         self._asking: dict[tuple[Key, Subject], asyncio.Task[bool]] = {}
 
-    async def check(self, user: Address, collection_id: int) -> None:
-        """Raises ValidationFailed that names the first of the file that is not satisfied, and
-        Unavailable while it is not known whose file counts.
+    async def check(
+        self, user: Address, collection_id: int, speaker: TokenUser | None = None
+    ) -> None:
+        """`speaker` is whose token it was, and `user` a wallet of his.
+
+        Raises ValidationFailed that names the first of the file that is not satisfied, Unavailable
+        while it is not known whose file counts, IdentityUnavailable if not whose account.
         """
         async with session(self._pool) as connection:
             brand = await collections.brand_of(connection, collection_id)
@@ -56,20 +91,16 @@ class PurchaseConstraints:
             if not constraints:
                 return
             kept = await constraint_results.get(connection, user, collection_id)
+        accounts = await self._accounts(constraints, user, speaker)
         outcomes = await asyncio.gather(
             *(
-                self._outcome(Key(user, collection_id, position), brand, constraint, kept)
+                self._outcome(Key(user, collection_id, position), brand, constraint, accounts, kept)
                 for position, constraint in enumerate(constraints)
             )
         )
         for position, (constraint, is_met) in enumerate(zip(constraints, outcomes, strict=True)):
             if not is_met:
-                raise ValidationFailed(
-                    f"A purchase constraint of the collection is not met: {constraint.kind}",
-                    constraint=constraint.kind,
-                    position=position,
-                    collectionId=collection_id,
-                )
+                raise _refusal(constraint, position, accounts)
 
     async def invalidate(
         self,
@@ -104,21 +135,43 @@ class PurchaseConstraints:
         configuration = self._brands.configuration(brand)
         return () if configuration is None else configuration.constraints_on(collection_id)
 
-    async def _outcome(self, key: Key, brand: Address, constraint: Constraint, kept: Kept) -> bool:
-        if not isinstance(constraint, ExternalApi):
-            return await self._indexed(key, constraint)
-        subject = _subject(brand, constraint)
-        found = _result(kept, key, subject)
+    async def _accounts(
+        self, constraints: Sequence[Constraint], user: Address, speaker: TokenUser | None
+    ) -> tuple[str, ...]:
+        if not any(one.kind in CHAT_KINDS for one in constraints):
+            return ()
+        return await self._members.accounts(user, speaker)
+
+    async def _outcome(
+        self,
+        key: Key,
+        brand: Address,
+        constraint: Constraint,
+        accounts: tuple[str, ...],
+        kept: Kept,
+    ) -> bool:
+        match constraint:
+            case NftHolding() | LtzBalance():
+                return await self._indexed(key, constraint)
+            case ExternalApi():
+                return await self._outside(_api_question(key, brand, constraint), kept)
+        if not accounts:
+            _count(constraint, "not_met")
+            return False
+        return await self._outside(_chat_question(key, brand, constraint, accounts), kept)
+
+    async def _outside(self, question: _Question, kept: Kept) -> bool:
+        found = _result(kept, question)
         if found is not None:
             telemetry.CONSTRAINT_RESULTS.labels("hit").inc()
             return found
         telemetry.CONSTRAINT_RESULTS.labels("miss").inc()
-        question = (key, subject)
-        asking = self._asking.get(question)
+        name = (question.key, question.subject)
+        asking = self._asking.get(name)
         if asking is None:
-            asking = asyncio.create_task(self._ask(key, subject, constraint))
-            self._asking[question] = asking
-            asking.add_done_callback(lambda _done: self._asking.pop(question, None))
+            asking = asyncio.create_task(self._ask(question))
+            self._asking[name] = asking
+            asking.add_done_callback(lambda _done: self._asking.pop(name, None))
         return await asyncio.shield(asking)
 
     async def _indexed(self, key: Key, constraint: NftHolding | LtzBalance) -> bool:
@@ -134,41 +187,53 @@ class PurchaseConstraints:
         _count(constraint, "met" if is_met else "not_met")
         return is_met
 
-    async def _ask(self, key: Key, subject: Subject, constraint: ExternalApi) -> bool:
+    async def _ask(self, question: _Question) -> bool:
         """Asks again when what was found is invalidated meanwhile: those who wait for it now may
         have come after that."""
+        key = question.key
         for _ in range(_MOST_EVALUATIONS):
             async with session(self._pool) as connection:
                 # One that ended since its caller looked, or another process's.
                 kept = await constraint_results.get(connection, key.user, key.collection_id)
-                found = _result(kept, key, subject)
+                found = _result(kept, question)
                 if found is not None:
                     return found
                 ticket = await constraint_results.begin(
-                    connection, key, subject, _EVALUATION_SECONDS
+                    connection, key, question.subject, _EVALUATION_SECONDS
                 )
-            is_met = await self._evaluated(key, constraint)
-            if is_met is None or await self._keep(key, ticket, is_met, constraint):
+            is_met = await self._evaluated(question)
+            if is_met is None or await self._keep(question, ticket, is_met):
                 return bool(is_met)
         return False
 
-    async def _evaluated(self, key: Key, constraint: ExternalApi) -> bool | None:
-        """None where the API has said nothing."""
+    async def _evaluated(self, question: _Question) -> bool | None:
+        """None where the service has said nothing."""
+        constraint = question.constraint
         try:
-            is_met = is_satisfied(constraint, await self._apis.ask(constraint, key.user))
-        except ApiFailed as failure:
+            is_met = await self._said(question)
+        except (ApiFailed, ChatFailed) as failure:
             log.warning(
-                "constraint.api_failed", collection=key.collection_id, reason=failure.reason
+                "constraint.service_failed",
+                kind=constraint.kind,
+                collection=constraint.collection_id,
+                reason=failure.reason,
             )
             _count(constraint, "failed")
             return None
         _count(constraint, "met" if is_met else "not_met")
         return is_met
 
-    async def _keep(self, key: Key, ticket: UUID, is_met: bool, constraint: ExternalApi) -> bool:
+    async def _said(self, question: _Question) -> bool:
+        match question.constraint:
+            case ExternalApi() as constraint:
+                return is_satisfied(constraint, await self._apis.ask(constraint, question.key.user))
+            case constraint:
+                return await self._members.is_met(constraint, question.accounts)
+
+    async def _keep(self, question: _Question, ticket: UUID, is_met: bool) -> bool:
         async with session(self._pool) as connection:
             return await constraint_results.put(
-                connection, key, ticket, is_met, constraint.ttl_seconds
+                connection, question.key, ticket, is_met, question.constraint.ttl_seconds
             )
 
     async def close(self) -> None:
@@ -178,15 +243,37 @@ class PurchaseConstraints:
                 await asking
 
 
-def _subject(brand: Address, constraint: ExternalApi) -> Subject:
+def _api_question(key: Key, brand: Address, constraint: ExternalApi) -> _Question:
     said = hashlib.sha256(constraint.model_dump_json().encode()).digest()
-    return Subject(brand, constraint.kind, constraint.url, said)
+    return _Question(key, Subject(brand, constraint.kind, constraint.url, said), constraint)
 
 
-def _result(kept: Kept, key: Key, subject: Subject) -> bool | None:
+def _chat_question(
+    key: Key, brand: Address, constraint: ChatConstraint, accounts: tuple[str, ...]
+) -> _Question:
+    """Another account of the user's is another question."""
+    asked = ChatQuestion(constraint=constraint, accounts=accounts).as_bytes()
+    subject = Subject(brand, constraint.kind, fingerprint=asked)
+    return _Question(key, subject, constraint, accounts)
+
+
+def _result(kept: Kept, question: _Question) -> bool | None:
     """Unless it was a result of something else, which stood there in the file before."""
-    found = kept.get(key.position)
-    return found[1] if found is not None and found[0] == subject else None
+    found = kept.get(question.key.position)
+    return found[1] if found is not None and found[0] == question.subject else None
+
+
+def _refusal(constraint: Constraint, position: int, accounts: tuple[str, ...]) -> ValidationFailed:
+    text = f"A purchase constraint of the collection is not met: {constraint.kind}"
+    facts = {
+        "constraint": constraint.kind,
+        "position": position,
+        "collectionId": constraint.collection_id,
+    }
+    if constraint.kind in CHAT_KINDS and not accounts:
+        hint = f"{text}: link your {PLATFORM} account first"
+        return ValidationFailed(hint, **facts, reason="account_not_linked", provider=PLATFORM)
+    return ValidationFailed(text, **facts)
 
 
 def _count(constraint: Constraint, outcome: str) -> None:

@@ -23,6 +23,7 @@ from ltzd import telemetry
 from ltzd.actions.event_claims import Check, Claim, Written
 from ltzd.actions.event_ids import event_ids
 from ltzd.actions.event_writing import EventWriter
+from ltzd.actions.identities import Identities
 from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimit, RateLimits
@@ -34,7 +35,6 @@ from ltzd.errors import (
     NotFound,
     Refused,
 )
-from ltzd.providers.identity import IdentityClient
 from ltzd.rules.brands import Brand, EventRule
 from ltzd.rules.domains import event_domain, is_authorized
 from ltzd.rules.events import check_channel, is_bypass, reward_of
@@ -108,7 +108,7 @@ class EventHandler:
         pool: Pool,
         signals: Signals,
         brands: BrandBook,
-        identity: IdentityClient,
+        identity: Identities,
         hashes: PublishedHashes,
         signatures: RequestSignatures,
         limits: RateLimits,

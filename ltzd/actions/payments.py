@@ -15,6 +15,7 @@ from uuid import UUID
 import structlog
 
 from ltzd import telemetry
+from ltzd.actions.identities import Identities
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.errors import (
@@ -25,7 +26,6 @@ from ltzd.errors import (
     Refused,
     Unavailable,
 )
-from ltzd.providers.identity import IdentityClient
 from ltzd.providers.payments import OpenSession, PaymentProvider
 from ltzd.rules.brands import Brand
 from ltzd.rules.limits import rate_limited, refuse_more_wallets, wallets_of
@@ -91,7 +91,7 @@ class Payments:
         pool: Pool,
         signals: Signals,
         brands: BrandBook,
-        identity: IdentityClient,
+        identity: Identities,
         hashes: PublishedHashes,
         provider: PaymentProvider | None,
         capacity: MintCapacity,

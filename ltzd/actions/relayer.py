@@ -51,11 +51,13 @@ class RelayPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RelayRequest:
-    """`fingerprint` is the SHA-256 of what was asked, however it was written."""
+    """`fingerprint` is the SHA-256 of what was asked, however it was written; `speaker` is whose
+    token came with it."""
 
     ask: RelayAsk
     idempotency_key: str | None
     fingerprint: bytes
+    speaker: TokenUser | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +157,11 @@ class Relayer:
         understood = relay_calls.understood(request.ask, self._contracts)
         if understood.takes_turns and standing.is_turn_taken:
             # What is signed for after the one in flight, its permit say, is judged after it.
-            await self._limits(request.ask, understood.claim, standing)
+            await self._limits(request, understood.claim, standing)
             await self._turn(request.ask.user, deadline)
             return None
         plan = await self._plan(understood)
-        claim_limit = await self._limits(request.ask, plan.claim, standing)
+        claim_limit = await self._limits(request, plan.claim, standing)
         draft = await self._draft(request, plan, claim_limit, standing)
         _in_time(deadline)
         outcome = await self._writing.write(draft)
@@ -180,14 +182,14 @@ class Relayer:
         return understood.plan(answers, await self._operators.all())
 
     async def _limits(
-        self, ask: RelayAsk, claim: ClaimAsked | None, standing: Standing
+        self, request: RelayRequest, claim: ClaimAsked | None, standing: Standing
     ) -> ClaimLimit | None:
         relay_limits.check_hour(standing)
-        claim_limit = None if claim is None else await self._claim_limit(ask, claim)
+        claim_limit = None if claim is None else await self._claim_limit(request.ask, claim)
         if claim_limit is not None:
             relay_limits.check_claims(standing, claim_limit)
         if claim is not None:
-            await self._constraints.check(ask.user, claim.collection_id)
+            await self._constraints.check(request.ask.user, claim.collection_id, request.speaker)
         return claim_limit
 
     async def _claim_limit(self, ask: RelayAsk, claim: ClaimAsked) -> ClaimLimit | None:

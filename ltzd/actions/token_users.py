@@ -1,8 +1,8 @@
 """Whose token it is, and which wallets its user may speak for."""
 
+from ltzd.actions.identities import Identities, UserTokens
 from ltzd.errors import ValidationFailed
-from ltzd.providers.identity import IdentityClient
-from ltzd.providers.identity_tokens import IdentityTokens, TokenUser
+from ltzd.providers.identity_tokens import TokenUser
 from ltzd.values import Address
 
 
@@ -12,7 +12,7 @@ class TokenUsers:
     Raises Unauthorized for a token that does not count, IdentityUnavailable if nobody can tell.
     """
 
-    def __init__(self, tokens: IdentityTokens, identity: IdentityClient) -> None:
+    def __init__(self, tokens: UserTokens, identity: Identities) -> None:
         self._tokens = tokens
         self._identity = identity
 

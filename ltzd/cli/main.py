@@ -19,6 +19,7 @@ from ltzd.cli import (
     event_commands,
     item_commands,
     sign,
+    wallet_commands,
     webhook_commands,
 )
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
@@ -49,6 +50,7 @@ app = typer.Typer(
 app.add_typer(brand_commands.app, name="brand")
 app.add_typer(event_commands.app, name="event")
 app.add_typer(webhook_commands.app, name="webhooks")
+app.add_typer(wallet_commands.app, name="wallets")
 app.command()(deploy_command.deploy)
 app.command()(books_command.books)
 app.command()(sign.sign)
@@ -173,7 +175,7 @@ def status(
 
     token = None
     if admin_token_file is not None:
-        from ltzd.daemon.settings import secret_in
+        from ltzd.daemon.setting_sections import secret_in
 
         token = secret_in(admin_token_file).get_secret_value()
     status.status(admin_url or dev_json.read(data_dir).admin_url, follow, as_json, token)

@@ -25,10 +25,11 @@ class Place:
     database_url: str = field(repr=False)
     master_key_file: Path
     data_dir: Path | None = None
+    old_master_key_files: tuple[Path, ...] = ()
 
     def sealer(self) -> Sealer:
         """Raises Misconfigured."""
-        return Sealer.from_file(self.master_key_file)
+        return Sealer.from_file(self.master_key_file, *self.old_master_key_files)
 
 
 def place_of(data_dir: Path, config: Path | None) -> Place:
@@ -37,7 +38,11 @@ def place_of(data_dir: Path, config: Path | None) -> Place:
         url = dev_json.read(data_dir).database_url
         return Place(url, data_dir / MASTER_KEY_NAME, data_dir)
     settings = read_settings(config)
-    return Place(settings.database_url.get_secret_value(), settings.master_key_file)
+    return Place(
+        settings.database_url.get_secret_value(),
+        settings.master_key_file,
+        old_master_key_files=settings.old_master_key_files,
+    )
 
 
 @asynccontextmanager

@@ -5,16 +5,19 @@ A process has one pool, one node client and one set of bells, whatever roles it 
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
+from ltzd.actions.chat_members import ChatMembers
 from ltzd.actions.constraints import PurchaseConstraints
 from ltzd.actions.domain_verification import DomainVerification
 from ltzd.actions.event_handler import EventHandler
+from ltzd.actions.identities import Identities
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import Payments
 from ltzd.actions.perk_charges import PerkCharges
+from ltzd.actions.pregeneration import Pregeneration
 from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relayer import Relayer, RelayPolicy
@@ -25,7 +28,9 @@ from ltzd.chain.node import Node
 from ltzd.chain.relay_calls import RelayContracts
 from ltzd.chain.rpc import Rpc
 from ltzd.chain.signing import Signer
+from ltzd.daemon.identities import identities
 from ltzd.daemon.settings import Settings
+from ltzd.deliveries.chat_sweep import ChatSweep
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.indexer.follower import Follower
@@ -35,12 +40,12 @@ from ltzd.operator.mint_lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
 from ltzd.operator.relay_lane import RelayLane
 from ltzd.providers import brand_webhooks
+from ltzd.providers.account_lookups import AccountLookups
 from ltzd.providers.brand_webhooks import BrandWebhooks
+from ltzd.providers.chat import ChatPlatform, ChatPolicy
 from ltzd.providers.dns_txt import DnsPolicy, TxtRecords
 from ltzd.providers.external_api import ExternalApis
 from ltzd.providers.guarded_http import GuardPolicy
-from ltzd.providers.identity import IdentityClient, IdentityPolicy
-from ltzd.providers.identity_tokens import IdentityTokens
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
 from ltzd.rules.fees import FeePolicy
 from ltzd.store import chains, database
@@ -67,18 +72,20 @@ class Daemon:
     signals: Signals
     limits: RateLimits
     brands: BrandBook
-    identity: IdentityClient
+    identity: Identities
     hashes: PublishedHashes
     events: EventHandler
     relay_desk: RelayDesk
     relayer: Relayer
     perk_charges: PerkCharges
     constraints: PurchaseConstraints
+    pregeneration: Pregeneration
     domains: DomainVerification
     payments: Payments
     lanes: tuple[WalletLane, ...]
     follower: Follower | None
     sender: Sender | None
+    chat_sweep: ChatSweep | None
 
 
 @asynccontextmanager
@@ -88,17 +95,15 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
     Raises Misconfigured, DatabaseUnavailable.
     """
     url = settings.database_url.get_secret_value()
-    sealer = Sealer.from_file(settings.master_key_file)
+    sealer = Sealer.from_file(settings.master_key_file, *settings.old_master_key_files)
     await database.migrate(url)
     async with AsyncExitStack() as stack:
         pool = await database.open_pool(url)
         stack.push_async_callback(_close, pool)
         node = Node(await stack.enter_async_context(Rpc(settings.node.rpc_url.get_secret_value())))
-        policy = _identity_policy(settings)
-        identity = await stack.enter_async_context(IdentityClient(policy))
-        tokens = await stack.enter_async_context(IdentityTokens(policy))
         limits = await stack.enter_async_context(_limits(settings))
         chain = await _chain(settings, pool, node)
+        identity, tokens = await identities(settings.identity, pool, sealer, chain, stack)
         signals = Signals(url)
         brands = BrandBook()
         async with database.session(pool) as connection:
@@ -107,9 +112,14 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         signatures = RequestSignatures(pool, sealer, brands)
         apis = ExternalApis(GuardPolicy(allow_loopback=is_dev))
         stack.push_async_callback(apis.close)
-        constraints = PurchaseConstraints(pool, brands, apis)
+        platform = await _chat_platform(settings, stack)
+        constraints = PurchaseConstraints(pool, brands, apis, ChatMembers(pool, identity, platform))
         stack.push_async_callback(constraints.close)
         provider = await _payment_provider(settings, stack)
+        accounts = AccountLookups(settings.accounts.policy())
+        stack.push_async_callback(accounts.close)
+        pregeneration = Pregeneration(pool, brands, identity, accounts, limits)
+        stack.push_async_callback(pregeneration.close)
         desk = _relay_desk(settings, pool, node, chain, signals)
         yield Daemon(
             settings=settings,
@@ -138,6 +148,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             ),
             perk_charges=PerkCharges(desk, brands, signatures, limits),
             constraints=constraints,
+            pregeneration=pregeneration,
             domains=DomainVerification(pool, sealer, brands, _txt_records(settings)),
             payments=Payments(
                 pool,
@@ -151,17 +162,26 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
             follower=_follower(settings, pool, node, chain, signals),
             sender=_sender(settings, pool, signals, sealer, stack, is_dev),
+            chat_sweep=_chat_sweep(settings, pool, platform),
         )
 
 
-def _identity_policy(settings: Settings) -> IdentityPolicy:
-    identity = settings.identity
-    return IdentityPolicy(
-        base_url=identity.base_url,
-        app_id=identity.app_id,
-        app_secret=identity.secret().get_secret_value(),
-        issuer=identity.issuer,
-    )
+async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatform | None:
+    """None where no credential and no levels are configured: nothing can be found out then."""
+    discord, levels_url = settings.accounts.discord, settings.chat.levels_url
+    if discord is None and levels_url is None:
+        return None
+    policy = ChatPolicy(levels_url=levels_url)
+    if discord is not None:
+        access = discord.access()
+        policy = replace(policy, base_url=access.base_url, token=access.token)
+    return await stack.enter_async_context(ChatPlatform(policy))
+
+
+def _chat_sweep(settings: Settings, pool: Pool, platform: ChatPlatform | None) -> ChatSweep | None:
+    if platform is None or "deliveries" not in settings.roles:
+        return None
+    return ChatSweep(pool, settings.database_url.get_secret_value(), platform)
 
 
 def _txt_records(settings: Settings) -> TxtRecords:
@@ -224,7 +244,7 @@ def _lanes(
     chain: ChainIdentity,
     signals: Signals,
     hashes: PublishedHashes,
-    identity: IdentityClient,
+    identity: Identities,
 ) -> tuple[WalletLane, ...]:
     """The users that this process is meeting are rewards on their way to its mint lane."""
     if "operator" not in settings.roles:

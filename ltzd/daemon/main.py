@@ -133,6 +133,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops.append(daemon.follower.run())
     if daemon.sender is not None:
         loops += [daemon.sender.run(), _tidy_webhooks(daemon)]
+    if daemon.chat_sweep is not None:
+        loops.append(daemon.chat_sweep.run())
     return loops
 
 

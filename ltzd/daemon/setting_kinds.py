@@ -5,6 +5,7 @@ Every check raises ValueError with the second half of a sentence; nothing secret
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -12,7 +13,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
+from ltzd.providers.chat import checked_levels_url
+from ltzd.providers.oidc_policy import Algorithm
 from ltzd.rules.domains import is_ip_address
+from ltzd.rules.oauth_accounts import OAuthProvider
 from ltzd.values import Address, address_of, checksummed
 
 Role = Literal["http", "operator", "indexer", "deliveries"]
@@ -60,6 +64,20 @@ def _redis_url(secret: SecretStr) -> SecretStr:
 def _web_url(text: str) -> str:
     _check_url(text, ("https", "http"), needs_host=True)
     return text.rstrip("/")
+
+
+def _issuer_url(text: str) -> str:
+    """As it is: tokens name their issuer letter by letter."""
+    _check_url(text, ("https", "http"), needs_host=True)
+    parts = urlsplit(text)
+    if parts.query or parts.fragment or "@" in parts.netloc or not text.isprintable():
+        raise ValueError("must be an issuer such as https://login.example, without a query")
+    return text
+
+
+def _levels_url(text: str) -> str:
+    _check_url(text, ("https", "http"), needs_host=True)
+    return checked_levels_url(text)
 
 
 def _origin(text: str) -> str:
@@ -142,6 +160,7 @@ def may_reach_this_machine(host: str) -> bool:
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
+LevelsUrl = Annotated[str, AfterValidator(_levels_url)]
 Origins = Annotated[
     tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_items)
 ]
@@ -158,3 +177,16 @@ RpcUrl = Annotated[SecretStr, _url(("https", "http"))]
 DatabaseUrl = Annotated[SecretStr, _url(("postgresql", "postgres"), needs_host=False)]
 Roles = Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_items), Field(min_length=1)]
 ContractAddress = Annotated[Address, BeforeValidator(_address)]
+IssuerUrl = Annotated[str, AfterValidator(_issuer_url)]
+ClaimName = Annotated[str, Field(min_length=1)]
+ClaimNames = Mapping[OAuthProvider, ClaimName]
+Texts = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...],
+    NoDecode,
+    BeforeValidator(_items),
+    Field(min_length=1),
+]
+Algorithms = Annotated[
+    tuple[Algorithm, ...], NoDecode, BeforeValidator(_items), Field(min_length=1)
+]
+ReadableFiles = Annotated[tuple[ReadableFile, ...], NoDecode, BeforeValidator(_items)]

@@ -12,8 +12,6 @@ from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -26,16 +24,20 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from ltzd.daemon.account_settings import Accounts
+from ltzd.daemon.identity_settings import Identity
 from ltzd.daemon.keys import read_key
 from ltzd.daemon.setting_kinds import (
     ROLES,
     ContractAddress,
     DatabaseUrl,
     IpAddresses,
+    LevelsUrl,
     Networks,
     Origins,
     Port,
     ReadableFile,
+    ReadableFiles,
     RedisUrl,
     Roles,
     RpcUrl,
@@ -43,6 +45,7 @@ from ltzd.daemon.setting_kinds import (
     is_loopback,
     may_reach_this_machine,
 )
+from ltzd.daemon.setting_sections import Section, given_secret, secret_in
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.toml_files import Place, TomlFile, dotted, reason_of
 from ltzd.values import Address
@@ -51,10 +54,6 @@ PREFIX = "LTZD_"
 DEV_VARIABLE = "ANVIL"
 """LTZD_ANVIL names dev mode's anvil; `ltzd run` may inherit it."""
 GWEI = 10**9
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Node(Section):
@@ -149,24 +148,6 @@ class Relay(Section):
     """What a user's calls may cost the operator in a UTC day; 0: no limit but 35 an hour."""
 
 
-class Identity(Section):
-    base_url: WebUrl
-    app_id: Annotated[str, Field(min_length=1)]
-    app_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
-    app_secret_file: ReadableFile | None = None
-    issuer: Annotated[str, Field(min_length=1)] = "privy.io"
-    """What its tokens name as their `iss`."""
-
-    @model_validator(mode="after")
-    def _has_one_secret(self) -> Self:
-        if (self.app_secret is None) == (self.app_secret_file is None):
-            raise ValueError("give either app_secret or app_secret_file")
-        return self
-
-    def secret(self) -> SecretStr:
-        return _given(self.app_secret, self.app_secret_file)
-
-
 class Payments(Section):
     """The payment provider's account; without this section nothing is sold."""
 
@@ -185,10 +166,10 @@ class Payments(Section):
         return self
 
     def key(self) -> SecretStr:
-        return _given(self.secret_key, self.secret_key_file)
+        return given_secret(self.secret_key, self.secret_key_file)
 
     def events_secret(self) -> SecretStr:
-        return _given(self.signing_secret, self.signing_secret_file)
+        return given_secret(self.signing_secret, self.signing_secret_file)
 
 
 class Dns(Section):
@@ -200,12 +181,21 @@ class Dns(Section):
     """For one question, however many nameservers are asked."""
 
 
+class Chat(Section):
+    """What purchase constraints ask beside `[accounts.discord]`."""
+
+    levels_url: LevelsUrl | None = None
+    """Of the levelling bot, with {guild_id} and {user_id}."""
+
+
 class Settings(Section):
     """Everything that `ltzd run` is told. URLs are secrets because they may hold passwords."""
 
     database_url: DatabaseUrl
     redis_url: RedisUrl | None = None
     master_key_file: ReadableFile
+    old_master_key_files: ReadableFiles = ()
+    """Whose keys open what they sealed once, and seal nothing."""
     roles: Roles = ROLES
     explorer_url: WebUrl | None = None
     node: Node
@@ -217,6 +207,8 @@ class Settings(Section):
     relay: Relay = Relay()
     payments: Payments | None = None
     dns: Dns = Dns()
+    chat: Chat = Chat()
+    accounts: Accounts = Accounts()
 
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:
@@ -228,9 +220,12 @@ class Settings(Section):
 
     def refuse_dev_providers(self) -> None:
         """Raises Misconfigured if an outside service is plain http or on this machine."""
-        urls = {"identity.base_url": self.identity.base_url}
+        urls = self.identity.urls()
         if self.payments is not None:
             urls["payments.base_url"] = self.payments.base_url
+        urls.update(self.accounts.urls())
+        if self.chat.levels_url is not None:
+            urls["chat.levels_url"] = self.chat.levels_url
         for name, url in urls.items():
             parts = urlsplit(url)
             if parts.scheme != "https" or may_reach_this_machine(parts.hostname or ""):
@@ -338,22 +333,3 @@ def _fault(file: TomlFile, place: Place, reason: str, roles: str | None) -> str:
                 else f"{name}: {dotted(place)}: {reason}"
             )
     return file.fault(place, reason)
-
-
-def _given(secret: SecretStr | None, file: Path | None) -> SecretStr:
-    """One of the two, as the section's check has made sure."""
-    if secret is not None:
-        return secret
-    assert file is not None
-    return secret_in(file)
-
-
-def secret_in(path: Path) -> SecretStr:
-    """The text of a secret's file. Raises Misconfigured; no secret is empty."""
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeError) as error:
-        raise Misconfigured(f"The secret file {path} cannot be read.") from error
-    if not text:
-        raise Misconfigured(f"The secret file {path} is empty.")
-    return SecretStr(text)

@@ -42,6 +42,7 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
             relays=daemon.relayer,
             perk_charges=daemon.perk_charges,
             constraints=daemon.constraints,
+            pregeneration=daemon.pregeneration,
             domains=daemon.domains,
             payments=daemon.payments,
             limits=daemon.limits,

@@ -20,6 +20,7 @@ from ltzd.chain.node import Node
 from ltzd.chain.offers import OfferContracts
 from ltzd.chain.rpc import Rpc
 from ltzd.daemon import logs
+from ltzd.daemon.account_settings import Accounts
 from ltzd.daemon.main import first_cause, run_roles, stop_on_signals
 from ltzd.daemon.settings import Settings
 from ltzd.dev import contracts, data_dir, demo_brands, demo_offers, door, keys, ports, services
@@ -151,6 +152,7 @@ async def _set_up(
         "brand": brand.door,
         "otherBrand": other.door,
         **offered,
+        "site": sandbox.site_door(),
         "payments": sandbox.payments_door(),
         "sandbox": sandbox.doors(),
     }
@@ -224,12 +226,16 @@ def _settings(
                 "base_url": identity.base_url,
                 "app_id": identity.app_id,
                 "app_secret": identity.app_secret,
+                "signer_id": identity.signer_id,
+                "signer_key": identity.signer_key,
             },
             "payments": {
                 "base_url": payments.base_url,
                 "secret_key": payments.secret_key,
                 "signing_secret": payments.signing_secret,
             },
+            "accounts": Accounts.of(sandbox.accounts_policy()),
+            "chat": {"levels_url": sandbox.levels_url()},
             "dns": {"nameservers": list(dns.nameservers), "port": dns.port},
             "http": {
                 "port": options.port,

@@ -31,6 +31,8 @@ from ltzd.http import (
     payments,
     perk_charges,
     perk_operations,
+    pregeneration,
+    pregeneration_operations,
     relay_operations,
     relayer,
 )
@@ -58,6 +60,7 @@ OPERATIONS = (
     *event_handler.OPERATIONS,
     *domain_verification.OPERATIONS,
     *payment_operations.OPERATIONS,
+    *pregeneration_operations.OPERATIONS,
     *relay_operations.OPERATIONS,
     *perk_operations.OPERATIONS,
     *constraints.OPERATIONS,
@@ -78,6 +81,7 @@ def build_app(services: Services, policy: HttpPolicy) -> App:
     app.blueprint(constraints.surface(services.constraints, services.limits))
     app.blueprint(domain_verification.surface(services.domains, services.limits))
     app.blueprint(payments.surface(services.payments, services.limits, policy.explorer_url))
+    app.blueprint(pregeneration.surface(services.pregeneration))
     app.blueprint(docs.surface(OPERATIONS))
     return app
 

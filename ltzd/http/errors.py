@@ -18,6 +18,7 @@ from sanic.request import Request
 
 from ltzd import telemetry
 from ltzd.errors import (
+    AccountRefused,
     AutomationDisabled,
     BrandUnknown,
     BudgetExhausted,
@@ -55,6 +56,7 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.http.replies import Reply, json_reply
+from ltzd.rules.oauth_ids import OAuthIdInvalid
 
 log = structlog.get_logger()
 
@@ -83,9 +85,16 @@ class HttpsRequired(Refused):
     """A proxy of ours says that the request came to it over plain http."""
 
 
+class ProviderUnknown(Refused):
+    """No OAuth provider of this name. Details: `valid_providers`."""
+
+
 ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     BodyTooLarge: (413, "PAYLOAD_TOO_LARGE"),
     BodyUnreadable: (400, "INVALID_BODY"),
+    ProviderUnknown: (400, "PROVIDER_UNKNOWN"),
+    OAuthIdInvalid: (400, "OAUTH_ID_INVALID"),
+    AccountRefused: (400, "ACCOUNT_REFUSED"),
     InvalidFields: (400, "INVALID_FIELDS"),
     MissingFields: (400, "MISSING_FIELDS"),
     EventNotConfigured: (400, "EVENT_NOT_CONFIGURED"),
@@ -190,10 +199,34 @@ def _text_with_faults(answer: Answer) -> str:
     return "; ".join(faults) if isinstance(faults, list) else answer.text
 
 
+def pregeneration_envelope(answer: Answer) -> dict[str, object]:
+    """Spec 7.3: each body has exactly the fields shown there."""
+    body: dict[str, object] = {"error": answer.text}
+    if answer.status >= 500:
+        return body | {"details": "The same request may be sent again: it makes no second wallet"}
+    match answer.code:
+        case "MISSING_FIELDS":
+            return body | {"required": list(PREGENERATION_REQUIRED)}
+        case "INVALID_FIELDS":
+            return body | {"details": _text_with_faults(answer)}
+        case code:
+            return body | {name: answer.details[name] for name in _SHOWN.get(code, ())}
+
+
+PREGENERATION_REQUIRED = ("brand_id", "oauth_provider", "oauth_user_id")
+
+_SHOWN = {
+    "PROVIDER_UNKNOWN": ("valid_providers",),
+    "OAUTH_ID_INVALID": ("details", "example"),
+    "ACCOUNT_REFUSED": ("hint", "provider"),
+}
+
 PAYMENT_MINT = "/service-api/payment-mint"
+PREGENERATION = "/service-api/pregenerate-user"
 
 ENVELOPES: tuple[tuple[str, Envelope], ...] = (
     (PAYMENT_MINT, payment_mint_envelope),
+    (PREGENERATION, pregeneration_envelope),
     ("/service-api", event_handler_envelope),
     ("/invalidate-external-api", invalidation_envelope),
     ("/constraint-updater", invalidation_envelope),
@@ -205,6 +238,12 @@ def envelope_of(path: str) -> Envelope:
         if path == prefix or path.startswith(prefix + "/"):
             return envelope
     return relayer_envelope
+
+
+def status_of(path: str, answer: Answer) -> int:
+    """Spec 7.3 knows one status for what is not the caller's fault."""
+    is_ours = answer.status >= 500 and envelope_of(path) is pregeneration_envelope
+    return 500 if is_ours else answer.status
 
 
 def answer_of(error: BaseException) -> Answer:
@@ -274,7 +313,8 @@ class Refusals(ErrorHandler):
         if isinstance(exception, MethodNotAllowed):
             allowed = _allowed(exception) | self._always_allowed
             headers = {"Allow": ", ".join(sorted(allowed))}
-        return json_reply(envelope_of(path_of(request))(answer), answer.status, headers)
+        path = path_of(request)
+        return json_reply(envelope_of(path)(answer), status_of(path, answer), headers)
 
 
 def told(error: BaseException) -> Answer:

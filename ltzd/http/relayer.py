@@ -58,7 +58,7 @@ class RelayerSurface:
         refuse_foreign_origin(request, self._cors)
         body = parsed(await read_json(request, BODY_LIMIT))
         user = await self._relays.user_of(bearer_token(request))
-        asked = relay_request(body, _key_headers(request))
+        asked = replace(relay_request(body, _key_headers(request)), speaker=user)
         standing = await self._relays.standing(user, asked)
         request.ctx.window = standing.window()
         answer = await self._relays.submit(asked, standing)

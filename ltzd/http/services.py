@@ -8,8 +8,9 @@ from uuid import UUID
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import AsOf, Redeemed, RedeemRequest
+from ltzd.actions.pregeneration import PregenerationRequest
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
-from ltzd.cache.rate_limits import RateLimits
+from ltzd.cache.rate_limits import RateLimits, Window
 from ltzd.errors import Refused
 from ltzd.http.client_address import NO_PROXIES, Proxies
 from ltzd.providers.identity_tokens import TokenUser
@@ -18,6 +19,7 @@ from ltzd.rules.brands import EventRule
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relay_limits import Standing
 from ltzd.rules.request_signatures import SignedRequest
+from ltzd.store.pregenerations import Recorded
 from ltzd.store.tokens import Page
 from ltzd.values import Address, Hash32
 
@@ -120,6 +122,18 @@ class Payments(Protocol):
         ...
 
 
+class Pregeneration(Protocol):
+    """`actions/pregeneration.py`, as far as its surface uses it."""
+
+    async def admit(self, brand_id: Address) -> Window:
+        """Counts a request; the brand's window of a minute. Raises BrandUnknown, RateLimited."""
+        ...
+
+    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+        """Raises AccountRefused, and Unavailable while asking again may help."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """Which services answered a moment ago."""
@@ -141,6 +155,7 @@ class Services:
     domains: Domains
     payments: Payments
     limits: RateLimits
+    pregeneration: Pregeneration
 
 
 @dataclass(frozen=True, slots=True)

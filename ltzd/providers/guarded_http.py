@@ -12,7 +12,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 import aiohttp
@@ -48,12 +48,13 @@ class GuardPolicy:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Of any status but a redirect, if it was asked for. `content_type` is in lower case, without
-    parameters; `retry_after` the header as it came."""
+    parameters; `retry_after` the header as it came; `headers` are there if a body was read."""
 
     status: int
     content_type: str
     body: bytes
     retry_after: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
 
 class RequestFailed(Unavailable):
@@ -147,7 +148,8 @@ class GuardedHttp:
             if response.headers.get("Content-Encoding", "identity").lower() != "identity":
                 raise RequestFailed("the body is compressed, though we asked for a plain one")
             kind = response.content_type.lower()
-            return Answer(response.status, kind, await self._body_of(response))
+            body_read = await self._body_of(response)
+            return Answer(response.status, kind, body_read, headers=response.headers)
 
     async def _head_of_answer(self, url: URL, body: bytes, headers: Mapping[str, str]) -> Answer:
         async with self._opened().post(

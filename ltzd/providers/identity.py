@@ -1,61 +1,41 @@
-"""The one client of the identity provider's users: whose wallet belongs to an e-mail address, and
-which wallets to a user.
+"""The one client of the identity provider's users: whose wallet belongs to an e-mail address or to
+an account at an OAuth provider, what is linked to a user, and signatures by users' wallets.
 
 Speaks Privy's server API. A user or wallet that is missing is made, and asking again, from any
-process and at any time, gives the same wallet: the provider refuses a second user for an address,
-and of several wallets the one with the lowest index counts. Addresses are compared in lower case.
+process and at any time, gives the same wallet: the provider refuses a second user for a name, and
+of several wallets the one with the lowest index counts. E-mail addresses are compared in lower
+case.
 
-Raises IdentityUnavailable when no trustworthy answer comes in time, and InvalidFields when the
-provider refuses the address itself. E-mail addresses reach no log and no error.
+Raises IdentityUnavailable when no trustworthy answer comes in time, InvalidFields when the provider
+refuses an e-mail address, and AccountRefused for an account. Neither reaches a log or an error.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from ltzd.errors import IdentityUnavailable, InvalidFields
-from ltzd.providers.flights import Flights
-from ltzd.providers.identity_answers import (
-    FoundUser,
-    MalformedError,
-    Reply,
-    existing_subject_in,
-    slug_in,
-    user_in,
-)
-from ltzd.providers.identity_calls import (
-    IdentityCalls,
-    IdentityPolicy,
-    TransientFailure,
-    refusal_in,
-)
-from ltzd.providers.identity_wallets import WalletBook
+from ltzd.errors import IdentityUnavailable
+from ltzd.providers.identity_calls import IdentityCalls, IdentityPolicy
+from ltzd.providers.identity_links import LinkBook
+from ltzd.providers.identity_signing import WalletSigner
+from ltzd.providers.identity_users import IdentityUser, Users
+from ltzd.rules.oauth_accounts import OAuthAccount
 from ltzd.values import Address
 
 __all__ = ["IdentityClient", "IdentityPolicy", "IdentityUser"]
 
-_ADDRESS_REFUSED = frozenset({"invalid_data", "allowlist_rejected"})
-_ETHEREUM_WALLET = [{"chain_type": "ethereum"}]
-
-
-@dataclass(frozen=True, slots=True)
-class IdentityUser:
-    subject: str
-    wallet: Address
-
 
 class IdentityClient:
-    """Callers asking for one e-mail address at the same time share one look-up."""
-
     def __init__(self, policy: IdentityPolicy, ticks: Callable[[], float] = time.monotonic) -> None:
+        """Raises Misconfigured for a signer's key that is none."""
         self._policy = policy
         self._calls = IdentityCalls(policy)
-        self._flights: Flights[str, IdentityUser] = Flights("identity look-up", policy.max_waiting)
-        self._wallets = WalletBook(policy, self._calls, ticks)
+        self._users = Users(policy, self._calls)
+        self._links = LinkBook(policy, self._calls, ticks)
+        self._signer = WalletSigner(policy, self._calls)
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,12 +50,18 @@ class IdentityClient:
 
     async def close(self) -> None:
         """Ends look-ups under way; their callers hear IdentityUnavailable."""
-        await self._flights.close()
-        await self._wallets.close()
+        await self._users.close()
+        await self._links.close()
         await self._calls.close()
 
     async def wallet_of_email(self, email: str) -> IdentityUser:
-        return await self._flights.share(email.lower(), lambda: self._in_time(email.lower()))
+        return await self._users.of_email(email)
+
+    async def wallet_of_account(self, account: OAuthAccount) -> IdentityUser:
+        """Discord, GitHub, Instagram and TikTok accounts need their username, Twitter's its name
+        too, Google's its name and e-mail address; all must have the form that the vendor wants.
+        """
+        return await self._users.of_account(account)
 
     async def wallets_of(
         self, subject: str, *, wanted: Address | None = None
@@ -85,12 +71,27 @@ class IdentityClient:
         Kept for a minute, and for up to an hour while the provider is away; sooner asked again if
         `wanted` is not among them.
         """
-        return await self._wallets.of(subject, wanted)
+        return await self._links.wallets_of(subject, wanted)
+
+    async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
+        """The accounts that the user has logged in with, by what was told within the last minute.
+
+        Without their e-mail addresses, which prove nothing.
+        """
+        return await self._links.accounts_of(subject)
+
+    async def sign_typed_data(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:
+        """EIP-712 JSON with `types`, `primaryType`, `domain` and `message`; bytes may stay bytes.
+
+        65 bytes (r, s, v of 27 or 28), and really the wallet's. Needs the policy's signer, and a
+        wallet that was made with it. Raises ValueError for data that are none.
+        """
+        return await self._signer.sign(wallet, typed_data)
 
     @property
     def under_way(self) -> int:
         """How many users are being looked up or made now."""
-        return len(self._flights)
+        return len(self._users)
 
     async def ping(self) -> bool:
         """Whether the provider answers and takes our credentials; one attempt, never raises."""
@@ -98,65 +99,3 @@ class IdentityClient:
             async with asyncio.timeout(self._policy.attempt_seconds):
                 return (await self._calls.ask_once("GET", "/v1/users?limit=1")).is_ok
         return False
-
-    async def _in_time(self, email: str) -> IdentityUser:
-        async with self._calls.question() as deadline:
-            return await self._found_or_made(email, deadline)
-
-    async def _found_or_made(self, email: str, deadline: float) -> IdentityUser:
-        user = await self._look_up(email, deadline) or await self._make(email, deadline)
-        if user.wallet is None:
-            user = await self._give_wallet(user.subject, deadline)
-        if user.wallet is None:
-            raise MalformedError("the user has no wallet after one was made")
-        return IdentityUser(user.subject, user.wallet)
-
-    async def _look_up(self, email: str, deadline: float) -> FoundUser | None:
-        path = "/v1/users/email/address"
-        reply = await self._calls.ask("POST", path, {"address": email}, deadline=deadline)
-        return None if reply.status == 404 else _user_or_refusal(reply)
-
-    async def _make(self, email: str, deadline: float) -> FoundUser:
-        body = {
-            "linked_accounts": [{"type": "email", "address": email}],
-            "wallets": _ETHEREUM_WALLET,
-        }
-        reply = await self._calls.ask("POST", "/v1/users", body, deadline=deadline)
-        # Made since we looked: by another process, or by our first attempt whose answer was lost.
-        subject = existing_subject_in(reply) if reply.status == 422 else None
-        return await self._read(subject, deadline) if subject else _user_or_refusal(reply)
-
-    async def _read(self, subject: str, deadline: float) -> FoundUser:
-        return _user_or_refusal(
-            await self._calls.ask("GET", f"/v1/users/{subject}", deadline=deadline)
-        )
-
-    async def _give_wallet(self, subject: str, deadline: float) -> FoundUser:
-        """Reads before each attempt: repeated blindly, this call makes a second wallet."""
-        attempt = 0
-        while True:
-            user = await self._read(subject, deadline)
-            if user.wallet is not None:
-                return user
-            try:
-                return _user_or_refusal(await self._post_wallet(subject))
-            except TransientFailure as failure:
-                attempt += 1
-                await self._calls.pause(attempt, failure, deadline)
-
-    async def _post_wallet(self, subject: str) -> Reply:
-        return await self._calls.ask_once(
-            "POST",
-            f"/v1/users/{subject}/wallets",
-            {"wallets": _ETHEREUM_WALLET},
-            idempotency_key=f"ltzd-first-wallet-{subject}",
-        )
-
-
-def _user_or_refusal(reply: Reply) -> FoundUser:
-    if reply.is_ok:
-        return user_in(reply)
-    refusal = refusal_in(reply)
-    if reply.status == 400 and slug_in(reply) in _ADDRESS_REFUSED:
-        raise InvalidFields(["userEmail: the identity provider refuses this address"])
-    raise refusal

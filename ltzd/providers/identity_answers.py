@@ -8,8 +8,8 @@ address).
 import contextlib
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TypeGuard
 
@@ -18,6 +18,7 @@ from ltzd.values import ZERO_ADDRESS, Address, address_of, checksummed
 
 _DID = re.compile(r"did:privy:[a-z0-9]+")
 _LONGEST_SUBJECT = 128
+_WALLET_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SLUG = re.compile(r"[a-z0-9_]{1,64}")
 
 MOST_WALLETS = 256
@@ -46,18 +47,21 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class FoundUser:
+    """`rows` are the linked accounts as they came."""
+
     subject: str
     wallet: Address | None
+    rows: Sequence[object] = field(repr=False)
 
 
 def user_in(reply: Reply) -> FoundUser:
     user = object_in(reply.body)
     subject, accounts = user.get("id"), user.get("linked_accounts")
-    if not isinstance(subject, str) or not _DID.fullmatch(subject):
+    if not isinstance(subject, str) or not is_subject(subject):
         raise MalformedError("the user has no usable id")
     if not isinstance(accounts, list):
         raise MalformedError("the user has no list of linked accounts")
-    return FoundUser(subject, _first_wallet(accounts))
+    return FoundUser(subject, _first_wallet(accounts), accounts)
 
 
 def is_subject(text: str) -> bool:
@@ -65,18 +69,28 @@ def is_subject(text: str) -> bool:
     return len(text) <= _LONGEST_SUBJECT and _DID.fullmatch(text) is not None
 
 
-def wallets_in(reply: Reply, subject: str) -> tuple[Address, ...]:
-    """All ethereum wallets of the user whom we asked for."""
+def rows_in(reply: Reply, subject: str) -> list[object]:
+    """What is linked to the user whom we asked for."""
     user = object_in(reply.body)
     accounts = user.get("linked_accounts")
     if user.get("id") != subject:
         raise MalformedError("the user is not the one asked for")
     if not isinstance(accounts, list):
         raise MalformedError("the user has no list of linked accounts")
-    return ethereum_wallets(accounts)
+    return accounts
 
 
-def ethereum_wallets(accounts: list[object]) -> tuple[Address, ...]:
+def wallet_id_in(reply: Reply, wallet: Address) -> str | None:
+    """Under which id the provider keeps the wallet's key; None where its owner keeps it."""
+    for account in user_in(reply).rows:
+        if _is_embedded_wallet(account) and _wallet_address(account.get("address")) == wallet:
+            wallet_id = account.get("id")
+            if isinstance(wallet_id, str) and _WALLET_ID.fullmatch(wallet_id):
+                return wallet_id
+    return None
+
+
+def ethereum_wallets(accounts: Sequence[object]) -> tuple[Address, ...]:
     """Embedded or linked, in the rows of a user as in the shorter ones of an identity token."""
     found: dict[Address, None] = {}
     for account in accounts:
@@ -131,7 +145,7 @@ def object_in(body: bytes) -> dict[str, object]:
     return found
 
 
-def _first_wallet(accounts: list[object]) -> Address | None:
+def _first_wallet(accounts: Sequence[object]) -> Address | None:
     wallets = [account for account in accounts if _is_embedded_wallet(account)]
     if not wallets:
         return None

@@ -8,7 +8,7 @@ none is ever logged or put into an error.
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -36,12 +36,18 @@ class IdentityPolicy:
     `timeout_seconds` bounds one question to the client, its repeats and its queueing included;
     `attempt_seconds` bounds one request, so that a lost one leaves time for another. `issuer` is
     what the provider's tokens name as their `iss`.
+
+    A user's wallet signs for its user alone, unless it was made with a further signer: `signer_id`
+    is ours (the vendor's key quorum) and `signer_key` its P-256 key, PKCS #8 in base64 as the
+    vendor gives it away. A wallet made without one never gets it from us.
     """
 
     base_url: str
     app_id: str
     app_secret: str = field(repr=False)
     issuer: str = "privy.io"
+    signer_id: str | None = None
+    signer_key: str | None = field(default=None, repr=False)
     timeout_seconds: float = 4.0
     attempt_seconds: float = 2.0
     max_attempts: int = 4
@@ -95,7 +101,15 @@ class IdentityCalls:
             _log.warning("identity_answer_malformed", reason=str(error))
             raise IdentityUnavailable("The identity provider's answer makes no sense") from error
 
-    async def ask(self, method: str, path: str, body: object = None, *, deadline: float) -> Reply:
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        deadline: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
         """The answer, once it is neither 5xx nor 429; only for requests that may be repeated.
 
         `deadline` is in the event loop's time.
@@ -103,7 +117,7 @@ class IdentityCalls:
         attempt = 0
         while True:
             try:
-                return await self.ask_once(method, path, body)
+                return await self.ask_once(method, path, body, headers=headers)
             except TransientFailure as failure:
                 attempt += 1
                 await self.pause(attempt, failure, deadline)
@@ -118,12 +132,17 @@ class IdentityCalls:
         await asyncio.sleep(seconds)
 
     async def ask_once(
-        self, method: str, path: str, body: object = None, *, idempotency_key: str | None = None
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """One request. Raises TransientFailure for whatever a repeat may cure."""
         async with self._places:
             with telemetry.timed_provider("identity"):
-                reply = await self._attempt(method, path, body, idempotency_key)
+                reply = await self._attempt(method, path, body, headers)
                 if reply.is_ok or not reply.is_passing:
                     return reply
                 raise TransientFailure(
@@ -132,6 +151,9 @@ class IdentityCalls:
                     self._wait_after(reply),
                 )
 
+    def url(self, path: str) -> str:
+        return self._base + path
+
     def _wait_after(self, reply: Reply) -> float:
         wished = pause_wished(reply, time.time())
         if wished is not None:
@@ -139,13 +161,12 @@ class IdentityCalls:
         return self._policy.rate_limit_pause_seconds if reply.status == 429 else 0.0
 
     async def _attempt(
-        self, method: str, path: str, body: object, idempotency_key: str | None
+        self, method: str, path: str, body: object, headers: Mapping[str, str] | None
     ) -> Reply:
-        headers = {"privy-idempotency-key": idempotency_key} if idempotency_key else None
         data = None if body is None else msgspec.json.encode(body)
         try:
             async with self._opened().request(
-                method, self._base + path, data=data, headers=headers, allow_redirects=False
+                method, self.url(path), data=data, headers=headers, allow_redirects=False
             ) as response:
                 return Reply(response.status, response.headers, await _bounded_body(response))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The identity provider's keys for signing tokens, kept so that a check needs no request.
+"""The keys that sign users' tokens, kept so that a check needs no request.
 
 They are read again in the background before they are an hour old, and sooner for a key id that is
 not among them: that is how a change of keys looks from here. Such look-ups are at least ten seconds
@@ -7,8 +7,10 @@ and a user whose token has a new key is not turned away for long. While the prov
 known keys go on counting, however old; a key that a newer set leaves out counts no more.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Generic, TypeVar
 from urllib.parse import quote
 
 import structlog
@@ -27,20 +29,20 @@ FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
 """Between two failed look-ups, each of which has repeats of its own."""
 
+Key = TypeVar("Key")
+
 _NEVER = float("-inf")
 
 _log = structlog.get_logger(__name__)
 
 
-class SigningKeys:
-    def __init__(
-        self, policy: IdentityPolicy, calls: IdentityCalls, ticks: Callable[[], float]
-    ) -> None:
-        self._path = f"/v1/apps/{quote(policy.app_id, safe='')}/jwks.json"
-        self._calls = calls
+class KeptKeys(ABC, Generic[Key]):
+    """Keys by their id; `told` asks whoever makes the tokens for those of now."""
+
+    def __init__(self, ticks: Callable[[], float]) -> None:
         self._ticks = ticks
         self._flights: Flights[None, None] = Flights("identity keys", 1)
-        self._keys: Mapping[str, EllipticCurvePublicKey] = {}
+        self._keys: Mapping[str, Key] = {}
         self._asked_at = _NEVER
         self._flights_begun = 0
         self._told_by = 0
@@ -48,10 +50,14 @@ class SigningKeys:
         self._failures = 0
         self._failed_at = _NEVER
 
+    @abstractmethod
+    async def told(self) -> Mapping[str, Key]:
+        """Raises IdentityUnavailable."""
+
     async def close(self) -> None:
         await self._flights.close()
 
-    async def key(self, kid: str) -> EllipticCurvePublicKey | None:
+    async def key(self, kid: str) -> Key | None:
         """None if the provider has no such key; raises IdentityUnavailable if it cannot tell."""
         begun = self._flights_begun
         age = self._ticks() - self._asked_at
@@ -106,7 +112,7 @@ class SigningKeys:
         self._flights_begun += 1
         asked_at, flight = self._ticks(), self._flights_begun
         try:
-            keys = await self._told()
+            keys = await self.told()
         except IdentityUnavailable:
             self._failures += 1
             self._failed_at = self._ticks()
@@ -117,7 +123,18 @@ class SigningKeys:
         self._failures = 0
         telemetry.IDENTITY_KEYS_READ_AT.set_to_current_time()
 
-    async def _told(self) -> dict[str, EllipticCurvePublicKey]:
+
+class SigningKeys(KeptKeys[EllipticCurvePublicKey]):
+    """The vendor's, for one application."""
+
+    def __init__(
+        self, policy: IdentityPolicy, calls: IdentityCalls, ticks: Callable[[], float]
+    ) -> None:
+        super().__init__(ticks)
+        self._path = f"/v1/apps/{quote(policy.app_id, safe='')}/jwks.json"
+        self._calls = calls
+
+    async def told(self) -> dict[str, EllipticCurvePublicKey]:
         async with self._calls.question() as deadline:
             reply = await self._calls.ask("GET", self._path, deadline=deadline)
             if not reply.is_ok:

@@ -1,8 +1,9 @@
 """Who speaks: access and identity tokens of the identity provider, verified anew on every request.
 
 A token is a JWT that one of the provider's keys signed with ES256, for our application. With
-`linked_accounts` it is an identity token and names its user's wallets; with `sid` it is an access
-token and does not. No verdict is kept, so a token ends in the second it says and with its key.
+`linked_accounts` it is an identity token and names its user's wallets and accounts; with `sid` it
+is an access token and does not. No verdict is kept, so a token ends in the second it says and with
+its key.
 
 Raises Unauthorized, always in the same words, and IdentityUnavailable if nobody can tell whether a
 key is the provider's. Neither the token nor what is in it reaches a log or an error.
@@ -23,9 +24,11 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable, Unauthorized
 from ltzd.providers.bounded_json import NotJsonError, decoded
+from ltzd.providers.identity_accounts import accounts_in
 from ltzd.providers.identity_answers import ethereum_wallets
 from ltzd.providers.identity_calls import IdentityCalls, IdentityPolicy
 from ltzd.providers.identity_keys import SigningKeys
+from ltzd.rules.oauth_accounts import OAuthAccount
 from ltzd.values import Address
 
 LONGEST_TOKEN = 16 * 1024
@@ -46,10 +49,14 @@ _Reason = Literal["malformed", "unknown_key", "bad_signature", "wrong_claims", "
 
 @dataclass(frozen=True, slots=True)
 class TokenUser:
-    """`wallets` are those that an identity token names; None for an access token."""
+    """`wallets` are those that an identity token names; None for an access token.
+
+    `accounts` are those that an identity token names as verified.
+    """
 
     subject: str
     wallets: tuple[Address, ...] | None
+    accounts: tuple[OAuthAccount, ...] = ()
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -128,7 +135,10 @@ class IdentityTokens:
             raise _refused("wrong_claims")
         if not claims.sub or (claims.linked_accounts is None and not claims.sid):
             raise _refused("wrong_claims")
-        return TokenUser(claims.sub, _wallets_in(claims))
+        rows = _rows_in(claims)
+        if rows is None:
+            return TokenUser(claims.sub, None)
+        return TokenUser(claims.sub, ethereum_wallets(rows), accounts_in(rows))
 
 
 def _key_id_in(token: str) -> str:
@@ -158,16 +168,16 @@ def _claims_in(token: str, key: EllipticCurvePublicKey) -> _Claims:
         raise _refused("wrong_claims") from None
 
 
-def _wallets_in(claims: _Claims) -> tuple[Address, ...] | None:
+def _rows_in(claims: _Claims) -> list[object] | None:
     if claims.linked_accounts is None:
         return None
     try:
-        accounts = decoded(claims.linked_accounts.encode())
+        rows = decoded(claims.linked_accounts.encode())
     except NotJsonError:
         raise _refused("wrong_claims") from None
-    if not isinstance(accounts, list):
+    if not isinstance(rows, list):
         raise _refused("wrong_claims")
-    return ethereum_wallets(accounts)
+    return rows
 
 
 def _refused(reason: _Reason) -> Unauthorized:

@@ -1,9 +1,11 @@
 """Purchase constraints: what must hold for a user before he may claim from a collection.
 
 `is_satisfied` judges what somebody has observed: for `external_api` the whole JSON answer, for
-`nft_holding` how many tokens the user holds, for `ltz_balance` his LTZ in units. In doubt a
-constraint is not satisfied: what is null or missing in an answer satisfies only `exists = false`,
-a list or an object only `exists = true`. Numbers are compared exactly, and never equal text.
+`nft_holding` how many tokens the user holds, for `ltz_balance` his LTZ in units, for `chat_role`
+the ids of his roles, for `chat_level` his level; null for who is no member, or has no level. In
+doubt a constraint is not satisfied: what is null or missing in an answer satisfies only
+`exists = false`, a list or an object only `exists = true`. Numbers are compared exactly, and never
+equal text.
 """
 
 import re
@@ -17,6 +19,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeGuard
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
@@ -38,8 +41,8 @@ from ltzd.rules.outside_urls import refuse_unguarded
 from ltzd.rules.toml_files import Place, reason_of
 from ltzd.values import Address, LtzUnits, checksummed
 
-KINDS: Final = ("external_api", "nft_holding", "ltz_balance")
-KINDS_NOT_YET: Final = ("chat_role", "chat_level")
+KINDS: Final = ("external_api", "nft_holding", "ltz_balance", "chat_role", "chat_level")
+CHAT_KINDS: Final = ("chat_role", "chat_level")
 MOST_ON_ONE_COLLECTION: Final = 10
 """They are all evaluated while the user waits."""
 
@@ -52,6 +55,7 @@ _ORDERS: Final[Mapping[str, Callable[[int | Decimal, int | Decimal], bool]]] = {
     "lte": le,
 }
 _PLACEHOLDERS = ("{user_address}", "{collection_id}")
+_SNOWFLAKE = re.compile(r"[0-9]{17,20}")
 
 
 def _template(text: str) -> str:
@@ -74,6 +78,20 @@ def _path(text: str) -> str:
     return text
 
 
+def is_snowflake(text: str) -> bool:
+    """Whether the chat platform's guilds, roles and users may be called so."""
+    return _SNOWFLAKE.fullmatch(text) is not None and int(text) < 2**64
+
+
+def _snowflake(given: object) -> str:
+    """In a file it may be a number, too: TOML's hold every id that there is yet."""
+    text = str(given) if isinstance(given, int | str) else ""
+    if not is_snowflake(text):
+        raise ValueError("must be an id of the chat platform: 17 to 20 digits")
+    return text
+
+
+Snowflake = Annotated[str, BeforeValidator(_snowflake)]
 Ttl = Annotated[int, Field(ge=1, le=86_400, strict=True)]
 Ltz = Annotated[Decimal, IsNumber, Field(gt=0, le=MAX_COUNT, decimal_places=DECIMALS)]
 ApiUrl = Annotated[str, AfterValidator(_template)]
@@ -134,10 +152,30 @@ class LtzBalance(_OnCollection):
         return units_of(format(self.min, "f"))
 
 
+class ChatRole(_OnCollection):
+    """`role_id` may be the guild's own id, as that of the role which every member has."""
+
+    kind: Literal["chat_role"]
+    guild_id: Snowflake
+    role_id: Snowflake
+    ttl_seconds: Ttl = 60
+
+
+class ChatLevel(_OnCollection):
+    kind: Literal["chat_level"]
+    guild_id: Snowflake
+    min: Annotated[int, Field(ge=1, le=MAX_COUNT, strict=True)]
+    ttl_seconds: Ttl = 60
+
+
+ChatConstraint: TypeAlias = ChatRole | ChatLevel
 Constraint: TypeAlias = Annotated[
-    ExternalApi | NftHolding | LtzBalance, Field(discriminator="kind")
+    ExternalApi | NftHolding | LtzBalance | ChatConstraint, Field(discriminator="kind")
 ]
-_MODELS: Final[tuple[type[_OnCollection], ...]] = (ExternalApi, NftHolding, LtzBalance)
+_MODELS: Final[tuple[type[_OnCollection], ...]] = (
+    *(ExternalApi, NftHolding, LtzBalance),
+    *(ChatRole, ChatLevel),
+)
 
 
 def filled_url(constraint: ExternalApi, user: Address) -> str:
@@ -164,6 +202,11 @@ def is_satisfied(constraint: Constraint, observed: Json) -> bool:
             return _count(observed) >= constraint.min
         case LtzBalance():
             return _count(observed) >= constraint.units
+        case ChatRole(guild_id=guild, role_id=role):
+            # The platform does not list the role that every member has.
+            return isinstance(observed, list) and (role == guild or role in observed)
+        case ChatLevel():
+            return isinstance(observed, int) and observed >= constraint.min
 
 
 def without_repeats(constraints: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
@@ -188,22 +231,21 @@ def constraint_fault(error: ErrorDetails) -> tuple[Place, str]:
         case "union_tag_not_found":
             return (*entry, "kind"), "is missing"
         case "union_tag_invalid":
-            return (*entry, "kind"), _kind_refused(error["ctx"]["tag"])
+            return (*entry, "kind"), f"must be one of {', '.join(KINDS)}"
         case "model_attributes_type":
             return entry, "must be a section"
         case "extra_forbidden" if owners := _owners(str(rest[-1])):
-            return (*entry, rest[-1]), f"is for {' and '.join(owners)}, not for {rest[0]}"
+            return (*entry, rest[-1]), f"is for {_listed(owners)}, not for {rest[0]}"
     return (*entry, *rest[1:]), reason_of(error)
-
-
-def _kind_refused(kind: str) -> str:
-    if kind in KINDS_NOT_YET:
-        return f"this version does not support {kind} yet"
-    return f"must be one of {', '.join(KINDS)}"
 
 
 def _owners(field: str) -> list[str]:
     return [kind for kind, model in zip(KINDS, _MODELS, strict=True) if field in model.model_fields]
+
+
+def _listed(names: list[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _suited(value: Value | None, operator: Operator) -> Value:

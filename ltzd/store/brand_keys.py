@@ -117,7 +117,7 @@ async def secrets_of(
     found = []
     for sealed, key_id, until in rows:
         try:
-            text = sealer.open(sealed, key_id, brand_id, _place(name, until))
+            text = sealer.open(sealed, key_id, brand_id, sealed_to(name, until))
         except Misconfigured as error:
             if until is None:
                 raise
@@ -238,7 +238,7 @@ async def _retire(
     sealed, key_id, until = row
     if name != "api_key":
         text = sealer.open(sealed, key_id, brand_id, name)
-        sealed, key_id = sealer.seal(text, brand_id, _place(name, until)), sealer.key_id
+        sealed, key_id = sealer.seal(text, brand_id, sealed_to(name, until)), sealer.key_id
     await connection.execute(
         """
         INSERT INTO retired_secrets (brand_id, name, until, key_id, sealed)
@@ -273,7 +273,7 @@ def _sealed(brand_id: Address, name: KeyName, key: str, sealer: Sealer) -> tuple
     return sealer.seal(key, brand_id, name), sealer.key_id
 
 
-def _place(name: ReadableKey, until: datetime | None) -> str:
+def sealed_to(name: ReadableKey, until: datetime | None) -> str:
     """What a key is sealed to, beside its brand."""
     return name if until is None else f"{name} until {until.isoformat()}"
 

@@ -7,11 +7,13 @@ forgotten before.
 
 An evaluation has its row from before it looks at anything, so whatever invalidates results while it
 is under way deletes that row, and what it found is then not kept. Expired rows mean nothing and go
-with `forget_expired`.
+with `forget_expired`. Of the chat kinds, whose platform tells nobody that an answer has changed,
+results are read again (`kept`) and dropped where it has (`drop`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID, uuid4
 
 from ltzd.store.database import Connection
@@ -30,12 +32,26 @@ class Key:
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What the constraint is. `api_url` is the template as configured, for external_api only;
-    `fingerprint` is of all that the file says of it."""
+    `fingerprint` is of all that the file says of it, for the chat kinds the question itself."""
 
     brand: Address
     kind: str
     api_url: str | None = None
     fingerprint: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A result in force, and the question that it answers."""
+
+    key: Key
+    ticket: UUID
+    outcome: bool
+    question: bytes
+
+
+NOBODY: Final = Key(Address(b""), 0, 0)
+"""Before all others."""
 
 
 async def get(
@@ -152,18 +168,48 @@ async def invalidate_api(
     return count
 
 
-async def invalidate_kinds(connection: Connection, kinds: Collection[str]) -> int:
-    """Forget all results of these kinds; answers how many there were."""
+async def kept(
+    connection: Connection, kinds: Collection[str], behind: Key, most: int
+) -> list[Kept]:
+    """Results in force of kinds whose fingerprint is the question, in the order of their keys."""
+    rows = await connection.fetch(
+        """
+        SELECT user_address, collection_id, position, ticket, outcome, fingerprint
+          FROM constraint_results
+         WHERE (user_address, collection_id, position) > ($2, $3, $4)
+           AND kind = ANY($1::text[])
+           AND outcome IS NOT NULL AND expires_at > now()
+         ORDER BY user_address, collection_id, position
+         LIMIT $5
+        """,
+        list(kinds),
+        behind.user,
+        behind.collection_id,
+        behind.position,
+        most,
+    )
+    return [Kept(Key(Address(row[0]), row[1], row[2]), *row[3:]) for row in rows]
+
+
+async def drop(connection: Connection, those: Sequence[Kept]) -> int:
+    """Forget these, but none that was begun anew meanwhile; answers how many there were."""
     count: int = await connection.fetchval(
         """
         WITH gone AS (
-          DELETE FROM constraint_results
-           WHERE kind = ANY($1::text[])
-       RETURNING outcome IS NOT NULL AND expires_at > now() AS was_in_force
+          DELETE FROM constraint_results r
+           USING unnest($1::bytea[], $2::bigint[], $3::smallint[], $4::uuid[])
+                 AS those (user_address, collection_id, position, ticket)
+           WHERE (r.user_address, r.collection_id, r.position)
+                 = (those.user_address, those.collection_id, those.position)
+             AND r.ticket = those.ticket
+       RETURNING 1
         )
-        SELECT count(*) FILTER (WHERE was_in_force) FROM gone
+        SELECT count(*) FROM gone
         """,
-        list(kinds),
+        [one.key.user for one in those],
+        [one.key.collection_id for one in those],
+        [one.key.position for one in those],
+        [one.ticket for one in those],
     )
     return count
 

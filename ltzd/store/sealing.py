@@ -1,14 +1,16 @@
 """What must be readable again but not from a stolen database: AES-256-GCM, bound to its place.
 
-The master key file holds one key of 64 hex digits per line. The first one seals; the others still
-open what they sealed once. A sealed value is nonce | ciphertext | tag, and opens only under the
-same brand and name, so that nobody can move one brand's key to another's row.
+A master key file holds one key of 64 hex digits per line. The first one of the first file seals;
+the others, and those of further files, still open what they sealed once. A sealed value is
+nonce | ciphertext | tag, and opens only in the same place, a brand and a name or a user and his
+wallet, so that nobody can move one's key to another's row.
 """
 
 import hashlib
 import os
 import re
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -25,63 +27,101 @@ _KEY = re.compile(r"[0-9a-fA-F]{64}")
 class Sealer:
     """`key_id` names the key that seals now; it tells nothing about the key."""
 
-    def __init__(self, keys: list[bytes]) -> None:
-        self._keys = {_key_id(key): AESGCM(key) for key in keys}
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._raw = {_key_id(key): key for key in keys}
+        self._keys = {key_id: AESGCM(key) for key_id, key in self._raw.items()}
         self.key_id = _key_id(keys[0])
 
     @classmethod
-    def from_file(cls, path: Path, *, create: bool = False) -> Self:
-        """Raises Misconfigured if the file is malformed, open to others, or missing.
-
-        `create` makes a missing one.
+    def from_file(cls, path: Path, *others: Path, create: bool = False) -> Self:
+        """Keys of `others` only open. Raises Misconfigured if a file is malformed, open to others,
+        or missing; `create` makes a missing first one.
         """
         if create and not path.exists():
             _make_key_file(path)
-        try:
-            mode = path.stat().st_mode
-            lines = path.read_text().split()
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or "it holds no text"
-            raise Misconfigured(f"The master key file {path} cannot be read: {reason}.") from error
-        if mode & 0o077:
-            raise Misconfigured(
-                f"Others may read the master key file {path}; run: chmod 600 {path}"
-            )
-        if not lines or not all(_KEY.fullmatch(line) for line in lines):
-            raise Misconfigured(
-                f"The master key file {path} must hold one key of 64 hex digits per line; "
-                "`openssl rand -hex 32` makes one."
-            )
-        return cls([bytes.fromhex(line) for line in lines])
+        return cls([key for file in (path, *others) for key in _keys_in(file)])
+
+    @property
+    def key_ids(self) -> frozenset[str]:
+        """Of all the keys that open."""
+        return frozenset(self._keys)
+
+    def sealing_with(self, key_id: str) -> "Sealer":
+        """The same keys, of which that one seals; it must be among them."""
+        return Sealer([self._raw[key_id], *self._raw.values()])
+
+    def alone(self) -> "Sealer":
+        """The key that seals, without any other."""
+        return Sealer([self._raw[self.key_id]])
 
     def seal(self, text: str, brand: Address, name: str) -> bytes:
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        return nonce + self._keys[self.key_id].encrypt(nonce, text.encode(), _place(brand, name))
+        return self._seal(text.encode(), _brand_place(brand, name))
 
     def open(self, sealed: bytes, key_id: str, brand: Address, name: str) -> str:
-        """Raises Misconfigured if the key is not in our file or the value was not sealed here."""
+        """Raises Misconfigured if the key is not in our files or the value was not sealed here."""
+        what = f"The {name} of brand {hex_of(brand)}"
+        try:
+            return self._open(sealed, key_id, _brand_place(brand, name), what).decode()
+        except (InvalidTag, ValueError) as error:
+            raise Misconfigured(
+                f"{what} was changed or moved in the database; give the brand a new one."
+            ) from error
+
+    def seal_wallet_key(self, secret: bytes, subject: str, wallet: Address) -> bytes:
+        return self._seal(secret, _wallet_place(subject, wallet))
+
+    def open_wallet_key(self, sealed: bytes, key_id: str, subject: str, wallet: Address) -> bytes:
+        """Raises Misconfigured as `open` does."""
+        what = f"The key of wallet {hex_of(wallet)}"
+        try:
+            return self._open(sealed, key_id, _wallet_place(subject, wallet), what)
+        except (InvalidTag, ValueError) as error:
+            raise Misconfigured(
+                f"{what} was changed or moved in the database; restore the row from a backup."
+            ) from error
+
+    def _seal(self, raw: bytes, place: bytes) -> bytes:
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + self._keys[self.key_id].encrypt(nonce, raw, place)
+
+    def _open(self, sealed: bytes, key_id: str, place: bytes, what: str) -> bytes:
         key = self._keys.get(key_id)
         if key is None:
             raise Misconfigured(
-                f"The {name} of brand {hex_of(brand)} was sealed with master key {key_id}, "
-                "which the master key file does not hold; add that key as a further line."
+                f"{what} was sealed with master key {key_id}, which the master key file does not "
+                "hold; add that key as a further line, or its file to old_master_key_files."
             )
-        try:
-            raw = key.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _place(brand, name))
-        except (InvalidTag, ValueError) as error:
-            raise Misconfigured(
-                f"The {name} of brand {hex_of(brand)} was changed or moved in the database; "
-                "give the brand a new one."
-            ) from error
-        return raw.decode()
+        return key.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place)
 
 
 def _key_id(key: bytes) -> str:
     return hashlib.sha256(b"ltzd master key id" + key).hexdigest()[:16]
 
 
-def _place(brand: Address, name: str) -> bytes:
+def _brand_place(brand: Address, name: str) -> bytes:
     return b"ltzd brand_secrets " + brand + name.encode()
+
+
+def _wallet_place(subject: str, wallet: Address) -> bytes:
+    """Of a length that is fixed comes first, so that no two places are written alike."""
+    return b"ltzd local_users.sealed " + wallet + subject.encode()
+
+
+def _keys_in(path: Path) -> list[bytes]:
+    try:
+        mode = path.stat().st_mode
+        lines = path.read_text().split()
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "it holds no text"
+        raise Misconfigured(f"The master key file {path} cannot be read: {reason}.") from error
+    if mode & 0o077:
+        raise Misconfigured(f"Others may read the master key file {path}; run: chmod 600 {path}")
+    if not lines or not all(_KEY.fullmatch(line) for line in lines):
+        raise Misconfigured(
+            f"The master key file {path} must hold one key of 64 hex digits per line; "
+            "`openssl rand -hex 32` makes one."
+        )
+    return [bytes.fromhex(line) for line in lines]
 
 
 def _make_key_file(path: Path) -> None:

@@ -10,13 +10,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from ltzd.actions.chat_members import ChatMembers
 from ltzd.actions.constraints import PurchaseConstraints
-from ltzd.errors import Unauthorized, Unavailable, ValidationFailed
+from ltzd.actions.identities import Identities
+from ltzd.errors import IdentityUnavailable, Unauthorized, Unavailable, ValidationFailed
+from ltzd.providers.chat import ChatPlatform
 from ltzd.providers.external_api import ApiFailed, ExternalApis
+from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules.brands import Brand
 from ltzd.rules.constraints import ExternalApi
 from ltzd.rules.facts import Transfer
 from ltzd.rules.json_paths import Json
+from ltzd.rules.oauth_accounts import OAuthAccount, OAuthProvider
 from ltzd.store import brand_records, brands, facts
 from ltzd.store.brand_keys import NewKeys
 from ltzd.store.brands import BrandBook
@@ -25,6 +30,18 @@ from ltzd.store.database import Pool, transaction
 from ltzd.store.sealing import Sealer
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, hex_of
 from tests.support import perk_ledger
+from tests.support.chat_platform import (
+    ADA,
+    BEN,
+    GUILD,
+    OTHER_GUILD,
+    OTHER_ROLE,
+    ROLE,
+    ChatServer,
+    a_chat_server,
+    limited,
+    saying,
+)
 from tests.support.core import a_hash, a_wallet, value
 from tests.support.perk_ledger import PerkLedger, token_of
 from tests.support.waiting import until
@@ -305,7 +322,7 @@ async def test_who_looked_before_the_result_came_finds_it_when_he_goes_on(world:
     (constraint,) = world.book.get(SHOP).constraints  # type: ignore[union-attr]
     looked_too_early: dict[int, Any] = {}
     key = Key(ANN, PERK, 0)
-    assert await world.constraints._outcome(key, SHOP, constraint, looked_too_early)
+    assert await world.constraints._outcome(key, SHOP, constraint, (), looked_too_early)
     assert len(world.apis.asked) == 1
 
 
@@ -424,3 +441,236 @@ async def test_who_is_invalidated_faster_than_the_api_answers_may_not_claim(
     assert await world.kept() == 0
     world.apis.gate.set()
     assert await world.allows()
+
+
+# --- the chat platform ------------------------------------------------------------------------
+
+HAS_ROLE = {"collection_id": PERK, "kind": "chat_role", "guild_id": GUILD, "role_id": ROLE}
+HAS_LEVEL = {"collection_id": PERK, "kind": "chat_level", "guild_id": GUILD, "min": 5}
+BY_ACCESS_TOKEN = TokenUser("did:privy:ann", None)
+
+
+def by_identity_token(*accounts: OAuthAccount) -> TokenUser:
+    return TokenUser("did:privy:ann", (ANN,), accounts)
+
+
+class LinkedAccounts:
+    """What the identity provider says of subjects; None: it is away."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[str, tuple[OAuthAccount, ...]] | None = {}
+        self.asked: list[str] = []
+
+    def link(self, *accounts: OAuthAccount) -> None:
+        self.accounts = {BY_ACCESS_TOKEN.subject: accounts}
+
+    async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
+        self.asked.append(subject)
+        if self.accounts is None:
+            raise IdentityUnavailable("The identity provider cannot be reached")
+        return self.accounts.get(subject, ())
+
+
+@dataclass
+class Chat:
+    """The world, with guilds in it."""
+
+    world: World
+    server: ChatServer
+    linked: LinkedAccounts
+    constraints: PurchaseConstraints
+
+    async def pregenerate(self, account: str, provider: OAuthProvider = "discord") -> None:
+        async with transaction(self.world.pool) as connection:
+            await connection.execute(
+                "INSERT INTO pregenerations (oauth_provider, oauth_user_id, identity_subject, "
+                "wallet) VALUES ($1, $2, 'did:privy:ann', $3)",
+                provider,
+                account,
+                ANN,
+            )
+
+    async def allows(self, speaker: TokenUser | None = None, user: Address = ANN) -> bool:
+        try:
+            await self.constraints.check(user, PERK, speaker)
+        except ValidationFailed:
+            return False
+        return True
+
+
+@pytest_asyncio.fixture
+async def chat(world: World) -> AsyncIterator[Chat]:
+    async with a_chat_server() as server:
+        linked: Any = LinkedAccounts()
+        async with ChatPlatform(server.policy(timeout_seconds=0.5)) as platform:
+            identities: Identities = linked
+            members = ChatMembers(world.pool, identities, platform)
+            constraints = PurchaseConstraints(world.pool, world.book, world.apis, members)
+            yield Chat(world, server, linked, constraints)
+            await constraints.close()
+
+
+async def test_the_account_that_the_wallet_was_made_for_is_asked_about(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await chat.pregenerate(ADA)
+    await chat.pregenerate(BEN, "twitter")
+    chat.server.roles[GUILD, ADA] = [OTHER_ROLE, ROLE]
+
+    assert await chat.allows()
+    assert chat.server.asked == [("role", GUILD, ADA)]
+    assert not await chat.allows(user=BOB), "another wallet"
+
+
+async def test_the_accounts_that_an_identity_token_names_are_asked_about(chat: Chat) -> None:
+    await chat.world.apply(HAS_LEVEL)
+    chat.server.levels[GUILD, BEN] = 5
+    speaker = by_identity_token(OAuthAccount("twitter", ADA), OAuthAccount("discord", BEN))
+
+    assert await chat.allows(speaker)
+    assert chat.linked.asked == []
+    assert not await chat.allows(by_identity_token(OAuthAccount("discord", ADA)))
+
+
+async def test_of_an_access_token_the_identity_provider_tells_the_accounts(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    chat.linked.link(OAuthAccount("discord", ADA))
+    chat.server.roles[GUILD, ADA] = [ROLE]
+
+    assert await chat.allows(BY_ACCESS_TOKEN)
+    assert chat.linked.asked == [BY_ACCESS_TOKEN.subject]
+
+
+async def test_one_account_that_satisfies_is_enough(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await chat.pregenerate(ADA)
+    chat.linked.link(OAuthAccount("discord", BEN))
+    chat.server.roles[GUILD, ADA] = [OTHER_ROLE]
+    assert not await chat.allows(BY_ACCESS_TOKEN)
+    chat.server.roles[OTHER_GUILD, BEN] = [ROLE]
+    await chat.world.apply(HAS_ROLE | {"ttl_seconds": 61})
+    assert not await chat.allows(BY_ACCESS_TOKEN)
+    chat.server.roles[GUILD, BEN] = [ROLE]
+    await chat.world.apply(HAS_ROLE | {"ttl_seconds": 62})
+    assert await chat.allows(BY_ACCESS_TOKEN)
+
+
+@pytest.mark.parametrize("constraint", [HAS_ROLE, HAS_LEVEL], ids=lambda one: str(one["kind"]))
+async def test_who_has_no_account_is_told_to_link_one(
+    chat: Chat, constraint: dict[str, Any]
+) -> None:
+    await chat.world.apply(constraint)
+    chat.linked.link(OAuthAccount("twitter", ADA))
+
+    with pytest.raises(ValidationFailed, match="link your discord account") as refused:
+        await chat.constraints.check(ANN, PERK, BY_ACCESS_TOKEN)
+
+    assert refused.value.details == {
+        "constraint": constraint["kind"],
+        "position": 0,
+        "collectionId": PERK,
+        "reason": "account_not_linked",
+        "provider": "discord",
+    }
+    assert (chat.server.asked, await chat.world.kept()) == ([], 0)
+
+
+async def test_who_has_an_account_without_the_role_is_not_told_to_link_one(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await chat.pregenerate(ADA)
+
+    with pytest.raises(ValidationFailed) as refused:
+        await chat.constraints.check(ANN, PERK)
+
+    expected = {"constraint": "chat_role", "position": 0, "collectionId": PERK}
+    assert refused.value.details == expected
+
+
+async def test_an_account_that_is_linked_later_counts_at_once(chat: Chat) -> None:
+    """Though a result for the one of before is still kept."""
+    await chat.world.apply(HAS_ROLE)
+    await chat.pregenerate(ADA)
+    chat.server.roles[GUILD, BEN] = [ROLE]
+    assert not await chat.allows()
+    assert await chat.allows(by_identity_token(OAuthAccount("discord", BEN)))
+
+
+async def test_while_the_identity_provider_is_away_known_accounts_do(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    chat.linked.accounts = None
+    chat.server.roles[GUILD, ADA] = [ROLE]
+    with pytest.raises(IdentityUnavailable):
+        await chat.constraints.check(ANN, PERK, BY_ACCESS_TOKEN)
+    await chat.pregenerate(ADA)
+    assert await chat.allows(BY_ACCESS_TOKEN)
+
+
+async def test_other_constraints_ask_for_nobodys_accounts(chat: Chat) -> None:
+    await chat.world.apply(asks())
+    chat.world.apis.say(True)
+    chat.linked.accounts = None
+    assert await chat.allows(BY_ACCESS_TOKEN)
+
+
+async def test_what_the_platform_says_is_kept_for_its_time(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE, HAS_LEVEL)
+    await chat.pregenerate(ADA)
+    chat.server.roles[GUILD, ADA] = [ROLE]
+    chat.server.levels[GUILD, ADA] = 5
+    assert await chat.allows()
+    chat.server.roles.clear()
+    chat.server.levels.clear()
+    assert await chat.allows()
+    assert len(chat.server.asked) == 2
+    await chat.world.ledger.block(perk_ledger.claimed(token_of(BADGE, 1), ANN))
+    assert not await chat.allows(), "the wallet was touched: all that was said of it is gone"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [saying(403, {"code": 50001}), saying(503), limited(60)],
+    ids=["refusal", "outage", "limit"],
+)
+async def test_a_platform_that_says_nothing_satisfies_nothing_and_nothing_is_kept(
+    chat: Chat, trouble: Any
+) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await chat.pregenerate(ADA)
+    chat.server.roles[GUILD, ADA] = [ROLE]
+    chat.server.next[GUILD].append(trouble)
+    assert not await chat.allows()
+    assert await chat.world.kept() == 0
+
+
+async def test_one_account_unheard_of_leaves_nothing_kept(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await chat.pregenerate(ADA)
+    speaker = by_identity_token(OAuthAccount("discord", BEN))
+    chat.server.next[GUILD].append(saying(503))
+    assert not await chat.allows(speaker)
+    assert await chat.world.kept() == 0
+    chat.server.roles[GUILD, BEN] = [ROLE]
+    assert await chat.allows(speaker)
+
+
+async def test_without_a_platform_a_chat_constraint_is_not_satisfied(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await chat.pregenerate(ADA)
+    assert not await chat.world.allows()
+    assert await chat.world.kept() == 0
+
+
+async def test_a_crowd_of_one_user_asks_the_platform_once(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await chat.pregenerate(ADA)
+    chat.server.roles[GUILD, ADA] = [ROLE]
+    assert all(await asyncio.gather(*(chat.allows() for _ in range(CROWD))))
+    assert len(chat.server.asked) == 1
+
+
+async def test_no_url_of_a_brand_forgets_what_the_platform_said(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await chat.pregenerate(ADA)
+    chat.server.roles[GUILD, ADA] = [ROLE]
+    assert await chat.allows()
+    assert await chat.world.forget() == 0
+    assert await chat.world.kept() == 1

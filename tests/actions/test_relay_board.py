@@ -13,7 +13,7 @@ from ltzd.store import relays
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.lanes import Lane
 from ltzd.store.relays import Progress
-from ltzd.store.signals import RELAYED, Bell, Signals
+from ltzd.store.signals import CHANNELS, RELAYED, Bell, Signals
 from tests.support.core import a_hash, running, save, value
 from tests.support.relay_world import (
     OTHER_USER,
@@ -110,7 +110,8 @@ async def listening(pool: Pool) -> bool:
     found: bool = await value(
         pool,
         "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'ltzd signals' "
-        "AND datname = current_database() AND query LIKE '%ltzd_brands%' AND state = 'idle')",
+        "AND datname = current_database() AND query LIKE '%' || $1 || '%' AND state = 'idle')",
+        CHANNELS[-1],
     )
     return found
 

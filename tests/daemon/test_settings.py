@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ltzd.daemon.identity_settings import OidcIdentity, VendorIdentity
 from ltzd.daemon.settings import Settings, read_settings
 from ltzd.errors import FileRejected, Misconfigured
 
@@ -55,6 +56,11 @@ def in_http(lines: str) -> str:
     return SHORT.replace("[identity]", f"[http]\n{lines}\n[identity]")
 
 
+def vendor_of(settings: Settings) -> VendorIdentity:
+    assert isinstance(settings.identity, VendorIdentity)
+    return settings.identity
+
+
 def faults_of(path: Path, roles: str | None = None) -> list[str]:
     with pytest.raises(FileRejected) as caught:
         read_settings(path, roles)
@@ -72,8 +78,11 @@ def test_a_short_file_has_the_defaults(folder: Path) -> None:
     assert settings.operator.max_fee_wei == 100 * 10**9
     assert settings.contracts.ltz.hex() == "5fbdb2315678afecb367f032d93f642f64180aa3"
     assert settings.redis_url is None
-    assert settings.identity.base_url == "https://identity.example"
-    assert settings.identity.secret().get_secret_value() == "hunter2"
+    assert settings.old_master_key_files == ()
+    vendor = vendor_of(settings)
+    assert vendor.kind == "vendor"
+    assert vendor.base_url == "https://identity.example"
+    assert vendor.secret().get_secret_value() == "hunter2"
 
 
 def test_the_example_is_right(folder: Path) -> None:
@@ -85,7 +94,7 @@ def test_the_example_is_right(folder: Path) -> None:
     settings = read_settings(a_file(folder, text))
 
     assert settings.http.own_origins == ("https://app.example",)
-    assert settings.identity.secret().get_secret_value() == "hunter2"
+    assert vendor_of(settings).secret().get_secret_value() == "hunter2"
     settings.refuse_dev_providers()
 
 
@@ -108,8 +117,9 @@ def test_variables_win_over_the_file(folder: Path, monkeypatch: pytest.MonkeyPat
     assert settings.http.own_origins == ("https://a.example", "https://b.example:8443")
     assert settings.roles == ("http", "indexer")
     assert settings.redis_url is not None
-    assert settings.identity.app_id == "another"
-    assert settings.identity.base_url == "https://identity.example"
+    vendor = vendor_of(settings)
+    assert vendor.app_id == "another"
+    assert vendor.base_url == "https://identity.example"
 
 
 def test_roles_of_the_command_line_win_over_all(
@@ -368,3 +378,179 @@ def test_providers_of_dev_mode_are_refused_when_asked(folder: Path, url: str) ->
 
     with pytest.raises(Misconfigured, match="sandbox is for `ltzd dev` only"):
         settings.refuse_dev_providers()
+
+
+# --- an OpenID Connect issuer -------------------------------------------------------------------
+
+OIDC = (
+    SHORT.partition("[identity]")[0]
+    + """\
+[identity]
+kind = "oidc"
+issuer = "https://login.example/"
+audience = "ltzd"
+"""
+)
+
+
+def oidc_of(path: Path) -> OidcIdentity:
+    identity = read_settings(path).identity
+    assert isinstance(identity, OidcIdentity)
+    return identity
+
+
+def test_an_issuer_and_an_audience_are_enough(folder: Path) -> None:
+    policy = oidc_of(a_file(folder, OIDC)).policy()
+
+    assert policy.issuer == "https://login.example/", "letter by letter, with its slash"
+    assert policy.audiences == ("ltzd",)
+    assert policy.algorithms == ("RS256", "ES256")
+    assert (policy.subject_claim, policy.email_claim) == ("sub", "email")
+    assert policy.email_verified_claim == "email_verified"
+    assert policy.account_claims == {}
+    assert policy.discovery_url is None
+
+
+def test_everything_about_an_issuer_may_be_said(folder: Path) -> None:
+    text = OIDC.replace('"ltzd"', '["ltzd", "shop"]') + (
+        'subject_claim = "oid"\n'
+        'email_claim = "https://shop.example/mail"\n'
+        'email_verified_claim = "mail_ok"\n'
+        'algorithms = ["EdDSA", "PS256"]\n'
+        'discovery_url = "https://login.internal.example/discover"\n'
+        'account_claims = { discord = "discord_id", telegram = "tg" }\n'
+    )
+    policy = oidc_of(a_file(folder, text)).policy()
+
+    assert policy.audiences == ("ltzd", "shop")
+    assert (policy.subject_claim, policy.email_claim) == ("oid", "https://shop.example/mail")
+    assert policy.email_verified_claim == "mail_ok"
+    assert policy.algorithms == ("EdDSA", "PS256")
+    assert policy.discovery_url == "https://login.internal.example/discover"
+    assert policy.account_claims == {"discord": "discord_id", "telegram": "tg"}
+
+
+def test_variables_tell_of_an_issuer_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LTZD_IDENTITY__AUDIENCE", "one, two")
+    monkeypatch.setenv("LTZD_IDENTITY__ALGORITHMS", "ES256")
+    monkeypatch.setenv("LTZD_IDENTITY__SUBJECT_CLAIM", "oid")
+    monkeypatch.setenv("LTZD_IDENTITY__ACCOUNT_CLAIMS", '{"discord": "discord_id"}')
+
+    policy = oidc_of(a_file(folder, OIDC)).policy()
+
+    assert policy.audiences == ("one", "two")
+    assert policy.algorithms == ("ES256",)
+    assert policy.subject_claim == "oid"
+    assert policy.account_claims == {"discord": "discord_id"}
+
+
+def test_settings_of_an_issuer_survive_being_dumped(folder: Path) -> None:
+    settings = read_settings(a_file(folder, OIDC + 'account_claims = { github = "gh" }\n'))
+
+    assert Settings(**settings.model_dump()).identity == settings.identity
+
+
+def test_keys_of_the_other_kind_are_faults_with_all_the_rest(folder: Path) -> None:
+    vendors = OIDC.replace('issuer = "https://login.example/"\n', "") + (
+        'app_id = "app"\napp_secret = "hunter2"\nalgorithms = ["none"]\n'
+    )
+    assert sorted(faults_of(a_file(folder, vendors))) == [
+        "ltzd.toml:14: identity.issuer: is missing",
+        "ltzd.toml:17: identity.app_id: unknown key",
+        "ltzd.toml:18: identity.app_secret: unknown key",
+        "ltzd.toml:19: identity.algorithms[0]: must be 'RS256', 'ES256', 'PS256' or 'EdDSA'",
+    ]
+    issuers = SHORT + 'audience = "ltzd"\nemail_claim = "mail"\n[nod]\n'
+    assert sorted(faults_of(a_file(folder, issuers))) == [
+        "ltzd.toml:18: identity.audience: unknown key",
+        "ltzd.toml:19: identity.email_claim: unknown key",
+        "ltzd.toml:20: nod: unknown key",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ('"oidc"', '"saml"', "15: identity.kind: must be 'vendor' or 'oidc'"),
+        ('"oidc"', "7", "15: identity.kind: must be 'vendor' or 'oidc'"),
+        ("https://login.example/", "ftp://x", "16: identity.issuer: must be a URL that starts"),
+        ("https://login.example/", "https://", "16: identity.issuer: must be a URL that starts"),
+        ("example/", "example/?a=b", "16: identity.issuer: must be an issuer such as"),
+        ("example/", "example/#a", "16: identity.issuer: must be an issuer such as"),
+        ("login.", "me:hunter2@login.", "16: identity.issuer: must be an issuer such as"),
+        (
+            'audience = "ltzd"',
+            "audience = []",
+            "17: identity.audience: value should have at least 1",
+        ),
+        ('audience = "ltzd"', 'audience = [""]', "17: identity.audience[0]: must have at least"),
+        ('audience = "ltzd"', "audience = 7", "17: identity.audience: must be a list"),
+        ('audience = "ltzd"\n', "", "14: identity.audience: is missing"),
+        ('"ltzd"', '"ltzd"\nalgorithms = ["HS256"]', "18: identity.algorithms[0]: must be 'RS256'"),
+        (
+            '"ltzd"',
+            '"ltzd"\nalgorithms = []',
+            "18: identity.algorithms: value should have at least 1",
+        ),
+        ('"ltzd"', '"ltzd"\nsubject_claim = ""', "18: identity.subject_claim: must have"),
+        ('"ltzd"', '"ltzd"\naccount_claims = { myspace = "x" }', "18: identity.account_claims"),
+        ('"ltzd"', '"ltzd"\naccount_claims = { discord = "" }', "18: identity.account_claims"),
+        ('"ltzd"', '"ltzd"\ndiscovery_url = "x"', "18: identity.discovery_url: must be a URL"),
+    ],
+)
+def test_a_fault_about_the_issuer_is_named(folder: Path, old: str, new: str, fault: str) -> None:
+    assert old in OIDC
+    [found] = faults_of(a_file(folder, OIDC.replace(old, new)))
+
+    assert found.startswith(f"ltzd.toml:{fault}")
+    assert "hunter2" not in found
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("https://login", "http://login"),
+        ("login.example", "127.0.0.1"),
+        ("login.example", "localhost"),
+        ('"ltzd"', '"ltzd"\ndiscovery_url = "https://127.0.0.1:9/"'),
+        ('"ltzd"', '"ltzd"\ndiscovery_url = "http://login.example/"'),
+    ],
+)
+def test_an_issuer_of_this_machine_or_without_tls_is_refused_when_asked(
+    folder: Path, old: str, new: str
+) -> None:
+    read_settings(a_file(folder, OIDC)).refuse_dev_providers()
+    settings = read_settings(a_file(folder, OIDC.replace(old, new)))
+
+    with pytest.raises(Misconfigured, match=r"identity\.\w+ must be an https URL"):
+        settings.refuse_dev_providers()
+
+
+def test_the_example_of_an_issuer_is_right(folder: Path) -> None:
+    lines = EXAMPLE.read_text().splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith("# [identity]"))
+    section = [line.removeprefix("# ") for line in lines[first : lines.index("", first)]]
+
+    settings = read_settings(a_file(folder, OIDC.partition("[identity]")[0] + "\n".join(section)))
+
+    assert isinstance(settings.identity, OidcIdentity)
+    assert settings.identity.policy().account_claims == {"discord": "discord_id"}
+    assert set(OidcIdentity.model_fields) == settings.identity.model_fields_set
+    settings.refuse_dev_providers()
+
+
+# --- master keys --------------------------------------------------------------------------------
+
+
+def test_old_master_keys_are_files_that_must_be_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SHORT.replace("[node]", 'old_master_key_files = ["{folder}/secret"]\n[node]', 1)
+    assert read_settings(a_file(folder, text)).old_master_key_files == (folder / "secret",)
+
+    missing = folder / "none"
+    [fault] = faults_of(a_file(folder, text.replace('["{folder}/secret"]', f'["{missing}"]')))
+    assert fault.startswith(f"ltzd.toml:3: old_master_key_files[0]: {missing} cannot be read")
+
+    monkeypatch.setenv("LTZD_OLD_MASTER_KEY_FILES", f"{folder}/secret,{folder}/secret")
+    assert len(read_settings(a_file(folder, text)).old_master_key_files) == 2

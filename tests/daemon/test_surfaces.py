@@ -20,6 +20,7 @@ from tests.support.http_surface import (
     EventBook,
     PaymentBook,
     PerkBook,
+    PregenerationBook,
     RelayBook,
     serving,
 )
@@ -35,7 +36,11 @@ def a_daemon(http: Http) -> Daemon:
     settings = SimpleNamespace(http=http, explorer_url=None)
     parts = {"events": EventBook(), "relayer": RelayBook(), "limits": RateLimits()}
     parts |= {"perk_charges": PerkBook(), "constraints": ConstraintBook()}
-    parts |= {"domains": DomainBook(), "payments": PaymentBook()}
+    parts |= {
+        "domains": DomainBook(),
+        "payments": PaymentBook(),
+        "pregeneration": PregenerationBook(),
+    }
     return cast("Daemon", SimpleNamespace(settings=settings, **parts))
 
 

@@ -121,8 +121,13 @@ def a_wallet(address: object = WALLET, index: object = 0, **other: object) -> di
     }
 
 
+def an_email(address: str = EMAIL) -> dict[str, object]:
+    return {"type": "email", "address": address}
+
+
 def a_user(*accounts: object) -> dict[str, object]:
-    return {"id": DID, "created_at": 1, "linked_accounts": list(accounts)}
+    rows = [an_email(), *accounts]
+    return {"id": DID, "created_at": 1, "linked_accounts": rows}
 
 
 LOOK_UP = "POST /v1/users/email/address"
@@ -459,6 +464,33 @@ async def test_an_answer_of_no_sense_is_unavailable(body: object) -> None:
             await client.wallet_of_email(EMAIL)
 
 
+@pytest.mark.parametrize(
+    "linked",
+    [
+        [],
+        [an_email("bob@shop.example")],
+        [{"type": "google_oauth", "subject": "107", "email": EMAIL, "name": "Ann"}],
+        [{"type": "email"}, {"type": "email", "address": 7}, "nonsense"],
+    ],
+    ids=range(4),
+)
+async def test_a_user_who_does_not_have_the_address_is_never_taken_for_the_one_who_does(
+    linked: list[object],
+) -> None:
+    stranger = (200, {"id": DID, "linked_accounts": [*linked, a_wallet()]})
+    provider = ScriptedProvider(
+        {
+            LOOK_UP: [stranger],
+            "POST /v1/users": [stranger, (422, {"cause": DID})],
+            f"GET /v1/users/{DID}": [stranger],
+        }
+    )
+    async with asked(provider) as client:
+        for _ in range(2):
+            with pytest.raises(IdentityUnavailable):
+                await client.wallet_of_email(EMAIL)
+
+
 async def test_an_endless_miss_after_making_a_wallet_is_unavailable() -> None:
     provider = ScriptedProvider(
         {
@@ -515,10 +547,12 @@ async def test_requests_under_way_are_bounded() -> None:
             full.set()
         await go.wait()
         under_way -= 1
-        return web.json_response(a_user(a_wallet()))
+        return web.json_response(a_user(a_wallet(), *map(an_email, emails)))
+
+    emails = [f"{n}@shop.example" for n in range(20)]
 
     async with asked(ScriptedProvider({LOOK_UP: [slow]}), max_concurrent=4) as client:
-        callers = asyncio.gather(*(client.wallet_of_email(f"{n}@shop.example") for n in range(20)))
+        callers = asyncio.gather(*map(client.wallet_of_email, emails))
         await full.wait()
         go.set()
         await callers

@@ -21,6 +21,7 @@ from ltzd.errors import IdentityUnavailable, Unauthorized
 from ltzd.providers.identity_answers import MalformedError, Reply
 from ltzd.providers.identity_tokens import LONGEST_TOKEN, IdentityTokens, TokenUser
 from ltzd.providers.key_sets import signing_keys_in
+from ltzd.rules.oauth_accounts import OAuthAccount
 from ltzd.values import address_of
 from tests.support.identity import Provider, Ticks, a_provider, as_base64, as_json, served
 from tests.support.waiting import until
@@ -100,6 +101,26 @@ async def test_every_ethereum_wallet_of_an_identity_token_counts_and_nothing_els
     user = await tokens.user_of(token)
 
     assert user.wallets == (address_of(WALLET), address_of(OTHER_WALLET))
+
+
+async def test_an_identity_token_tells_its_users_verified_accounts(
+    provider: Provider, tokens: IdentityTokens
+) -> None:
+    telegram = {"type": "telegram", "telegram_user_id": "77", "username": "ann77"}
+    discord = {"type": "discord_oauth", "subject": "1" * 18, "username": "ann.b"}
+    await provider.make({"type": "email", "address": "ann@shop.example"}, telegram, discord)
+    given = await provider.log_in()
+
+    user = await tokens.user_of(given["identityToken"])
+
+    assert user.accounts == (
+        OAuthAccount("telegram", "77", "ann77"),
+        OAuthAccount("discord", "1" * 18, "ann.b"),
+    )
+    assert (await tokens.user_of(given["accessToken"])).accounts == ()
+    rows = [{"type": "spotify_oauth", "subject": "imported", "lv": None}]
+    token = provider.token(sid=None, linked_accounts=json.dumps(rows))
+    assert (await tokens.user_of(token)).accounts == ()
 
 
 async def test_an_identity_token_without_wallets_has_none_even_with_a_session(

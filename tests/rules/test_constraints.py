@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ltzd.errors import FileRejected
+from ltzd.rules.brand_toml import toml_of
 from ltzd.rules.brands import Brand, parse_brand_file
+from ltzd.rules.chat_questions import ChatQuestion, verdict_over
 from ltzd.rules.constraints import (
     MOST_ON_ONE_COLLECTION,
+    ChatLevel,
+    ChatRole,
     ExternalApi,
     LtzBalance,
     NftHolding,
@@ -177,6 +181,165 @@ def test_a_url_is_filled_with_the_checksummed_address_and_the_collection() -> No
     assert question(constraint, USER) == {"user_address": CHECKSUMMED, "collection_id": 7}
 
 
+GUILD, ROLE = "197038439483310086", "197038439483310087"
+
+
+def a_role(**changed: object) -> ChatRole:
+    said = {"collection_id": 1, "kind": "chat_role", "guild_id": GUILD, "role_id": ROLE}
+    return ChatRole.model_validate(said | changed)
+
+
+def test_a_member_with_the_role_satisfies_and_nobody_else() -> None:
+    assert is_satisfied(a_role(), [GUILD, ROLE])
+    others: list[Json] = [None, [], [GUILD], [ROLE[:-1]], ROLE, {ROLE: True}, True, int(ROLE)]
+    for observed in others:
+        assert not is_satisfied(a_role(), observed), observed
+
+
+def test_the_role_that_every_member_has_is_the_guild_itself() -> None:
+    everyone = a_role(role_id=GUILD)
+
+    assert is_satisfied(everyone, [])
+    assert not is_satisfied(everyone, None)
+
+
+def test_a_level_is_satisfied_from_its_least_on() -> None:
+    level = ChatLevel(collection_id=1, kind="chat_level", guild_id=GUILD, min=5)
+
+    assert [is_satisfied(level, one) for one in (4, 5, 6)] == [False, True, True]
+    others: list[Json] = [None, "6", Decimal(6), [6]]
+    assert not any(is_satisfied(level, one) for one in others)
+
+
+def test_a_file_declares_chat_constraints_and_shows_them_again() -> None:
+    brand = parse_brand_file(
+        f"""{HEAD}collection_id = 1
+kind = "chat_role"
+guild_id = "{GUILD}"
+role_id = {ROLE}
+[[constraints]]
+collection_id = 1
+kind = "chat_level"
+guild_id = "{GUILD}"
+min = 5
+ttl_seconds = 600
+""",
+        "demo.toml",
+    )
+
+    role, level = brand.constraints
+    assert role == a_role()
+    assert isinstance(level, ChatLevel)
+    assert (level.guild_id, level.min, level.ttl_seconds) == (GUILD, 5, 600)
+    assert parse_brand_file(toml_of(brand), "again.toml") == brand
+    assert Brand.model_validate_json(brand.model_dump_json()) == brand
+
+
+@pytest.mark.parametrize(
+    ("lines", "faults"),
+    [
+        (
+            'kind = "chat_role"',
+            ["5: constraints[0].guild_id: is missing", "5: constraints[0].role_id: is missing"],
+        ),
+        (
+            f'kind = "chat_level"\nguild_id = "{GUILD}"',
+            ["5: constraints[0].min: is missing"],
+        ),
+        (
+            f'kind = "chat_level"\nguild_id = "{GUILD}"\nmin = 0',
+            ["9: constraints[0].min: must be greater than or equal to 1"],
+        ),
+        (
+            f'kind = "chat_level"\nguild_id = "{GUILD}"\nmin = 1\nrole_id = "{ROLE}"',
+            ["10: constraints[0].role_id: is for chat_role, not for chat_level"],
+        ),
+        (
+            f'kind = "chat_role"\nguild_id = "{GUILD}"\nrole_id = "{ROLE}"\nmin = 1',
+            [
+                (
+                    "10: constraints[0].min: is for nft_holding, ltz_balance and chat_level, "
+                    "not for chat_role"
+                )
+            ],
+        ),
+        (
+            (
+                f'kind = "external_api"\nguild_id = "{GUILD}"\nurl = "{URL}"\njson_path = "$"\n'
+                'operator = "exists"'
+            ),
+            ["8: constraints[0].guild_id: is for chat_role and chat_level, not for external_api"],
+        ),
+    ],
+)
+def test_the_faults_of_a_chat_constraint_are_named_with_their_lines(
+    lines: str, faults: list[str]
+) -> None:
+    found = faults_of(f"{HEAD}collection_id = 1\n{lines}\n")
+
+    assert found == [f"demo.toml:{fault}" for fault in faults]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '""',
+        '"shop"',
+        '"1234567890123456"',
+        '"123456789012345678901"',
+        '"18446744073709551616"',
+        '"197038439483310086 "',
+        '"٠١٢٣٤٥٦٧٨٩٠١٢٣٤٥٦٧"',
+        '"../197038439483310086"',
+        "-197038439483310086",
+        "197038439483310086.0",
+        "true",
+        '["197038439483310086"]',
+    ],
+)
+def test_what_is_no_id_of_the_platform_is_a_fault(wrong: str) -> None:
+    said = f'collection_id = 1\nkind = "chat_role"\nguild_id = {wrong}\nrole_id = "{ROLE}"\n'
+
+    assert faults_of(HEAD + said) == [
+        "demo.toml:8: constraints[0].guild_id: must be an id of the chat platform: 17 to 20 digits"
+    ]
+
+
+def test_equal_questions_are_equal_as_bytes_and_others_are_not() -> None:
+    question = ChatQuestion(constraint=a_role(), accounts=("1", "2"))
+    again = ChatQuestion(constraint=a_role(), accounts=("1", "2"))
+    others = [
+        ChatQuestion(constraint=a_role(), accounts=("1",)),
+        ChatQuestion(constraint=a_role(ttl_seconds=61), accounts=("1", "2")),
+        ChatQuestion(
+            constraint=ChatLevel(collection_id=1, kind="chat_level", guild_id=GUILD, min=1),
+            accounts=("1", "2"),
+        ),
+    ]
+
+    assert question.as_bytes() == again.as_bytes()
+    assert question.as_bytes() not in [other.as_bytes() for other in others]
+    for one in (question, *others):
+        assert ChatQuestion.from_bytes(one.as_bytes()) == one
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "together"),
+    [
+        ([True, None, False], True),
+        ([False, True], True),
+        ([False, None], None),
+        ([None], None),
+        ([False, False], False),
+        ([], False),
+    ],
+)
+def test_one_account_is_enough_and_one_unheard_leaves_it_open(
+    verdicts: list[bool | None], together: bool | None
+) -> None:
+    assert verdict_over(verdicts) is together
+
+
 def test_a_file_declares_constraints_with_their_defaults() -> None:
     brand = parse_brand_file(
         a_file()
@@ -212,14 +375,6 @@ def test_a_file_declares_constraints_with_their_defaults() -> None:
         ({"kind": '"chat"'}, "demo.toml:7: constraints[0].kind: must be one of external_api, nft_"),
         ({"kind": "7"}, "demo.toml:7: constraints[0].kind: must be one of"),
         ({"kind": "[]"}, "demo.toml:7: constraints[0].kind: must be one of"),
-        (
-            {"kind": '"chat_role"'},
-            "demo.toml:7: constraints[0].kind: this version does not support chat_role yet",
-        ),
-        (
-            {"kind": '"chat_level"'},
-            "demo.toml:7: constraints[0].kind: this version does not support chat_level yet",
-        ),
         ({"collection_id": None}, "demo.toml:5: constraints[0].collection_id: is missing"),
         ({"collection_id": "0"}, "demo.toml:6: constraints[0].collection_id: must be greater"),
         ({"collection_id": '"1"'}, "demo.toml:6: constraints[0].collection_id: must be a valid"),
@@ -264,7 +419,13 @@ def test_a_file_declares_constraints_with_their_defaults() -> None:
         ({"ttl_seconds": "0"}, "demo.toml:12: constraints[0].ttl_seconds: must be greater"),
         ({"ttl_seconds": "86401"}, "demo.toml:12: constraints[0].ttl_seconds: must be less"),
         ({"ttl_seconds": "1.5"}, "demo.toml:12: constraints[0].ttl_seconds: must be a valid int"),
-        ({"min": "1"}, "demo.toml:12: constraints[0].min: is for nft_holding and ltz_balance, not"),
+        (
+            {"min": "1"},
+            (
+                "demo.toml:12: constraints[0].min: "
+                "is for nft_holding, ltz_balance and chat_level, not for external_api"
+            ),
+        ),
         ({"colour": "1"}, "demo.toml:12: constraints[0].colour: unknown key"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ltzd.store import chains, constraint_results
-from ltzd.store.constraint_results import Key, Subject
+from ltzd.store.constraint_results import NOBODY, Key, Subject
 from ltzd.store.database import Pool, session, transaction
 from ltzd.values import Address
 from tests.support.core import a_wallet, follow, value
@@ -72,7 +72,7 @@ async def test_of_two_evaluations_the_one_that_began_last_is_kept(pool: Pool) ->
     assert await results(pool) == {0: True}
 
 
-@pytest.mark.parametrize("by", ["wallet", "url", "kind"])
+@pytest.mark.parametrize("by", ["wallet", "url"])
 async def test_what_was_invalidated_while_it_was_evaluated_is_not_kept(pool: Pool, by: str) -> None:
     async with session(pool) as connection:
         ticket = await constraint_results.begin(connection, KEY, API, 30)
@@ -81,8 +81,6 @@ async def test_what_was_invalidated_while_it_was_evaluated_is_not_kept(pool: Poo
                 await constraint_results.invalidate(connection, {ANN})
             case "url":
                 assert await constraint_results.invalidate_api(connection, URL) == 0
-            case "kind":
-                assert await constraint_results.invalidate_kinds(connection, ["external_api"]) == 0
         assert not await constraint_results.put(connection, KEY, ticket, True, 60)
     assert await results(pool) == {}
 
@@ -161,12 +159,41 @@ async def test_an_apis_results_are_forgotten_as_far_as_is_said(
     assert await value(pool, in_force) == 6 - count
 
 
-async def test_kinds_are_swept_together(pool: Pool) -> None:
-    await keep(pool, Key(ANN, 7, 0), Subject(BRAND, "chat_role"))
-    await keep(pool, Key(BOB, 7, 0), Subject(BRAND, "chat_level"))
-    await keep(pool, Key(ANN, 7, 1), HOLDING)
+ROLE = Subject(BRAND, "chat_role", fingerprint=b"has he the role?")
+LEVEL = Subject(BRAND, "chat_level", fingerprint=b"which level?")
+CHAT = ("chat_role", "chat_level")
+
+
+async def test_results_of_kinds_are_read_page_by_page_with_their_questions(pool: Pool) -> None:
+    keys = [Key(ANN, 7, 0), Key(ANN, 7, 1), Key(ANN, 8, 0), Key(BOB, 7, 0)]
+    for key, subject in zip(keys, (ROLE, LEVEL, ROLE, LEVEL), strict=True):
+        await keep(pool, key, subject, outcome=key.position == 0)
+    await keep(pool, Key(ANN, 7, 2), API)
+    await keep(pool, Key(ANN, 7, 3), ROLE, seconds=0)
     async with session(pool) as connection:
-        assert (
-            await constraint_results.invalidate_kinds(connection, ["chat_role", "chat_level"]) == 2
-        )
-    assert await results(pool) == {1: True}
+        await constraint_results.begin(connection, Key(ANN, 7, 4), ROLE, 30)
+        first = await constraint_results.kept(connection, CHAT, NOBODY, 3)
+        second = await constraint_results.kept(connection, CHAT, first[-1].key, 3)
+
+    assert [one.key for one in (*first, *second)] == keys
+    assert [one.question for one in first] == [
+        ROLE.fingerprint,
+        LEVEL.fingerprint,
+        ROLE.fingerprint,
+    ]
+    assert [one.outcome for one in first] == [True, False, True]
+
+
+async def test_what_was_begun_anew_since_it_was_read_is_not_dropped(pool: Pool) -> None:
+    await keep(pool, Key(ANN, 7, 0), ROLE)
+    await keep(pool, Key(ANN, 8, 0), ROLE)
+    await keep(pool, Key(BOB, 7, 0), ROLE)
+    async with session(pool) as connection:
+        read = await constraint_results.kept(connection, CHAT, NOBODY, 10)
+        await keep(pool, Key(ANN, 8, 0), ROLE, outcome=False)
+
+        assert await constraint_results.drop(connection, read[:2]) == 1
+        assert await constraint_results.drop(connection, []) == 0
+
+    assert (await results(pool), await results(pool, ANN, 8)) == ({}, {0: False})
+    assert await results(pool, BOB) == {0: True}

@@ -21,6 +21,7 @@ import pytest_asyncio
 from aiohttp import web
 from eth_hash.auto import keccak
 
+from ltzd.daemon.account_settings import Accounts
 from ltzd.daemon.assembly import Daemon, assembled
 from ltzd.daemon.main import _loops
 from ltzd.daemon.settings import Settings
@@ -331,12 +332,15 @@ def _settings(database_url: str, folder: Path, sandbox: Sandbox, node_url: str) 
             "base_url": identity.base_url,
             "app_id": identity.app_id,
             "app_secret": identity.app_secret,
+            "signer_id": identity.signer_id,
+            "signer_key": identity.signer_key,
         },
         "payments": {
             "base_url": payments.base_url,
             "secret_key": payments.secret_key,
             "signing_secret": payments.signing_secret,
         },
+        "accounts": Accounts.of(sandbox.accounts_policy()),
         "dns": {"nameservers": list(names.nameservers), "port": names.port},
         "http": {"port": 0, "own_origins": [OWN_ORIGIN]},
     }

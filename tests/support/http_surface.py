@@ -15,8 +15,9 @@ import aiohttp
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import AsOf, Redeemed, RedeemRequest
+from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
-from ltzd.cache.rate_limits import RateLimits
+from ltzd.cache.rate_limits import RateLimits, Window
 from ltzd.errors import (
     BrandUnknown,
     DuplicateEvent,
@@ -41,6 +42,7 @@ from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relay_limits import RELAYS_AN_HOUR, WINDOW, Standing
 from ltzd.rules.relaying import Relayed, RelayStatus, RelayWindow
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
+from ltzd.store.pregenerations import AccountWallet, Recorded
 from ltzd.store.redemptions import Redemption
 from ltzd.store.tokens import Page
 from ltzd.values import Address, Hash32, address_of
@@ -440,6 +442,36 @@ class PaymentBook:
             raise self.refusal
 
 
+@dataclass
+class PregenerationBook:
+    """Gives each account a wallet, `most` times; says no with whatever `refusal` holds."""
+
+    wallets: dict[tuple[str, str], AccountWallet] = field(default_factory=dict)
+    asked: list[PregenerationRequest] = field(default_factory=list)
+    counted: int = 0
+    most: int = PER_MINUTE.most
+    reset_at: float = field(default_factory=lambda: time.time() + 42)
+    refusal: Exception | None = None
+
+    async def admit(self, brand_id: Address) -> Window:
+        if brand_id != address_of(BRAND_ID):
+            raise BrandUnknown("Unknown brand")
+        self.counted += 1
+        if self.counted > self.most:
+            raise too_many(PER_MINUTE, 42)
+        return Window(True, PER_MINUTE.most, PER_MINUTE.most - self.counted, self.reset_at)
+
+    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+        self.asked.append(request)
+        if self.refusal is not None:
+            raise self.refusal
+        slot = (request.account.provider, request.account.user_id)
+        is_new = slot not in self.wallets
+        number = len(self.wallets) + 1
+        made = AccountWallet(f"did:privy:c{number}", Address(number.to_bytes(20, "big")))
+        return Recorded(self.wallets.setdefault(slot, made), created_new=is_new)
+
+
 def a_payment(session_id: str = "cs_test_paid", usd_cents: int = 500) -> Payment:
     return Payment(session_id, address_of(BRAND_ID), WALLET, usd_cents, "pi_1")
 
@@ -456,6 +488,7 @@ class Surface:
     constraints: ConstraintBook = field(default_factory=ConstraintBook)
     domains: DomainBook = field(default_factory=DomainBook)
     payments: PaymentBook = field(default_factory=PaymentBook)
+    pregeneration: PregenerationBook = field(default_factory=PregenerationBook)
     limits: RateLimits = field(default_factory=RateLimits)
     health: Health = field(default_factory=lambda: Health(True, True, True))
 
@@ -470,6 +503,9 @@ class Surface:
     def forget_payments(self) -> None:
         vars(self.payments).update(vars(PaymentBook()))
         vars(self.limits).update(vars(RateLimits()))
+
+    def forget_pregenerations(self) -> None:
+        vars(self.pregeneration).update(vars(PregenerationBook()))
 
     def forget_domains(self) -> None:
         vars(self.domains).update(vars(DomainBook()))
@@ -511,6 +547,7 @@ async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[Surface]:
             constraints=surface.constraints,
             domains=surface.domains,
             payments=surface.payments,
+            pregeneration=surface.pregeneration,
             limits=surface.limits,
         )
         async with serving(build_app(services, policy or HttpPolicy(grace_seconds=2.0))) as url:
@@ -535,6 +572,7 @@ def services_over(
         constraints=ConstraintBook(),
         domains=DomainBook(),
         payments=PaymentBook(),
+        pregeneration=PregenerationBook(),
         limits=RateLimits(),
     )
 

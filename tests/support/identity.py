@@ -1,4 +1,4 @@
-"""The sandbox's identity provider for tests of tokens: log-ins, forgeries, counted requests."""
+"""The sandbox's identity provider for tests of clients: log-ins, forgeries, counted requests."""
 
 import base64
 import json
@@ -17,6 +17,8 @@ from jwt.algorithms import ECAlgorithm, get_default_algorithms
 
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
+from ltzd.dev.sandbox.identity_limits import DOOR as LIMIT_DOOR
+from ltzd.dev.sandbox.wallet_rpc import app_signer
 from ltzd.providers.identity import IdentityPolicy
 
 EMAIL = "ann@shop.example"
@@ -38,30 +40,57 @@ class Provider:
 
     def __init__(self, sandbox: Sandbox, session: aiohttp.ClientSession) -> None:
         self.sandbox = sandbox
-        self.policy = sandbox.identity_policy()
+        signer = app_signer(sandbox._credentials())
+        self.policy = replace(
+            sandbox.identity_policy(), signer_id=signer.id, signer_key=signer.key_text
+        )
         self._session = session
 
     async def log_in(self, email: str = EMAIL, **order: object) -> dict[str, Any]:
-        body = {"email": email, **order}
-        async with self._session.post(
-            self.sandbox.doors()["identityTokenUrl"], json=body
-        ) as answer:
-            assert answer.status == 200
+        return await self._logged_in({"email": email, **order})
+
+    async def log_in_with(self, provider: str, account_id: str) -> dict[str, Any]:
+        return await self._logged_in({"provider": provider, "id": account_id})
+
+    async def _logged_in(self, body: dict[str, object]) -> dict[str, Any]:
+        url = self.sandbox.doors()["identityTokenUrl"]
+        async with self._session.post(url, json=body) as answer:
+            assert answer.status == 200, await answer.text()
             given: dict[str, Any] = await answer.json()
             return given
 
     async def add_wallet(self, subject: str) -> None:
-        async with self._session.post(
-            f"{self.policy.base_url}/v1/users/{subject}/wallets",
-            json={"wallets": [{"chain_type": "ethereum"}]},
-            headers={
-                "Authorization": aiohttp.encode_basic_auth(
-                    self.policy.app_id, self.policy.app_secret
-                ),
-                "privy-app-id": self.policy.app_id,
-            },
+        body = {"wallets": [{"chain_type": "ethereum"}]}
+        status, _ = await self.ask("POST", f"/v1/users/{subject}/wallets", body)
+        assert status == 200
+
+    async def make(self, *accounts: object, wallets: int = 1) -> dict[str, Any]:
+        """A user whom another program of the operator's has imported."""
+        body = {"linked_accounts": accounts, "wallets": [{"chain_type": "ethereum"}] * wallets}
+        status, user = await self.ask("POST", "/v1/users", body)
+        assert status == 200, user
+        return user
+
+    async def users(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (await self.ask("GET", "/v1/users"))[1]["data"]
+        return found
+
+    async def ask(
+        self, method: str, path: str, body: object = None, **headers: str
+    ) -> tuple[int, dict[str, Any]]:
+        """The provider as another of its customer's programs uses it."""
+        password = aiohttp.encode_basic_auth(self.policy.app_id, self.policy.app_secret)
+        ours = {"Authorization": password, "privy-app-id": self.policy.app_id}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self._session.request(
+            method, self.policy.base_url + path, json=body, headers=ours | named
         ) as answer:
-            assert answer.status == 200
+            return answer.status, await answer.json()
+
+    async def limit_users(self, per_minute: int) -> None:
+        body = {"usersPerMinute": per_minute}
+        async with self._session.post(self.sandbox.url + LIMIT_DOOR, json=body) as answer:
+            assert await answer.json() == body
 
     def break_down(self, **fault: Any) -> None:
         """Until `count_requests` or another fault."""

@@ -108,6 +108,12 @@ class Relays:
         """Somebody new, who has nothing."""
         return await self._login(f"{uuid4().hex}@shop.example")
 
+    async def user_of_account(self, provider: str, id_: str) -> User:
+        """Who logs in with an account at an OAuth provider."""
+        return self._logged_in(
+            "", await self._door("identityTokenUrl", {"provider": provider, "id": id_})
+        )
+
     async def users(self, count: int) -> list[User]:
         return [await self.user() for _ in range(count)]
 
@@ -131,7 +137,9 @@ class Relays:
         return await self._door("identityTokenUrl", asked | {"claims": claims})
 
     async def _login(self, email: str) -> User:
-        given = await self._door("identityTokenUrl", {"email": email})
+        return self._logged_in(email, await self._door("identityTokenUrl", {"email": email}))
+
+    def _logged_in(self, email: str, given: dict[str, Any]) -> User:
         account = Account.from_key(given["privateKey"])
         assert account.address == given["walletAddress"]
         return User(email, given["accessToken"], given["identityToken"], account)

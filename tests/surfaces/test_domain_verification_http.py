@@ -188,8 +188,9 @@ async def test_what_is_no_json_or_too_large_is_refused(
 
 async def test_an_address_may_ask_sixty_times_a_minute(surface: Surface) -> None:
     for number in range(60):
-        answer = await post(surface, None if number % 2 else b"{")
-        assert (answer.status, answer.window) == (200 if number % 2 else 400, (60, 59 - number))
+        assert (await post(surface, b"{")).status == 400  # which costs nobody anything
+        answer = await post(surface)
+        assert (answer.status, answer.window) == (200, (60, 59 - number))
     answer = await post(surface)
     assert (answer.status, answer.window) == (429, (60, 0))
     seconds = int(answer.headers["Retry-After"])
@@ -200,7 +201,7 @@ async def test_an_address_may_ask_sixty_times_a_minute(surface: Surface) -> None
         f"try again in {seconds} seconds",
         "details": {"limit": 60, "retryAfterSeconds": seconds},
     }
-    assert len(surface.domains.asked) == 30
+    assert len(surface.domains.asked) == 60
 
 
 async def test_the_limit_is_the_clients_own_and_not_its_proxys() -> None:

@@ -4,6 +4,7 @@ The rules are the vendor's own (its published specification); `key` is the field
 account the same account again.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from ltzd.dev.sandbox.requests import BadInputError, Body, email_in, text_in
 
 Account = dict[str, object]
+Key = tuple[str, str, str]
+"""Type, field and value."""
 
 _ANY = re.compile(r".+", re.DOTALL)
 _SUBJECT = re.compile(r"[\x20-\x7e]{1,256}")
@@ -37,7 +40,7 @@ KINDS: Mapping[str, AccountKind] = {
     "discord_oauth": AccountKind(
         "subject",
         {
-            "subject": re.compile(r"\d{17,20}"),
+            "subject": re.compile(r"[0-9]{17,20}"),
             "username": re.compile(
                 r"(?!discord|everyone|here)[0-9a-zA-Z_.]{2,32}(?:#(?:[0-9]{4}|0))?"
             ),
@@ -57,7 +60,7 @@ KINDS: Mapping[str, AccountKind] = {
         "subject",
         {
             "subject": _SUBJECT,
-            "username": re.compile(r"(?=.{1,39}$)[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*"),
+            "username": re.compile(r"(?=.{1,39}\Z)[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*"),
         },
         ("name", "email"),
     ),
@@ -102,6 +105,18 @@ LOOKUPS: Mapping[str, tuple[str, str, str]] = {
     "spotify/subject": ("spotify_oauth", "subject", "subject"),
 }
 
+OAUTH_KINDS: Mapping[str, str] = {
+    "discord": "discord_oauth",
+    "twitter": "twitter_oauth",
+    "github": "github_oauth",
+    "google": "google_oauth",
+    "telegram": "telegram",
+    "spotify": "spotify_oauth",
+    "instagram": "instagram_oauth",
+    "tiktok": "tiktok_oauth",
+}
+
+_IDS = {"subject", "telegram_user_id", "custom_user_id"}
 _LOOKED_UP = {(kind, field) for kind, _, field in LOOKUPS.values()}
 
 
@@ -118,19 +133,44 @@ def account_from(value: object, place: str) -> Account:
         raise BadInputError(f"{place}.{error.field}", str(error).partition(": ")[2]) from None
 
 
-def index_keys(account: Mapping[str, object]) -> list[tuple[str, str, str]]:
-    """Under which keys this account is found; letter case never matters."""
+def index_keys(account: Mapping[str, object]) -> list[Key]:
+    """Under which keys this account is found."""
     kind = str(account["type"])
     fields = {KINDS[kind].key} | {field for name, field in _LOOKED_UP if name == kind}
     return [
-        (kind, field, str(account[field]).lower()) for field in sorted(fields) if field in account
+        index_key(kind, field, str(account[field])) for field in sorted(fields) if field in account
     ]
 
 
-def identity_key(account: Mapping[str, object]) -> tuple[str, str, str]:
+def index_key(kind: str, field: str, value: str) -> Key:
+    """Letter case tells ids apart, and nothing else."""
+    return kind, field, value if field in _IDS else value.lower()
+
+
+def identity_key(account: Mapping[str, object]) -> Key:
     kind = str(account["type"])
     field = KINDS[kind].key
-    return kind, field, str(account[field]).lower()
+    return index_key(kind, field, str(account[field]))
+
+
+def claimed_email(account: Mapping[str, object]) -> Key | None:
+    """The e-mail user whom an OAuth account's address points at."""
+    email = None if account["type"] == "email" else account.get("email")
+    return None if email is None else index_key("email", "address", str(email))
+
+
+def account_of(provider: str, account_id: str) -> Account:
+    """As it is after its owner's first log-in, under made-up names. Raises BadInputError."""
+    if provider not in OAUTH_KINDS:
+        raise BadInputError("provider", f"must be one of {', '.join(OAUTH_KINDS)}")
+    kind = OAUTH_KINDS[provider]
+    name = "u" + hashlib.sha256(account_id.encode()).hexdigest()[:12]
+    known = {"username": name, "name": name, "email": f"{name}@{provider}.example"}
+    fields = {field: known[field] for field in KINDS[kind].required if field in known}
+    try:
+        return account_from({"type": kind, **fields, KINDS[kind].key: account_id}, "id")
+    except BadInputError as error:
+        raise BadInputError("id", str(error).partition(": ")[2]) from None
 
 
 def _checked_fields(kind: AccountKind, value: Body) -> Account:

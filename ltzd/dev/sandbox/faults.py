@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from ltzd.dev.sandbox import account_errors, site_errors
 from ltzd.dev.sandbox.payment_errors import ordered_fault
 from ltzd.dev.sandbox.requests import (
     BadInputError,
@@ -24,7 +25,12 @@ from ltzd.dev.sandbox.requests import (
 )
 
 # The path under which each service that the sandbox speaks HTTP for lives.
-SERVICES: Mapping[str, str] = {"identity": "/identity/", "payments": "/payments/"}
+SERVICES: Mapping[str, str] = {
+    "identity": "/identity/",
+    "payments": "/payments/",
+    "accounts": "/accounts/",
+    "site": "/site/",
+}
 DNS = "dns"
 
 _FIELDS = ("service", "delaySeconds", "status", "drop", "retryAfterSeconds", "times")
@@ -126,6 +132,10 @@ def fault_from(body: Body) -> Fault:
 def _refusal(path: str, status: int, retry_after_seconds: int | None) -> web.Response:
     if path.startswith(SERVICES["payments"]):
         reply = ordered_fault(status)
+    elif path.startswith(SERVICES["accounts"]):
+        reply = account_errors.ordered_fault(path, status, retry_after_seconds)
+    elif path.startswith(SERVICES["site"]):
+        reply = site_errors.ordered_fault(status)
     else:
         code = "too_many_requests" if status == 429 else "ordered_fault"
         reply = json_reply({"error": "A fault ordered at the sandbox", "code": code}, status)

@@ -1,4 +1,9 @@
-"""The identity provider's server API and key set, in the vendor's own wire format."""
+"""The identity provider's server API and key set, in the vendor's own wire format.
+
+An import that touches an existing user is answered as the vendor was seen to: with the user, if all
+of it is his and he is not just being made; else with a conflict that names him, in `cause` and text
+or in the text alone.
+"""
 
 import base64
 import hmac
@@ -8,8 +13,11 @@ from aiohttp import web
 
 from ltzd.dev.sandbox.accounts import LOOKUPS, Account, account_from, identity_key
 from ltzd.dev.sandbox.credentials import AppCredentials, SigningKeys
+from ltzd.dev.sandbox.identity_limits import DOOR as LIMIT_DOOR
+from ltzd.dev.sandbox.identity_limits import UserLimit
 from ltzd.dev.sandbox.requests import BadInputError, Body, json_object, json_reply, list_in, text_in
-from ltzd.dev.sandbox.users import AccountsConflictError, User, UserBook, Wallet
+from ltzd.dev.sandbox.users import AccountsConflictError, User, UserBook, Wallet, WalletOrder
+from ltzd.dev.sandbox.wallet_rpc import WalletRpc
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -25,6 +33,8 @@ class IdentityApi:
         self._users = users
         self._app = app
         self._keys = keys
+        self._rpc = WalletRpc(users, app)
+        self._limit = UserLimit()
         pair = f"{app.app_id}:{app.app_secret}".encode()
         self._authorization = b"Basic " + base64.b64encode(pair)
 
@@ -37,6 +47,8 @@ class IdentityApi:
             web.get(users, self._for_the_app(self._list)),
             web.get(one, self._for_the_app(self._read)),
             web.post(one + "/wallets", self._for_the_app(self._add_wallets)),
+            web.post(f"{PREFIX}/v1/wallets/{{wallet_id}}/rpc", self._for_the_app(self._rpc.answer)),
+            web.post(LIMIT_DOOR, self._limit.door),
             *(
                 web.post(f"{users}/{name}", self._for_the_app(self._lookup(name)))
                 for name in LOOKUPS
@@ -67,16 +79,20 @@ class IdentityApi:
     async def _create(self, request: web.Request) -> web.Response:
         body = await json_object(request)
         accounts = _accounts_in(body)
-        wallets = _wallets_in(body) if "wallets" in body else 0
+        wallets = _wallets_in(body) if "wallets" in body else []
         metadata = _metadata_in(body)
+        if refusal := self._limit.refusal():
+            return refusal
         try:
             owner = self._users.owner_of(accounts)
         except AccountsConflictError as conflict:
             return await self._conflict(conflict.owner)
-        if owner is None:
-            return await self._answer(self._users.make(accounts, wallets, metadata))
-        # The vendor answers a repetition with the user, and one of two creations at once with this.
-        return await (self._answer if self._users.is_saved(owner) else self._conflict)(owner)
+        if owner is not None:
+            # A repetition hears of the user, and one of two creations at once of the conflict.
+            return await (self._answer if self._users.is_saved(owner) else self._conflict)(owner)
+        if namesake := self._users.owner_of_email(accounts):
+            return await self._conflict(namesake, has_cause=False)
+        return await self._answer(self._users.make(accounts, wallets, metadata))
 
     async def _list(self, request: web.Request) -> web.Response:
         limit = _limit_in(request.query)
@@ -116,10 +132,10 @@ class IdentityApi:
     async def _answer(self, user: User) -> web.Response:
         return json_reply(user_as_json(await self._users.saved(user)))
 
-    async def _conflict(self, owner: User) -> web.Response:
+    async def _conflict(self, owner: User, *, has_cause: bool = True) -> web.Response:
         await self._users.saved(owner)
-        text = f"Input conflict caused by an existing user: {owner.subject}"
-        return json_reply({"error": text, "cause": owner.subject}, 422)
+        answer = {"error": f"Input conflict caused by an existing user: {owner.subject}"}
+        return json_reply(answer | ({"cause": owner.subject} if has_cause else {}), 422)
 
 
 def user_as_json(user: User) -> dict[str, object]:
@@ -168,13 +184,21 @@ def _accounts_in(body: Body) -> list[Account]:
     return accounts
 
 
-def _wallets_in(body: Body) -> int:
-    """How many wallets are asked for; the sandbox makes ethereum ones only."""
+def _wallets_in(body: Body) -> list[WalletOrder]:
+    """The sandbox makes ethereum ones only."""
     rows = list_in(body, "wallets", _MOST_WALLETS)
-    for place, row in enumerate(rows):
-        if not isinstance(row, dict) or row.get("chain_type") != "ethereum":
-            raise BadInputError(f"wallets.{place}.chain_type", "must be ethereum")
-    return len(rows)
+    return [_order_in(row, f"wallets.{place}") for place, row in enumerate(rows)]
+
+
+def _order_in(row: object, place: str) -> WalletOrder:
+    if not isinstance(row, dict) or row.get("chain_type") != "ethereum":
+        raise BadInputError(f"{place}.chain_type", "must be ethereum")
+    signers = list_in(row, "additional_signers", 1) if "additional_signers" in row else []
+    for signer in signers:
+        if not isinstance(signer, dict) or not isinstance(signer.get("signer_id"), str):
+            raise BadInputError(f"{place}.additional_signers", "must name a signer_id")
+        return WalletOrder(signer["signer_id"])
+    return WalletOrder()
 
 
 def _metadata_in(body: Body) -> Mapping[str, object]:

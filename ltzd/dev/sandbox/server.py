@@ -10,12 +10,16 @@ from pathlib import Path
 from aiohttp import web
 
 from ltzd.dev.sandbox import pages
+from ltzd.dev.sandbox.account_apis import DOOR as ACCOUNTS_DOOR
+from ltzd.dev.sandbox.account_apis import AccountApis, levels_url
 from ltzd.dev.sandbox.credentials import AppCredentials, SigningKeys
 from ltzd.dev.sandbox.dns_server import DnsServer
 from ltzd.dev.sandbox.explorer import Explorer
 from ltzd.dev.sandbox.explorer_views import BASE as EXPLORER_BASE
 from ltzd.dev.sandbox.faults import Faults
 from ltzd.dev.sandbox.gate import loopback_only, refusals
+from ltzd.dev.sandbox.host_site import DOOR as SITE_DOOR
+from ltzd.dev.sandbox.host_site import HostSite
 from ltzd.dev.sandbox.identity_api import PREFIX as IDENTITY_PREFIX
 from ltzd.dev.sandbox.identity_api import IdentityApi
 from ltzd.dev.sandbox.journal import Journal, Record
@@ -23,13 +27,16 @@ from ltzd.dev.sandbox.node_reads import NodeReads
 from ltzd.dev.sandbox.pay_views import BASE as PAY_BASE
 from ltzd.dev.sandbox.payments import DOOR as PAY_DOOR
 from ltzd.dev.sandbox.payments import Payments
+from ltzd.dev.sandbox.site_api import PREFIX as SITE_PREFIX
 from ltzd.dev.sandbox.token_door import TokenDoor
 from ltzd.dev.sandbox.tokens import TokenMint
 from ltzd.dev.sandbox.users import UserBook
+from ltzd.dev.sandbox.wallet_rpc import app_signer
 from ltzd.dev.sandbox.webhook_inbox import DOOR as INBOX_DOOR
 from ltzd.dev.sandbox.webhook_inbox import PREFIX as INBOX_PREFIX
 from ltzd.dev.sandbox.webhook_inbox import WebhookInbox
 from ltzd.errors import Misconfigured
+from ltzd.providers.account_access import AccountsPolicy
 from ltzd.providers.dns_txt import DnsPolicy
 from ltzd.providers.identity import IdentityPolicy
 from ltzd.providers.payments import PaymentsPolicy
@@ -53,6 +60,8 @@ class Sandbox:
         self._ltz = ltz
         self._journal: Journal | None = None
         self._payments: Payments | None = None
+        self._site: HostSite | None = None
+        self._accounts: AccountApis | None = None
         self._events_url: str | None = None
         self._runner: web.AppRunner | None = None
         self._app: AppCredentials | None = None
@@ -64,9 +73,13 @@ class Sandbox:
             self._journal, records = Journal.open(self._path)
             self._app, users = await _recalled(self._journal, records)
             self._payments = await self._open_payments()
+            self._site = await HostSite.open(self._path.with_name("site.jsonl"))
+            self._accounts = await AccountApis.open(self._path.with_name("accounts.jsonl"))
             await self._dns.start()
             self._inbox.open()
-            await self._listen(self._application(self._app, users, self._payments))
+            await self._listen(
+                self._application(self._app, users, self._payments, self._site, self._accounts)
+            )
             self._payments.start_sending()
         except BaseException:
             await self.stop()
@@ -82,6 +95,12 @@ class Sandbox:
             await runner.cleanup()
         if payments is not None:
             await payments.close()
+        site, self._site = self._site, None
+        if site is not None:
+            await site.close()
+        accounts, self._accounts = self._accounts, None
+        if accounts is not None:
+            await accounts.close()
         await self._inbox.close()
         await self._dns.stop()
         await self._node.close()
@@ -99,7 +118,14 @@ class Sandbox:
 
     def identity_policy(self) -> IdentityPolicy:
         app = self._credentials()
-        return IdentityPolicy(self.url + IDENTITY_PREFIX, app.app_id, app.app_secret)
+        signer = app_signer(app)
+        return IdentityPolicy(
+            self.url + IDENTITY_PREFIX,
+            app.app_id,
+            app.app_secret,
+            signer_id=signer.id,
+            signer_key=signer.key_text,
+        )
 
     def payments_policy(self) -> PaymentsPolicy:
         assert self._payments is not None, "the sandbox has not started"
@@ -113,6 +139,30 @@ class Sandbox:
             "secretKey": policy.secret_key,
             "apiUrl": policy.base_url,
         }
+
+    @property
+    def site_url(self) -> str:
+        """The host site, for `HostSites.user_of`."""
+        return self.url + SITE_PREFIX
+
+    def site_door(self) -> dict[str, str]:
+        """The `site` part of dev.json."""
+        assert self._site is not None, "the sandbox has not started"
+        return self._site.door()
+
+    def accounts_policy(self) -> AccountsPolicy:
+        """How the eight OAuth providers are asked here."""
+        assert self._accounts is not None, "the sandbox has not started"
+        return self._accounts.policy(self.url)
+
+    def levels_url(self) -> str:
+        """Where the levelling bot tells levels: {guild_id} and {user_id} stand for the ids."""
+        return levels_url(self.url)
+
+    def end_client_tokens(self) -> None:
+        """Those that the OAuth providers gave to applications, before their time."""
+        assert self._accounts is not None, "the sandbox has not started"
+        self._accounts.end_client_tokens()
 
     def events_to(self, url: str) -> None:
         """Where the payment provider's signed events go; before this they wait."""
@@ -142,8 +192,10 @@ class Sandbox:
         return {
             "identityTokenUrl": f"{self.url}/doors/identity-token",
             "jwksUrl": f"{self.url}{IDENTITY_PREFIX}/v1/apps/{app_id}/jwks.json",
+            "siteSessionUrl": self.url + SITE_DOOR,
             "payUrl": self.url + PAY_DOOR,
             "webhookInboxUrl": self.url + INBOX_DOOR,
+            "accountsUrl": self.url + ACCOUNTS_DOOR,
             "dnsUrl": f"{self.url}/doors/dns",
             "faultUrl": f"{self.url}/doors/fault",
         }
@@ -159,7 +211,12 @@ class Sandbox:
         return payments
 
     def _application(
-        self, app: AppCredentials, users: UserBook, payments: Payments
+        self,
+        app: AppCredentials,
+        users: UserBook,
+        payments: Payments,
+        site: HostSite,
+        accounts: AccountApis,
     ) -> web.Application:
         application = web.Application(
             middlewares=[loopback_only, refusals, self.faults.middleware],
@@ -169,8 +226,11 @@ class Sandbox:
         application.add_routes(IdentityApi(users, app, self._keys).routes())
         application.add_routes(Explorer(self._node, self._ltz).routes())
         mint = TokenMint(app.app_id, self._keys)
-        application.router.add_post("/doors/identity-token", TokenDoor(users, mint).open)
+        token_door = TokenDoor(users, mint)
+        application.router.add_post("/doors/identity-token", token_door.open)
+        application.add_routes(site.routes(token_door.wallet_of_email))
         application.add_routes(payments.routes())
+        application.add_routes(accounts.routes())
         application.add_routes(self._inbox.routes())
         application.router.add_post("/doors/dns", self._dns.door)
         application.router.add_post("/doors/fault", self.faults.door)
@@ -224,6 +284,11 @@ class Sandbox:
                         pages.text('Pay, refund or dispute: POST {"sessionId", "kind"}'),
                         pages.text(doors["payUrl"]),
                     ],
+                    [pages.text("Host site"), pages.text(self.site_url)],
+                    [
+                        pages.text('A log-in at it: POST {"username"}'),
+                        pages.text(doors["siteSessionUrl"]),
+                    ],
                     [
                         pages.text("Webhooks that came"),
                         pages.link(f"{INBOX_PREFIX}/", f"{INBOX_PREFIX}/"),
@@ -231,6 +296,10 @@ class Sandbox:
                     [
                         pages.text("The same as data; DELETE empties it"),
                         pages.text(doors["webhookInboxUrl"]),
+                    ],
+                    [
+                        pages.text('OAuth accounts: POST {"provider", "id", "known"}'),
+                        pages.text(doors["accountsUrl"]),
                     ],
                     [
                         pages.text('DNS records: POST {"name", "txt"}'),

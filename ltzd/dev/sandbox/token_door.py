@@ -1,8 +1,15 @@
-"""The door through which a test logs a user in: an e-mail gives tokens and the wallet's key."""
+"""The door through which a test logs a user in, by an e-mail address or by an account at an OAuth
+provider: it gives tokens and the wallet's key.
+
+Who is not known yet is made, as by a first log-in; his wallet has the app as its further signer, as
+if his program had asked him.
+"""
 
 from aiohttp import web
 
+from ltzd.dev.sandbox.accounts import Account, account_of
 from ltzd.dev.sandbox.requests import (
+    BadInputError,
     Body,
     allow_only,
     door_object,
@@ -10,9 +17,11 @@ from ltzd.dev.sandbox.requests import (
     json_reply,
     number_in,
     object_in,
+    text_in,
 )
 from ltzd.dev.sandbox.tokens import TokenMint
-from ltzd.dev.sandbox.users import User, UserBook
+from ltzd.dev.sandbox.users import User, UserBook, WalletOrder
+from ltzd.dev.sandbox.wallet_rpc import signer_id_of
 from ltzd.values import hex_of
 
 _LIFETIME_SECONDS = 3600
@@ -26,10 +35,10 @@ class TokenDoor:
 
     async def open(self, request: web.Request) -> web.Response:
         body = await door_object(request)
-        allow_only(body, "email", "claims", "expiresIn")
-        email = email_in(body, "email")
+        allow_only(body, "email", "provider", "id", "claims", "expiresIn")
+        account = _account_in(body)
         lifetime, claims = _lifetime_in(body), object_in(body, "claims") if "claims" in body else {}
-        user = await self._user_with_wallet(email)
+        user = await self._user_with_wallet(account)
         wallet = user.wallets[0]
         return json_reply(
             {
@@ -41,13 +50,25 @@ class TokenDoor:
             }
         )
 
-    async def _user_with_wallet(self, email: str) -> User:
-        """The same user and wallet that an event for this address finds or makes."""
-        account: dict[str, object] = {"type": "email", "address": email}
-        user = self._users.find("email", "address", email) or self._users.make([account], 1, {})
+    async def wallet_of_email(self, email: str) -> str:
+        user = await self._user_with_wallet({"type": "email", "address": email})
+        return user.wallets[0].address
+
+    async def _user_with_wallet(self, account: Account) -> User:
+        """The same user and wallet that an event or a pregeneration finds or makes."""
+        order = [WalletOrder(signer_id_of(self._mint.app_id))]
+        user = self._users.owner_of([account]) or self._users.make([account], order, {})
         if not user.wallets:
-            self._users.add_wallets(user, 1, None)
+            self._users.add_wallets(user, order, None)
         return await self._users.saved(user)
+
+
+def _account_in(body: Body) -> Account:
+    if "provider" not in body and "id" not in body:
+        return {"type": "email", "address": email_in(body, "email")}
+    if "email" in body:
+        raise BadInputError("email", "is not wanted beside provider and id")
+    return account_of(text_in(body, "provider"), text_in(body, "id"))
 
 
 def _lifetime_in(body: Body) -> float:

@@ -20,7 +20,7 @@ _ISSUER = "privy.io"
 
 class TokenMint:
     def __init__(self, app_id: str, keys: SigningKeys) -> None:
-        self._app_id = app_id
+        self.app_id = app_id
         self._keys = keys
 
     def access_token(self, user: User, lifetime_seconds: float, overrides: Claims) -> str:
@@ -40,7 +40,7 @@ class TokenMint:
         now = int(time.time())
         return {
             "iss": _ISSUER,
-            "aud": self._app_id,
+            "aud": self.app_id,
             "sub": user.subject,
             "iat": now,
             "exp": now + int(lifetime_seconds),
@@ -90,7 +90,10 @@ def _reduced(account: Mapping[str, object]) -> dict[str, object]:
     if kind == "phone":
         return {"type": kind, "phone_number": account["number"]}
     names = _REDUCED_FIELDS.get(kind, ("subject", "username"))
-    return {"type": kind, **{name: account[name] for name in names if name in account}}
+    row = {"type": kind, **{name: account[name] for name in names if name in account}}
+    if "profile_picture_url" in account:
+        row["pfp"] = account["profile_picture_url"]
+    return row
 
 
 def _as_text(value: object) -> str:

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 
 import coincurve
 
-from ltzd.dev.sandbox.accounts import Account, identity_key, index_keys
+from ltzd.dev.sandbox.accounts import (
+    Account,
+    Key,
+    claimed_email,
+    identity_key,
+    index_key,
+    index_keys,
+)
 from ltzd.dev.sandbox.journal import Journal, Record
 from ltzd.values import Address, bytes_of, checksummed, hex_of, keccak
 
@@ -26,6 +33,15 @@ class Wallet:
     private_key: bytes = field(repr=False)
     index: int
     created_at: int
+    signer: str | None = None
+    """Who may sign besides the owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalletOrder:
+    """A wallet that is wanted; `signer` may use it without its owner, and is never added later."""
+
+    signer: str | None = None
 
 
 @dataclass(slots=True)
@@ -53,7 +69,8 @@ class UserBook:
         self._users: dict[str, User] = {}
         self._order: list[User] = []
         self._positions: dict[str, int] = {}
-        self._by_account: dict[tuple[str, str, str], User] = {}
+        self._by_account: dict[Key, User] = {}
+        self._wallets: dict[str, Wallet] = {}
 
     def __len__(self) -> int:
         return len(self._order)
@@ -62,7 +79,15 @@ class UserBook:
         return self._users.get(subject)
 
     def find(self, kind: str, name: str, value: str) -> User | None:
-        return self._by_account.get((kind, name, value.lower()))
+        return self._by_account.get(index_key(kind, name, value))
+
+    def wallet(self, wallet_id: str) -> Wallet | None:
+        return self._wallets.get(wallet_id)
+
+    def owner_of_email(self, accounts: Sequence[Account]) -> User | None:
+        """An e-mail user whose address one of these OAuth accounts gives as its own."""
+        keys = filter(None, map(claimed_email, accounts))
+        return next((self._by_account[key] for key in keys if key in self._by_account), None)
 
     def owner_of(self, accounts: Sequence[Account]) -> User | None:
         """The one user who has all of these accounts, or None if nobody has any."""
@@ -73,20 +98,25 @@ class UserBook:
         return someone
 
     def make(
-        self, accounts: list[Account], wallets: int, custom_metadata: Mapping[str, object]
+        self,
+        accounts: list[Account],
+        wallets: Sequence[WalletOrder],
+        custom_metadata: Mapping[str, object],
     ) -> User:
         user = User(f"did:privy:{_new_cuid()}", int(time.time()), accounts, custom_metadata)
-        user.wallets = [_new_wallet(index) for index in range(wallets)]
+        user.wallets = [_new_wallet(index, order) for index, order in enumerate(wallets)]
         self._admit(user)
         user.sequence = self._journal.append(_user_record(user))
         return user
 
-    def add_wallets(self, user: User, wallets: int, idempotency_key: str | None) -> None:
+    def add_wallets(
+        self, user: User, wallets: Sequence[WalletOrder], idempotency_key: str | None
+    ) -> None:
         """Each call makes new ones, as the vendor's does, unless its key was used before."""
         if idempotency_key is not None and idempotency_key in user.spent_keys:
             return
         first = len(user.wallets)
-        new = [_new_wallet(first + offset) for offset in range(wallets)]
+        new = [_new_wallet(first + offset, order) for offset, order in enumerate(wallets)]
         self._equip(user, new, idempotency_key)
         record = {"kind": "wallets", "subject": user.subject, "idempotency_key": idempotency_key}
         user.sequence = self._journal.append({**record, "wallets": _wallet_records(new)})
@@ -140,17 +170,19 @@ class UserBook:
 
     def _index_wallets(self, user: User, wallets: list[Wallet]) -> None:
         for wallet in wallets:
-            self._by_account["wallet", "address", wallet.address.lower()] = user
+            self._by_account[index_key("wallet", "address", wallet.address)] = user
+            self._wallets[wallet.id] = wallet
 
 
 def _new_cuid() -> str:
     return "c" + "".join(secrets.choice(_CUID_LETTERS) for _ in range(24))
 
 
-def _new_wallet(index: int) -> Wallet:
+def _new_wallet(index: int, order: WalletOrder) -> Wallet:
     key = coincurve.PrivateKey()
     address = Address(keccak(key.public_key.format(compressed=False)[1:])[-20:])
-    return Wallet(_new_cuid(), checksummed(address), key.secret, index, int(time.time()))
+    made_at = int(time.time())
+    return Wallet(_new_cuid(), checksummed(address), key.secret, index, made_at, order.signer)
 
 
 def _user_record(user: User) -> Record:
@@ -172,18 +204,21 @@ def _wallet_records(wallets: Sequence[Wallet]) -> list[Record]:
             "private_key": hex_of(wallet.private_key),
             "index": wallet.index,
             "created_at": wallet.created_at,
+            "signer": wallet.signer,
         }
         for wallet in wallets
     ]
 
 
 def _wallet_from(row: Record) -> Wallet:
+    signer = row.get("signer")
     return Wallet(
         str(row["id"]),
         str(row["address"]),
         bytes_of(str(row["private_key"])),
         int(str(row["index"])),
         int(str(row["created_at"])),
+        signer if isinstance(signer, str) else None,
     )
 
 

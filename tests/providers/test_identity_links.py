@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from ltzd.errors import IdentityUnavailable
-from ltzd.providers import identity_wallets
+from ltzd.providers import identity_links
 from ltzd.providers.identity import IdentityClient
 from ltzd.values import Address, address_of
 from tests.support.identity import Provider, Ticks, a_provider, served
@@ -203,7 +203,7 @@ async def test_who_waits_for_wallets_hears_that_we_close(
 async def test_only_so_many_users_are_remembered(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity_wallets, "MOST_USERS", 2)
+    monkeypatch.setattr(identity_links, "MOST_USERS", 2)
     async with IdentityClient(provider.policy) as client:
         provider.count_requests()
         for name in ("a", "b", "c", "c", "a"):

@@ -1,0 +1,200 @@
+"""Gives an account at an OAuth provider its wallet before its owner logs in (spec 4.5).
+
+Who the wallet belongs to is asked outside any database transaction, and asking again brings the
+same wallet; our row decides who was first. So whoever dies between the two is cured by asking
+again, and of all who ask for an account, for whatever brand, one hears `created_new`.
+
+Nothing that a caller says of an account links it to anybody: his user name is compared with the
+provider's, and an e-mail address goes no further than to whoever keeps the wallets.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.actions.identities import Identities
+from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
+from ltzd.errors import AccountRefused, BrandUnknown, RateLimited, Refused, Unavailable
+from ltzd.providers.flights import Flights
+from ltzd.providers.lookup_answers import Verified
+from ltzd.rules.oauth_accounts import OAuthAccount
+from ltzd.rules.oauth_ids import (
+    TITLES,
+    bare_username,
+    check_username,
+    is_same_username,
+    refuse_fakes,
+)
+from ltzd.store import pregenerations
+from ltzd.store.brands import BrandBook
+from ltzd.store.database import Pool, session
+from ltzd.store.pregenerations import AccountWallet, Recorded
+from ltzd.values import Address, hex_of
+
+log = structlog.get_logger()
+
+PER_MINUTE = RateLimit("pregenerate_minute", 100, 60)
+PER_DAY = RateLimit("pregenerate_day", 10_000, 86_400)
+"""Spec 8, of a brand. What the minute refuses does not use up the day."""
+
+_MOST_WAITING = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class PregenerationRequest:
+    """A well-formed request. The account is as the caller tells it; `metadata` is kept for him."""
+
+    brand_id: Address
+    account: OAuthAccount
+    metadata: Mapping[str, Any] | None = None
+
+
+class Accounts(Protocol):
+    """What the OAuth providers say of their accounts."""
+
+    async def verify(self, account: OAuthAccount) -> Verified: ...
+
+
+class Pregeneration:
+    def __init__(
+        self,
+        pool: Pool,
+        brands: BrandBook,
+        identities: Identities,
+        accounts: Accounts,
+        limits: RateLimits,
+    ) -> None:
+        self._pool = pool
+        self._brands = brands
+        self._identities = identities
+        self._accounts = accounts
+        self._limits = limits
+        self._flights: Flights[OAuthAccount, AccountWallet] = Flights(
+            "pregeneration", _MOST_WAITING
+        )
+
+    async def close(self) -> None:
+        """Ends what is under way; its callers hear Unavailable."""
+        await self._flights.close()
+
+    async def admit(self, brand_id: Address) -> Window:
+        """Counts a request of the brand; answers its window of a minute.
+
+        Raises BrandUnknown, which counts nothing, and RateLimited.
+        """
+        if self._brands.get(brand_id) is None:
+            telemetry.PREGENERATIONS.labels("refused").inc()
+            raise BrandUnknown("Unknown brand")
+        window = await self._count(PER_MINUTE, brand_id)
+        await self._count(PER_DAY, brand_id)
+        return window
+
+    async def _count(self, limit: RateLimit, brand_id: Address) -> Window:
+        window = await self._limits.hit(limit, hex_of(brand_id))
+        if not window.is_within:
+            telemetry.PREGENERATIONS.labels("limited").inc()
+            raise too_many(limit, max(1, math.ceil(window.reset_at - time.time())))
+        return window
+
+    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+        """Raises AccountRefused, and Unavailable while asking again may help."""
+        try:
+            recorded = await self._recorded(request)
+        except Refused:
+            telemetry.PREGENERATIONS.labels("refused").inc()
+            raise
+        except Unavailable:
+            telemetry.PREGENERATIONS.labels("unavailable").inc()
+            raise
+        telemetry.PREGENERATIONS.labels("created" if recorded.created_new else "found").inc()
+        if recorded.created_new:
+            log.info(
+                "pregeneration.created",
+                provider=request.account.provider,
+                brand=hex_of(request.brand_id),
+            )
+        return recorded
+
+    async def _recorded(self, request: PregenerationRequest) -> Recorded:
+        account = request.account
+        if account.username is not None:
+            check_username(account.provider, account.username)
+        refuse_fakes(account, datetime.now(UTC))
+        async with session(self._pool) as connection:
+            known = await pregenerations.find(connection, account)
+        found = known or await self._flights.share(account, lambda: self._found(account))
+        async with session(self._pool) as connection:
+            return await pregenerations.record(
+                connection, request.brand_id, account, found, request.metadata
+            )
+
+    async def _found(self, account: OAuthAccount) -> AccountWallet:
+        """Nothing is written here: who comes later asks again, and hears the same."""
+        proven = proven_account(account, await self._accounts.verify(account))
+        try:
+            user = await self._identities.wallet_of_account(proven)
+        except AccountRefused as refusal:
+            raise invalid_credentials(account, _hint_in(refusal)) from refusal
+        return AccountWallet(user.subject, user.wallet)
+
+
+def proven_account(account: OAuthAccount, verified: Verified) -> OAuthAccount:
+    """The account with what its provider says of it in place of what the caller says.
+
+    Raises AccountRefused, and Unavailable for a provider that does not answer: that is no proof
+    that there is no such account.
+    """
+    title, told = TITLES[account.provider], verified.username
+    match verified.verdict:
+        case "missing":
+            hint = verified.reason or f"{title} knows no account with this id"
+            raise invalid_credentials(account, hint)
+        case "unavailable":
+            raise Unavailable(f"{title} does not tell whether the account exists")
+    if account.username and told and not is_same_username(account.provider, account.username, told):
+        raise invalid_credentials(account, f"The account at {title} has another username")
+    return _with_demanded_facts(
+        replace(
+            account,
+            username=bare_username(told or account.username or "") or None,
+            name=verified.name or account.name,
+            email=verified.email or account.email,
+        )
+    )
+
+
+def _with_demanded_facts(account: OAuthAccount) -> OAuthAccount:
+    """Whoever keeps the wallets wants a name of Twitter's accounts, and more of Google's."""
+    if account.provider == "twitter" and account.name is None and account.username is not None:
+        return replace(account, name=account.username)
+    if account.provider == "google" and (account.email is None or account.name is None):
+        raise invalid_credentials(
+            account, "A Google account needs its e-mail address and name: metadata.email and .name"
+        )
+    return account
+
+
+def invalid_credentials(account: OAuthAccount, hint: str) -> AccountRefused:
+    return AccountRefused("Invalid OAuth credentials", hint=hint, provider=account.provider)
+
+
+def _hint_in(refusal: AccountRefused) -> str:
+    """In the words of the request: what others call `username` is its `oauth_username`."""
+    hint = str(refusal.details.get("hint", refusal.message))
+    return f"oauth_{hint}" if hint.startswith("username:") else hint
+
+
+def too_many(limit: RateLimit, seconds: int) -> RateLimited:
+    unit = "minute" if limit.seconds == PER_MINUTE.seconds else "day"
+    return RateLimited(
+        f"Rate limit exceeded: a brand may pregenerate {limit.most} wallets a {unit}; "
+        f"try again in {seconds} seconds",
+        limit=limit.most,
+        retryAfterSeconds=seconds,
+    )

@@ -1,0 +1,36 @@
+"""What every section of the settings is, and how it tells its secrets."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from ltzd.errors import Misconfigured
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    def refuse_unless_one_each(self, *names: str) -> None:
+        """Raises ValueError unless each secret is given once, itself or as its file."""
+        for name in names:
+            if (getattr(self, name) is None) == (getattr(self, f"{name}_file") is None):
+                raise ValueError(f"give either {name} or {name}_file")
+
+
+def given_secret(secret: SecretStr | None, file: Path | None) -> SecretStr:
+    """One of the two, as the section's check has made sure."""
+    if secret is not None:
+        return secret
+    assert file is not None
+    return secret_in(file)
+
+
+def secret_in(path: Path) -> SecretStr:
+    """The text of a secret's file. Raises Misconfigured; no secret is empty."""
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        raise Misconfigured(f"The secret file {path} cannot be read.") from error
+    if not text:
+        raise Misconfigured(f"The secret file {path} is empty.")
+    return SecretStr(text)

@@ -1,0 +1,126 @@
+"""The users of the sandbox's host site, in memory for reading and in a journal for keeping.
+
+A name means one user in any letter case, as in the host platform's own database. Application
+passwords are kept as they are, because `dev.json` shows the demo user's at every start.
+"""
+
+import hmac
+import re
+import secrets
+import string
+import time
+from dataclasses import dataclass, field
+
+from ltzd.dev.sandbox.journal import Journal, Record
+
+HOST = "site.example"
+DEMO_USERNAME = "ada"
+
+_USERNAME = re.compile(r"[A-Za-z0-9_.@-](?:[A-Za-z0-9 _.@-]{0,58}[A-Za-z0-9_.@-])?")
+_LOCAL_PART = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
+_EMAIL = re.compile(_LOCAL_PART.pattern + r"@(?:[a-z0-9-]+\.)+[a-z]{2,}")
+_PASSWORD_LETTERS = string.ascii_letters + string.digits
+_PASSWORD_LENGTH = 24
+
+
+@dataclass(frozen=True, slots=True)
+class SiteUser:
+    id: int
+    username: str
+    email: str
+    registered_at: int
+    roles: tuple[str, ...] = ("subscriber",)
+    application_password: str | None = field(default=None, repr=False)
+
+
+def is_username(text: str) -> bool:
+    """Whether the host platform lets somebody register so."""
+    return _USERNAME.fullmatch(text) is not None
+
+
+class SiteUsers:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._by_name: dict[str, SiteUser] = {}
+        self._by_email: dict[str, SiteUser] = {}
+        self._newest = 0
+
+    def named(self, username: str) -> SiteUser | None:
+        return self._by_name.get(username.lower())
+
+    def by_email(self, email: str) -> SiteUser | None:
+        return self._by_email.get(email.lower())
+
+    async def found_or_made(self, username: str) -> SiteUser:
+        user = self.named(username) or self._make(username, None)
+        await self._journal.durable(self._newest)
+        return user
+
+    async def make_demo_user(self) -> None:
+        """Unless he is there already: a kill may have come before him."""
+        if self.named(DEMO_USERNAME) is None:
+            self._make(DEMO_USERNAME, _new_password())
+        await self._journal.durable(self._newest)
+
+    def remember(self, record: Record) -> None:
+        """Raises KeyError, TypeError or ValueError for a record that is none."""
+        roles, password = record["roles"], record["application_password"]
+        if not isinstance(roles, list):
+            raise TypeError
+        self._admit(
+            SiteUser(
+                int(str(record["id"])),
+                str(record["username"]),
+                str(record["email"]),
+                int(str(record["registered_at"])),
+                tuple(map(str, roles)),
+                password if isinstance(password, str) else None,
+            )
+        )
+
+    def _make(self, username: str, password: str | None) -> SiteUser:
+        user_id = len(self._by_name) + 1
+        email = self._free_email(username.lower(), user_id)
+        user = SiteUser(user_id, username, email, int(time.time()), application_password=password)
+        self._admit(user)
+        self._newest = self._journal.append(_record_of(user))
+        return user
+
+    def _free_email(self, name: str, user_id: int) -> str:
+        """By the name, where that makes an address which nobody has."""
+        wished = name if _EMAIL.fullmatch(name) else f"{name}@{HOST}"
+        if _EMAIL.fullmatch(wished) and wished not in self._by_email:
+            return wished
+        return f"member-{user_id}@{HOST}"
+
+    def _admit(self, user: SiteUser) -> None:
+        self._by_name[user.username.lower()] = user
+        self._by_email[user.email.lower()] = user
+
+
+def is_password_of(user: SiteUser, given: str) -> bool:
+    """Spaces and whatever else is no letter or digit do not count."""
+    kept = user.application_password
+    plain = re.sub(r"[^A-Za-z0-9]", "", given)
+    return kept is not None and hmac.compare_digest(kept.encode(), plain.encode())
+
+
+def shown(password: str) -> str:
+    """As the host platform shows it to its owner, once."""
+    return " ".join(password[at : at + 4] for at in range(0, len(password), 4))
+
+
+def _new_password() -> str:
+    return "".join(secrets.choice(_PASSWORD_LETTERS) for _ in range(_PASSWORD_LENGTH))
+
+
+def _record_of(user: SiteUser) -> Record:
+    return {
+        "kind": "user",
+        "id": user.id,
+        "username": user.username,
+        "email": user.email,
+        "registered_at": user.registered_at,
+        "roles": list(user.roles),
+        "application_password": user.application_password,
+    }

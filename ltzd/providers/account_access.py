@@ -1,0 +1,116 @@
+"""How each OAuth provider is asked about its accounts, and how long its answers count.
+
+`base_url` includes the version where the provider's URLs have one. A provider that is None is not
+asked.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+DISCORD_URL: Final = "https://discord.com/api/v10"
+TWITTER_URL: Final = "https://api.x.com/2"
+GITHUB_URL: Final = "https://api.github.com"
+GOOGLE_URL: Final = "https://people.googleapis.com/v1"
+TELEGRAM_URL: Final = "https://api.telegram.org"
+SPOTIFY_URL: Final = "https://api.spotify.com/v1"
+SPOTIFY_TOKEN_URL: Final = "https://accounts.spotify.com/api/token"  # noqa: S105
+INSTAGRAM_URL: Final = "https://graph.facebook.com/v23.0"
+TIKTOK_URL: Final = "https://open.tiktokapis.com/v2"
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordAccess:
+    """`token` is a bot's."""
+
+    token: str = field(repr=False)
+    base_url: str = DISCORD_URL
+
+
+@dataclass(frozen=True, slots=True)
+class TwitterAccess:
+    """`token` is an app's bearer token."""
+
+    token: str = field(repr=False)
+    base_url: str = TWITTER_URL
+
+
+@dataclass(frozen=True, slots=True)
+class GithubAccess:
+    """A stranger, without a token, is answered 60 times an hour; then GitHub is unavailable."""
+
+    token: str | None = field(default=None, repr=False)
+    base_url: str = GITHUB_URL
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleAccess:
+    api_key: str = field(repr=False)
+    base_url: str = GOOGLE_URL
+
+
+@dataclass(frozen=True, slots=True)
+class TelegramAccess:
+    """`token` is a bot's, which knows only those who have written to it."""
+
+    token: str = field(repr=False)
+    base_url: str = TELEGRAM_URL
+
+
+@dataclass(frozen=True, slots=True)
+class SpotifyAccess:
+    """An app in development mode is refused other people's profiles in ways that look like a
+    missing account; `extended_quota` says that this one is not, so that a 404 means it."""
+
+    client_id: str
+    client_secret: str = field(repr=False)
+    extended_quota: bool = False
+    base_url: str = SPOTIFY_URL
+    token_url: str = SPOTIFY_TOKEN_URL
+
+
+@dataclass(frozen=True, slots=True)
+class InstagramAccess:
+    """Our own professional account, `user_id`, asks about other such accounts by their names."""
+
+    user_id: str
+    token: str = field(repr=False)
+    base_url: str = INSTAGRAM_URL
+
+
+@dataclass(frozen=True, slots=True)
+class TiktokAccess:
+    """A client that the provider has approved for its research API."""
+
+    client_key: str
+    client_secret: str = field(repr=False)
+    base_url: str = TIKTOK_URL
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsPolicy:
+    """`timeout_seconds` bounds one question to `AccountLookups`, repeats and queueing included;
+    `attempt_seconds` one request. `exists_seconds` and `missing_seconds` are how long such an
+    answer counts without being asked for again."""
+
+    discord: DiscordAccess | None = None
+    twitter: TwitterAccess | None = None
+    github: GithubAccess | None = None
+    google: GoogleAccess | None = None
+    telegram: TelegramAccess | None = None
+    spotify: SpotifyAccess | None = None
+    instagram: InstagramAccess | None = None
+    tiktok: TiktokAccess | None = None
+    exists_seconds: float = 3600.0
+    missing_seconds: float = 60.0
+    timeout_seconds: float = 4.0
+    attempt_seconds: float = 1.8
+    max_attempts: int = 3
+    first_pause_seconds: float = 0.1
+    # Before asking again after a refusal for too many requests that names no time.
+    rate_limit_pause_seconds: float = 1.0
+    max_concurrent: int = 8
+    """Requests to one provider at a time."""
+    max_waiting: int = 1_000
+    """Questions under way, of all providers."""
+    max_kept: int = 10_000
+    """Answers."""

@@ -1,0 +1,174 @@
+"""The one client of the sites whose users ltzd serves: whose log-in is this?
+
+Speaks WordPress's REST API. Nothing is sent on but what proves a log-in: the platform's own cookies
+with their nonce, or the Basic header of an application password; to the configured origin only, and
+through the guard, since a customer has named it. For a log-in that counts, the answer is kept for
+less than a minute, under a hash of what was sent; that one does not count is never kept.
+"""
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from cachetools import TTLCache
+
+from ltzd import telemetry
+from ltzd.errors import HostSiteUnavailable
+from ltzd.providers.bounded_json import NotJsonError, decoded
+from ltzd.providers.guarded_connector import LookUp
+from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+
+KEPT_SECONDS = 55.0
+"""And the five that a site may take to answer: a log-out counts within a minute."""
+MOST_KEPT = 10_000
+_MOST_ROLES = 100
+_LONGEST_COOKIES = 4096
+_LOGIN_COOKIES = ("wordpress_logged_in_", "wordpress_sec_")
+_COOKIE = re.compile(r"[!-:<-~]+")
+_NONCE = re.compile(r"[0-9A-Za-z]{1,64}")
+_BASIC = re.compile(r"(?i:basic) +([A-Za-z0-9+/]{1,1024}={0,2})")
+
+
+def policy(*, allow_loopback: bool = False) -> GuardPolicy:
+    return GuardPolicy(allow_loopback=allow_loopback, max_per_host=32)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCredentials:
+    """A request's headers as they came: Cookie, X-WP-Nonce, Authorization."""
+
+    cookie: str | None = field(default=None, repr=False)
+    nonce: str | None = field(default=None, repr=False)
+    authorization: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteUser:
+    """`id` is the site's own. `nonce` is a fresh one for the same log-in, to be passed back."""
+
+    id: int
+    username: str
+    email: str | None = field(repr=False)
+    roles: tuple[str, ...] = ()
+    nonce: str | None = field(default=None, repr=False)
+
+
+class HostSites:
+    """`look_up` stands in for the machine's resolver, `ticks` tells how old an answer is."""
+
+    def __init__(
+        self,
+        policy: GuardPolicy,
+        look_up: LookUp | None = None,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._http = GuardedHttp(policy, look_up)
+        self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, ticks)
+        self._asking: dict[bytes, asyncio.Task[SiteUser | None]] = {}
+
+    async def close(self) -> None:
+        for asking in list(self._asking.values()):
+            asking.cancel()
+            with suppress(asyncio.CancelledError, HostSiteUnavailable):
+                await asking
+        await self._http.close()
+
+    async def user_of(
+        self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
+    ) -> SiteUser | None:
+        """None for whoever is not logged in; `origin` may have a path, where the site lies in one.
+
+        Raises HostSiteUnavailable. The same log-in, asked about at the same time, is asked once.
+        """
+        headers = forwarded(credentials)
+        if headers is None:
+            return None
+        url = f"{origin.rstrip('/')}/{rest_prefix}/wp/v2/users/me?context=edit"
+        name = _name_of(url, headers)
+        known = self._known.get(name)
+        if known is not None:
+            return known
+        if name not in self._asking:
+            self._asking[name] = asyncio.create_task(self._ask(name, url, headers))
+            self._asking[name].add_done_callback(lambda done: self._asked(name, done))
+        return await asyncio.shield(self._asking[name])
+
+    def _asked(self, name: bytes, done: asyncio.Task[SiteUser | None]) -> None:
+        del self._asking[name]
+        # Looked at here, so that a failure nobody waits for any more is not reported as forgotten.
+        if not done.cancelled():
+            done.exception()
+
+    async def _ask(self, name: bytes, url: str, headers: Mapping[str, str]) -> SiteUser | None:
+        with telemetry.timed_provider("host_site"):
+            try:
+                answer = await self._http.ask("GET", url, headers=headers)
+            except RequestFailed as error:
+                raise _unavailable(error.reason) from error
+            user = _user_in(answer)
+        if user is not None:
+            self._known[name] = user
+        return user
+
+
+def forwarded(credentials: HostCredentials) -> Mapping[str, str] | None:
+    """The headers that a site is asked with; None where nothing could prove a log-in.
+
+    The platform takes a cookie without its nonce for a stranger's, and prefers a cookie to a
+    password.
+    """
+    accept = {"Accept": "application/json"}
+    cookies = "; ".join(_login_cookies(credentials.cookie or ""))
+    nonce = _NONCE.fullmatch(credentials.nonce or "")
+    if cookies and nonce and len(cookies) <= _LONGEST_COOKIES:
+        return {**accept, "Cookie": cookies, "X-WP-Nonce": nonce[0]}
+    basic = _BASIC.fullmatch(credentials.authorization or "")
+    return {**accept, "Authorization": f"Basic {basic[1]}"} if basic else None
+
+
+def _login_cookies(header: str) -> Iterator[str]:
+    for pair in header.split(";"):
+        cookie = pair.strip(" ")
+        if cookie.startswith(_LOGIN_COOKIES) and "=" in cookie and _COOKIE.fullmatch(cookie):
+            yield cookie
+
+
+def _name_of(url: str, headers: Mapping[str, str]) -> bytes:
+    parts = "\n".join((url, *(f"{name}: {value}" for name, value in headers.items())))
+    return hashlib.sha256(parts.encode()).digest()
+
+
+def _user_in(answer: Answer) -> SiteUser | None:
+    if answer.status in {401, 403}:
+        return None
+    if answer.status != 200:
+        raise _unavailable(f"status {answer.status}")
+    try:
+        said = decoded(answer.body)
+    except NotJsonError as error:
+        raise _unavailable("the body is not JSON") from error
+    if not isinstance(said, dict):
+        raise _unavailable("the body is no user")
+    return _user_from(said, answer.headers.get("X-WP-Nonce"))
+
+
+def _user_from(said: Mapping[str, object], nonce: str | None) -> SiteUser:
+    user_id, username, email = said.get("id"), said.get("username"), said.get("email")
+    roles = said.get("roles", [])
+    if not isinstance(user_id, int) or isinstance(user_id, bool) or user_id < 1:
+        raise _unavailable("the user has no id")
+    if not isinstance(username, str) or not username:
+        raise _unavailable("the user has no name")
+    if not isinstance(email, str) or not isinstance(roles, list) or len(roles) > _MOST_ROLES:
+        raise _unavailable("the user is not told whole")
+    fresh = nonce if nonce is not None and _NONCE.fullmatch(nonce) else None
+    own_roles = tuple(role for role in roles if isinstance(role, str))
+    return SiteUser(user_id, username, email or None, own_roles, fresh)
+
+
+def _unavailable(reason: str) -> HostSiteUnavailable:
+    return HostSiteUnavailable(f"The host site gave no usable answer: {reason}", reason=reason)

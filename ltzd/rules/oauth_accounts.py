@@ -1,0 +1,21 @@
+"""Accounts at the OAuth providers that wallets are made for (spec 4.5)."""
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+OAuthProvider = Literal[
+    "discord", "twitter", "github", "google", "telegram", "spotify", "instagram", "tiktok"
+]
+PROVIDERS: Final[tuple[OAuthProvider, ...]] = get_args(OAuthProvider)
+"""In the order in which a refusal lists them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthAccount:
+    """`user_id` is the provider's own and never changes; the other fields may, or be unknown."""
+
+    provider: OAuthProvider
+    user_id: str
+    username: str | None = None
+    name: str | None = None
+    email: str | None = None

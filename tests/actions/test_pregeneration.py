@@ -1,0 +1,703 @@
+"""Wallets for accounts before their owners log in, with a real database and the sandbox's vendor.
+
+The OAuth providers are a fake at the edge: which accounts there are, under which names.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from ltzd import telemetry
+from ltzd.actions import pregeneration
+from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, Pregeneration, PregenerationRequest
+from ltzd.cache.rate_limits import RateLimit, RateLimits
+from ltzd.dev.sandbox import Sandbox
+from ltzd.dev.sandbox.faults import Fault
+from ltzd.errors import (
+    AccountRefused,
+    BrandUnknown,
+    DatabaseUnavailable,
+    IdentityUnavailable,
+    RateLimited,
+    Unavailable,
+)
+from ltzd.providers.identity import IdentityClient
+from ltzd.providers.lookup_answers import Verified, cannot_check, missing
+from ltzd.rules.oauth_accounts import PROVIDERS, OAuthAccount, OAuthProvider
+from ltzd.rules.oauth_ids import example_id
+from ltzd.store import brand_records, brands, pregenerations
+from ltzd.store.brands import BrandBook
+from ltzd.store.database import Pool, open_pool, session, transaction
+from ltzd.store.pregenerations import Recorded
+from ltzd.values import Address
+from tests.support.core import BRAND, a_wallet, value
+from tests.support.event_action import SEALER, a_brand
+from tests.support.redis import a_redis
+from tests.support.waiting import until
+
+RIVAL = a_wallet(0xC)
+ID = "175928847299117063"
+ADA = OAuthAccount("discord", ID, "ada.l")
+MANY = 100_000
+OUTCOMES = ("created", "found", "refused", "limited", "unavailable")
+
+
+@dataclass
+class AccountsAtProviders:
+    """Everybody exists under whatever name he gives, unless `told` knows better.
+
+    While `gate` is shut nobody gets an answer.
+    """
+
+    told: dict[tuple[str, str], Verified] = field(default_factory=dict)
+    asked: list[OAuthAccount] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    async def is_asked(self) -> bool:
+        return bool(self.asked)
+
+    async def verify(self, account: OAuthAccount) -> Verified:
+        self.asked.append(account)
+        await self.gate.wait()
+        return self.told.get((account.provider, account.user_id)) or cannot_check("not configured")
+
+
+@dataclass
+class Process:
+    """One process's worth: its own pool, identity client and memory."""
+
+    pool: Pool
+    book: BrandBook
+    identity: IdentityClient
+    accounts: AccountsAtProviders
+    pregeneration: Pregeneration
+
+    async def ask(
+        self,
+        account: OAuthAccount = ADA,
+        brand: Address = BRAND,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Recorded:
+        return await self.pregeneration.pregenerate(PregenerationRequest(brand, account, metadata))
+
+
+@asynccontextmanager
+async def a_process(
+    url: str, sandbox: Sandbox, limits: RateLimits | None = None
+) -> AsyncIterator[Process]:
+    async with AsyncExitStack() as stack:
+        pool = await open_pool(url)
+        stack.callback(pool.terminate)
+        book, accounts = BrandBook(), AccountsAtProviders()
+        async with transaction(pool) as connection:
+            for brand in (BRAND, RIVAL):
+                said = a_brand(id="0x" + brand.hex(), domains=(f"{brand.hex()[-2:]}.example",))
+                await brands.apply(connection, said, SEALER)
+            await book.refresh(connection)
+        identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
+        action = Pregeneration(pool, book, identity, accounts, limits or RateLimits())
+        stack.push_async_callback(action.close)
+        yield Process(pool, book, identity, accounts, action)
+
+
+@pytest_asyncio.fixture
+async def process(database_url: str, sandbox: Sandbox) -> AsyncIterator[Process]:
+    async with a_process(database_url, sandbox) as process:
+        yield process
+
+
+async def vendors_users(sandbox: Sandbox) -> list[list[str]]:
+    """The wallets of each user that the vendor has."""
+    policy = sandbox.identity_policy()
+    headers = {
+        "Authorization": aiohttp.encode_basic_auth(policy.app_id, policy.app_secret),
+        "privy-app-id": policy.app_id,
+    }
+    async with (
+        aiohttp.ClientSession(headers=headers) as client,
+        client.get(f"{policy.base_url}/v1/users?limit=100") as answer,
+    ):
+        users = (await answer.json())["data"]
+    return [
+        [one["address"] for one in user["linked_accounts"] if one["type"] == "wallet"]
+        for user in users
+    ]
+
+
+async def one_user_with_one_wallet(sandbox: Sandbox) -> bool:
+    return [len(wallets) for wallets in await vendors_users(sandbox)] == [1]
+
+
+def count_calls(sandbox: Sandbox) -> Callable[[], int]:
+    """From here on; they are answered."""
+    sandbox.faults.order("identity", Fault(times=MANY, delay_seconds=0.001))
+    return lambda: MANY - sandbox.faults.left("identity")
+
+
+async def rows(pool: Pool) -> tuple[int, int, int]:
+    """Accounts, requests, users."""
+    async with session(pool) as connection:
+        return tuple(
+            await connection.fetchrow(
+                "SELECT (SELECT count(*) FROM pregenerations), "
+                "(SELECT count(*) FROM pregeneration_requests), (SELECT count(*) FROM users)"
+            )
+        )
+
+
+async def refusal(asked: Awaitable[object]) -> dict[str, object]:
+    with pytest.raises(AccountRefused) as refused:
+        await asked
+    assert refused.value.message == "Invalid OAuth credentials"
+    return refused.value.details
+
+
+# --- one wallet for one account -----------------------------------------------------------------
+
+
+async def test_a_new_account_gets_the_vendors_wallet_and_keeps_it(
+    process: Process, sandbox: Sandbox
+) -> None:
+    first = await process.ask()
+    assert first.created_new
+    assert await process.ask() == replace(first, created_new=False)
+    assert first.kept.wallet in await process.identity.wallets_of(first.kept.subject)
+    assert await one_user_with_one_wallet(sandbox)
+    assert await rows(process.pool) == (1, 2, 0)
+
+
+async def test_an_account_with_a_row_is_answered_without_asking_anybody(
+    process: Process, sandbox: Sandbox
+) -> None:
+    first = await process.ask()
+    calls = count_calls(sandbox)
+    process.accounts.asked.clear()
+    again = await process.ask(replace(ADA, username="other.name"), metadata={"n": 2})
+    assert again == replace(first, created_new=False)
+    assert (calls(), process.accounts.asked) == (0, [])
+    kept = "SELECT metadata FROM pregeneration_requests ORDER BY id DESC LIMIT 1"
+    assert await value(process.pool, kept) == {"n": 2}
+
+
+async def test_another_brand_gets_the_same_wallet_and_a_request_of_its_own(
+    process: Process,
+) -> None:
+    first = await process.ask(metadata={"brand": 1})
+    assert await process.ask(brand=RIVAL) == replace(first, created_new=False)
+    async with session(process.pool) as connection:
+        kept = await connection.fetch(
+            "SELECT brand_id, created_new, metadata FROM pregeneration_requests ORDER BY id"
+        )
+    assert [tuple(row) for row in kept] == [(BRAND, True, {"brand": 1}), (RIVAL, False, None)]
+
+
+async def test_every_provider_and_every_id_has_a_wallet_of_its_own(process: Process) -> None:
+    facts = {"username": "adal", "name": "Ada", "email": "ada@example.com"}
+    accounts = [OAuthAccount(name, example_id(name), **facts) for name in PROVIDERS]
+    # A Google account's username is its e-mail address.
+    accounts = [
+        replace(one, username=None) if one.provider == "google" else one for one in accounts
+    ]
+    accounts += [OAuthAccount("telegram", "5394817207"), OAuthAccount("twitter", ID, "adal")]
+    wallets = [(await process.ask(one)).kept.wallet for one in accounts]
+    assert len(set(wallets)) == len(accounts)
+
+
+async def test_of_fifty_at_once_one_made_the_wallet_and_all_hear_it(
+    process: Process, sandbox: Sandbox
+) -> None:
+    answers = await asyncio.gather(*(process.ask(metadata={"n": n}) for n in range(50)))
+    assert Counter(one.created_new for one in answers) == {True: 1, False: 49}
+    assert len({one.kept for one in answers}) == 1
+    assert await one_user_with_one_wallet(sandbox)
+    assert await rows(process.pool) == (1, 50, 0)
+
+
+async def test_who_asks_while_another_does_shares_his_questions(
+    process: Process, sandbox: Sandbox
+) -> None:
+    calls = count_calls(sandbox)
+    process.accounts.gate.clear()
+    asked = [asyncio.create_task(process.ask()) for _ in range(50)]
+
+    async def everybody_found_no_row() -> bool:
+        is_idle = process.pool.get_idle_size() == process.pool.get_size()
+        return is_idle and len(process.accounts.asked) > 0
+
+    await until(everybody_found_no_row)
+    process.accounts.gate.set()
+    answers = await asyncio.gather(*asked)
+    assert Counter(one.created_new for one in answers) == {True: 1, False: 49}
+    assert (len(process.accounts.asked), calls()) == (1, 2)
+
+
+async def test_two_processes_and_two_brands_at_once_make_one_wallet(
+    database_url: str, sandbox: Sandbox
+) -> None:
+    async with a_process(database_url, sandbox) as one, a_process(database_url, sandbox) as other:
+        answers = await asyncio.gather(
+            *(
+                (one, other)[number % 2].ask(brand=(BRAND, RIVAL)[number // 2 % 2])
+                for number in range(50)
+            )
+        )
+        assert Counter(answer.created_new for answer in answers) == {True: 1, False: 49}
+        assert len({answer.kept for answer in answers}) == 1
+        assert await one_user_with_one_wallet(sandbox)
+        assert await rows(one.pool) == (1, 50, 0)
+
+
+async def test_many_accounts_at_once_get_a_wallet_each(process: Process, sandbox: Sandbox) -> None:
+    accounts = [OAuthAccount("telegram", str(5_394_817_206 + number)) for number in range(40)]
+    answers = await asyncio.gather(*(process.ask(one) for one in accounts for _ in range(2)))
+    assert len({answer.kept.wallet for answer in answers}) == 40
+    assert sum(answer.created_new for answer in answers) == 40
+    assert [len(wallets) for wallets in await vendors_users(sandbox)] == [1] * 40
+
+
+# --- dying on the way ---------------------------------------------------------------------------
+
+
+async def asked_again(url: str, sandbox: Sandbox) -> Recorded:
+    """By a process that knows nothing of the one that died; with what it finds at the vendor."""
+    async with a_process(url, sandbox) as process:
+        again = await process.ask()
+        assert await one_user_with_one_wallet(sandbox)
+        assert (await rows(process.pool))[0] == 1
+        assert again.kept.wallet in await process.identity.wallets_of(again.kept.subject)
+        return again
+
+
+async def test_who_dies_before_the_vendor_was_asked_leaves_nothing(
+    process: Process, database_url: str, sandbox: Sandbox
+) -> None:
+    process.accounts.gate.clear()
+    asked = asyncio.create_task(process.ask())
+    await until(process.accounts.is_asked)
+    await process.pregeneration.close()
+    with pytest.raises(Unavailable):
+        await asked
+    assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
+    assert (await asked_again(database_url, sandbox)).created_new
+
+
+async def test_who_dies_between_the_vendor_and_our_row_is_cured_by_asking_again(
+    process: Process, database_url: str, sandbox: Sandbox
+) -> None:
+    made = await process.identity.wallet_of_account(ADA)  # and no more
+    assert await rows(process.pool) == (0, 0, 0)
+    again = await asked_again(database_url, sandbox)
+    assert (again.kept.subject, again.kept.wallet) == (made.subject, made.wallet)
+    assert again.created_new
+
+
+async def test_a_database_that_goes_away_before_our_row_costs_no_second_wallet(
+    process: Process, database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object) -> Recorded:
+        raise ConnectionResetError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pregenerations, "record", lost)
+        with pytest.raises(DatabaseUnavailable):
+            await process.ask()
+    (wallets,) = await vendors_users(sandbox)
+    again = await asked_again(database_url, sandbox)
+    assert again.created_new
+    assert ["0x" + again.kept.wallet.hex()] == [wallet.lower() for wallet in wallets]
+
+
+async def test_who_dies_between_our_row_and_the_answer_has_made_the_wallet(
+    process: Process, database_url: str, sandbox: Sandbox
+) -> None:
+    unheard = await process.ask()
+    again = await asked_again(database_url, sandbox)
+    assert again == replace(unheard, created_new=False)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(times=1, drops_reply=True), Fault(times=1, drops_request=True), Fault(1, status=503)],
+    ids=["answer lost", "request lost", "refused"],
+)
+async def test_a_creation_that_goes_wrong_once_costs_no_second_wallet(
+    process: Process, sandbox: Sandbox, fault: Fault
+) -> None:
+    # The vendor has no look-up of Google accounts: its first request makes the user.
+    account = OAuthAccount("google", example_id("google"), name="Ada", email="ada@example.com")
+    sandbox.faults.order("identity", fault)
+    first = await process.ask(account)
+    assert (first.created_new, sandbox.faults.left("identity")) == (True, 0)
+    assert await process.ask(account) == replace(first, created_new=False)
+    assert await one_user_with_one_wallet(sandbox)
+
+
+async def test_a_user_whose_wallet_was_never_made_gets_one(
+    process: Process, sandbox: Sandbox
+) -> None:
+    policy = sandbox.identity_policy()
+    headers = {
+        "Authorization": aiohttp.encode_basic_auth(policy.app_id, policy.app_secret),
+        "privy-app-id": policy.app_id,
+    }
+    body = {"linked_accounts": [{"type": "telegram", "telegram_user_id": "5394817206"}]}
+    async with (
+        aiohttp.ClientSession(headers=headers) as client,
+        client.post(f"{policy.base_url}/v1/users", json=body) as answer,
+    ):
+        assert answer.status == 200
+    assert await vendors_users(sandbox) == [[]]
+    account = OAuthAccount("telegram", "5394817206")
+    answers = await asyncio.gather(*(process.ask(account) for _ in range(10)))
+    assert len({one.kept.wallet for one in answers}) == 1
+    assert await one_user_with_one_wallet(sandbox)
+
+
+async def test_a_caller_who_gives_up_takes_no_other_callers_answer_with_him(
+    process: Process, sandbox: Sandbox
+) -> None:
+    process.accounts.gate.clear()
+    impatient, patient = (asyncio.create_task(process.ask()) for _ in range(2))
+    await until(process.accounts.is_asked)
+    impatient.cancel()
+    process.accounts.gate.set()
+    assert (await patient).created_new
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
+    assert await one_user_with_one_wallet(sandbox)
+
+
+# --- what the providers say ---------------------------------------------------------------------
+
+
+async def test_an_account_that_its_provider_does_not_know_gets_no_wallet(
+    process: Process, sandbox: Sandbox
+) -> None:
+    process.accounts.told["discord", ID] = missing("It is a bot")
+    assert await refusal(process.ask()) == {"hint": "It is a bot", "provider": "discord"}
+    process.accounts.told["discord", ID] = Verified("missing")
+    assert (await refusal(process.ask()))["hint"] == "Discord knows no account with this id"
+    assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
+
+
+async def test_a_provider_that_does_not_answer_is_no_proof_of_anything(
+    process: Process, sandbox: Sandbox
+) -> None:
+    process.accounts.told["discord", ID] = Verified("unavailable")
+    with pytest.raises(Unavailable):
+        await process.ask()
+    assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
+    process.accounts.told["discord", ID] = Verified("exists", "ada.l")
+    assert (await process.ask()).created_new
+
+
+@pytest.mark.parametrize(
+    ("provider", "said", "known"),
+    [
+        ("discord", "ada.l", "ada.l"),
+        ("discord", "@ada.l", "ada.l"),
+        ("discord", "ada.l", "ada.l#0"),
+        ("twitter", "AdaL", "adal"),
+        ("twitter", "@adaL", "ADAL"),
+        ("github", "Ada-L", "ada-l"),
+        ("discord", None, "ada.l"),
+    ],
+)
+async def test_a_username_is_compared_without_case_and_one_at_sign(
+    process: Process, provider: OAuthProvider, said: str | None, known: str
+) -> None:
+    account = OAuthAccount(provider, example_id(provider), said)
+    process.accounts.told[provider, account.user_id] = Verified("exists", known, "Ada L.")
+    assert (await process.ask(account)).created_new
+
+
+async def test_a_username_that_is_not_the_accounts_is_refused(
+    process: Process, sandbox: Sandbox
+) -> None:
+    process.accounts.told["discord", ID] = Verified("exists", "ada.l")
+    for username in ("eve", "ada_l", "ada.l2", "@eve"):
+        told = await refusal(process.ask(replace(ADA, username=username)))
+        assert told == {
+            "hint": "The account at Discord has another username",
+            "provider": "discord",
+        }
+    assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
+
+
+async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_caller_alone(
+    process: Process, sandbox: Sandbox
+) -> None:
+    process.accounts.told["discord", ID] = Verified("exists", "ada.l")
+    right, wrong = await asyncio.gather(
+        process.ask(), process.ask(replace(ADA, username="eve")), return_exceptions=True
+    )
+    assert isinstance(right, Recorded)
+    assert isinstance(wrong, AccountRefused)
+    assert await one_user_with_one_wallet(sandbox)
+
+
+async def test_what_the_vendor_demands_is_filled_from_the_provider(process: Process) -> None:
+    twitter = OAuthAccount("twitter", "2244994945")
+    process.accounts.told["twitter", twitter.user_id] = Verified("exists", "adal", "Ada L.")
+    assert (await process.ask(twitter)).created_new
+    google = OAuthAccount("google", example_id("google"), email="ada@example.com")
+    process.accounts.told["google", google.user_id] = Verified("exists", name="Ada L.")
+    assert (await process.ask(google)).created_new
+
+
+async def test_a_twitter_account_that_cannot_be_looked_up_is_named_by_its_username(
+    process: Process,
+) -> None:
+    assert (await process.ask(OAuthAccount("twitter", "2244994945", "@adal"))).created_new
+
+
+@pytest.mark.parametrize(
+    ("account", "hint"),
+    [
+        (OAuthAccount("google", example_id("google")), "metadata.email"),
+        (OAuthAccount("google", example_id("google"), name="Ada"), "metadata.email"),
+        (OAuthAccount("google", example_id("google"), email="ada@example.com"), "metadata.email"),
+        (OAuthAccount("discord", ID), "oauth_username"),
+        (OAuthAccount("tiktok", "723f24d7-e717-40f8-a2b6-cb8464cd23b4"), "oauth_username"),
+        (OAuthAccount("tiktok", "723f24d7", "ada_l"), "oauth_username"),
+    ],
+    ids=str,
+)
+async def test_what_the_vendor_demands_and_nobody_says_is_asked_for(
+    process: Process, sandbox: Sandbox, account: OAuthAccount, hint: str
+) -> None:
+    told = await refusal(process.ask(account))
+    assert hint in str(told["hint"])
+    assert told["provider"] == account.provider
+    assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
+
+
+async def test_a_vendor_that_is_away_is_unavailable_and_nothing_is_kept(
+    process: Process, sandbox: Sandbox
+) -> None:
+    sandbox.faults.order("identity", Fault(times=MANY, status=401))
+    with pytest.raises(IdentityUnavailable):
+        await process.ask()
+    assert await rows(process.pool) == (0, 0, 0)
+
+
+# --- attacks on identifiers ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("provider", "user_id"),
+    [
+        ("discord", "0" + ID[:-1]),
+        ("telegram", "05394817206"),
+        ("twitter", "02244994945"),
+        ("github", "0583231"),
+        ("instagram", "017841405793187218"),
+        ("google", "0108204268033311374"),
+        ("discord", "1" * 18),
+        ("discord", "123456789012345678"),
+        ("discord", "18446744073709551615"),
+        ("twitter", "1234567890"),
+        ("spotify", "test"),
+        ("tiktok", "fake-user"),
+    ],
+)
+async def test_obvious_fakes_and_second_names_of_one_account_get_no_wallet(
+    process: Process, sandbox: Sandbox, provider: OAuthProvider, user_id: str
+) -> None:
+    calls = count_calls(sandbox)
+    told = await refusal(process.ask(OAuthAccount(provider, user_id, "ada.l")))
+    assert set(told) == {"hint", "provider"}
+    assert (calls(), process.accounts.asked) == (0, [])
+    assert await rows(process.pool) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "username",
+    [
+        "\u0430da.l",
+        "ada\u200bl",
+        "ada\u202el",
+        "\uff41da",
+        "ad\u00e4",
+        "a" * 33,
+        "@@ada.l",
+        "ada l",
+        " ada",
+        "ada'--",
+        "everyone",
+        "@",
+        "x" * 10_000,
+        "test",
+    ],
+    ids=ascii,
+)
+async def test_a_username_that_nobody_can_have_is_refused_before_anybody_is_asked(
+    process: Process, sandbox: Sandbox, username: str
+) -> None:
+    calls = count_calls(sandbox)
+    told = await refusal(process.ask(replace(ADA, username=username)))
+    assert len(username) < 5 or username not in str(told)
+    assert (calls(), process.accounts.asked) == (0, [])
+
+
+async def test_anothers_email_in_a_google_account_takes_nothing_from_him(
+    process: Process, sandbox: Sandbox
+) -> None:
+    ann = await process.identity.wallet_of_email("ann@shop.example")
+    thief = OAuthAccount("google", example_id("google"), name="Eve", email="Ann@shop.example")
+    told = await refusal(process.ask(thief))
+    assert "ann@" not in str(told).lower()
+    assert ann.subject not in str(told)
+    assert await rows(process.pool) == (0, 0, 0)
+    assert await process.identity.wallet_of_email("ann@shop.example") == ann
+    assert await one_user_with_one_wallet(sandbox)
+
+
+async def test_a_stolen_username_does_not_bring_its_owners_wallet(
+    process: Process, sandbox: Sandbox
+) -> None:
+    owner = await process.ask()
+    thief = OAuthAccount("discord", "308994132968210433", ADA.username)
+    answer = await process.ask(thief)
+    assert answer.kept.wallet != owner.kept.wallet
+    assert (await process.ask()).kept == owner.kept
+
+
+async def test_a_stolen_pregeneration_tells_the_address_and_gives_nothing(
+    process: Process, sandbox: Sandbox
+) -> None:
+    owner = await process.ask(metadata={"secret": "said"})
+    stolen = await process.ask(brand=RIVAL, metadata={"mine": True})
+    assert stolen == Recorded(owner.kept, created_new=False)
+    assert {each.name for each in fields(stolen.kept)} == {"subject", "wallet"}
+    assert await rows(process.pool) == (1, 2, 0)
+    assert await one_user_with_one_wallet(sandbox)
+
+
+# --- brand, limits, metrics, logs ---------------------------------------------------------------
+
+
+async def test_an_unknown_or_disabled_brand_is_refused_and_counts_nothing(
+    process: Process,
+) -> None:
+    with pytest.raises(BrandUnknown):
+        await process.pregeneration.admit(a_wallet(0xD))
+    assert (await process.pregeneration.admit(BRAND)).remaining == PER_MINUTE.most - 1
+    async with transaction(process.pool) as connection:
+        await brand_records.switch(connection, BRAND, "disabled", on=True)
+        await process.book.refresh(connection)
+    with pytest.raises(BrandUnknown):
+        await process.pregeneration.admit(BRAND)
+
+
+@pytest.mark.parametrize("in_redis", [False, True], ids=["memory", "redis"])
+async def test_a_brand_may_ask_a_hundred_times_a_minute_and_another_is_not_touched(
+    database_url: str, sandbox: Sandbox, in_redis: bool
+) -> None:
+    assert (PER_MINUTE.most, PER_MINUTE.seconds) == (100, 60)
+    assert (PER_DAY.most, PER_DAY.seconds) == (10_000, 86_400)
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(a_redis()) if in_redis else None
+        limits = await stack.enter_async_context(RateLimits(url, patience_seconds=5.0))
+        process = await stack.enter_async_context(a_process(database_url, sandbox, limits))
+        for left in range(99, -1, -1):
+            window = await process.pregeneration.admit(BRAND)
+            assert (window.limit, window.remaining) == (100, left)
+        with pytest.raises(RateLimited) as refused:
+            await process.pregeneration.admit(BRAND)
+        assert refused.value.details["limit"] == 100
+        seconds = refused.value.details["retryAfterSeconds"]
+        assert isinstance(seconds, int)
+        assert 1 <= seconds <= 60
+        assert (await process.pregeneration.admit(RIVAL)).remaining == 99
+
+
+async def test_the_day_ends_for_a_brand_that_has_used_it_up(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 3, 86_400))
+    for _ in range(3):
+        assert (await process.pregeneration.admit(BRAND)).limit == 100
+    with pytest.raises(RateLimited) as refused:
+        await process.pregeneration.admit(BRAND)
+    assert refused.value.details["limit"] == 3
+    assert "a day" in refused.value.message
+
+
+async def test_what_the_minute_refuses_does_not_use_up_the_day(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hits: list[str] = []
+    limits, hit = process.pregeneration._limits, process.pregeneration._limits.hit
+
+    async def counted(limit: RateLimit, *key: str) -> Any:
+        hits.append(limit.name)
+        return await hit(limit, *key)
+
+    monkeypatch.setattr(limits, "hit", counted)
+    monkeypatch.setattr(pregeneration, "PER_MINUTE", RateLimit("pregenerate_minute", 2, 60))
+    for _ in range(2):
+        await process.pregeneration.admit(BRAND)
+    for _ in range(3):
+        with pytest.raises(RateLimited):
+            await process.pregeneration.admit(BRAND)
+    assert Counter(hits) == {"pregenerate_minute": 5, "pregenerate_day": 2}
+
+
+def counted() -> dict[str, float]:
+    name = "ltzd_actions_pregenerations_total"
+    return {
+        outcome: telemetry.REGISTRY.get_sample_value(name, {"outcome": outcome}) or 0.0
+        for outcome in OUTCOMES
+    }
+
+
+async def test_every_outcome_is_counted(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = counted()
+    await process.ask()
+    await process.ask()
+    await refusal(process.ask(replace(ADA, user_id="1" * 18)))
+    with pytest.raises(BrandUnknown):
+        await process.pregeneration.admit(a_wallet(0xD))
+    process.accounts.told["telegram", "5394817206"] = Verified("unavailable")
+    with pytest.raises(Unavailable):
+        await process.ask(OAuthAccount("telegram", "5394817206"))
+    monkeypatch.setattr(pregeneration, "PER_MINUTE", RateLimit("pregenerate_minute", 0, 60))
+    with pytest.raises(RateLimited):
+        await process.pregeneration.admit(BRAND)
+    now = counted()
+    assert {outcome: now[outcome] - before[outcome] for outcome in OUTCOMES} == {
+        "created": 1,
+        "found": 1,
+        "refused": 2,
+        "limited": 1,
+        "unavailable": 1,
+    }
+
+
+async def test_the_log_tells_of_new_wallets_and_not_whose_they_are(process: Process) -> None:
+    with capture_logs() as logs:
+        await process.ask(metadata={"secret": "said"})
+        await process.ask()
+        await refusal(process.ask(replace(ADA, user_id="308994132968210433", username="a b")))
+    assert logs == [
+        {
+            "event": "pregeneration.created",
+            "log_level": "info",
+            "provider": "discord",
+            "brand": "0x" + BRAND.hex(),
+        }
+    ]
+    assert not any(said in json.dumps(logs) for said in (ID, "ada.l", "said"))

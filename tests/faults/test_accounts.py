@@ -1,0 +1,158 @@
+"""Accounts at OAuth providers on a whole instance: a wallet each, and what owners may claim."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from tests.support.commands import ltzd
+from tests.support.instances import Instances
+from tests.support.perks import Perks, perks_of
+from tests.support.waiting import until
+
+GUILD, ROLE = "41771983423143937", "41771983423143936"
+_DISCORD_EPOCH_MS = 1_420_070_400_000
+
+
+def a_discord_id() -> str:
+    """Of an account that was opened some days ago."""
+    opened = int(time.time() * 1000) - _DISCORD_EPOCH_MS - random.randrange(10**8, 10**10)
+    return str(opened << 22 | random.randrange(1 << 22))
+
+
+@dataclass
+class Community:
+    """A brand that gives its perks to members of a guild."""
+
+    perks: Perks
+    brand: str
+    for_role: int
+    for_level: int
+
+    async def pregenerated(self, id_: str, **changes: object) -> tuple[int, dict[str, Any]]:
+        body = {"brand_id": self.brand, "oauth_provider": "discord", "oauth_user_id": id_}
+        url = f"{self.perks.instance.base_url}/service-api/pregenerate-user"
+        async with self.perks.instance.http.post(url, json=body | changes) as reply:
+            return reply.status, await reply.json()
+
+    async def door(self, **said: object) -> None:
+        url = self.perks.instance.door["sandbox"]["accountsUrl"]
+        body = {"provider": "discord", "known": True, **said}
+        async with self.perks.instance.http.post(url, json=body) as reply:
+            assert reply.status == 200, await reply.text()
+
+
+@pytest_asyncio.fixture(scope="module")
+async def opened(
+    instances: Instances, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Community]:
+    instance = await instances.of("tester")
+    async with perks_of(instance) as perks:
+        brand = f"0x{uuid4().hex}{'0' * 8}"
+        role, level = [await perks.relays.collection("--brand", brand) for _ in range(2)]
+        file = tmp_path_factory.mktemp("brand") / "brand.toml"
+        file.write_text(
+            f"""
+[brand]
+id = "{brand}"
+name = "Community"
+domains = ["community.example"]
+
+[[constraints]]
+collection_id = {role}
+kind = "chat_role"
+guild_id = "{GUILD}"
+role_id = "{ROLE}"
+ttl_seconds = 1
+
+[[constraints]]
+collection_id = {level}
+kind = "chat_level"
+guild_id = "{GUILD}"
+min = 5
+ttl_seconds = 1
+"""
+        )
+        applied = await ltzd("brand", "apply", file, "--data-dir", instance.data_dir)
+        assert applied.json["brandId"] == brand
+        await perks.head_is_indexed()
+        community = Community(perks, brand, role, level)
+
+        async def is_in_force() -> bool:
+            url = f"{instance.base_url}/service-api/event-config?brandId={brand}"
+            async with instance.http.get(url) as reply:
+                return reply.status == 200
+
+        await until(is_in_force, 2.0)
+        yield community
+
+
+@pytest_asyncio.fixture
+async def community(opened: Community, instances: Instances) -> Community:
+    await instances.of("tester")
+    return opened
+
+
+async def test_whoever_logs_in_with_the_account_has_its_wallet(community: Community) -> None:
+    id_ = a_discord_id()
+    answers = await asyncio.gather(*(community.pregenerated(id_) for _ in range(20)))
+    assert {status for status, _ in answers} == {200}, answers
+    assert sum(body["created_new"] for _, body in answers) == 1
+    (wallet,) = {body["wallet_address"] for _, body in answers}
+
+    other = community.perks.instance.door["otherBrand"]["brandId"]
+    _, again = await community.pregenerated(id_, brand_id=other)
+    assert (again["wallet_address"], again["created_new"]) == (wallet, False)
+
+    user = await community.perks.relays.user_of_account("discord", id_)
+    assert user.account.address == wallet
+    stranger = await community.perks.relays.user_of_account("discord", a_discord_id())
+    assert stranger.account.address != wallet
+
+
+async def test_accounts_and_their_wallets_outlive_a_kill(community: Community) -> None:
+    id_ = a_discord_id()
+    status, before = await community.pregenerated(id_)
+    assert status == 200
+    asking = [asyncio.create_task(community.pregenerated(a_discord_id())) for _ in range(5)]
+    await community.perks.instance.kill9()
+    await asyncio.gather(*asking, return_exceptions=True)
+    await community.perks.instance.start_again()
+    status, after = await community.pregenerated(id_)
+    assert (status, after["created_new"]) == (200, False)
+    assert after["wallet_address"] == before["wallet_address"]
+
+
+@pytest.mark.parametrize("kind", ["chat_role", "chat_level"])
+async def test_a_perk_for_members_is_claimed_once_the_platform_says_so(
+    community: Community, kind: str
+) -> None:
+    collection = {"chat_role": community.for_role, "chat_level": community.for_level}[kind]
+    relays, id_ = community.perks.relays, a_discord_id()
+    user = await relays.user_of_account("discord", id_)
+
+    async def claim() -> Any:
+        return await relays.relay(user, "PerkNFT", relays.claim(user, collection))
+
+    refused = (await claim()).assert_refused(403, "VALIDATION_FAILED")
+    assert (refused["constraint"], refused["collectionId"]) == (kind, collection)
+    await community.door(id=id_, guildId=GUILD, roles=[ROLE], level=7)
+
+    async def is_let_in() -> bool:
+        return bool((await claim()).status == 200)
+
+    await until(is_let_in, 10)
+
+
+async def test_who_has_linked_no_account_is_told_so(community: Community) -> None:
+    relays = community.perks.relays
+    user = await relays.user()
+    answer = await relays.relay(user, "PerkNFT", relays.claim(user, community.for_role))
+    details = answer.assert_refused(403, "VALIDATION_FAILED")
+    assert (details["constraint"], details["reason"]) == ("chat_role", "account_not_linked")

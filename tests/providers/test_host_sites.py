@@ -1,0 +1,408 @@
+"""Host sites' users: asked of the sandbox's site, and of one that says what a test has it say.
+
+The shapes are those of the platform's own documents, so that client and sandbox cannot drift
+together unseen.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from ltzd.dev.sandbox import Sandbox
+from ltzd.errors import HostSiteUnavailable
+from ltzd.providers import host_sites
+from ltzd.providers.guarded_http import GuardPolicy
+from ltzd.providers.host_sites import HostCredentials, HostSites, SiteUser, forwarded
+from tests.support.brand_api import never
+
+LOGGED_IN = "wordpress_logged_in_5d41402abc4b2a76b9719d911017c592=ann%7C1900000000%7Ctoken%7Chmac"
+SEC = "wordpress_sec_5d41402abc4b2a76b9719d911017c592=ann%7C1900000000%7Ctoken%7Cother"
+NONCE = "a1b2c3d4e5"
+COOKIE = HostCredentials(cookie=LOGGED_IN, nonce=NONCE)
+BASIC = HostCredentials(authorization="Basic YWRhOmFiY2QgRUZHSA==")
+ANN = {
+    "id": 42,
+    "username": "ann",
+    "name": "Ann",
+    "first_name": "",
+    "last_name": "",
+    "email": "ann@site.example",
+    "url": "",
+    "description": "",
+    "link": "https://site.example/author/ann/",
+    "locale": "en_US",
+    "nickname": "ann",
+    "slug": "ann",
+    "roles": ["subscriber", "customer"],
+    "registered_date": "2026-01-01T00:00:00+00:00",
+    "capabilities": {"read": True, "subscriber": True},
+    "extra_capabilities": {"subscriber": True},
+    "avatar_urls": {"24": "https://secure.gravatar.example/avatar/x?s=24"},
+    "meta": [],
+    "_links": {"self": [{"href": "https://site.example/wp-json/wp/v2/users/42"}]},
+}
+SHORT = GuardPolicy(allow_loopback=True, timeout_seconds=0.3)
+
+Json = dict[str, Any]
+
+
+class Site:
+    """A host site that answers the same to everybody, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.base = ""
+        self.asked: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.says(200, ANN, {"X-WP-Nonce": "0123456789"})
+
+    def says(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
+        self._status, self._body, self._headers = status, body, headers or {}
+        self.is_silent = False
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(str(request.rel_url))
+        self.headers.append(dict(request.headers))
+        await self.gate.wait()
+        if self.is_silent:
+            return await never(request)
+        if isinstance(self._body, str):
+            return web.Response(status=self._status, text=self._body, headers=self._headers)
+        return web.json_response(self._body, status=self._status, headers=self._headers)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    site = Site()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", site.answer)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    site.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield site
+    site.gate.set()
+    await runner.cleanup()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def sites(clock: Clock) -> AsyncIterator[HostSites]:
+    sites = HostSites(SHORT, ticks=clock)
+    yield sites
+    await sites.close()
+
+
+# --- what is asked ------------------------------------------------------------------------------
+
+
+async def test_a_cookies_user_is_told_with_a_fresh_nonce(site: Site, sites: HostSites) -> None:
+    user = await sites.user_of(site.base, COOKIE)
+
+    roles = ("subscriber", "customer")
+    assert user == SiteUser(42, "ann", "ann@site.example", roles, "0123456789")
+    assert site.asked == ["/wp-json/wp/v2/users/me?context=edit"]
+    assert (site.headers[0]["Cookie"], site.headers[0]["X-WP-Nonce"]) == (LOGGED_IN, NONCE)
+    assert "Authorization" not in site.headers[0]
+
+
+async def test_a_site_may_lie_below_a_path_and_have_a_rest_prefix_of_its_own(
+    site: Site, sites: HostSites
+) -> None:
+    await sites.user_of(f"{site.base}/blog/", COOKIE, "api")
+    assert site.asked == ["/blog/api/wp/v2/users/me?context=edit"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        (LOGGED_IN, LOGGED_IN),
+        (f"{LOGGED_IN}; {SEC}", f"{LOGGED_IN}; {SEC}"),
+        (f"session=secret; {LOGGED_IN};_ga=GA1.2; {SEC}; wp-settings-1=x", f"{LOGGED_IN}; {SEC}"),
+        (f"xwordpress_logged_in_a=1; {LOGGED_IN}", LOGGED_IN),
+        (f"wordpress_test_cookie=WP%20Cookie; wordpress_5d41=x; {LOGGED_IN}", LOGGED_IN),
+        (f"a=wordpress_logged_in_x=1; {LOGGED_IN}", LOGGED_IN),
+        (f"wordpress_logged_in_a; {LOGGED_IN}", LOGGED_IN),
+        (f"wordpress_logged_in_a=x\r\nHost: elsewhere; {LOGGED_IN}", LOGGED_IN),
+        (f"wordpress_logged_in_a=ä; {LOGGED_IN}", LOGGED_IN),
+    ],
+)
+def test_only_the_cookies_of_a_log_in_are_sent_on(given: str, sent: str) -> None:
+    headers = forwarded(HostCredentials(given, NONCE, BASIC.authorization))
+    assert headers == {"Accept": "application/json", "Cookie": sent, "X-WP-Nonce": NONCE}
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        BASIC,
+        HostCredentials(LOGGED_IN, None, BASIC.authorization),
+        HostCredentials("session=secret", NONCE, BASIC.authorization),
+        HostCredentials(LOGGED_IN, "a1 b2\r\n", BASIC.authorization),
+        HostCredentials(authorization="basic   YWRhOmFiY2QgRUZHSA=="),
+    ],
+)
+def test_a_password_is_sent_on_where_no_cookie_can_count(credentials: HostCredentials) -> None:
+    assert forwarded(credentials) == {
+        "Accept": "application/json",
+        "Authorization": "Basic YWRhOmFiY2QgRUZHSA==",
+    }
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        HostCredentials(),
+        HostCredentials(cookie=LOGGED_IN),
+        HostCredentials(nonce=NONCE),
+        HostCredentials("session=secret", NONCE),
+        HostCredentials(LOGGED_IN, ""),
+        HostCredentials(LOGGED_IN, "x" * 65),
+        HostCredentials(f"{LOGGED_IN}{'x' * 5000}", NONCE),
+        HostCredentials(authorization="Bearer YWRhOmFi"),
+        HostCredentials(authorization="Basic"),
+        HostCredentials(authorization="Basic a\r\nHost: x"),
+        HostCredentials(authorization=f"Basic {'a' * 2000}"),
+    ],
+)
+async def test_where_nothing_can_prove_a_log_in_no_site_is_asked(
+    site: Site, sites: HostSites, credentials: HostCredentials
+) -> None:
+    assert await sites.user_of(site.base, credentials) is None
+    assert site.asked == []
+
+
+# --- what is answered ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (401, "rest_not_logged_in", "You are not currently logged in."),
+        (401, "incorrect_password", "The provided password is an invalid application password."),
+        (403, "rest_cookie_invalid_nonce", "Cookie nonce is invalid"),
+        (403, "rest_cookie_invalid_nonce", "Cookie check failed"),
+    ],
+)
+async def test_whom_the_site_refuses_is_nobody(
+    site: Site, sites: HostSites, status: int, code: str, message: str
+) -> None:
+    site.says(status, {"code": code, "message": message, "data": {"status": status}})
+    assert await sites.user_of(site.base, COOKIE) is None
+    assert await sites.user_of(site.base, COOKIE) is None
+    assert len(site.asked) == 2, "that somebody is nobody is not kept"
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        *((status, ANN) for status in (201, 302, 400, 404, 429, 500, 503)),
+        (200, "<html>maintenance</html>"),
+        (200, []),
+        (200, {}),
+        (200, {name: value for name, value in ANN.items() if name != "email"}),
+        (200, {name: value for name, value in ANN.items() if name != "username"}),
+        (200, ANN | {"id": 0}),
+        (200, ANN | {"id": "42"}),
+        (200, ANN | {"id": True}),
+        (200, ANN | {"username": ""}),
+        (200, ANN | {"email": False}),
+        (200, ANN | {"roles": {"1": "subscriber"}}),
+        (200, ANN | {"description": "x" * 70_000}),
+        (200, "[" * 100_000),
+    ],
+)
+async def test_anything_else_is_the_sites_trouble_and_never_a_log_out(
+    site: Site, sites: HostSites, status: int, body: object
+) -> None:
+    site.says(status, body, {"Location": "/wp-login.php"})
+    with pytest.raises(HostSiteUnavailable) as caught:
+        await sites.user_of(site.base, COOKIE)
+    assert "ann@" not in str(caught.value)
+    assert len(site.asked) == 1, "no redirect is followed"
+
+
+async def test_a_site_that_is_silent_or_away_is_in_trouble(site: Site, sites: HostSites) -> None:
+    site.is_silent = True
+    with pytest.raises(HostSiteUnavailable):
+        await sites.user_of(site.base, COOKIE)
+    with pytest.raises(HostSiteUnavailable):
+        await sites.user_of("http://127.0.0.1:1", COOKIE)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["http://site.example", "https://10.0.0.1", "https://site.example:8443", "ftp://site.example"],
+)
+async def test_a_log_in_is_sent_to_https_on_the_public_internet_only(origin: str) -> None:
+    async def at_home(_host: str) -> list[str]:
+        return ["10.0.0.1"]
+
+    sites = HostSites(host_sites.policy(), at_home)
+    for place in (origin, "https://site.example"):
+        with pytest.raises(HostSiteUnavailable):
+            await sites.user_of(place, COOKIE)
+    await sites.close()
+
+
+async def test_outside_dev_mode_this_machine_is_not_asked(site: Site) -> None:
+    sites = HostSites(host_sites.policy())
+    with pytest.raises(HostSiteUnavailable):
+        await sites.user_of(site.base, COOKIE)
+    await sites.close()
+    assert site.asked == []
+
+
+async def test_a_user_without_an_address_or_a_fresh_nonce_is_a_user(
+    site: Site, sites: HostSites
+) -> None:
+    site.says(200, ANN | {"email": "", "roles": []}, {"X-WP-Nonce": "not a nonce"})
+    assert await sites.user_of(site.base, COOKIE) == SiteUser(42, "ann", None)
+
+
+# --- what is kept -------------------------------------------------------------------------------
+
+
+async def test_a_log_in_is_believed_for_less_than_a_minute(
+    site: Site, sites: HostSites, clock: Clock
+) -> None:
+    first = await sites.user_of(site.base, COOKIE)
+    site.says(401, {"code": "rest_not_logged_in"})
+    clock.now += 54
+    assert await sites.user_of(site.base, COOKIE) == first
+    clock.now += 6
+    assert await sites.user_of(site.base, COOKIE) is None
+    assert len(site.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        HostCredentials(LOGGED_IN.replace("ann", "ben"), NONCE),
+        HostCredentials(LOGGED_IN, "a1b2c3d4e6"),
+        BASIC,
+    ],
+)
+async def test_what_is_kept_of_one_log_in_is_not_told_of_another(
+    site: Site, sites: HostSites, other: HostCredentials
+) -> None:
+    await sites.user_of(site.base, COOKIE)
+    site.says(401, {"code": "rest_not_logged_in"})
+    assert await sites.user_of(site.base, other) is None
+    assert await sites.user_of(f"{site.base}/another", COOKIE) is None
+
+
+async def test_what_does_not_prove_a_log_in_makes_no_other_of_it(
+    site: Site, sites: HostSites
+) -> None:
+    await sites.user_of(site.base, COOKIE)
+    await sites.user_of(site.base, HostCredentials(f"_ga=GA1.2; {LOGGED_IN}", NONCE))
+    assert len(site.asked) == 1
+
+
+async def test_trouble_is_not_kept(site: Site, sites: HostSites) -> None:
+    site.says(503, {})
+    with pytest.raises(HostSiteUnavailable):
+        await sites.user_of(site.base, COOKIE)
+    site.says(200, ANN)
+    assert await sites.user_of(site.base, COOKIE) is not None
+
+
+async def test_a_pages_many_requests_ask_once(site: Site, sites: HostSites) -> None:
+    site.gate.clear()
+    crowd = [asyncio.create_task(sites.user_of(site.base, COOKIE)) for _ in range(20)]
+    await asyncio.sleep(0)
+    crowd[0].cancel()
+    site.gate.set()
+    users = await asyncio.gather(*crowd[1:])
+    assert all(user is not None and user.id == 42 for user in users)
+    assert len(site.asked) == 1
+
+
+def test_secrets_and_addresses_do_not_show() -> None:
+    user = SiteUser(42, "ann", "ann@site.example", (), NONCE)
+    shown = repr(COOKIE) + repr(BASIC) + repr(user)
+    for hidden in (LOGGED_IN, NONCE, "YWRh", "@site"):
+        assert hidden not in shown
+
+
+# --- the sandbox speaks the same ----------------------------------------------------------------
+
+
+@pytest.fixture
+async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
+    sandbox = Sandbox(tmp_path, 0, "http://127.0.0.1:1", None)
+    await sandbox.start()
+    yield sandbox
+    await sandbox.stop()
+
+
+async def log_in(sandbox: Sandbox, username: str) -> Json:
+    async with (
+        aiohttp.ClientSession() as http,
+        http.post(sandbox.doors()["siteSessionUrl"], json={"username": username}) as response,
+    ):
+        given: Json = await response.json()
+        return given
+
+
+async def test_the_sandboxs_sessions_are_log_ins(sandbox: Sandbox, sites: HostSites) -> None:
+    session = await log_in(sandbox, "ann@shop.example")
+    user = await sites.user_of(
+        sandbox.site_url, HostCredentials(session["cookie"], session["nonce"])
+    )
+
+    assert user is not None
+    assert (user.username, user.email) == (session["username"], session["email"])
+    assert user.roles == ("subscriber",)
+    again = await sites.user_of(sandbox.site_url, HostCredentials(session["cookie"], user.nonce))
+    assert again == user
+    for nonce in ("0123456789", None):
+        wrong = HostCredentials(session["cookie"], nonce)
+        assert await sites.user_of(sandbox.site_url, wrong) is None
+
+
+async def test_the_sandboxs_application_password_is_a_log_in(
+    sandbox: Sandbox, sites: HostSites
+) -> None:
+    door = sandbox.site_door()
+    good = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
+    user = await sites.user_of(sandbox.site_url, HostCredentials(authorization=good))
+    assert user is not None
+    assert (user.username, user.nonce) == (door["username"], None)
+    bad = aiohttp.encode_basic_auth(door["username"], "abcd EFGH")
+    assert await sites.user_of(sandbox.site_url, HostCredentials(authorization=bad)) is None
+
+
+async def test_the_sandboxs_user_has_every_field_of_the_platforms(
+    sandbox: Sandbox,
+) -> None:
+    door = sandbox.site_door()
+    basic = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
+    url = f"{sandbox.site_url}/wp-json/wp/v2/users/me?context=edit"
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": basic}) as http,
+        http.get(url) as response,
+    ):
+        told: Json = await response.json()
+    assert {name: type(value) for name, value in told.items()} == {
+        name: type(value) for name, value in ANN.items()
+    }
