@@ -7,7 +7,8 @@ roles still work for it, then they end, then the connections close.
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -27,6 +28,7 @@ from ltzd.store.signals import BRANDS
 
 log = structlog.get_logger()
 
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WORKING_SECONDS = 5.0
 _FORGET_SECONDS = 60.0
 _TIDY_SECONDS = 3600.0
@@ -35,13 +37,27 @@ _TIDY_SECONDS = 3600.0
 def run(settings: Settings) -> None:
     """`ltzd run`: until a signal. Raises Misconfigured, Unavailable, Broken."""
     logs.configure()
-    uvloop.run(_until_signal(settings))
+    with signals_waiting():
+        uvloop.run(_until_signal(settings))
 
 
 async def _until_signal(settings: Settings) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     await run_roles(settings, stop)
+
+
+@contextmanager
+def signals_waiting() -> Iterator[None]:
+    """Signals wait in the kernel until `stop_on_signals` hears them.
+
+    One that comes while the event loop installs its handlers could be nobody's and get lost.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
@@ -51,6 +67,7 @@ def stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, stop.set)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, stop.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
 
 
 async def run_roles(

@@ -21,7 +21,7 @@ from ltzd.chain.offers import OfferContracts
 from ltzd.chain.rpc import Rpc
 from ltzd.daemon import logs
 from ltzd.daemon.account_settings import Accounts
-from ltzd.daemon.main import first_cause, run_roles, stop_on_signals
+from ltzd.daemon.main import first_cause, run_roles, signals_waiting, stop_on_signals
 from ltzd.daemon.settings import Settings
 from ltzd.dev import contracts, data_dir, demo_brands, demo_offers, door, keys, ports, services
 from ltzd.dev.demo_brands import DemoBrand
@@ -40,7 +40,7 @@ POLL_SECONDS = 0.05
 
 def run(options: DevOptions) -> None:
     """Until a signal. Raises Misconfigured with a sentence for a person."""
-    with data_dir.hold(options.data_dir) as folder:
+    with signals_waiting(), data_dir.hold(options.data_dir) as folder:
         uvloop.run(_run(folder, options))
 
 

@@ -58,3 +58,25 @@ def test_under_nohup_a_closed_terminal_does_not_end_it() -> None:
             process.wait(0.5)
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
+
+
+SIGNALLED_BEFORE_ANYBODY_LISTENS = """
+import asyncio, os, sys
+import uvloop
+from ltzd.daemon.main import signals_waiting, stop_on_signals
+
+async def main():
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await stop.wait()
+
+with signals_waiting():
+    os.kill(os.getpid(), int(sys.argv[1]))
+    uvloop.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_comes_before_anybody_listens_is_heard(number: signal.Signals) -> None:
+    command = [sys.executable, "-c", SIGNALLED_BEFORE_ANYBODY_LISTENS, str(int(number))]
+    assert subprocess.run(command, timeout=10, check=False).returncode == 0
