@@ -26,7 +26,8 @@ from ltzd.store.signals import WEBHOOKS, Bell, Signals
 
 log = structlog.get_logger()
 
-LEASE = timedelta(seconds=3 * TIMEOUT_SECONDS)
+LEASE = timedelta(seconds=1.5 * TIMEOUT_SECONDS)
+"""Longer than an attempt with its outcome, and no longer: what a kill leaves waits for its end."""
 _MOST_AT_ONCE = 100
 _PAUSE_SECONDS = 0.5
 _MEASURE_SECONDS = 10.0

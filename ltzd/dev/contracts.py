@@ -23,8 +23,9 @@ _FUNDS = 200 * _ETHER
 _FUNDS_LOW = 50 * _ETHER
 _RECEIPT_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.02
-MINT_LIMIT = MintLimit(4_000_000_000 * 10**18, 86_400)
-"""Over what a demo can mint in a day; choices.md wants 2 billion LTZ at least."""
+MINT_LIMIT = MintLimit(1_000_000_000_000 * 10**18, 86_400)
+"""A thousand of the largest payments: once it is spent nothing is minted for anybody, and tests pay
+the largest amount again and again. choices.md wants 2 billion LTZ at least."""
 _NAME = "contracts.json"
 
 

@@ -32,7 +32,8 @@ WEBHOOK = f"{PREFIX}/payment-webhook"
 WEBHOOK_LIMIT = 262_144
 """Bytes of an event (choices.md, Payments)."""
 
-CHECKOUTS_PER_CLIENT = RateLimit("checkout_ip", 60, 60)
+CHECKOUTS_PER_CLIENT = RateLimit("checkout_ip", 600, 60)
+"""A brand's server may open all of its customers' checkouts from one address."""
 
 _RECEIVED = EventReceived().model_dump()
 

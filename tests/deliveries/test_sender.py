@@ -11,7 +11,7 @@ from standardwebhooks.webhooks import Webhook
 from ltzd import __version__, telemetry
 from ltzd.deliveries import sender
 from ltzd.providers import brand_webhooks
-from ltzd.providers.brand_webhooks import BrandWebhooks
+from ltzd.providers.brand_webhooks import TIMEOUT_SECONDS, BrandWebhooks
 from ltzd.rules.webhooks import ATTEMPTS, JITTER, MOST_SLOTS, PAUSES
 from ltzd.store import brand_keys, webhook_records
 from ltzd.store.database import session, transaction
@@ -475,6 +475,11 @@ async def test_what_was_posted_before_a_kill_is_posted_again_under_its_id(
         await world.delivered(2)
     assert first.id == second.id
     assert first.body == second.body
+
+
+def test_a_lease_outlives_an_attempt_but_holds_a_killed_one_up_for_half_a_minute_only() -> None:
+    attempt = timedelta(seconds=TIMEOUT_SECONDS)
+    assert attempt + timedelta(seconds=5) <= sender.LEASE <= timedelta(seconds=30)
 
 
 async def test_an_outcome_that_was_lost_with_its_sender_is_an_attempt_made_again(

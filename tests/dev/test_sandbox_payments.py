@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import stripe
 
+from ltzd.dev.contracts import MINT_LIMIT
 from ltzd.dev.sandbox import journal
 from ltzd.dev.sandbox.payment_forms import Form
 from ltzd.dev.sandbox.payment_orders import session_from
 from ltzd.errors import InvalidFields, PaymentsUnavailable
 from ltzd.providers.payments import PaymentProvider
-from ltzd.rules.payments import Order, payment_of
-from ltzd.values import address_of
+from ltzd.rules.payments import LTZ_PER_CENT, MOST_CENTS, Order, payment_of
+from ltzd.values import LTZ, address_of
 from tests.support.shop import ORDER, Json, Shop, a_shop, priced
 
 ADDRESS = address_of("0x" + "ab" * 20)
@@ -26,6 +27,10 @@ ADDRESS = address_of("0x" + "ab" * 20)
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     async with a_shop(tmp_path) as shop:
         yield shop
+
+
+def test_largest_payments_by_the_hundred_leave_the_dev_instances_mint_limit_unspent() -> None:
+    assert MINT_LIMIT.capacity > 100 * MOST_CENTS * LTZ_PER_CENT * LTZ
 
 
 # --- sessions -----------------------------------------------------------------------------------
