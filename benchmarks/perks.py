@@ -28,7 +28,7 @@ from ltzd.rules.request_signatures import signature
 from ltzd.store.database import connect
 from ltzd.values import address_of
 
-CLIENTS = 64
+CLIENTS = 16
 PAGE = 50
 BLOCKS = 100
 """Moved in each round."""
