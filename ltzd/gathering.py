@@ -34,6 +34,10 @@ class Gathering(Generic[Item, Answer]):
         self._under_way = 0
 
     async def ask(self, item: Item) -> Answer:
+        return await self.begin(item)
+
+    def begin(self, item: Item) -> asyncio.Future[Answer]:
+        """For who has another question meanwhile; who loses interest cancels it."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._under_way < self._at_once:
@@ -41,7 +45,7 @@ class Gathering(Generic[Item, Answer]):
             task = asyncio.create_task(self._serve())
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
-        return await future
+        return future
 
     async def _serve(self) -> None:
         """Until nothing waits."""

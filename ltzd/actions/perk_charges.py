@@ -8,6 +8,7 @@ Several of one token may be under way, each counting on those before it.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 import structlog
@@ -43,6 +44,8 @@ from ltzd.values import Address, address_of, checksummed
 
 log = structlog.get_logger()
 
+Found = TypeVar("Found")
+
 GAS_LIMIT = 100_000
 """The ceiling of a redemption is 56,000 (contracts.md)."""
 WAIT_SECONDS = 60.0
@@ -65,6 +68,14 @@ class RedeemRequest:
     reference: str | None
     idempotency_key: str | None
     fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who has signed a reading request, and the nonce in it, which is to be spent."""
+
+    brand: Address
+    nonce: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +127,14 @@ class PerkCharges:
             raise SignatureRefused("The request is not signed by this brand")
         return brand
 
-    async def spend_read_nonce(self, brand: Address, nonce: str) -> None:
+    async def spend(self, reader: Reader) -> None:
         """Raises SignatureRefused for a reading request that is repeated byte for byte."""
+        await _fresh(self._begin_spending(reader))
+
+    def _begin_spending(self, reader: Reader) -> asyncio.Future[bool]:
         # In hex, since the names of windows do not tell capitals from small letters.
-        if not await self._read_nonces.ask((checksummed(brand), nonce.encode().hex())):
-            raise SignatureRefused("X-LTZ-Nonce has been used")
+        name = checksummed(reader.brand), reader.nonce.encode().hex()
+        return self._read_nonces.begin(name)
 
     async def _are_fresh(self, nonces: Sequence[tuple[str, str]]) -> list[bool]:
         return await self._limits.spend("signed_reads", READ_NONCE_SECONDS, nonces)
@@ -141,17 +155,30 @@ class PerkCharges:
         telemetry.REDEMPTIONS.labels(outcome).inc()
         return redeemed
 
-    async def token(self, brand: Address, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
-        looked = await self._looks.ask((collection_id, token_id))
-        perk_charges.own_collection(collection_id, looked.brand, brand)
+    async def token(self, reader: Reader, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+        """Spends the reader's nonce."""
+        looking = self._looks.begin((collection_id, token_id))
+        looked = await self._spent(reader, looking)
+        perk_charges.own_collection(collection_id, looked.brand, reader.brand)
         token = perk_charges.token_of(looked.token, token_id, collection_id)
         return token, AsOf(looked.block, looked.final_block)
 
-    async def holders(self, brand: Address, collection_id: int, after: int, limit: int) -> Page:
-        """Tokens behind `after` in their order; the same page as before while no block came."""
-        collection = await self._collections.ask(collection_id)
+    async def _spent(self, reader: Reader, looking: asyncio.Future[Found]) -> Found:
+        """What is found, once the nonce is known to be fresh: two round trips in one's time."""
+        try:
+            await _fresh(self._begin_spending(reader))
+            return await looking
+        finally:
+            looking.cancel()
+
+    async def holders(self, reader: Reader, collection_id: int, after: int, limit: int) -> Page:
+        """Tokens behind `after` in their order; the same page as before while no block came.
+
+        Spends the reader's nonce.
+        """
+        collection = await self._spent(reader, self._collections.begin(collection_id))
         owner = None if collection is None else collection.brand
-        perk_charges.own_collection(collection_id, owner, brand)
+        perk_charges.own_collection(collection_id, owner, reader.brand)
         assert collection is not None
         wanted = (collection_id, after, limit)
         page = self._pages.get(wanted)
@@ -297,6 +324,11 @@ async def _spend_nonce(
     """Raises SignatureRefused for one that was used before."""
     if not await redemptions.spend_nonce(connection, request.brand, request.nonce, uuid4()):
         raise SignatureRefused("X-LTZ-Nonce has been used") from instead_of
+
+
+async def _fresh(spending: asyncio.Future[bool]) -> None:
+    if not await spending:
+        raise SignatureRefused("X-LTZ-Nonce has been used")
 
 
 def _brand_in(text: str) -> Address:

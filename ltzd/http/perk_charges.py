@@ -1,15 +1,18 @@
 """The perk charge endpoints, spec 4.2: for brands' servers, at the root.
 
 Checks come in one order: the body's size, the signature over the request as it came, JSON, fields,
-and then those of `actions/perk_charges.py`. A reading request's nonce is used up as soon as its
-signature is good, a redemption's together with what it does.
+and then those of `actions/perk_charges.py`. A reading request's nonce is used up whatever becomes of
+it once its signature is good, a redemption's together with what it does.
 """
 
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from sanic import Blueprint
 from sanic.request import Request
 
+from ltzd.actions.perk_charges import Reader
+from ltzd.errors import Refused
 from ltzd.http.json_body import parsed, read_body, refuse_what_is_not_json
 from ltzd.http.perk_models import (
     HoldersQuery,
@@ -33,6 +36,8 @@ BODY_LIMIT = 65_536
 """Bytes, as for /relay."""
 
 READ = ("GET", "HEAD")
+
+Query = TypeVar("Query", StatusQuery, HoldersQuery)
 
 
 def surface(charges: PerkCharges) -> Blueprint:
@@ -62,28 +67,30 @@ class PerkChargesSurface:
         return json_reply(RedeemedAnswer.body(redeemed), status)
 
     async def status(self, request: Request) -> Reply:
-        brand = await self._reader(request)
-        query = StatusQuery.from_query(request.args)
-        token, as_of = await self._charges.token(brand, query.collection_id, query.token_id)
+        reader, query = await self._asked(request, StatusQuery)
+        token, as_of = await self._charges.token(reader, query.collection_id, query.token_id)
         return json_reply(PerkStatusAnswer.body(token, as_of))
 
     async def holders(self, request: Request) -> Reply:
-        brand = await self._reader(request)
-        query = HoldersQuery.from_query(request.args)
+        reader, query = await self._asked(request, HoldersQuery)
         # One more than is shown tells whether another page follows.
         page = await self._charges.holders(
-            brand, query.collection_id, query.cursor, query.limit + 1
+            reader, query.collection_id, query.cursor, query.limit + 1
         )
         body = self._bodies.get(page)
         if body is None:
             body = self._bodies[page] = encoded(PerkHoldersAnswer.body(query, page))
         return Reply(body, content_type=JSON)
 
-    async def _reader(self, request: Request) -> Address:
+    async def _asked(self, request: Request, kind: type[Query]) -> tuple[Reader, Query]:
+        """Who asks, and what; a bad query spends the nonce, too."""
         raw = await read_body(request, BODY_LIMIT)
-        brand, nonce = await self._caller(request, raw)
-        await self._charges.spend_read_nonce(brand, nonce)
-        return brand
+        reader = Reader(*await self._caller(request, raw))
+        try:
+            return reader, kind.from_query(request.args)
+        except Refused:
+            await self._charges.spend(reader)
+            raise
 
     async def _caller(self, request: Request, raw: bytes) -> tuple[Address, str]:
         """The brand that signed, and its nonce. Raises SignatureRefused."""

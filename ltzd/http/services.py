@@ -7,7 +7,7 @@ from uuid import UUID
 
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
-from ltzd.actions.perk_charges import AsOf, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import AsOf, Reader, Redeemed, RedeemRequest
 from ltzd.actions.pregeneration import PregenerationRequest
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
 from ltzd.cache.rate_limits import RateLimits, Window
@@ -68,20 +68,23 @@ class PerkCharges(Protocol):
         """Who signed. Raises SignatureRefused."""
         ...
 
-    async def spend_read_nonce(self, brand: Address, nonce: str) -> None:
-        """Raises SignatureRefused for one that was used."""
+    async def spend(self, reader: Reader) -> None:
+        """Of a query that is not read. Raises SignatureRefused for a nonce that was used."""
         ...
 
     async def redeem(self, request: RedeemRequest) -> Redeemed:
         """Spends the nonce with the redemption. Raises every other refusal."""
         ...
 
-    async def token(
-        self, brand: Address, collection_id: int, token_id: int
-    ) -> tuple[Token, AsOf]: ...
+    async def token(self, reader: Reader, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+        """Spends the nonce."""
+        ...
 
-    async def holders(self, brand: Address, collection_id: int, after: int, limit: int) -> Page:
-        """Tokens behind the one named `after`, in order, and how many there are in all."""
+    async def holders(self, reader: Reader, collection_id: int, after: int, limit: int) -> Page:
+        """Tokens behind the one named `after`, in order, and how many there are in all.
+
+        Spends the nonce.
+        """
         ...
 
 

@@ -12,8 +12,9 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from ltzd.errors import SignatureRefused
 
@@ -26,8 +27,7 @@ _SIGNATURE = re.compile(r"v1=[0-9a-f]{64}")
 _MOST_SIGNATURES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class SignedRequest:
+class SignedRequest(msgspec.Struct, frozen=True):
     """The four headers as they came, empty where missing, and what they should have signed.
 
     `id` tells this request from another one that has the same nonce.

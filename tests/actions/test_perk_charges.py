@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions import perk_charges as module
-from ltzd.actions.perk_charges import PerkCharges, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import PerkCharges, Reader, Redeemed, RedeemRequest
 from ltzd.actions.relay_desk import RelayDesk
+from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.relay_calls import RelayContracts
 from ltzd.errors import (
     CollectionNotFound,
@@ -29,6 +30,7 @@ from ltzd.store import redemptions
 from ltzd.store.brands import BrandBook
 from ltzd.store.database import Connection, Pool
 from ltzd.store.redemptions import Standing
+from ltzd.values import Address
 from tests.support.core import BRAND, a_wallet, running, value
 from tests.support.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
 from tests.support.mint_world import short_pauses
@@ -91,10 +93,14 @@ class Till:
         """The index does."""
 
         async def there() -> bool:
-            token, _ = await self.charges.token(BRAND, 7, TOKEN)
+            token, _ = await self.charges.token(a_reader(), 7, TOKEN)
             return token.used == used
 
         await until(there)
+
+
+def a_reader(brand: Address = BRAND, nonce: str | None = None) -> Reader:
+    return Reader(brand, nonce or uuid4().hex)
 
 
 @pytest_asyncio.fixture
@@ -107,7 +113,7 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
     desk = RelayDesk.of(pool, world.signals, node.node, contracts, FeePolicy())
     # Who signed, and whether it is a repetition, is for the surface's tests.
-    charges = PerkCharges(desk, BrandBook(), cast("Any", None), cast("Any", None))
+    charges = PerkCharges(desk, BrandBook(), cast("Any", None), RateLimits())
     follower = await world.follow()
     node.claim(BRAND, USER, TOKEN, OTHER_TOKEN, charges=CHARGES)
     async with running(follower.run(), desk.board.run()):
@@ -325,25 +331,43 @@ async def test_what_is_not_this_brands_to_redeem_is_refused_by_name(
 
 
 async def test_a_page_is_kept_until_the_next_block_and_no_longer(till: Till) -> None:
-    page = await till.charges.holders(BRAND, 7, 0, 5)
+    page = await till.charges.holders(a_reader(), 7, 0, 5)
     assert ([each.id for each in page.tokens], page.total) == ([TOKEN, OTHER_TOKEN], 2)
-    assert await till.charges.holders(BRAND, 7, 0, 5) is page
-    assert (await till.charges.holders(BRAND, 7, TOKEN, 5)).tokens == page.tokens[1:]
+    assert await till.charges.holders(a_reader(), 7, 0, 5) is page
+    assert (await till.charges.holders(a_reader(), 7, TOKEN, 5)).tokens == page.tokens[1:]
     till.node.claim(BRAND, OTHER_USER, token_of(7, 3), charges=CHARGES)
 
     async def shows_three() -> bool:
-        found = await till.charges.holders(BRAND, 7, 0, 5)
+        found = await till.charges.holders(a_reader(), 7, 0, 5)
         return (len(found.tokens), found.total) == (3, 3)
 
     await until(shows_three)
 
 
 async def test_a_page_behind_the_last_token_still_tells_how_many_there_are(till: Till) -> None:
-    page = await till.charges.holders(BRAND, 7, OTHER_TOKEN, 5)
+    page = await till.charges.holders(a_reader(), 7, OTHER_TOKEN, 5)
     assert (list(page.tokens), page.total) == ([], 2)
 
 
+async def test_a_nonce_is_good_for_one_read_of_whatever_kind(till: Till) -> None:
+    reader = a_reader()
+    await till.charges.token(reader, 7, TOKEN)
+    for reading in (till.charges.token(reader, 7, TOKEN), till.charges.holders(reader, 7, 0, 5)):
+        with pytest.raises(SignatureRefused):
+            await reading
+    with pytest.raises(SignatureRefused):
+        await till.charges.spend(reader)
+
+
+async def test_a_read_that_finds_nothing_has_spent_its_nonce(till: Till) -> None:
+    reader = a_reader()
+    with pytest.raises(TokenNotFound):
+        await till.charges.token(reader, 7, token_of(7, 99))
+    with pytest.raises(SignatureRefused):
+        await till.charges.token(reader, 7, TOKEN)
+
+
 async def test_a_kept_page_is_shown_to_its_brand_only(till: Till) -> None:
-    await till.charges.holders(BRAND, 7, 0, 5)
+    await till.charges.holders(a_reader(), 7, 0, 5)
     with pytest.raises(ValidationFailed):
-        await till.charges.holders(OTHER_BRAND, 7, 0, 5)
+        await till.charges.holders(a_reader(OTHER_BRAND), 7, 0, 5)

@@ -1,11 +1,11 @@
 """LTZ-HMAC v1 against its vectors, and everything that must not pass for a signature."""
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.errors import SignatureRefused
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with, signature

@@ -14,7 +14,7 @@ import aiohttp
 
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
-from ltzd.actions.perk_charges import AsOf, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import AsOf, Reader, Redeemed, RedeemRequest
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
 from ltzd.cache.rate_limits import RateLimits, Window
@@ -267,9 +267,9 @@ class PerkBook:
         if not is_signed_with(signed, self.keys.get(brand, ())):
             raise SignatureRefused("The request is not signed by this brand")
 
-    async def spend_read_nonce(self, brand: Address, nonce: str) -> None:
-        self.heard.append("spend_read_nonce")
-        self._spend(brand, nonce)
+    async def spend(self, reader: Reader) -> None:
+        self.heard.append("spend")
+        self._spend(reader.brand, reader.nonce)
 
     def _spend(self, brand: Address, nonce: str) -> None:
         if (brand, nonce) in self.nonces:
@@ -292,13 +292,15 @@ class PerkBook:
         self.by_key[slot] = a_redemption(request, token, left, is_mined=self.is_mining)
         return Redeemed(self.by_key[slot], already_processed=False)
 
-    async def token(self, brand: Address, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+    async def token(self, reader: Reader, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
         self.heard.append("token")
-        return self._own_token(brand, collection_id, token_id), self.as_of
+        self._spend(reader.brand, reader.nonce)
+        return self._own_token(reader.brand, collection_id, token_id), self.as_of
 
-    async def holders(self, brand: Address, collection_id: int, after: int, limit: int) -> Page:
+    async def holders(self, reader: Reader, collection_id: int, after: int, limit: int) -> Page:
         self.heard.append("holders")
-        self._own(brand, collection_id)
+        self._spend(reader.brand, reader.nonce)
+        self._own(reader.brand, collection_id)
         held = [self.tokens[each] for each in sorted(self.tokens)]
         held = [token for token in held if token.collection_id == collection_id]
         behind = [token for token in held if token.id > after][:limit]
