@@ -24,6 +24,7 @@ run: setup ## Start everything on this machine, with a demo brand
 test: setup ## Run the whole test suite: the contracts', then ltzd's
 	@status=0; \
 	scripts/with-node npm test --silent || status=1; \
+	scripts/test-tools; \
 	.venv/bin/python -m pytest $(ARGS) || status=1; \
 	exit $$status
 

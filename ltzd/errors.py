@@ -16,6 +16,8 @@ LtzdError
 │   ├── HolderChanged, NoChargesRemaining
 │   ├── AccountRefused    an account at an OAuth provider that gets no wallet; `hint` says why
 │   ├── PaymentRefused    a checkout session that cannot be minted, and why
+│   ├── SiteUnknown, NotLoggedIn                         a site's request
+│   ├── CheckInRefused, RedemptionRefused, MilestoneRefused, LinkRefused     told to its user
 │   └── NotFound
 │       └── CollectionNotFound, TokenNotFound
 ├── Unavailable           nobody: the same request may succeed later
@@ -114,6 +116,30 @@ class AccountRefused(Refused):
 
 class PaymentRefused(Refused):
     """Of a checkout session: not found, not paid, or its metadata contradict each other."""
+
+
+class SiteUnknown(Refused):
+    """The Host header names no brand's site."""
+
+
+class NotLoggedIn(Refused):
+    """The host site knows of no log-in with what came."""
+
+
+class CheckInRefused(Refused):
+    """The message is for the site's user, and so are those of the next three."""
+
+
+class RedemptionRefused(Refused):
+    pass
+
+
+class MilestoneRefused(Refused):
+    pass
+
+
+class LinkRefused(Refused):
+    """The identity token is none, or its subject has no wallet."""
 
 
 class NotFound(Refused):

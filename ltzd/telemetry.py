@@ -117,6 +117,15 @@ CONSTRAINT_RESULTS = _counter(
 CONSTRAINT_RESULTS_FORGOTTEN = _counter(
     "ltzd_actions_constraint_results_forgotten_total", "Kept results that brands invalidated"
 )
+SITE_CHECKINS = _counter(
+    "ltzd_actions_site_checkins_total", "Check-ins at brands' sites asked for", "outcome"
+)
+SITE_MILESTONES = _counter(
+    "ltzd_actions_site_milestones_total", "Milestones of streaks asked for", "outcome"
+)
+SITE_REDEMPTIONS = _counter(
+    "ltzd_actions_site_redemptions_total", "Perks asked to be redeemed at brands' sites", "outcome"
+)
 
 # --- operator -----------------------------------------------------------------------------------
 

@@ -176,6 +176,7 @@ def _new_event(
         wallets=wallets if is_new_user else None,
         nonce=None if signed is None else signed.nonce,
         request_id=None if signed is None else signed.id,
+        time_zone=one.check.brand.time_zone,
     )
 
 

@@ -17,6 +17,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.identities import Identities
 from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.actions.newcomers import Newcomers
 from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.errors import (
     BrandUnknown,
@@ -27,8 +28,6 @@ from ltzd.errors import (
     Unavailable,
 )
 from ltzd.providers.payments import OpenSession, PaymentProvider
-from ltzd.rules.brands import Brand
-from ltzd.rules.limits import rate_limited, refuse_more_wallets, wallets_of
 from ltzd.rules.payments import (
     NOBODYS,
     REFUNDED,
@@ -46,12 +45,11 @@ from ltzd.rules.payments import (
     reversal_of,
     told_in,
 )
-from ltzd.store import payments, rewards, users
+from ltzd.store import payments, rewards
 from ltzd.store.brands import BrandBook
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.payments import Outcome, ReversalRow
 from ltzd.store.signals import REWARDS, WEBHOOKS, Signals
-from ltzd.store.users import User
 from ltzd.values import Address, Hash32, hex_of
 
 log = structlog.get_logger()
@@ -99,7 +97,7 @@ class Payments:
         self._pool = pool
         self._signals = signals
         self._brands = brands
-        self._identity = identity
+        self._newcomers = Newcomers(pool, identity)
         self._hashes = hashes
         self._provider = provider
         self._capacity = capacity
@@ -129,7 +127,7 @@ class Payments:
         refuse_over_capacity(request.usd_cents, await self._capacity.whole_ltz())
         order = Order(
             brand_id=request.brand_id,
-            wallet=await self._wallet(request.email, brand),
+            wallet=(await self._newcomers.user_of(request.email, brand)).wallet,
             usd_cents=request.usd_cents,
             email=request.email,
             success_url=request.success_url,
@@ -141,24 +139,6 @@ class Payments:
         if self._provider is None:
             raise PaymentsUnavailable("No payment provider is configured")
         return self._provider
-
-    async def _wallet(self, email: str, brand: Brand) -> Address:
-        """Of the user, who has a row from now on: a later event of his brings no new wallet."""
-        key = users.email_key(email)
-        async with session(self._pool) as connection:
-            user = await users.find(connection, key)
-            if user is not None:
-                return user.wallet
-            made, now = await payments.wallets_this_hour(connection, brand.address)
-        quota = wallets_of(brand, now)
-        refuse_more_wallets(quota, made, now)
-        found = await self._identity.wallet_of_email(email)
-        user = User(users.user_id(found.subject, key), key, found.subject, found.wallet)
-        async with session(self._pool) as connection:
-            is_met = await payments.meet(connection, user, brand.address, quota)
-        if quota is not None and not is_met:
-            raise rate_limited("new wallets an hour", quota.maximum, quota.seconds_left(now))
-        return user.wallet
 
     # --- minting --------------------------------------------------------------------------------
 

@@ -104,6 +104,20 @@ class Relayer:
         self._rehearsal.prepare()
         return await self._standing(request)
 
+    async def send(self, request: RelayRequest, deadline: float) -> RelayAnswer:
+        """`submit` without a token: for ltzd itself, whose caller has seen that the user may.
+
+        Answers by `deadline` (of the loop's clock).
+        """
+        self._operators.prepare()
+        self._rehearsal.prepare()
+        return await self._counted(request, await self._standing(request), deadline)
+
+    async def end(self, relay: int, deadline: float) -> Relayed | None:
+        """What became of a relay that was let in before, as `send` would answer the same request;
+        None for one that was taken back."""
+        return await self._relayed(relay, deadline, is_new=False)
+
     async def submit(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
         """Answers when the call is a block deep, or after a minute.
 
@@ -111,13 +125,8 @@ class Relayer:
         and Unavailable where nothing was sent and the same request may succeed later. A call that
         was mined and failed is answered as such: it cost gas, and counts.
         """
-        try:
-            answer = await self._submitted(request, standing)
-        except LtzdError as error:
-            telemetry.RELAYS.labels(_outcome_of(error)).inc()
-            raise
-        telemetry.RELAYS.labels(answer.relayed.status.value).inc()
-        return answer
+        deadline = asyncio.get_running_loop().time() + self._policy.wait_seconds
+        return await self._counted(request, standing, deadline)
 
     async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:
         """By any hash that the relay ever had. Raises NotFound, also for another user's."""
@@ -129,8 +138,20 @@ class Relayer:
             (standing,) = await relays.standings(connection, [(found.user, None, None)])
         return RelayAnswer(await self._explained(found, found.relayed), standing.window())
 
-    async def _submitted(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
-        deadline = asyncio.get_running_loop().time() + self._policy.wait_seconds
+    async def _counted(
+        self, request: RelayRequest, standing: Standing, deadline: float
+    ) -> RelayAnswer:
+        try:
+            answer = await self._submitted(request, standing, deadline)
+        except LtzdError as error:
+            telemetry.RELAYS.labels(_outcome_of(error)).inc()
+            raise
+        telemetry.RELAYS.labels(answer.relayed.status.value).inc()
+        return answer
+
+    async def _submitted(
+        self, request: RelayRequest, standing: Standing, deadline: float
+    ) -> RelayAnswer:
         while True:
             answer = await self._attempt(request, standing, deadline)
             if answer is not None:
@@ -254,6 +275,10 @@ class Relayer:
     async def _answer(
         self, relay: int, window: RelayWindow, deadline: float, *, is_new: bool
     ) -> RelayAnswer | None:
+        relayed = await self._relayed(relay, deadline, is_new=is_new)
+        return None if relayed is None else RelayAnswer(relayed, window)
+
+    async def _relayed(self, relay: int, deadline: float, *, is_new: bool) -> Relayed | None:
         """How it ended, or how far it came by the deadline; None for one that was taken back."""
         if not is_new:
             self._board.look()  # it may have ended long ago
@@ -270,7 +295,7 @@ class Relayer:
             )
         if found.relayed is None:
             raise Unavailable("No relay wallet has sent the transaction yet")
-        return RelayAnswer(await self._explained(found, found.relayed), window)
+        return await self._explained(found, found.relayed)
 
     async def _withdraw(self, relay: int) -> None:
         """Take back what nobody has signed in all the time, and say why; else leave it be.

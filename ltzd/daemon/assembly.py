@@ -30,9 +30,11 @@ from ltzd.chain.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.daemon.identities import identities
 from ltzd.daemon.settings import Settings
+from ltzd.daemon.sites import site_services
 from ltzd.deliveries.chat_sweep import ChatSweep
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
+from ltzd.http.services import SiteServices
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.operator.lane import WalletLane
@@ -82,6 +84,7 @@ class Daemon:
     pregeneration: Pregeneration
     domains: DomainVerification
     payments: Payments
+    site: SiteServices
     lanes: tuple[WalletLane, ...]
     follower: Follower | None
     sender: Sender | None
@@ -121,6 +124,12 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits)
         stack.push_async_callback(pregeneration.close)
         desk = _relay_desk(settings, pool, node, chain, signals)
+        relayer = Relayer(
+            desk,
+            TokenUsers(tokens, identity),
+            constraints,
+            RelayPolicy(gas_budget_wei=settings.relay.gas_budget_wei_per_day),
+        )
         yield Daemon(
             settings=settings,
             pool=pool,
@@ -140,12 +149,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 limits,
             ),
             relay_desk=desk,
-            relayer=Relayer(
-                desk,
-                TokenUsers(tokens, identity),
-                constraints,
-                RelayPolicy(gas_budget_wei=settings.relay.gas_budget_wei_per_day),
-            ),
+            relayer=relayer,
             perk_charges=PerkCharges(desk, brands, signatures, limits),
             constraints=constraints,
             pregeneration=pregeneration,
@@ -158,6 +162,9 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 hashes,
                 provider,
                 MintCapacity(pool, node, chain.chain_id, chain.ltz),
+            ),
+            site=site_services(
+                settings.site, desk, relayer, brands, identity, tokens, stack, is_dev=is_dev
             ),
             lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
             follower=_follower(settings, pool, node, chain, signals),

@@ -22,6 +22,7 @@ from ltzd.values import Address, address_of, checksummed
 Role = Literal["http", "operator", "indexer", "deliveries"]
 ROLES: tuple[Role, ...] = ("http", "operator", "indexer", "deliveries")
 
+_PATH_NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -78,6 +79,19 @@ def _issuer_url(text: str) -> str:
 def _levels_url(text: str) -> str:
     _check_url(text, ("https", "http"), needs_host=True)
     return checked_levels_url(text)
+
+
+def _site_url(text: str) -> str:
+    _check_url(text.replace("{host}", "site.example"), ("https", "http"), needs_host=True)
+    if urlsplit(text).query or "{" in text.replace("{host}", ""):
+        raise ValueError("must be a URL such as https://{host}, without a query")
+    return text.rstrip("/")
+
+
+def _path_name(text: str) -> str:
+    if not _PATH_NAME.fullmatch(text):
+        raise ValueError("must be one part of a path: letters, digits, _ and -")
+    return text
 
 
 def _origin(text: str) -> str:
@@ -161,6 +175,8 @@ ReadableFile = Annotated[Path, AfterValidator(_readable)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
 LevelsUrl = Annotated[str, AfterValidator(_levels_url)]
+SiteUrl = Annotated[str, AfterValidator(_site_url)]
+PathName = Annotated[str, AfterValidator(_path_name)]
 Origins = Annotated[
     tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_items)
 ]

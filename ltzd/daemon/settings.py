@@ -35,12 +35,14 @@ from ltzd.daemon.setting_kinds import (
     LevelsUrl,
     Networks,
     Origins,
+    PathName,
     Port,
     ReadableFile,
     ReadableFiles,
     RedisUrl,
     Roles,
     RpcUrl,
+    SiteUrl,
     WebUrl,
     is_loopback,
     may_reach_this_machine,
@@ -188,6 +190,16 @@ class Chat(Section):
     """Of the levelling bot, with {guild_id} and {user_id}."""
 
 
+class Site(Section):
+    """The host sites of all brands: how they are asked who their users are, and where their pages
+    find ltzd."""
+
+    base_url: SiteUrl = "https://{host}"
+    """{host} is the name in the request's Host header."""
+    rest_prefix: PathName = "wp-json"
+    namespace: PathName = "loyalty"
+
+
 class Settings(Section):
     """Everything that `ltzd run` is told. URLs are secrets because they may hold passwords."""
 
@@ -209,6 +221,7 @@ class Settings(Section):
     dns: Dns = Dns()
     chat: Chat = Chat()
     accounts: Accounts = Accounts()
+    site: Site = Site()
 
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:
@@ -226,6 +239,7 @@ class Settings(Section):
         urls.update(self.accounts.urls())
         if self.chat.levels_url is not None:
             urls["chat.levels_url"] = self.chat.levels_url
+        urls["site.base_url"] = self.site.base_url.replace("{host}", "site.example")
         for name, url in urls.items():
             parts = urlsplit(url)
             if parts.scheme != "https" or may_reach_this_machine(parts.hostname or ""):

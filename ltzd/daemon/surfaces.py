@@ -26,6 +26,8 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
         own_origins=frozenset(http.own_origins),
         proxies=Proxies(http.proxies_count, http.trusted_proxies),
         explorer_url=daemon.settings.explorer_url,
+        site_rest_prefix=daemon.settings.site.rest_prefix,
+        site_namespace=daemon.settings.site.namespace,
     )
     if is_dev:
         policy = replace(
@@ -46,6 +48,7 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
             domains=daemon.domains,
             payments=daemon.payments,
             limits=daemon.limits,
+            site=daemon.site,
         ),
         policy,
     )

@@ -1,9 +1,8 @@
 """The demo brands: declared in files, applied like any other, once.
 
-A brand that is there already is left as it is: somebody may have changed it. Only the perks that an
-older ltzd could not declare are added, and a webhook address in the sandbox follows it to another
-port. Its keys, which are shown only once, are kept in the data
-directory for `dev.json`.
+A brand that is there already is left as it is: somebody may have changed it. Only perks and site,
+which an older ltzd could not declare, are added, and a webhook address in the sandbox follows it to
+another port. Its keys, which are shown only once, are kept in the data directory for `dev.json`.
 """
 
 import json
@@ -79,9 +78,10 @@ async def apply(
 
 def _up_to_date(stored: Brand, demo: Brand, inbox: str) -> Brand:
     changes: dict[str, Any] = {}
-    if "perks" not in stored.model_fields_set:
-        # As ltzd 0.1 stored it: nobody has decided against the perks.
-        changes["perks"] = demo.perks
+    for name in ("perks", "site"):
+        if name not in stored.model_fields_set:
+            # As an older ltzd stored it: nobody has decided against them.
+            changes[name] = getattr(demo, name)
     known = stored.webhook_url or ""
     if _path(known) == _path(inbox) and is_loopback_host(url_host(known)):
         changes["webhook_url"] = inbox

@@ -127,6 +127,7 @@ async def _set_up(
     sealer = Sealer.from_file(folder / "master.key", create=True)
     sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, deployment.address("LTZ"))
     sandbox.events_to(f"http://127.0.0.1:{options.port}{WEBHOOK}")
+    sandbox.set_ltzd_url(f"http://127.0.0.1:{options.port}")
     await sandbox.start()
     stack.push_async_callback(sandbox.stop)
     brand, other = await _demo_brands(folder, started, sealer, sandbox)
@@ -236,6 +237,7 @@ def _settings(
             },
             "accounts": Accounts.of(sandbox.accounts_policy()),
             "chat": {"levels_url": sandbox.levels_url()},
+            "site": {"base_url": sandbox.site_url},
             "dns": {"nameservers": list(dns.nameservers), "port": dns.port},
             "http": {
                 "port": options.port,
@@ -263,6 +265,7 @@ ltzd is ready on {base}
   Earn a user some LTZ (a second time within 60 seconds is refused as a duplicate):
     curl -s {base}/service-api/manual-event -H 'Content-Type: application/json' -d '{event}'
 
+  A site to try       {instance.sandbox.site_url}/
   API documentation   {base}/docs
   Explorer            {instance.sandbox.explorer_url}
   Sandbox             {instance.sandbox.url}

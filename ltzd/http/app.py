@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, cast
 
 import structlog
 from sanic import Sanic
+from sanic.compat import Header
 from sanic.config import Config
 from sanic.exceptions import BadRequest, SanicException
 from sanic.http import Http
@@ -35,14 +36,19 @@ from ltzd.http import (
     pregeneration_operations,
     relay_operations,
     relayer,
+    site_operations,
+    site_plugin,
 )
 from ltzd.http.client_address import refuse_plain_http
 from ltzd.http.cors import Cors
-from ltzd.http.errors import Refusals
+from ltzd.http.errors import OwnAnswers, Refusals
 from ltzd.http.json_body import READ_AWAY_LIMIT
+from ltzd.http.operations import Operation
 from ltzd.http.relayer import ClientLimit, window_headers
 from ltzd.http.replies import Reply
 from ltzd.http.services import HttpPolicy, Services
+from ltzd.http.site_errors import SiteErrors
+from ltzd.http.site_plugin import NONCE
 
 App: TypeAlias = Sanic[Config, SimpleNamespace]
 
@@ -56,21 +62,29 @@ Http.HEADER_CEILING = HEAD_LIMIT  # the library's own bound on what its setting 
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-OPERATIONS = (
-    *event_handler.OPERATIONS,
-    *domain_verification.OPERATIONS,
-    *payment_operations.OPERATIONS,
-    *pregeneration_operations.OPERATIONS,
-    *relay_operations.OPERATIONS,
-    *perk_operations.OPERATIONS,
-    *constraints.OPERATIONS,
-)
+
+def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
+    """Everything that is documented."""
+    return (
+        *event_handler.OPERATIONS,
+        *domain_verification.OPERATIONS,
+        *payment_operations.OPERATIONS,
+        *pregeneration_operations.OPERATIONS,
+        *relay_operations.OPERATIONS,
+        *perk_operations.OPERATIONS,
+        *constraints.OPERATIONS,
+        *site_operations.operations(policy),
+    )
+
+
+OPERATIONS = operations(HttpPolicy())
 
 _app_numbers = itertools.count(1)
 
 
 def build_app(services: Services, policy: HttpPolicy) -> App:
-    app = new_app("ltzd-http", always_allowed=frozenset({"OPTIONS"}))
+    site_errors = SiteErrors(policy.site_rest, policy.site_base)
+    app = new_app("ltzd-http", frozenset({"OPTIONS"}), site_errors)
     app.ctx.grace_seconds = policy.grace_seconds
     app.ctx.proxies = policy.proxies
     cors = Cors(policy, services.is_known_domain)
@@ -82,11 +96,14 @@ def build_app(services: Services, policy: HttpPolicy) -> App:
     app.blueprint(domain_verification.surface(services.domains, services.limits))
     app.blueprint(payments.surface(services.payments, services.limits, policy.explorer_url))
     app.blueprint(pregeneration.surface(services.pregeneration))
-    app.blueprint(docs.surface(OPERATIONS))
+    app.blueprint(site_plugin.surface(services.site, policy.site_base))
+    app.blueprint(docs.surface(operations(policy)))
     return app
 
 
-def new_app(name: str, always_allowed: frozenset[str] = frozenset()) -> App:
+def new_app(
+    name: str, always_allowed: frozenset[str] = frozenset(), own_answers: OwnAnswers | None = None
+) -> App:
     """Sanic wants one name per app in a process, and tests build many."""
     app: App = Sanic(
         f"{name}-{next(_app_numbers)}",
@@ -102,7 +119,7 @@ def new_app(name: str, always_allowed: frozenset[str] = frozenset()) -> App:
             },
             env_prefix=None,  # daemon/settings.py alone reads the environment
         ),
-        error_handler=Refusals(always_allowed),
+        error_handler=Refusals(always_allowed, own_answers),
         request_class=AnswerableRequest,
         configure_logging=False,
     )
@@ -162,6 +179,15 @@ def refuse_two_hosts(request: Request) -> None:
         raise BadRequest("Two Host headers")
 
 
+def _tell_of(context: SimpleNamespace, headers: Header) -> None:
+    """What was learned on the way to the answer, or to a refusal."""
+    if hasattr(context, "nonce"):
+        headers[NONCE] = context.nonce
+    if hasattr(context, "window"):
+        for name, value in window_headers(context.window).items():
+            headers.setdefault(name, value)  # a refusal's own tell more
+
+
 def _surround(app: App, cors: Cors, client_limit: ClientLimit, requires_https: bool) -> None:
     ids = _RequestIds()
     durations = _Durations()
@@ -197,9 +223,7 @@ def _surround(app: App, cors: Cors, client_limit: ClientLimit, requires_https: b
             headers,
             is_preflight=request.method == "OPTIONS",
         )
-        if hasattr(context, "window"):
-            for name, value in window_headers(context.window).items():
-                headers.setdefault(name, value)  # a refusal's own tell more
+        _tell_of(context, headers)
         if hasattr(context, "begun"):  # Sanic skips `begin` for a request that timed out
             headers["X-Request-Id"] = context.id
             durations.observe(request, response.status, perf_counter() - context.begun)

@@ -17,6 +17,8 @@ PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:2rem auto;padding:0 1rem;
 color:#1c2430;background:#fff}
@@ -33,7 +35,7 @@ th,td{border-color:#313a48}a{color:#8ab4ff}}
 def surface(operations: Sequence[Operation]) -> Blueprint:
     """The document never changes while the program runs, so it is made once."""
     described = document(operations)
-    as_json = msgspec.json.encode(described)
+    as_json = _encoder.encode(described)
     as_page = page(described)
 
     async def openapi(_request: Request) -> Reply:
@@ -101,7 +103,7 @@ def _examples(holder: dict[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    return escape(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    return escape(msgspec.json.format(_encoder.encode(value), indent=2).decode())
 
 
 def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:

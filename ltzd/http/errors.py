@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from sanic.exceptions import MethodNotAllowed, RequestCancelled, SanicException
@@ -23,6 +23,7 @@ from ltzd.errors import (
     BrandUnknown,
     BudgetExhausted,
     ChannelNotAllowed,
+    CheckInRefused,
     ClaimLimitReached,
     CollectionNotFound,
     ContractNotWhitelisted,
@@ -33,22 +34,28 @@ from ltzd.errors import (
     DuplicateEvent,
     EventNotConfigured,
     HolderChanged,
+    HostSiteUnavailable,
     IdempotencyKeyReused,
     IdentityUnavailable,
     InvalidFields,
+    LinkRefused,
     LtzdError,
     MaxClaimsReached,
+    MilestoneRefused,
     MintPending,
     MissingFields,
     NoChargesRemaining,
     NodeUnavailable,
     NotFound,
+    NotLoggedIn,
     PaymentRefused,
     PaymentsUnavailable,
     RateLimited,
+    RedemptionRefused,
     Refused,
     RewardTooLarge,
     SignatureRefused,
+    SiteUnknown,
     TokenNotFound,
     TransactionFailed,
     Unauthorized,
@@ -89,6 +96,22 @@ class ProviderUnknown(Refused):
     """No OAuth provider of this name. Details: `valid_providers`."""
 
 
+class MissingPerkId(Refused):
+    """Spec 7.5, and so is the next."""
+
+
+class MissingMilestone(Refused):
+    pass
+
+
+class InvalidParams(Refused):
+    """Of the site plugin. `params` tells what is wrong with each, by its name."""
+
+    def __init__(self, params: dict[str, str]) -> None:
+        super().__init__(f"Invalid parameter(s): {', '.join(params)}", params=params)
+        self.params = params
+
+
 ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     BodyTooLarge: (413, "PAYLOAD_TOO_LARGE"),
     BodyUnreadable: (400, "INVALID_BODY"),
@@ -124,11 +147,21 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     RateLimited: (429, "RATE_LIMIT_EXCEEDED"),
     TransactionFailed: (500, "TRANSACTION_FAILED"),
     PaymentRefused: (400, "PAYMENT_REFUSED"),
+    SiteUnknown: (500, "NOT_CONFIGURED"),
+    NotLoggedIn: (401, "NOT_LOGGED_IN"),
+    MissingPerkId: (400, "MISSING_PERK_ID"),
+    MissingMilestone: (400, "MISSING_MILESTONE"),
+    InvalidParams: (400, "INVALID_PARAM"),
+    CheckInRefused: (400, "CHECKIN_FAILED"),
+    RedemptionRefused: (400, "REDEEM_FAILED"),
+    MilestoneRefused: (400, "CLAIM_FAILED"),
+    LinkRefused: (400, "LINK_FAILED"),
     Refused: (400, "REFUSED"),
     IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
     PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
     MintPending: (500, "MINT_PENDING"),
     DnsUnavailable: (503, "DNS_UNAVAILABLE"),
+    HostSiteUnavailable: (503, "HOST_SITE_UNAVAILABLE"),
     DatabaseUnavailable: (503, "DATABASE_UNAVAILABLE"),
     NodeUnavailable: (503, "NODE_UNAVAILABLE"),
     Unavailable: (503, "UNAVAILABLE"),
@@ -142,6 +175,7 @@ FIXED_TEXTS: dict[str, str] = {
     "PAYMENTS_UNAVAILABLE": "Payment provider unavailable",
     "MINT_PENDING": "The payment is recorded and will be minted; ask again",
     "DNS_UNAVAILABLE": "DNS resolver unavailable",
+    "HOST_SITE_UNAVAILABLE": "Host site unavailable",
     "UNAVAILABLE": "Service unavailable",
     "INTERNAL_ERROR": "Internal server error",
 }
@@ -297,23 +331,36 @@ def _allowed(error: MethodNotAllowed) -> set[str]:
     return {method.strip() for method in methods} - {""}
 
 
+class OwnAnswers(Protocol):
+    """Of a surface that has statuses of its own, too: other than those of `ANSWERS`."""
+
+    def covers(self, path: str) -> bool: ...
+
+    def reply(self, path: str, answer: Answer) -> tuple[int, dict[str, object]]:
+        """Status and body."""
+        ...
+
+
 class Refusals(ErrorHandler):
     """Sanic asks it for every exception, its own included; nothing here may raise.
 
     `always_allowed` are methods that are answered on every path, whatever its route says.
     """
 
-    def __init__(self, always_allowed: frozenset[str]) -> None:
+    def __init__(self, always_allowed: frozenset[str], own: OwnAnswers | None = None) -> None:
         super().__init__()
         self._always_allowed = always_allowed
+        self._own = own
 
     def response(self, request: Request, exception: BaseException) -> Reply:
-        answer = told(exception)
+        answer, path = told(exception), path_of(request)
+        if self._own is not None and self._own.covers(path):
+            status, body = self._own.reply(path, answer)
+            return json_reply(body, status)
         headers = answer.headers
         if isinstance(exception, MethodNotAllowed):
             allowed = _allowed(exception) | self._always_allowed
             headers = {"Allow": ", ".join(sorted(allowed))}
-        path = path_of(request)
         return json_reply(envelope_of(path)(answer), status_of(path, answer), headers)
 
 

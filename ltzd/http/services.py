@@ -5,21 +5,30 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from ltzd.actions.check_ins import CheckedIn
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.leaderboards import Board
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import AsOf, Reader, Redeemed, RedeemRequest
 from ltzd.actions.pregeneration import PregenerationRequest
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
+from ltzd.actions.site_members import LoggedIn
+from ltzd.actions.site_redemptions import PerkOffer
+from ltzd.actions.site_redemptions import Redeemed as SiteRedeemed
 from ltzd.cache.rate_limits import RateLimits, Window
 from ltzd.errors import Refused
 from ltzd.http.client_address import NO_PROXIES, Proxies
+from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.providers.payments import OpenSession
-from ltzd.rules.brands import EventRule
+from ltzd.rules.brands import Brand, EventRule
+from ltzd.rules.leaderboards import Metric, Period
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relay_limits import Standing
 from ltzd.rules.request_signatures import SignedRequest
+from ltzd.rules.streaks import StreakShown
 from ltzd.store.pregenerations import Recorded
+from ltzd.store.site_members import Member
 from ltzd.store.tokens import Page
 from ltzd.values import Address, Hash32
 
@@ -137,6 +146,66 @@ class Pregeneration(Protocol):
         ...
 
 
+class SiteMembers(Protocol):
+    """`actions/site_members.py`, as far as the site plugin's surface uses it."""
+
+    def brand_of(self, host: str) -> Brand:
+        """Raises SiteUnknown."""
+        ...
+
+    async def member(self, host: str, credentials: HostCredentials) -> LoggedIn:
+        """Raises SiteUnknown and NotLoggedIn, and what keeps us from knowing who it is."""
+        ...
+
+    async def link(self, member: Member, token: str) -> Member:
+        """Raises LinkRefused."""
+        ...
+
+    async def balance_of(self, wallet: Address) -> int:
+        """LTZ's smallest units, as of the indexed block."""
+        ...
+
+
+class CheckIns(Protocol):
+    """`actions/check_ins.py`, as far as its surface uses it."""
+
+    async def check_in(self, member: Member) -> CheckedIn:
+        """Raises CheckInRefused."""
+        ...
+
+    async def claim_milestone(self, member: Member, days: int) -> int:
+        """Its bonus. Raises MilestoneRefused."""
+        ...
+
+    async def streak(self, member: Member) -> StreakShown: ...
+
+
+class Leaderboards(Protocol):
+    """`actions/leaderboards.py`, as far as its surface uses it."""
+
+    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Board: ...
+
+
+class SiteRedemptions(Protocol):
+    """`actions/site_redemptions.py`, as far as its surface uses it."""
+
+    async def redeem(self, brand: Brand, member: Member, perk_id: UUID) -> SiteRedeemed:
+        """Raises RedemptionRefused."""
+        ...
+
+    async def perks(self, brand: Brand) -> list[PerkOffer]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SiteServices:
+    """What is behind the site plugin's surface."""
+
+    members: SiteMembers
+    check_ins: CheckIns
+    leaderboards: Leaderboards
+    redemptions: SiteRedemptions
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """Which services answered a moment ago."""
@@ -159,6 +228,7 @@ class Services:
     payments: Payments
     limits: RateLimits
     pregeneration: Pregeneration
+    site: SiteServices
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +244,14 @@ class HttpPolicy:
     """Refuse what came to a proxy of ours over plain http; dev mode does not."""
     explorer_url: str | None = None
     """Where people look at transactions, without a slash at its end."""
+    site_rest_prefix: str = "wp-json"
+    site_namespace: str = "loyalty"
+    """Parts of the site plugin's paths: /{rest_prefix}/{namespace}/v1."""
+
+    @property
+    def site_rest(self) -> str:
+        return "/" + self.site_rest_prefix
+
+    @property
+    def site_base(self) -> str:
+        return f"{self.site_rest}/{self.site_namespace}/v1"

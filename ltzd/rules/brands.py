@@ -1,8 +1,7 @@
 """A brand's configuration: what its file says, checked, with the specification's defaults.
 
 The shape is choices.md's brand file; amounts are whole LTZ. `parse_brand_file` reports every fault
-at once with its place in the file. A section that this version cannot enforce yet is a fault too,
-since a limit that looks set and is not is worse than an error.
+at once with its place in the file.
 """
 
 import re
@@ -12,11 +11,13 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Self
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
@@ -54,12 +55,12 @@ PER_DOLLAR_TYPE = "purchase"
 """The one type whose events tell an amount of money (spec 2.4)."""
 
 LISTS = ("events", "perks", "constraints")
-"""Sections of many entries; the other one is `brand`."""
-SECTIONS_NOT_YET = ("site",)
+"""Sections of many entries; the others are `brand` and `site`."""
 
 MAX_ID = brand_values.MAX_ID
 _EVENT_TYPE = re.compile(r"[A-Za-z0-9_]{1,50}")
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
+_DAYS = re.compile(r"[1-9][0-9]{0,4}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -105,6 +106,13 @@ def _lower_case_uuid(text: str) -> str:
     return lower
 
 
+def _streak_days(key: object) -> object:
+    """The keys of tables are text, in TOML and in JSON."""
+    if isinstance(key, int) or (isinstance(key, str) and _DAYS.fullmatch(key)):
+        return int(key)
+    raise ValueError("must be a streak's days, 1 to 99999")
+
+
 def _webhook_url(text: str) -> str:
     if not text.isascii():
         raise ValueError("must be plain ASCII: percent-encode a path, write a host as xn--…")
@@ -118,6 +126,9 @@ Count = Annotated[int, Field(ge=0, le=MAX_COUNT, strict=True)]
 Domain = Annotated[str, AfterValidator(_brand_domain)]
 PerDollar = Annotated[Decimal, IsNumber, Field(gt=0, le=10**6, decimal_places=18)]
 Hours = Annotated[Decimal, IsNumber, Field(ge=0, le=87_600, decimal_places=18)]
+StreakDays = Annotated[int, BeforeValidator(_streak_days)]
+Multiplier = Annotated[Decimal, IsNumber, Field(ge=0, le=1000, decimal_places=18)]
+Bonus = Annotated[int, Field(ge=1, le=10**6, strict=True)]
 Id = Annotated[str, AfterValidator(_lower_case_address)]
 PerkId = Annotated[str, AfterValidator(_lower_case_uuid)]
 
@@ -188,6 +199,29 @@ class Perk(BaseModel):
         return self
 
 
+class Site(BaseModel):
+    """The `[site]` section: the brand's host sites, and what checking in there earns.
+
+    `multipliers` and `milestones` are by the days of a streak; rewards are whole LTZ.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    hosts: Annotated[tuple[Domain, ...], AfterValidator(_some_names)]
+    checkin_reward: Annotated[int, Field(ge=0, le=10**6, strict=True)] = 0
+    multipliers: Mapping[StreakDays, Multiplier] = {}
+    milestones: Mapping[StreakDays, Bonus] = {}
+
+    def multiplier_of(self, days: int) -> Decimal:
+        """Of a streak this long: that of the longest length which it has reached."""
+        reached = [length for length in self.multipliers if length <= days]
+        return self.multipliers[max(reached)] if reached else Decimal(1)
+
+    def reward_of(self, days: int) -> int:
+        """For the check-in that makes the streak this long, rounded down (choices.md)."""
+        return int(self.checkin_reward * self.multiplier_of(days))
+
+
 class Brand(BaseModel):
     """A whole brand file. Domains are in normal form; `rule_of` is the way to its events."""
 
@@ -209,6 +243,7 @@ class Brand(BaseModel):
     events: tuple[EventRule, ...] = ()
     perks: tuple[Perk, ...] = ()
     constraints: Annotated[tuple[Constraint, ...], AfterValidator(without_repeats)] = ()
+    site: Site | None = None
 
     @cached_property
     def address(self) -> Address:
@@ -226,6 +261,10 @@ class Brand(BaseModel):
         """All of them must be satisfied. They mean nothing if the collection is not this brand's,
         which only the chain knows."""
         return tuple(one for one in self.constraints if one.collection_id == collection_id)
+
+    def perk(self, perk_id: UUID) -> Perk | None:
+        """What the brand's site lists under this id."""
+        return next((perk for perk in self.perks if perk.id == str(perk_id)), None)
 
     @cached_property
     def _rules(self) -> Mapping[str, EventRule]:
@@ -248,7 +287,7 @@ def parse_brand_file(text: str, name: str) -> Brand:
         found = error.errors(include_url=False, include_input=False)
         if "brand" not in file.document:
             faults.append(file.fault(("brand",), "the section is missing"))
-            found = [fault for fault in found if fault["loc"][0] in LISTS]
+            found = [fault for fault in found if fault["loc"][0] in ("site", *LISTS)]
         faults += [file.fault(*_place_and_reason(fault)) for fault in found]
         raise FileRejected(faults) from None
     if faults:
@@ -258,12 +297,11 @@ def parse_brand_file(text: str, name: str) -> Brand:
 
 def _flat(file: TomlFile) -> tuple[dict[str, object], list[str]]:
     """The document in the shape of `Brand`, and what is wrong with its sections."""
-    faults = []
-    for section in file.document:
-        if section in SECTIONS_NOT_YET:
-            faults.append(file.fault((section,), "this version does not support it yet"))
-        elif section not in ("brand", *LISTS):
-            faults.append(file.fault((section,), "unknown section"))
+    faults = [
+        file.fault((section,), "unknown section")
+        for section in file.document
+        if section not in ("brand", "site", *LISTS)
+    ]
     table = file.document.get("brand", {})
     if not isinstance(table, dict):
         raise FileRejected([*faults, file.fault(("brand",), "must be a section")])
@@ -271,7 +309,10 @@ def _flat(file: TomlFile) -> tuple[dict[str, object], list[str]]:
         if name in table:
             reason = f"unknown key: give [[{name}]] sections"
             faults.append(file.fault(("brand", name), reason))
-    return table | {name: file.document.get(name, []) for name in LISTS}, faults
+    if "site" in table:
+        faults.append(file.fault(("brand", "site"), "unknown key: give a [site] section"))
+    others = {name: file.document.get(name, []) for name in LISTS}
+    return table | others | {"site": file.document.get("site")}, faults
 
 
 def _repeated(file: TomlFile, section: str, key: str) -> list[str]:
@@ -295,7 +336,10 @@ def _place_and_reason(error: ErrorDetails) -> tuple[Place, str]:
     match error["loc"]:
         case ("constraints", int(), *_):
             return constraint_fault(error)
-        case (str(section), *_) as place if section in LISTS:
+        case ("site", str(key), int() | str() as entry, *_) if key in ("multipliers", "milestones"):
+            # Behind the entry pydantic says whether it was its key or its value.
+            return ("site", key, str(entry)), reason_of(error)
+        case (str(section), *_) as place if section in ("site", *LISTS):
             return place, reason_of(error)
         case place:
             return ("brand", *place), reason_of(error)

@@ -44,8 +44,7 @@ def budget_of(brand: Brand, now: datetime) -> Quota | None:
     """None: the brand has set no budget."""
     if brand.daily_mint_budget == 0:
         return None
-    today = now.astimezone(_zone(brand.time_zone)).date()
-    start, end = _day(today, brand.time_zone)
+    start, end = _day(local_day(now, brand.time_zone), brand.time_zone)
     return Quota(Usage.LTZ_A_DAY, brand.daily_mint_budget, start, end)
 
 
@@ -92,6 +91,11 @@ def refuse_large_reward(brand: Brand, event_type: str, ltz: int) -> None:
     if most and ltz > most:
         fault = f"eventType: {event_type} would earn {ltz} LTZ, above the brand's {most} an event"
         raise RewardTooLarge("Reward too large", errors=[fault])
+
+
+def local_day(now: datetime, zone: str) -> date:
+    """The day that people in this time zone have, by the name of the zone."""
+    return now.astimezone(_zone(zone)).date()
 
 
 @lru_cache(maxsize=256)

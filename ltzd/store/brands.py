@@ -32,7 +32,8 @@ class Applied:
 async def apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applied:
     """Make `brand` the configuration in force; all of it or, if anything fails, nothing.
 
-    The switches and keys of a brand that is there stay as they are.
+    The switches and keys of a brand that is there stay as they are. Raises Misconfigured for a host
+    that is another brand's site.
     """
     async with brand_change(connection):
         return await _apply(connection, brand, sealer)
@@ -53,6 +54,7 @@ async def _apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applie
     old = None if is_new else await _understood(connection, brand.address)
     if old == brand:
         return Applied(changed=False, keys=None)
+    await _refuse_others_sites(connection, brand)
     await _write(connection, brand)
     await _forget_totals(connection, brand, old)
     keys = NewKeys.of(brand.id) if is_new else None
@@ -105,12 +107,17 @@ class BrandBook:
         self._entries: dict[Address, _Entry] = {}
         self._known: dict[Address, Brand] = {}
         self._latest = 0
+        self._by_site: dict[str, Brand] = {}
         self.domains: frozenset[str] = frozenset()
-        """Of every brand that is not disabled, in normal form."""
+        """Of every brand that is not disabled, its sites among them, in normal form."""
 
     def get(self, address: Address) -> Brand | None:
         """None for a disabled brand, too: every surface treats it as unknown."""
         return self._known.get(address)
+
+    def with_site(self, host: str) -> Brand | None:
+        """Whose site is at this host, in normal form; None for a disabled brand's, too."""
+        return self._by_site.get(host)
 
     def configuration(self, address: Address) -> Brand | None:
         """Of a disabled brand, too."""
@@ -159,8 +166,15 @@ class BrandBook:
             for key, entry in self._entries.items()
             if entry.brand is not None and not entry.is_disabled
         }
+        self._by_site = {
+            host: brand
+            for brand in self._known.values()
+            if brand.site is not None
+            for host in brand.site.hosts
+        }
         self._latest = max((entry.revision for entry in self._entries.values()), default=0)
         self.domains = frozenset(name for brand in self._known.values() for name in brand.domains)
+        self.domains |= self._by_site.keys()
         return True
 
     def _kept_or_parsed(self, key: Address, revision: int, text: str) -> Brand | None:
@@ -200,6 +214,29 @@ async def _forget_totals(connection: Connection, brand: Brand, old: Brand | None
         brand.address,
         sorted(before & _limited_types(brand)),
     )
+
+
+async def _refuse_others_sites(connection: Connection, brand: Brand) -> None:
+    """A Host names one brand. Raises Misconfigured; `brand_change` lets nobody come between."""
+    hosts = [] if brand.site is None else list(brand.site.hosts)
+    row = await connection.fetchrow(
+        """
+        SELECT id, host
+          FROM brands
+         CROSS JOIN LATERAL jsonb_array_elements_text(
+               CASE WHEN jsonb_typeof(configuration #> '{site,hosts}') = 'array'
+                    THEN configuration #> '{site,hosts}' ELSE '[]' END) AS named (host)
+         WHERE id <> $1 AND host = ANY($2::text[])
+         LIMIT 1
+        """,
+        brand.address,
+        hosts,
+    )
+    if row is not None:
+        raise Misconfigured(
+            f"site.hosts: {row['host']} is the site of brand {hex_of(row['id'])} already; "
+            "take it out of that brand's file first."
+        )
 
 
 def _limited_types(brand: Brand) -> set[str]:

@@ -8,23 +8,13 @@ what they know of final mints above it; those are left out until it has caught u
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
 from ltzd.rules.books import Disagreement, Finding
 from ltzd.store.books import PATIENCE_SECONDS
 from ltzd.store.database import Connection
+from ltzd.store.site_disagreements import SITE_CHECKS, Check
 from ltzd.values import Address
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """`sql` takes a brand (NULL: all, and what is no brand's) and how many rows to name."""
-
-    kind: str
-    meaning: str
-    sides: tuple[str, str]
-    sql: str
 
 
 async def found(
@@ -373,4 +363,5 @@ CHECKS: Sequence[Check] = (
          LIMIT $2
         """,
     ),
+    *SITE_CHECKS,
 )

@@ -8,7 +8,7 @@ nonce is a unique row.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +16,7 @@ import asyncpg
 import msgspec
 
 from ltzd.rules.events import ClaimRecord
-from ltzd.rules.limits import Quota, Usage
+from ltzd.rules.limits import Quota, Usage, local_day
 from ltzd.store.database import Connection
 from ltzd.store.signals import ORIGIN
 from ltzd.values import Address, Hash32
@@ -169,8 +169,8 @@ class NewEvent(msgspec.Struct, frozen=True):
 
     `identity_subject` is None for a user who has a row; `maximum` is the global one, None without;
     `budget` and `wallets` are the brand's own limits, the second with the one event of a group that
-    brings the user. `nonce` and `request_id` are a signed
-    request's. At most one new event of a claim goes into a `write`.
+    brings the user. `nonce` and `request_id` are a signed request's; `time_zone` is the brand's. At
+    most one new event of a claim goes into a `write`.
     """
 
     event: EventRow
@@ -182,6 +182,13 @@ class NewEvent(msgspec.Struct, frozen=True):
     wallets: Quota | None = None
     nonce: str | None = None
     request_id: UUID | None = None
+    time_zone: str = "UTC"
+
+    @property
+    def earned_on(self) -> date | None:
+        """The day in the brand's time zone on which it was decided."""
+        at = self.claim.last_event_at
+        return None if at is None else local_day(at, self.time_zone)
 
 
 _LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
@@ -230,6 +237,7 @@ def _columns(ordered: Sequence[NewEvent]) -> list[object]:
         [new.wallets and new.wallets.start for new in ordered],
         [new.nonce for new in ordered],
         [new.request_id for new in ordered],
+        [new.earned_on for new in ordered],
         EVENT_REWARD,
         ORIGIN,
     ]
@@ -247,10 +255,11 @@ WITH new AS MATERIALIZED (
     FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[], $6::timestamptz[],
                 $7::bigint[], $8::uuid[], $9::text[], $10::bytea[], $11::text[], $12::text[],
                 $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bigint[],
-                $18::timestamptz[], $19::bigint[], $20::timestamptz[], $21::text[], $22::uuid[])
+                $18::timestamptz[], $19::bigint[], $20::timestamptz[], $21::text[], $22::uuid[],
+                $23::date[])
          AS new (brand_id, event_type, email_key, claims, id, at, maximum, user_id, subject, wallet,
                  email, domain, source, user_identifier, metadata, ltz, budget, day, most_wallets,
-                 hour, nonce, request_id)
+                 hour, nonce, request_id, earned_on)
 ), signed AS (
   INSERT INTO request_nonces (brand_id, nonce, request_id)
   SELECT DISTINCT brand_id, nonce, request_id
@@ -327,10 +336,10 @@ WITH new AS MATERIALIZED (
          metadata::jsonb, ltz
     FROM accepted
 ), owed AS (
-  INSERT INTO rewards (id, kind, brand_id, wallet, ltz)
-  SELECT id, $23, brand_id, wallet, ltz FROM accepted WHERE ltz > 0
+  INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
+  SELECT id, $24, brand_id, wallet, ltz, earned_on FROM accepted WHERE ltz > 0
 ), told AS (
-  SELECT pg_notify('ltzd_rewards', $24) WHERE EXISTS (SELECT FROM won)
+  SELECT pg_notify('ltzd_rewards', $25) WHERE EXISTS (SELECT FROM won)
 )
 SELECT brand_id, event_type, email_key, met.email_key IS NOT NULL AS is_new_user
   FROM won

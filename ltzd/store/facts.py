@@ -11,7 +11,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from ltzd.rules.facts import RewardMinted, Transfer
-from ltzd.store import escrow_facts, perk_facts, sale_facts
+from ltzd.store import escrow_facts, perk_facts, sale_facts, standings
 from ltzd.store.database import Connection
 from ltzd.store.signals import WEBHOOKS
 from ltzd.values import LTZ, ZERO_ADDRESS, Address
@@ -51,8 +51,9 @@ async def insert_transfers(connection: Connection, those: Sequence[Transfer]) ->
 async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) -> int:
     """Write mints and tell their rewards; answers how many matched a reward of ours exactly.
 
-    What a brand is to hear of is written with it, once for each reward: a reorg's second mint finds
-    the row of the first, and an index that is read again tells final rewards what they know.
+    Those that did not know of one count as earned from here on. What a brand is to hear of is
+    written with it, once for each reward: a reorg's second mint finds the row of the first, and an
+    index that is read again tells final rewards what they know.
     """
     if not those:
         return 0
@@ -80,7 +81,7 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
             for row in those
         ],
     )
-    matched: int = await connection.fetchval(
+    told = await connection.fetchrow(
         """
         WITH told AS (
           UPDATE rewards
@@ -110,7 +111,8 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
            WHERE brands.configuration ->> 'webhook_url' IS NOT NULL AND brands.disabled_at IS NULL
               ON CONFLICT (subject, kind) WHERE NOT revoked DO NOTHING
        RETURNING 1)
-        SELECT (SELECT count(*) FROM told),
+        SELECT (SELECT count(*) FROM told) AS matched,
+               ARRAY(SELECT id FROM told WHERE is_news) AS news,
                (SELECT pg_notify($9, '') WHERE EXISTS (SELECT FROM written))
         """,
         [UUID(bytes=row.reference[:16]) for row in those],
@@ -128,6 +130,8 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
         [row.transaction_hash for row in those],
         WEBHOOKS,
     )
+    await standings.add(connection, told["news"])
+    matched: int = told["matched"]
     return matched
 
 
@@ -163,8 +167,8 @@ async def undo_above(connection: Connection, fork: int) -> int:
 async def forget_all(connection: Connection, final_number: int) -> None:
     """Forget every fact and all that was derived, and every block but the first.
 
-    Rewards keep what they know of final mints. Of the others they learn again: a reorg meanwhile
-    would leave no fact to take back.
+    Rewards keep what they know of final mints, and count. Of the others they learn again: a reorg
+    meanwhile would leave no fact to take back.
     """
     await _undo_mints(connection, final_number)
     for statement in _FORGET_ALL:
@@ -194,7 +198,7 @@ _FORGET_ALL = (
 
 
 async def _undo_mints(connection: Connection, fork: int) -> None:
-    await connection.execute(
+    unminted = await connection.fetch(
         """
         WITH gone AS (
           DELETE FROM mints
@@ -205,9 +209,11 @@ async def _undo_mints(connection: Connection, fork: int) -> None:
            SET mint_block_number = NULL, mint_block_hash = NULL, mint_transaction_hash = NULL
           FROM gone
          WHERE rewards.id = gone.reward AND rewards.mint_block_hash = gone.block_hash
+     RETURNING rewards.id
         """,
         fork,
     )
+    await standings.take_back(connection, [row["id"] for row in unminted])
 
 
 async def balance(connection: Connection, wallet: Address) -> int:

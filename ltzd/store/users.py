@@ -1,5 +1,11 @@
-"""Users: one e-mail address, one wallet, across all brands."""
+"""Users: one e-mail address, one wallet, across all brands.
 
+An address follows the person who has proven it: once a verified token has listed it, its row leads
+to his wallet. The row's id never changes, nor what was given before; the wallet that it left stays
+known as the user's. Of several who prove an address the first one keeps it.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid5
 
@@ -13,6 +19,14 @@ class User:
     email_key: str
     identity_subject: str
     wallet: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A user whose address leads elsewhere from now on; `left` is the wallet that it led to."""
+
+    id: UUID
+    left: Address
 
 
 _NAMESPACE = UUID("1b9ad1a4-3c5e-4f0e-9c38-0d3a9b6f6a51")
@@ -33,3 +47,52 @@ async def find(connection: Connection, key: str) -> User | None:
         "SELECT id, email_key, identity_subject, wallet FROM users WHERE email_key = $1", key
     )
     return User(*row) if row else None
+
+
+async def has_unsettled(connection: Connection, person: str, keys: Sequence[str]) -> bool:
+    """Whether `follow` may find something to do for somebody whose user is called as he is."""
+    found: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (SELECT FROM users
+                        WHERE email_key = ANY($1::text[])
+                          AND (proven_by IS NULL
+                               OR (proven_by = $2 AND identity_subject <> $2)))
+        """,
+        list(keys),
+        person,
+    )
+    return found
+
+
+async def follow(
+    connection: Connection, person: str, keys: Sequence[str], subject: str, wallet: Address
+) -> list[Followed]:
+    """Lead the addresses that the person has proven to his wallet; those that somebody else was
+    the first to prove stay where they are.
+
+    One statement: of two people at once who prove an address one gets it.
+    """
+    rows = await connection.fetch(_FOLLOW, list(keys), person, subject, wallet)
+    return [Followed(row["id"], Address(row["wallet"])) for row in rows if row["wallet"] != wallet]
+
+
+_FOLLOW = """
+WITH proven AS MATERIALIZED (
+  SELECT id, wallet
+    FROM users
+   WHERE email_key = ANY($1::text[])
+     AND (proven_by IS NULL
+          OR (proven_by = $2 AND (identity_subject <> $3 OR wallet <> $4)))
+   ORDER BY email_key
+     FOR UPDATE
+), behind AS (
+  INSERT INTO former_wallets (wallet, user_id)
+  SELECT wallet, id FROM proven WHERE wallet <> $4
+      ON CONFLICT DO NOTHING
+)
+UPDATE users u
+   SET wallet = $4, identity_subject = $3, proven_by = $2
+  FROM proven
+ WHERE u.id = proven.id
+RETURNING u.id, proven.wallet
+"""

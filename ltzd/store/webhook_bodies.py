@@ -78,13 +78,15 @@ def _milliseconds(at: datetime) -> int:
 
 
 async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
-    """Whose reward it is its event knows, or else the wallet's user."""
+    """Whose reward it is its event knows, or else the wallet's user, or who logs in at the brand's
+    site with it."""
     if not ids:
         return {}
     rows = await connection.fetch(
         """
         SELECT r.id, r.wallet, r.ltz, r.mint_transaction_hash, r.failure,
-               coalesce(e.user_id, u.id) AS user_id, coalesce(e.email, u.email_key) AS email
+               coalesce(e.user_id, u.id, m.user_id) AS user_id,
+               coalesce(e.email, u.email_key, m.email_key) AS email
           FROM unnest($1::uuid[]) AS asked (id)
           JOIN rewards r ON r.id = asked.id
           LEFT JOIN events e ON e.id = r.id
@@ -94,7 +96,15 @@ async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, as
                 WHERE wallet = r.wallet AND e.id IS NULL
                 ORDER BY created_at
                 LIMIT 1) AS u ON true
-         WHERE e.id IS NOT NULL OR u.id IS NOT NULL
+          LEFT JOIN LATERAL (
+               SELECT user_id, email_key
+                 FROM site_members
+                WHERE brand_id = r.brand_id AND wallet = r.wallet
+                  AND e.id IS NULL AND u.id IS NULL
+                -- He whose e-mail address it belongs to, then whoever was linked to it.
+                ORDER BY linked_at NULLS FIRST, host, site_user_id
+                LIMIT 1) AS m ON true
+         WHERE coalesce(e.user_id, u.id, m.user_id) IS NOT NULL
         """,
         ids,
     )

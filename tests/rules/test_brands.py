@@ -27,6 +27,12 @@ category = "drinks"
 """
 
 
+SITE = """\
+[site]
+hosts = ["site.example"]
+"""
+
+
 def faults_of(text: str) -> list[str]:
     with pytest.raises(FileRejected) as caught:
         parse_brand_file(text, "demo.toml")
@@ -119,6 +125,23 @@ def test_a_brand_survives_being_stored_as_json() -> None:
     assert Brand.model_validate_json(brand.model_dump_json()) == brand
 
 
+def test_a_site_multiplies_by_the_longest_streak_that_was_reached_and_rounds_down() -> None:
+    brand = parse_brand_file(
+        HEAD + SITE + "checkin_reward = 11\nmultipliers = { 7 = 1.5, 30 = 2 }", "demo.toml"
+    )
+
+    assert brand.site is not None
+    assert [brand.site.reward_of(days) for days in (1, 6, 7, 29, 30, 400)] == [
+        11,
+        11,
+        16,
+        16,
+        22,
+        22,
+    ]
+    assert Brand.model_validate_json(brand.model_dump_json()) == brand
+
+
 @pytest.mark.parametrize(
     ("addition", "fault"),
     [
@@ -148,7 +171,19 @@ def test_a_brand_survives_being_stored_as_json() -> None:
         ('webhook_url = "https://x.example/é"', "demo.toml:5: brand.webhook_url: must be plain"),
         ('webhook_url = "ftp://x.example"', "demo.toml:5: brand.webhook_url: must be an http"),
         ("[[constraints]]", "demo.toml:5: constraints[0].kind: is missing"),
-        ("[site]", "demo.toml:5: site: this version does not support it yet"),
+        ("[site]", "demo.toml:5: site.hosts: is missing"),
+        ("site = 3", "demo.toml:5: brand.site: unknown key: give a [site] section"),
+        ("[[site]]", "demo.toml:5: site: must be a section"),
+        ("[site]\nhosts = []", "demo.toml:6: site.hosts: must not be empty"),
+        (SITE + "checkin = 1", "demo.toml:7: site.checkin: unknown key"),
+        (SITE + "checkin_reward = 1.5", "demo.toml:7: site.checkin_reward: must be a valid int"),
+        (SITE + "checkin_reward = -1", "demo.toml:7: site.checkin_reward: must be greater"),
+        (SITE + "multipliers = 2", "demo.toml:7: site.multipliers: must be a"),
+        (SITE + "multipliers = { 0 = 2 }", "demo.toml:7: site.multipliers.0: must be a streak's"),
+        (SITE + "multipliers = { 07 = 2 }", "demo.toml:7: site.multipliers.07: must be a streak's"),
+        (SITE + "multipliers = { 7 = -1 }", "demo.toml:7: site.multipliers.7: must be greater"),
+        (SITE + "milestones = { week = 5 }", "demo.toml:7: site.milestones.week: must be a streak"),
+        (SITE + "milestones = { 7 = 0 }", "demo.toml:7: site.milestones.7: must be greater"),
         ("[sight]", "demo.toml:5: sight: unknown section"),
         ("[[events]]", "demo.toml:5: events[0].type: is missing"),
         ('[[events]]\ntype = "a b"', "demo.toml:6: events[0].type: must be 1 to 50 letters"),
@@ -265,12 +300,12 @@ def test_all_faults_are_told_at_once() -> None:
     )
 
     assert faults == [
-        "demo.toml:9: site: this version does not support it yet",
         "demo.toml:2: brand.id: is missing",
         "demo.toml:2: brand.name: is missing",
         "demo.toml:2: brand.domains: is missing",
         "demo.toml:4: events[0]: a type outside the first catalogue needs reward",
         "demo.toml:8: events[1].reward: must be a valid integer",
+        "demo.toml:9: site.hosts: is missing",
         "demo.toml:3: brand.nam: unknown key",
     ]
 

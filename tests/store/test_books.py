@@ -234,7 +234,7 @@ SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
     ),
     "an event's reward has another kind": (
         "UPDATE rewards SET kind = 3 WHERE id = '{waits}'",
-        {"event_without_reward": "{waits}"},
+        {"event_without_reward": "{waits}", "reward_without_site_claim": "{waits}"},
     ),
     "an event's reward has another amount": (
         "UPDATE rewards SET ltz = ltz + 1 WHERE id = '{waits}'",
@@ -281,7 +281,7 @@ SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
             "UPDATE rewards SET mint_block_number = 1, mint_block_hash = '\\x11', "
             "mint_transaction_hash = '\\x22' WHERE id = '{waits}'"
         ),
-        {"minted_without_mint": "{waits}"},
+        {"minted_without_mint": "{waits}", "earnings_and_rewards_differ": None},
     ),
     "a reward's mint is gone": (
         "DELETE FROM mints WHERE substring(reference FOR 16) = '\\x{event_hex}'",
@@ -344,7 +344,7 @@ SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
             "UPDATE rewards SET mint_block_number = NULL, mint_block_hash = NULL, "
             "mint_transaction_hash = NULL WHERE id = '{event}'"
         ),
-        {"mint_not_told": "{event}"},
+        {"mint_not_told": "{event}", "earnings_and_rewards_differ": None},
     ),
     "a mint was announced that never was": (
         (
@@ -360,6 +360,35 @@ SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
             "VALUES ('{webhook}', '\\x{brand_hex}', 'ltz_distributed', '{webhook}', 'delivered')"
         ),
         {"announced_without_mint": "{webhook}"},
+    ),
+    "a check-in's reward is gone": (
+        "DELETE FROM rewards WHERE id = '{checkin}'",
+        {"site_claim_and_reward_differ": "{checkin}"},
+    ),
+    "a milestone's reward has another amount": (
+        "UPDATE rewards SET ltz = ltz + 1 WHERE id = '{milestone}'",
+        {"site_claim_and_reward_differ": "{milestone}"},
+    ),
+    "a milestone's claim is gone": (
+        "DELETE FROM milestone_claims WHERE reward_id = '{milestone}'",
+        {"reward_without_site_claim": "{milestone}"},
+    ),
+    "somebody's earnings of all time are too high": (
+        "UPDATE earnings SET ltz = ltz + 1 WHERE period = 'all' AND rewards > 0",
+        {"earnings_and_rewards_differ": "{wallet} all 1970-01-01"},
+    ),
+    "what somebody bought is forgotten": (
+        "UPDATE earnings SET bought = 0 WHERE bought > 0",
+        {"earnings_and_rewards_differ": "{buyer} all 1970-01-01"},
+    ),
+    "a redemption's claim never was": (
+        (
+            "INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, item_id, "
+            "price, confirmation_code, state, answered_at) SELECT '{webhook}', brand_id, wallet, "
+            "id, 'Mug', 'goods', 1, 0, 'CODE', 'done', now() - interval '1 hour' "
+            "FROM rewards WHERE id = '{event}'"
+        ),
+        {"redemption_without_fact": "{webhook}"},
     ),
     "a balance is wrong": (
         (
@@ -379,6 +408,10 @@ SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
 }
 
 
+PERIODS = ("earnings_and_rewards_differ", None)
+"""A reward counts in its week, in its month and in all time; who bought LTZ has one row."""
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def shelf(databases: Databases) -> AsyncIterator[tuple[Connection, dict[str, object]]]:
     """Books that agree, and what is in them by the names of `SPOILT`; nobody may change them."""
@@ -389,6 +422,7 @@ async def shelf(databases: Databases) -> AsyncIterator[tuple[Connection, dict[st
         event, paid = await rows.event(), await rows.payment()
         await rows.minted(event, paid)
         owed, waits = await rows.payment(), await rows.event(TWO)
+        checkin, milestone = await rows.other(3), await rows.other(4)
         reward = await db.fetchrow("SELECT seq, wallet FROM rewards WHERE id = $1", event)
         assert reward is not None
         yield (
@@ -397,11 +431,14 @@ async def shelf(databases: Databases) -> AsyncIterator[tuple[Connection, dict[st
                 "event": event,
                 "event_hex": event.hex,
                 "waits": waits,
+                "checkin": checkin,
+                "milestone": milestone,
                 "owed": owed,
                 "owed_session": f"cs_{owed.hex}",
                 "webhook": uuid4(),
                 "brand_hex": ONE.address.hex(),
                 "wallet": hex_of(reward["wallet"]),
+                "buyer": hex_of(a_wallet(7)),
                 "reference": hex_of(reward_reference(event, 1, reward["seq"])),
             },
         )
@@ -422,7 +459,7 @@ async def test_what_was_spoilt_is_named(
 
     assert spoilt.keys() == expected.keys()
     for kind, id_ in expected.items():
-        assert spoilt[kind].count == 1
+        assert spoilt[kind].count == (3 if (kind, id_) == PERIODS else 1)
         if id_ is not None:
             assert [row.id for row in spoilt[kind].findings] == [id_.format(**names)]
 

@@ -101,6 +101,25 @@ class BookRows:
         """A check-in's (3) or a milestone's (4) reward."""
         id_ = uuid4()
         await self._reward(id_, kind, brand.address, ltz, a_wallet(8))
+        # Numbers of days, so that of one wallet there may be many.
+        days = await self.db.fetchval("SELECT 1 + count(*) FROM rewards WHERE kind IN (3, 4)")
+        told = (brand.address, a_wallet(8), days, ltz, id_)
+        if kind == 3:
+            await self.db.execute(
+                """
+                INSERT INTO checkins (brand_id, wallet, day, streak, ltz, reward_id)
+                VALUES ($1, $2, '2026-01-01'::date + $3::int, $3, $4, $5)
+                """,
+                *told,
+            )
+        else:
+            await self.db.execute(
+                """
+                INSERT INTO milestone_claims (brand_id, wallet, days, ltz, reward_id)
+                VALUES ($1, $2, $3, $4, $5)
+                """,
+                *told,
+            )
         return id_
 
     async def _reward(

@@ -116,8 +116,8 @@ async def all_minted(instance: Instance, seconds: float = 20.0) -> None:
 
 
 async def assert_books_agree(instance: Instance, answers: Iterable[Answer] = ()) -> None:
-    """Every recorded event and payment is minted exactly once, nothing else is, and all balances
-    are right."""
+    """Every recorded event, payment, check-in and milestone is minted exactly once, nothing else
+    is, and all balances are right."""
     mints = await mints_on_chain(instance)
     times = Counter(mint.reward for mint in mints)
     assert not [reward for reward, count in times.items() if count > 1], "minted twice"
@@ -127,8 +127,12 @@ async def assert_books_agree(instance: Instance, answers: Iterable[Answer] = ())
         facts = await connection.fetch("SELECT reference, amount, block_hash FROM mints")
         events = await connection.fetchval("SELECT count(*) FROM events WHERE ltz > 0")
         payments = await connection.fetchval("SELECT count(*) FROM payments")
+        claims = await connection.fetchval(
+            "SELECT (SELECT count(reward_id) FROM checkins)"
+            "     + (SELECT count(*) FROM milestone_claims)"
+        )
         nonces = await connection.fetchval("SELECT count(*) FROM transactions")
-    assert len(rewards) == events + payments
+    assert len(rewards) == events + payments + claims
     assert {row["id"] for row in rewards} == by_reward.keys(), "rewards and chain differ"
     for row in rewards:
         mint = by_reward[row["id"]]

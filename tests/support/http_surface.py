@@ -7,45 +7,61 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
 import aiohttp
 
+from ltzd.actions.check_ins import CheckedIn
 from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.leaderboards import Board, Entry
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import AsOf, Reader, Redeemed, RedeemRequest
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
+from ltzd.actions.site_members import LoggedIn
+from ltzd.actions.site_redemptions import PerkOffer
+from ltzd.actions.site_redemptions import Redeemed as SiteRedeemed
 from ltzd.cache.rate_limits import RateLimits, Window
 from ltzd.errors import (
     BrandUnknown,
     DuplicateEvent,
     IdempotencyKeyReused,
+    LinkRefused,
+    MilestoneRefused,
     NotFound,
+    NotLoggedIn,
     PaymentRefused,
     RateLimited,
+    RedemptionRefused,
     Refused,
     SignatureRefused,
+    SiteUnknown,
     Unauthorized,
     ValidationFailed,
 )
 from ltzd.http.app import App, build_app
 from ltzd.http.server import serve
-from ltzd.http.services import Health, HttpPolicy, Services
+from ltzd.http.services import Health, HttpPolicy, Services, SiteServices
+from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.providers.payments import OpenSession
 from ltzd.rules import perk_charges
-from ltzd.rules.brands import Brand, EventRule
+from ltzd.rules.brands import Brand, EventRule, Perk
+from ltzd.rules.leaderboards import Metric, Period
 from ltzd.rules.payments import Payment, not_found
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relay_limits import RELAYS_AN_HOUR, WINDOW, Standing
 from ltzd.rules.relaying import Relayed, RelayStatus, RelayWindow
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
+from ltzd.rules.streaks import Milestone, StreakShown
 from ltzd.store.pregenerations import AccountWallet, Recorded
 from ltzd.store.redemptions import Redemption
+from ltzd.store.site_members import Member
+from ltzd.store.site_redemptions import Redemption as SiteRedemption
 from ltzd.store.tokens import Page
-from ltzd.values import Address, Hash32, address_of
+from ltzd.values import LTZ, Address, Hash32, LtzUnits, address_of
 
 BRAND_ID = "0x" + "ab" * 20
 WALLET = Address(bytes.fromhex("5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"))
@@ -474,6 +490,129 @@ class PregenerationBook:
         return Recorded(self.wallets.setdefault(slot, made), created_new=is_new)
 
 
+SITE_HOST = "site.example"
+NONCE, FRESH_NONCE = "a1b2c3d4e5", "f6a7b8c9d0"
+COOKIE = "wordpress_logged_in_5d41402abc=ann%7C1900000000%7Ctoken%7Chmac"
+COFFEE = Perk(
+    id="6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77", name="Free coffee", category="drinks", item_id=1
+)
+CODE = "UCR8-E7T3-2FNP"
+ANN = Member(
+    brand_id=address_of(BRAND_ID),
+    host=SITE_HOST,
+    site_user_id=42,
+    username="ann",
+    user_id=UUID("6a6f7d0e-2f53-5b0c-9d3a-8d1d0f5f5a11"),
+    wallet=WALLET,
+    subject=None,
+)
+
+
+@dataclass
+class SiteBook:
+    """The site of a brand with one member, ann, one perk and a milestone of seven days.
+
+    Says no with whatever `refusal` holds to all that comes after the log-in. `heard` are the names
+    of what was asked of it, in order.
+    """
+
+    brand: Brand = field(
+        default_factory=lambda: Brand.model_validate(
+            {"id": BRAND_ID, "name": "Demo", "domains": ("shop.example",), "perks": (COFFEE,)}
+        )
+    )
+    visitor: Member = ANN
+    heard: list[str] = field(default_factory=list)
+    asked: list[object] = field(default_factory=list)
+    refusal: BaseException | None = None
+    log_in_refusal: BaseException | None = None
+    is_claimed: bool = False
+    is_pending: bool = False
+    price: int = 25 * LTZ
+    balance: int = 1_250 * LTZ
+    multiplier: Decimal = Decimal("1.5")
+    entries: tuple[Entry, ...] = (Entry("9d2c6a1f", "ann", 320, 1),)
+
+    def services(self) -> SiteServices:
+        return SiteServices(members=self, check_ins=self, leaderboards=self, redemptions=self)
+
+    def brand_of(self, host: str) -> Brand:
+        self.heard.append(f"brand_of {host}")
+        if host != SITE_HOST:
+            raise SiteUnknown("No loyalty programme is configured for this site.")
+        return self.brand
+
+    async def member(self, host: str, credentials: HostCredentials) -> LoggedIn:
+        self.brand_of(host)
+        self.heard.append("member")
+        if self.log_in_refusal is not None:
+            raise self.log_in_refusal
+        if (credentials.cookie, credentials.nonce) != (COOKIE, NONCE):
+            raise NotLoggedIn("You are not logged in at this site.")
+        return LoggedIn(self.visitor, FRESH_NONCE)
+
+    async def link(self, member: Member, token: str) -> Member:
+        self._hear("link", token)
+        if token != TOKEN:
+            raise LinkRefused("The identity token is not valid.")
+        return replace(member, subject="user")
+
+    async def balance_of(self, wallet: Address) -> LtzUnits:
+        self._hear("balance_of", wallet)
+        return LtzUnits(self.balance)
+
+    async def check_in(self, member: Member) -> CheckedIn:
+        self._hear("check_in", member)
+        was_claimed, self.is_claimed = self.is_claimed, True
+        return CheckedIn(self._streak(), 0 if was_claimed else 15, was_claimed)
+
+    async def claim_milestone(self, member: Member, days: int) -> int:
+        self._hear("claim_milestone", days)
+        if days != 7:
+            raise MilestoneRefused("There is no such milestone.")
+        return 50
+
+    async def streak(self, member: Member) -> StreakShown:
+        self._hear("streak", member)
+        return self._streak()
+
+    def _streak(self) -> StreakShown:
+        return StreakShown(8, self.multiplier, Milestone(30, 250), (Milestone(7, 50),))
+
+    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Board:
+        self._hear("read", (brand.id, metric, period, limit))
+        return Board(self.entries[:limit], len(self.entries))
+
+    async def redeem(self, brand: Brand, member: Member, perk_id: UUID) -> SiteRedeemed:
+        self._hear("redeem", perk_id)
+        perk = brand.perk(perk_id)
+        if perk is None:
+            raise RedemptionRefused("This site offers no such perk.")
+        redemption = SiteRedemption(
+            id=uuid4(),
+            brand=brand.address,
+            wallet=member.wallet,
+            perk_id=perk_id,
+            name=perk.name,
+            category=perk.category,
+            collection_id=None,
+            item_id=1,
+            price=self.price,
+            confirmation_code=CODE,
+        )
+        return SiteRedeemed(redemption, self.is_pending)
+
+    async def perks(self, brand: Brand) -> list[PerkOffer]:
+        self._hear("perks", brand.id)
+        return [PerkOffer(perk, self.price, is_available=True) for perk in brand.perks]
+
+    def _hear(self, name: str, asked: object) -> None:
+        self.heard.append(name)
+        self.asked.append(asked)
+        if self.refusal is not None:
+            raise self.refusal
+
+
 def a_payment(session_id: str = "cs_test_paid", usd_cents: int = 500) -> Payment:
     return Payment(session_id, address_of(BRAND_ID), WALLET, usd_cents, "pi_1")
 
@@ -491,6 +630,7 @@ class Surface:
     domains: DomainBook = field(default_factory=DomainBook)
     payments: PaymentBook = field(default_factory=PaymentBook)
     pregeneration: PregenerationBook = field(default_factory=PregenerationBook)
+    site: SiteBook = field(default_factory=SiteBook)
     limits: RateLimits = field(default_factory=RateLimits)
     health: Health = field(default_factory=lambda: Health(True, True, True))
 
@@ -508,6 +648,9 @@ class Surface:
 
     def forget_pregenerations(self) -> None:
         vars(self.pregeneration).update(vars(PregenerationBook()))
+
+    def forget_site(self) -> None:
+        vars(self.site).update(vars(SiteBook()))
 
     def forget_domains(self) -> None:
         vars(self.domains).update(vars(DomainBook()))
@@ -550,6 +693,7 @@ async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[Surface]:
             domains=surface.domains,
             payments=surface.payments,
             pregeneration=surface.pregeneration,
+            site=surface.site.services(),
             limits=surface.limits,
         )
         async with serving(build_app(services, policy or HttpPolicy(grace_seconds=2.0))) as url:
@@ -575,6 +719,7 @@ def services_over(
         domains=DomainBook(),
         payments=PaymentBook(),
         pregeneration=PregenerationBook(),
+        site=SiteBook().services(),
         limits=RateLimits(),
     )
 

@@ -17,7 +17,7 @@ from schemathesis import GenerationMode
 
 from ltzd.cache.rate_limits import RateLimit
 from ltzd.errors import CooldownActive, DatabaseUnavailable, DomainUnauthorized, IdentityUnavailable
-from ltzd.http import constraints, models, relayer
+from ltzd.http import constraints, models, perk_operations, relayer
 from ltzd.http.app import OPERATIONS, build_app
 from ltzd.http.constraint_models import Invalidation
 from ltzd.http.operations import Operation
@@ -144,7 +144,7 @@ async def test_the_page_shows_every_path_and_loads_nothing(surface: Surface) -> 
 
 RELAY_OPERATIONS = [one for one in OPERATIONS if one.path.startswith("/relay")]
 POST_RELAY, GET_RELAY = RELAY_OPERATIONS
-PERK_OPERATIONS = [one for one in OPERATIONS if "perk" in one.path]
+PERK_OPERATIONS = [*perk_operations.OPERATIONS]
 CONSTRAINT_OPERATIONS = [one for one in OPERATIONS if "invalidate" in one.path]
 RELAY_WINDOW = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 

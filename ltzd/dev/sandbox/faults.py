@@ -24,12 +24,13 @@ from ltzd.dev.sandbox.requests import (
     whole_number_in,
 )
 
-# The path under which each service that the sandbox speaks HTTP for lives.
+# The path under which each service that the sandbox speaks HTTP for lives. Of the host site, what
+# ltzd asks: its visitors use no fault up.
 SERVICES: Mapping[str, str] = {
     "identity": "/identity/",
     "payments": "/payments/",
     "accounts": "/accounts/",
-    "site": "/site/",
+    "site": "/site/wp-json/wp/",
 }
 DNS = "dns"
 

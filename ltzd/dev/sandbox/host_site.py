@@ -1,4 +1,4 @@
-"""The sandbox's host site, put together: its users, their log-ins, and the door that makes both.
+"""The sandbox's host site, put together: users, log-ins, pages, and the door that makes both first.
 
 It keeps a journal of its own, whose first record is the secret that signs cookies and nonces.
 """
@@ -10,6 +10,8 @@ from typing import Self
 
 from aiohttp import web
 
+from ltzd.dev.sandbox.demo_site import DemoSite
+from ltzd.dev.sandbox.demo_site_proxy import NAMESPACE, DemoSiteProxy
 from ltzd.dev.sandbox.journal import Journal, Record
 from ltzd.dev.sandbox.requests import BadInputError, allow_only, door_object, json_reply, text_in
 from ltzd.dev.sandbox.site_api import REST_PREFIX, SiteApi
@@ -19,7 +21,6 @@ from ltzd.errors import Misconfigured
 
 DOOR = "/doors/site-session"
 
-_NAMESPACE = "loyalty"
 _LONGEST_USERNAME = 60
 
 WalletOf = Callable[[str], Awaitable[str]]
@@ -31,6 +32,7 @@ class HostSite:
         self._journal = journal
         self._users = users
         self._sessions = sessions
+        self._proxy = DemoSiteProxy()
 
     @classmethod
     async def open(cls, path: Path) -> Self:
@@ -48,7 +50,16 @@ class HostSite:
         async def door(request: web.Request) -> web.Response:
             return await self._open_session(request, wallet_of)
 
-        return [*SiteApi(self._users, self._sessions).routes(), web.post(DOOR, door)]
+        return [
+            *DemoSite(self._users, self._sessions).routes(),
+            *self._proxy.routes(),
+            *SiteApi(self._users, self._sessions).routes(),
+            web.post(DOOR, door),
+        ]
+
+    def set_ltzd_url(self, url: str) -> None:
+        """Where its loyalty routes lead; before this they are answered with 503."""
+        self._proxy.lead_to(url)
 
     def door(self) -> dict[str, str]:
         """The `site` part of dev.json."""
@@ -58,12 +69,13 @@ class HostSite:
         return {
             "host": HOST,
             "restPrefix": REST_PREFIX,
-            "namespace": _NAMESPACE,
+            "namespace": NAMESPACE,
             "username": user.username,
             "applicationPassword": shown(user.application_password),
         }
 
     async def close(self) -> None:
+        await self._proxy.close()
         await self._journal.close()
 
     async def _open_session(self, request: web.Request, wallet_of: WalletOf) -> web.Response:

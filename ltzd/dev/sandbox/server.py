@@ -13,6 +13,7 @@ from ltzd.dev.sandbox import pages
 from ltzd.dev.sandbox.account_apis import DOOR as ACCOUNTS_DOOR
 from ltzd.dev.sandbox.account_apis import AccountApis, levels_url
 from ltzd.dev.sandbox.credentials import AppCredentials, SigningKeys
+from ltzd.dev.sandbox.demo_site import HOME as DEMO_SITE
 from ltzd.dev.sandbox.dns_server import DnsServer
 from ltzd.dev.sandbox.explorer import Explorer
 from ltzd.dev.sandbox.explorer_views import BASE as EXPLORER_BASE
@@ -63,6 +64,7 @@ class Sandbox:
         self._site: HostSite | None = None
         self._accounts: AccountApis | None = None
         self._events_url: str | None = None
+        self._ltzd_url: str | None = None
         self._runner: web.AppRunner | None = None
         self._app: AppCredentials | None = None
         self._keys: SigningKeys | None = None
@@ -73,7 +75,7 @@ class Sandbox:
             self._journal, records = Journal.open(self._path)
             self._app, users = await _recalled(self._journal, records)
             self._payments = await self._open_payments()
-            self._site = await HostSite.open(self._path.with_name("site.jsonl"))
+            self._site = await self._open_site()
             self._accounts = await AccountApis.open(self._path.with_name("accounts.jsonl"))
             await self._dns.start()
             self._inbox.open()
@@ -145,6 +147,11 @@ class Sandbox:
         """The host site, for `HostSites.user_of`."""
         return self.url + SITE_PREFIX
 
+    @property
+    def demo_site_url(self) -> str:
+        """Its pages, for a person."""
+        return self.url + DEMO_SITE
+
     def site_door(self) -> dict[str, str]:
         """The `site` part of dev.json."""
         assert self._site is not None, "the sandbox has not started"
@@ -169,6 +176,12 @@ class Sandbox:
         self._events_url = url
         if self._payments is not None:
             self._payments.events_to(url)
+
+    def set_ltzd_url(self, url: str) -> None:
+        """ltzd's public surface, which the host site's loyalty routes lead to; before this 503."""
+        self._ltzd_url = url
+        if self._site is not None:
+            self._site.set_ltzd_url(url)
 
     def dns_policy(self) -> DnsPolicy:
         return self._dns.policy()
@@ -209,6 +222,12 @@ class Sandbox:
         if self._events_url is not None:
             payments.events_to(self._events_url)
         return payments
+
+    async def _open_site(self) -> HostSite:
+        site = await HostSite.open(self._path.with_name("site.jsonl"))
+        if self._ltzd_url is not None:
+            site.set_ltzd_url(self._ltzd_url)
+        return site
 
     def _application(
         self,
@@ -284,6 +303,7 @@ class Sandbox:
                         pages.text('Pay, refund or dispute: POST {"sessionId", "kind"}'),
                         pages.text(doors["payUrl"]),
                     ],
+                    [pages.text("Demo site: a café"), pages.link(DEMO_SITE, DEMO_SITE)],
                     [pages.text("Host site"), pages.text(self.site_url)],
                     [
                         pages.text('A log-in at it: POST {"username"}'),

@@ -17,10 +17,10 @@ from ltzd.dev.sandbox.site_users import SiteUser, SiteUsers, is_password_of
 
 PREFIX = "/site"
 REST_PREFIX = "wp-json"
+NONCE = "X-WP-Nonce"
 
 _CONTEXTS = ("view", "embed", "edit")
 _AVATAR_SIZES = ("24", "48", "96")
-_NONCE = "X-WP-Nonce"
 
 
 class SiteApi:
@@ -44,13 +44,13 @@ class SiteApi:
         if given is not None:
             user = self._by_password(*given)
             return user if isinstance(user, web.Response) else _told(request, user)
-        nonce = request.query.get("_wpnonce", request.headers.get(_NONCE))
+        nonce = request.query.get("_wpnonce", request.headers.get(NONCE))
         if nonce is None:
             return _told(request, None)
         if not self._sessions.is_nonce(nonce, session):
             return site_errors.bad_nonce()
         reply = _told(request, session.user)
-        reply.headers[_NONCE] = self._sessions.nonce(session)
+        reply.headers[NONCE] = self._sessions.nonce(session)
         return reply
 
     def _by_password(self, login: str, password: str) -> SiteUser | web.Response:

@@ -41,13 +41,18 @@ class SiteSessions:
     def open(self, user: SiteUser) -> Session:
         return Session(user, secrets.token_urlsafe(32))
 
+    def cookies(self, session: Session) -> dict[str, str]:
+        """By name, with what else the host platform sets; no log-in for whoever is nobody."""
+        value = "" if session.user is None else self._login(session.user, session.token)
+        return {"wordpress_test_cookie": "WP%20Cookie%20check", self.cookie_name: value}
+
     def cookie_header(self, session: Session) -> str:
-        """With what else a browser sends along."""
-        assert session.user is not None
+        return "; ".join(f"{name}={value}" for name, value in self.cookies(session).items())
+
+    def _login(self, user: SiteUser, token: str) -> str:
         expires = int(self._clock()) + _SESSION_SECONDS
-        said = f"{session.user.username}|{expires}|{session.token}"
-        value = quote_plus(f"{said}|{self._signed(said)}")
-        return f"wordpress_test_cookie=WP%20Cookie%20check; {self.cookie_name}={value}"
+        said = f"{user.username}|{expires}|{token}"
+        return quote_plus(f"{said}|{self._signed(said)}")
 
     def session_in(self, cookies: Mapping[str, str]) -> Session:
         parts = unquote_plus(cookies.get(self.cookie_name, "")).split("|")

@@ -1,0 +1,267 @@
+"""Leaderboards of 1,000,000 users beside those of 1,000; and what a mint costs that moves ranks.
+
+Each size has a database of its own, so that the few are not found in the tables of the many. What
+is asked is the action behind `GET /leaderboard`: the HTTP around it is the same for both sides.
+"""
+
+import asyncio
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, get_args
+from uuid import uuid4
+
+import msgspec
+
+from benchmarks import results
+from benchmarks.instance import BRAND_FILE
+from benchmarks.load import percentile_ms
+from benchmarks.results import Figure, Found, Ratio
+from benchmarks.sides import WARM_UP_SECONDS
+from ltzd.actions.leaderboards import Leaderboards
+from ltzd.dev import postgres
+from ltzd.rules.brands import Brand, parse_brand_file
+from ltzd.rules.facts import RewardMinted
+from ltzd.rules.leaderboards import Metric, first_day
+from ltzd.rules.limits import local_day
+from ltzd.store import brands, facts, standings
+from ltzd.store.database import Pool, connect, migrate, open_pool, session, transaction
+from ltzd.store.sealing import Sealer
+from ltzd.values import LTZ, Address, Hash32, reward_reference
+
+FEW, MANY = 1_000, 1_000_000
+CLIENTS = 16
+PLACES = 10
+"""On a page, unless somebody asks for more or fewer."""
+MINTS = 2_000
+_MINTS_A_TURN = 500
+"""As many as the indexer writes at a time."""
+_FILL_SECONDS = 1_800.0
+
+METRICS: tuple[Metric, ...] = get_args(Metric)
+
+
+class Reads(msgspec.Struct, frozen=True):
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """`minted_ms` is what MINTS rewards took: those of users who are ranked already."""
+
+    few: dict[Metric, Reads]
+    many: dict[Metric, Reads]
+    few_minted_ms: float
+    many_minted_ms: float
+
+    def as_json(self) -> dict[str, Any]:
+        content: dict[str, Any] = msgspec.to_builtins(self)
+        return content
+
+
+async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
+        async with _server(Path(name)) as url, _side(url, FEW) as few, _side(url, MANY) as many:
+            measured = [await _round(few, many, seconds) for _ in range(rounds)]
+    details = {"rounds": [one.as_json() for one in measured]}
+    results.record("leaderboard", _found(measured), details, in_document=in_document)
+
+
+@asynccontextmanager
+async def _server(folder: Path) -> AsyncIterator[str]:
+    server = await postgres.start(folder)
+    try:
+        yield server.url
+    finally:
+        await postgres.stop(folder)
+
+
+@asynccontextmanager
+async def _side(server_url: str, users: int) -> AsyncIterator["_Side"]:
+    """A database with a brand of so many users."""
+    connection = await connect(server_url, "benchmark")
+    await connection.execute(f"CREATE DATABASE users_{users}")
+    await connection.close()
+    url = f"{server_url.rpartition('/')[0]}/users_{users}"
+    await migrate(url)
+    pool = await open_pool(url)
+    try:
+        brand = parse_brand_file(BRAND_FILE.read_text(encoding="utf-8"), BRAND_FILE.name)
+        side = _Side(pool, brand, users)
+        await side.fill()
+        yield side
+    finally:
+        await pool.close()
+
+
+class _Side:
+    def __init__(self, pool: Pool, brand: Brand, users: int) -> None:
+        self._pool = pool
+        self._brand = brand
+        self._users = users
+        self._boards = Leaderboards(pool)
+        self._block = 0
+        self._seq = 0
+
+    async def fill(self) -> None:
+        """Every user is ranked on all boards of the week and logs in at the brand's site."""
+        started = perf_counter()
+        async with session(self._pool) as connection:
+            await brands.apply(connection, self._brand, Sealer([secrets.token_bytes(32)]))
+            _, now = await standings.member_key(connection, self._brand.address)
+            week = first_day("week", local_day(now, self._brand.time_zone))
+            await connection.execute(
+                _FILL, self._brand.address, week, self._users, timeout=_FILL_SECONDS
+            )
+            for statement in ("VACUUM ANALYZE", "CHECKPOINT"):
+                await connection.execute(statement, timeout=_FILL_SECONDS)
+        print(f"  {self._users:,} users in {perf_counter() - started:.0f} s", flush=True)
+
+    async def read(self, metric: Metric, seconds: float) -> Reads:
+        """By as many clients as there are, each again when it has its answer."""
+        await self._asked(metric, WARM_UP_SECONDS)
+        taken = sorted(await self._asked(metric, seconds))
+        reads = Reads(len(taken) / seconds, percentile_ms(taken, 0.50), percentile_ms(taken, 0.99))
+        print(
+            f"  {metric:10} of {self._users:9,} {reads.per_second:8,.0f}/s  "
+            f"p50 {reads.p50_ms:6.2f} ms  p99 {reads.p99_ms:6.2f} ms",
+            flush=True,
+        )
+        return reads
+
+    async def _asked(self, metric: Metric, seconds: float) -> list[float]:
+        taken: list[float] = []
+        end = perf_counter() + seconds
+
+        async def client() -> None:
+            while (before := perf_counter()) < end:
+                board = await self._boards.read(self._brand, metric, "week", PLACES)
+                taken.append(perf_counter() - before)
+                if len(board.entries) != PLACES or board.total != self._users:
+                    raise SystemExit(f"{len(board.entries)} of {board.total} are shown")
+
+        await asyncio.gather(*(client() for _ in range(CLIENTS)))
+        return taken
+
+    async def mint(self) -> float:
+        """Milliseconds in which the index learns of MINTS mints and commits."""
+        mints = await self._owed()
+        before = perf_counter()
+        async with transaction(self._pool) as connection:
+            for turn in range(0, MINTS, _MINTS_A_TURN):
+                await facts.insert_mints(connection, mints[turn : turn + _MINTS_A_TURN])
+        taken = (perf_counter() - before) * 1000
+        print(f"  {MINTS:,} mints beside {self._users:9,}: {taken:.0f} ms", flush=True)
+        return taken
+
+    async def _owed(self) -> Sequence[RewardMinted]:
+        self._block += 1
+        async with session(self._pool) as connection:
+            wallets = await connection.fetch(
+                "SELECT wallet FROM users WHERE id >= gen_random_uuid() ORDER BY id LIMIT $1", MINTS
+            )
+            owed = [
+                (
+                    uuid4(),
+                    self._brand.address,
+                    wallets[number % len(wallets)]["wallet"],
+                    self._seq + number,
+                )
+                for number in range(MINTS)
+            ]
+            self._seq += MINTS
+            await connection.executemany(
+                "INSERT INTO rewards (id, kind, brand_id, wallet, ltz, seq) "
+                "VALUES ($1, 1, $2, $3, 1, $4)",
+                owed,
+            )
+        block = Hash32(self._block.to_bytes(32, "big"))
+        return [
+            RewardMinted(
+                self._block,
+                block,
+                index,
+                block,
+                Address(wallet),
+                reward_reference(id_, 1, seq),
+                LTZ,
+            )
+            for index, (id_, _, wallet, seq) in enumerate(owed)
+        ]
+
+
+# The values are scattered over the wallets; of rewards and days many wallets have as many.
+_FILL = """
+WITH everybody AS MATERIALIZED (
+  SELECT n, substring(sha256(int8send(n)) FOR 20) AS wallet,
+         'user' || n AS name, 'user' || n || '@bench.example' AS email
+    FROM generate_series(1, $3::bigint) AS n
+), met AS (
+  INSERT INTO users (id, email_key, identity_subject, wallet)
+  SELECT gen_random_uuid(), email, '', wallet FROM everybody
+), logged_in AS (
+  INSERT INTO site_members (brand_id, host, site_user_id, username, email_key, user_id, wallet)
+  SELECT $1, 'site.example', n, name, email, gen_random_uuid(), wallet FROM everybody
+), earned AS (
+  INSERT INTO earnings (brand_id, period, starts, wallet, ltz, rewards)
+  SELECT $1, 'week', $2, wallet, 1 + abs(hashint8(n)::bigint), 1 + n % 50 FROM everybody
+), checked_in AS (
+  INSERT INTO streak_standings (brand_id, period, starts, wallet, days)
+  SELECT $1, 'week', $2, wallet, 1 + n % 7 FROM everybody
+)
+INSERT INTO standing_totals (brand_id, board, period, starts, slot, ranked)
+SELECT $1::bytea, 'streaks', 'week', $2::date, n % 16, count(*) FROM everybody GROUP BY n % 16
+ UNION ALL
+SELECT $1, 'earnings', 'week', $2, 0, $3
+"""
+
+
+async def _round(few: _Side, many: _Side, seconds: float) -> Round:
+    reads_few: dict[Metric, Reads] = {}
+    reads_many: dict[Metric, Reads] = {}
+    for metric in METRICS:
+        reads_few[metric] = await few.read(metric, seconds)
+        reads_many[metric] = await many.read(metric, seconds)
+    return Round(reads_few, reads_many, await few.mint(), await many.mint())
+
+
+def _found(measured: list[Round]) -> list[Found]:
+    return [*(_by_size(metric, measured) for metric in METRICS), _of_mints(measured)]
+
+
+def _by_size(metric: Metric, measured: list[Round]) -> Ratio:
+    def quotient(one: Round) -> float:
+        return one.many[metric].p99_ms / one.few[metric].p99_ms
+
+    typical = sorted(measured, key=quotient)[len(measured) // 2]
+    many, few = typical.many[metric], typical.few[metric]
+    return Ratio(
+        name=f"leaderboard by {metric}: p99 of {MANY:,} users ÷ of {FEW:,}, {CLIENTS} clients",
+        rounds=tuple(map(quotient, measured)),
+        must=2,
+        is_lower_better=True,
+        figures=(
+            f"{many.p99_ms:.1f} ÷ {few.p99_ms:.1f} ms (p50 {many.p50_ms:.1f} and "
+            f"{few.p50_ms:.1f} ms, {many.per_second:,.0f} and {few.per_second:,.0f} a second)"
+        ),
+    )
+
+
+def _of_mints(measured: list[Round]) -> Figure:
+    def middle(side: Callable[[Round], float]) -> float:
+        return median(map(side, measured))
+
+    return Figure(
+        name=f"{MINTS:,} mints written, told to their rewards and ranked, in one transaction",
+        figures=(
+            f"{middle(lambda one: one.many_minted_ms):.0f} ms beside {MANY:,} users, "
+            f"{middle(lambda one: one.few_minted_ms):.0f} ms beside {FEW:,}"
+        ),
+    )

@@ -1,0 +1,340 @@
+<?php
+/**
+ * Plugin Name:       ltzd Loyalty
+ * Description:       Check-ins, streaks, perks and leaderboards of ltzd, under this site's own REST API.
+ * Version:           1.0.0
+ * Requires at least: 5.6
+ * Requires PHP:      7.4
+ * License:           Apache-2.0
+ * License URI:       https://www.apache.org/licenses/LICENSE-2.0
+ * Text Domain:       ltzd-loyalty
+ *
+ * Hands requests on to ltzd with what proves the visitor's log-in, and hands its answers back. Keeps
+ * nothing and decides nothing: who somebody is, ltzd asks this site's own users/me while the request
+ * is still under way, so that the site needs a second PHP worker.
+ */
+
+namespace Ltzd\Loyalty;
+
+defined( 'ABSPATH' ) || exit;
+
+// wp-config.php may name another one; it is `namespace` in the [site] section of ltzd's settings.
+defined( 'LTZD_LOYALTY_NAMESPACE' ) || define( 'LTZD_LOYALTY_NAMESPACE', 'loyalty' );
+
+const OPTION     = 'ltzd_loyalty';
+const PAGE       = 'ltzd-loyalty';
+const CAPABILITY = 'manage_options';
+
+const SECONDS             = 10;
+const SECONDS_TO_REDEEM   = 70; // ltzd answers once a block holds the redemption.
+const SECONDS_TO_LOOK     = 5;
+const LONGEST_ANSWER      = 1048576;
+const LONGEST_COOKIES     = 4096;
+const LONGEST_COOKIE_NAME = 100;
+
+/** What is proxied: its method, and the error of an attempt that ltzd has not answered. */
+const ROUTES = [
+	'checkin'         => [ 'POST', 'checkin_failed', 400 ],
+	'redeem'          => [ 'POST', 'redeem_failed', 400 ],
+	'claim-milestone' => [ 'POST', 'claim_failed', 400 ],
+	'link'            => [ 'POST', 'link_failed', 400 ],
+	'leaderboard'     => [ 'GET', 'api_error', 500 ],
+	'me'              => [ 'GET', 'api_error', 500 ],
+	'perks'           => [ 'GET', 'api_error', 500 ],
+];
+
+/** What needs nobody's log-in, and so gets none. */
+const FOR_EVERYBODY = [ 'leaderboard', 'perks' ];
+
+add_action( 'rest_api_init', __NAMESPACE__ . '\\register_routes' );
+add_action( 'admin_init', __NAMESPACE__ . '\\register_settings' );
+add_action( 'admin_menu', __NAMESPACE__ . '\\add_page' );
+register_activation_hook( __FILE__, __NAMESPACE__ . '\\activate' );
+
+function activate() {
+	register_uninstall_hook( __FILE__, __NAMESPACE__ . '\\uninstall' );
+}
+
+function uninstall() {
+	delete_option( OPTION );
+}
+
+/** @return array{url: string, brand: string, host: string} */
+function settings() {
+	$kept = get_option( OPTION, [] );
+	return array_merge( [ 'url' => '', 'brand' => '', 'host' => '' ], is_array( $kept ) ? $kept : [] );
+}
+
+// --- The routes ---------------------------------------------------------------------------------
+
+function register_routes() {
+	foreach ( ROUTES as $route => list( $method ) ) {
+		register_rest_route(
+			LTZD_LOYALTY_NAMESPACE . '/v1',
+			'/' . $route,
+			[
+				'methods'             => $method,
+				'callback'            => static function ( $request ) use ( $route ) {
+					return answer( $route, $request );
+				},
+				// Everybody may ask, since ltzd decides: it takes cookie and nonce, or the password,
+				// back to this site's users/me and answers 401 to whom that does not know. A wrong
+				// nonce WordPress has refused before it comes here, and a cookie without one is not
+				// handed on, so no other site can act for a visitor.
+				'permission_callback' => '__return_true',
+			]
+		);
+	}
+}
+
+/** ltzd's answer, or the route's own error where there is none. */
+function answer( $route, $request ) {
+	nocache_headers();
+	if ( '' === settings()['url'] ) {
+		return refusal( 'not_configured', __( 'Loyalty is not set up on this site yet.', 'ltzd-loyalty' ), 500 );
+	}
+	$reply = ask( $route, $request );
+	if ( is_wp_error( $reply ) ) {
+		return no_answer( $route, $reply->get_error_message() );
+	}
+	$status = (int) wp_remote_retrieve_response_code( $reply );
+	$body   = json_decode( wp_remote_retrieve_body( $reply ) );
+	if ( ! is_answer( $status, $body ) ) {
+		return no_answer( $route, "status $status without a body of its own" );
+	}
+	// An array outside, as WordPress wants it, and objects inside: an empty one stays an object.
+	$response = new \WP_REST_Response( (array) $body, $status );
+	$nonce    = nonce_in( wp_remote_retrieve_header( $reply, 'x-wp-nonce' ) );
+	if ( '' !== $nonce ) {
+		$response->header( 'X-WP-Nonce', $nonce );
+	}
+	return $response;
+}
+
+/** Whether ltzd itself has said this, and not a proxy or a server of another kind. */
+function is_answer( $status, $body ) {
+	if ( ! is_object( $body ) ) {
+		return false;
+	}
+	// 202 is a redemption that the chain has not decided.
+	return in_array( $status, [ 200, 202 ], true ) || ( $status >= 400 && isset( $body->code, $body->message, $body->data->status ) );
+}
+
+function no_answer( $route, $reason ) {
+	error_log( "ltzd-loyalty: $route: $reason" );
+	list( , $code, $status ) = ROUTES[ $route ];
+	return refusal( $code, __( 'That did not work just now. Please try again in a moment.', 'ltzd-loyalty' ), $status );
+}
+
+function refusal( $code, $message, $status ) {
+	return new \WP_Error( $code, $message, [ 'status' => $status ] );
+}
+
+// --- What ltzd is asked with --------------------------------------------------------------------
+
+function ask( $route, $request ) {
+	list( $method ) = ROUTES[ $route ];
+	$arguments      = with_limits( 'redeem' === $route ? SECONDS_TO_REDEEM : SECONDS );
+	$headers        = [ 'Host' => site_host(), 'Accept' => 'application/json' ];
+	if ( ! in_array( $route, FOR_EVERYBODY, true ) ) {
+		$headers += log_in( $request );
+	}
+	if ( 'POST' === $method ) {
+		$headers['Content-Type'] = content_type( $request );
+		$arguments['body']       = $request->get_body();
+	}
+	$query     = query( $request->get_query_params() );
+	$arguments = [ 'method' => $method, 'headers' => $headers ] + $arguments;
+	return wp_remote_request( url_of( $route ) . ( '' === $query ? '' : "?$query" ), $arguments );
+}
+
+function with_limits( $seconds ) {
+	return [
+		'timeout'             => $seconds,
+		'redirection'         => 0, // Nobody else shall get a log-in.
+		'httpversion'         => '1.1',
+		'sslverify'           => true,
+		'limit_response_size' => LONGEST_ANSWER,
+	];
+}
+
+/** ltzd calls users/me under the same prefix, so that both have only one. */
+function url_of( $route ) {
+	return settings()['url'] . '/' . rest_get_url_prefix() . '/' . LTZD_LOYALTY_NAMESPACE . '/v1/' . $route;
+}
+
+/** By its name ltzd knows the site and so the brand. */
+function site_host() {
+	$host = settings()['host'];
+	return '' === $host ? (string) wp_parse_url( home_url(), PHP_URL_HOST ) : $host;
+}
+
+/** What proves a log-in, and nothing else that a browser sends; as ltzd will ask users/me with it. */
+function log_in( $request ) {
+	$cookies = login_cookies( (string) $request->get_header( 'cookie' ) );
+	$queries = $request->get_query_params();
+	$nonce   = nonce_in( isset( $queries['_wpnonce'] ) ? $queries['_wpnonce'] : $request->get_header( 'x-wp-nonce' ) );
+	if ( '' !== $cookies && '' !== $nonce && strlen( $cookies ) <= LONGEST_COOKIES ) {
+		return [ 'Cookie' => $cookies, 'X-WP-Nonce' => $nonce ];
+	}
+	$basic = (string) $request->get_header( 'authorization' );
+	if ( preg_match( '/\ABasic +([A-Za-z0-9+\/]{1,1024}={0,2})\z/i', $basic, $found ) ) {
+		return [ 'Authorization' => "Basic $found[1]" ];
+	}
+	return [];
+}
+
+/** The header as it came, since PHP has decoded the values in $_COOKIE and changed the names. */
+function login_cookies( $header ) {
+	$pattern = '/\Awordpress_(?:logged_in|sec)_[!-:<>-~]{0,' . LONGEST_COOKIE_NAME . '}=[!-:<-~]*\z/';
+	return implode( '; ', preg_grep( $pattern, array_map( 'trim', explode( ';', $header ) ) ) );
+}
+
+function nonce_in( $given ) {
+	return is_string( $given ) && preg_match( '/\A[0-9A-Za-z]{1,64}\z/', $given ) ? $given : '';
+}
+
+/** A type is always named, since WordPress would call an empty body a form's. */
+function content_type( $request ) {
+	$given = (string) $request->get_header( 'content-type' );
+	return preg_match( '/\A[!-~][ -~]{0,254}\z/', $given ) ? $given : 'application/json';
+}
+
+/** Without what is WordPress's own, such as `rest_route` and `_wpnonce`. */
+function query( $given ) {
+	$is_ours = static function ( $name ) {
+		return 'rest_route' !== $name && '_' !== substr( (string) $name, 0, 1 );
+	};
+	return http_build_query( array_filter( $given, $is_ours, ARRAY_FILTER_USE_KEY ), '', '&', PHP_QUERY_RFC3986 );
+}
+
+// --- Settings -> Loyalty ------------------------------------------------------------------------
+
+function register_settings() {
+	$about = [ 'type' => 'object', 'default' => [], 'sanitize_callback' => __NAMESPACE__ . '\\checked' ];
+	register_setting( OPTION, OPTION, $about );
+	add_settings_section( 'main', '', '__return_null', PAGE );
+	foreach ( fields() as $name => list( $label ) ) {
+		add_settings_field( $name, $label, __NAMESPACE__ . '\\show_field', PAGE, 'main', [ 'name' => $name, 'label_for' => OPTION . "_$name" ] );
+	}
+}
+
+/** Each setting's label, what stands below it, and what its input shows while it is empty. */
+function fields() {
+	return [
+		'url'   => [
+			__( 'Address of ltzd', 'ltzd-loyalty' ),
+			__( 'Starts with https, except on this machine.', 'ltzd-loyalty' ),
+			'https://ltzd.example',
+		],
+		'brand' => [
+			__( 'Brand id', 'ltzd-loyalty' ),
+			__( '0x and 40 hexadecimal digits. Used on this page only, to see whether ltzd knows the brand.', 'ltzd-loyalty' ),
+			'0x…',
+		],
+		'host'  => [
+			__( 'Host name of this site', 'ltzd-loyalty' ),
+			__( 'As the brand file lists it under hosts, if it is another than the one shown.', 'ltzd-loyalty' ),
+			(string) wp_parse_url( home_url(), PHP_URL_HOST ),
+		],
+	];
+}
+
+/** What is kept of what was entered: a setting with a fault keeps its value, and the page says so. */
+function checked( $given ) {
+	$kept = settings();
+	foreach ( is_array( $given ) ? array_intersect_key( $given, $kept ) : [] as $name => $value ) {
+		$clean = is_string( $value ) ? clean( $name, trim( $value ) ) : null;
+		if ( null === $clean ) {
+			$label = fields()[ $name ][0];
+			/* translators: %s: a setting's label */
+			add_settings_error( OPTION, $name, sprintf( __( '%s: this cannot be used, and nothing was changed.', 'ltzd-loyalty' ), esc_html( $label ) ) );
+			continue;
+		}
+		$kept[ $name ] = $clean;
+	}
+	return $kept;
+}
+
+/** Null for what cannot be used. */
+function clean( $name, $value ) {
+	if ( '' === $value ) {
+		return '';
+	}
+	switch ( $name ) {
+		case 'url':
+			return clean_url( $value );
+		case 'brand':
+			return preg_match( '/\A0x[0-9a-f]{40}\z/i', $value ) ? strtolower( $value ) : null;
+		default:
+			$label = '[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?';
+			$host  = strtolower( $value );
+			return strlen( $host ) <= 253 && preg_match( "/\\A$label(?:\\.$label)*\\z/", $host ) ? $host : null;
+	}
+}
+
+function clean_url( $value ) {
+	// Neither user names, queries nor fragments: there is one way to read what this lets through.
+	$pattern = '#\A(https?)://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?(?:/[a-z0-9._~/-]*)?\z#i';
+	if ( ! preg_match( $pattern, $value, $found ) ) {
+		return null;
+	}
+	$is_here = in_array( strtolower( $found[2] ), [ 'localhost', '127.0.0.1', '[::1]' ], true );
+	return $is_here || 'https' === strtolower( $found[1] ) ? untrailingslashit( $value ) : null;
+}
+
+function add_page() {
+	$title = __( 'Loyalty', 'ltzd-loyalty' );
+	add_options_page( $title, $title, CAPABILITY, PAGE, __NAMESPACE__ . '\\show_page' );
+}
+
+function show_page() {
+	if ( ! current_user_can( CAPABILITY ) ) {
+		return;
+	}
+	echo '<div class="wrap"><h1>' . esc_html( get_admin_page_title() ) . '</h1>';
+	foreach ( '' === settings()['url'] ? [] : state() as $line ) {
+		echo '<p>' . esc_html( $line ) . '</p>';
+	}
+	echo '<form action="' . esc_url( admin_url( 'options.php' ) ) . '" method="post">';
+	settings_fields( OPTION );
+	do_settings_sections( PAGE );
+	submit_button();
+	echo '</form></div>';
+}
+
+function show_field( $arguments ) {
+	$name                     = $arguments['name'];
+	list( , $help, $example ) = fields()[ $name ];
+	printf(
+		'<input class="regular-text code" type="text" id="%1$s" name="%2$s" value="%3$s" placeholder="%4$s" aria-describedby="%1$s-help"><p class="description" id="%1$s-help">%5$s</p>',
+		esc_attr( $arguments['label_for'] ),
+		esc_attr( OPTION . "[$name]" ),
+		esc_attr( settings()[ $name ] ),
+		esc_attr( $example ),
+		esc_html( $help )
+	);
+}
+
+/** Whether ltzd is there and knows the site and the brand, in words. */
+function state() {
+	$headers = [ 'Host' => site_host(), 'Accept' => 'application/json' ];
+	$board   = wp_remote_get( url_of( 'leaderboard' ) . '?limit=1', [ 'headers' => $headers ] + with_limits( SECONDS_TO_LOOK ) );
+	if ( is_wp_error( $board ) ) {
+		/* translators: %s: what went wrong, in the words of PHP or cURL */
+		return [ sprintf( __( 'ltzd cannot be reached: %s', 'ltzd-loyalty' ), $board->get_error_message() ) ];
+	}
+	/* translators: %s: a host name */
+	$known = __( 'ltzd serves %s.', 'ltzd-loyalty' );
+	/* translators: %s: a host name */
+	$unknown = __( 'ltzd does not serve %s: is it listed under hosts in the [site] section of the brand file?', 'ltzd-loyalty' );
+	$lines   = [ sprintf( 200 === (int) wp_remote_retrieve_response_code( $board ) ? $known : $unknown, site_host() ) ];
+	$brand   = settings()['brand'];
+	if ( '' !== $brand ) {
+		$found   = wp_remote_get( settings()['url'] . '/service-api/event-config?brandId=' . rawurlencode( $brand ), with_limits( SECONDS_TO_LOOK ) );
+		$lines[] = 200 === (int) wp_remote_retrieve_response_code( $found )
+			? __( 'ltzd knows the brand.', 'ltzd-loyalty' )
+			: __( 'ltzd does not know the brand.', 'ltzd-loyalty' );
+	}
+	return $lines;
+}

@@ -1,0 +1,197 @@
+"""Who asks at a brand's site: the Host names the brand, and the site itself its user.
+
+A user of the site is a member, whose wallet is that of his e-mail address, as it is for events. An
+administrator of the site can make anybody's address a user's; only an identity token shows that a
+wallet is the user's own. Addresses are neither logged nor shown.
+"""
+
+from dataclasses import dataclass, replace
+
+import structlog
+
+from ltzd.actions.identities import Identities, UserTokens
+from ltzd.actions.newcomers import Newcomers
+from ltzd.errors import (
+    HostSiteUnavailable,
+    InvalidFields,
+    LinkRefused,
+    NotLoggedIn,
+    Refused,
+    SiteUnknown,
+    Unauthorized,
+)
+from ltzd.providers.host_sites import HostCredentials, HostSites, SiteUser
+from ltzd.providers.identity_tokens import TokenUser
+from ltzd.rules.brands import Brand
+from ltzd.store import facts, site_members, users
+from ltzd.store.brands import BrandBook
+from ltzd.store.database import Pool, session
+from ltzd.store.site_members import Known, Member
+from ltzd.values import Address, LtzUnits, hex_of
+
+log = structlog.get_logger()
+
+LONGEST_USERNAME = 60
+"""Characters; the platform's own limit."""
+_LONGEST_EMAIL = 254
+_MOST_USERS = 2**63 - 1
+
+
+class NoEmailAddress(Refused):
+    """The site names no e-mail address of its user's, or what is none: he has no wallet then."""
+
+
+@dataclass(frozen=True, slots=True)
+class SitePolicy:
+    """Where the sites are asked who their users are."""
+
+    base_url: str = "https://{host}"
+    rest_prefix: str = "wp-json"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """`nonce` is a fresh one of the same log-in, to be passed back."""
+
+    member: Member
+    nonce: str | None
+
+
+class SiteMembers:
+    def __init__(
+        self,
+        pool: Pool,
+        brands: BrandBook,
+        newcomers: Newcomers,
+        host_sites: HostSites,
+        tokens: UserTokens,
+        identity: Identities,
+        policy: SitePolicy,
+    ) -> None:
+        self._pool = pool
+        self._brands = brands
+        self._newcomers = newcomers
+        self._host_sites = host_sites
+        self._tokens = tokens
+        self._identity = identity
+        self._policy = policy
+
+    def brand_of(self, host: str) -> Brand:
+        """Whose site is at this host, in normal form. Raises SiteUnknown."""
+        brand = self._brands.with_site(host)
+        if brand is None:
+            raise SiteUnknown("No loyalty programme is configured for this site.")
+        return brand
+
+    async def member(self, host: str, credentials: HostCredentials) -> LoggedIn:
+        """Who has logged in with these credentials.
+
+        Raises SiteUnknown, NotLoggedIn, NoEmailAddress, RateLimited for too many new wallets, and
+        Unavailable.
+        """
+        brand = self.brand_of(host)
+        user = await self._user_of(host, credentials)
+        email = _email_of(user)
+        async with session(self._pool) as connection:
+            known = await site_members.find(connection, brand.address, host, user.id)
+        username, key = _shown_name(user.username), users.email_key(email)
+        if known is None or known.email_key != key:
+            member = await self._meet(brand, host, user.id, username, email)
+        elif known.member.username != username:
+            member = await self._rename(known, username)
+        else:
+            member = known.member
+        return LoggedIn(member, user.nonce)
+
+    async def _user_of(self, host: str, credentials: HostCredentials) -> SiteUser:
+        base_url = self._policy.base_url.replace("{host}", host)
+        user = await self._host_sites.user_of(base_url, credentials, self._policy.rest_prefix)
+        if user is None:
+            raise NotLoggedIn("You are not logged in at this site.")
+        if user.id > _MOST_USERS:
+            raise HostSiteUnavailable("The host site gave no usable answer: the id is too large")
+        return user
+
+    async def _meet(
+        self, brand: Brand, host: str, site_user_id: int, username: str, email: str
+    ) -> Member:
+        """A user who is new here, or has another e-mail address than he had."""
+        try:
+            user = await self._newcomers.user_of(email, brand)
+        except InvalidFields as refusal:
+            raise no_email() from refusal
+        met = Member(brand.address, host, site_user_id, username, user.id, user.wallet, None)
+        async with session(self._pool) as connection:
+            member = await site_members.keep(connection, met, user.email_key)
+        _log("member.met", member)
+        return member
+
+    async def _rename(self, known: Known, username: str) -> Member:
+        met = replace(known.member, username=username)
+        async with session(self._pool) as connection:
+            return await site_members.keep(connection, met, known.email_key)
+
+    async def balance_of(self, wallet: Address) -> LtzUnits:
+        """As of the indexed block."""
+        async with session(self._pool) as connection:
+            return LtzUnits(await facts.balance(connection, wallet))
+
+    async def link(self, member: Member, token: str) -> Member:
+        """The member, whose wallet is one of the token's user from now on.
+
+        Raises LinkRefused, and Unavailable.
+        """
+        user = await self._verified(token)
+        wallets = await self._wallets_of(user, member.wallet)
+        if not wallets:
+            raise LinkRefused("The identity token's user has no wallet yet.")
+        async with session(self._pool) as connection:
+            linked = await site_members.link(connection, member, user.subject, wallets)
+        if linked is None:
+            raise LinkRefused("Your account at this site has just changed. Please try again.")
+        _log("member.linked", linked)
+        return linked
+
+    async def _verified(self, token: str) -> TokenUser:
+        try:
+            return await self._tokens.user_of(token)
+        except Unauthorized as refusal:
+            raise LinkRefused(
+                "The identity token is not valid, or no longer. Please log in again."
+            ) from refusal
+
+    async def _wallets_of(self, user: TokenUser, wanted: Address) -> tuple[Address, ...]:
+        if user.wallets is not None:
+            return user.wallets
+        return await self._identity.wallets_of(user.subject, wanted=wanted)
+
+
+def _email_of(user: SiteUser) -> str:
+    """Raises NoEmailAddress. Its form is the business of whoever makes wallets of addresses."""
+    email = user.email
+    if email is None or len(email) > _LONGEST_EMAIL or "@" not in email or not email.isprintable():
+        raise no_email()
+    return email
+
+
+def no_email() -> NoEmailAddress:
+    return NoEmailAddress(
+        "Your account at this site has no usable e-mail address, so it has no wallet. "
+        "Please add one to your profile."
+    )
+
+
+def _shown_name(username: str) -> str:
+    """Without what could not be stored, or would turn a page's text around."""
+    return "".join(filter(str.isprintable, username))[:LONGEST_USERNAME]
+
+
+def _log(event: str, member: Member) -> None:
+    log.info(
+        event,
+        brand=hex_of(member.brand_id),
+        host=member.host,
+        site_user=member.site_user_id,
+        wallet=hex_of(member.wallet),
+        is_linked=member.subject is not None,
+    )

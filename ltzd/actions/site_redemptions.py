@@ -1,0 +1,419 @@
+"""Redeems perks for whoever is logged in at a brand's site: a claim or a purchase by his wallet.
+
+A row is written before anything is signed, and everything that follows bears its id: the relay's
+idempotency key, the reference on chain. So whoever goes on after a death, or comes along meanwhile,
+finds what was done, and no perk is paid for twice. What stands in the way is told before a relay
+exists, as long as the chain can tell; then no wallet of the operator's has spent anything.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from secrets import token_bytes
+from typing import Any, Protocol
+from uuid import UUID, uuid4
+from weakref import WeakValueDictionary
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.actions.identities import Identities
+from ltzd.actions.relay_desk import RelayDesk
+from ltzd.actions.relayer import Relayer, RelayRequest
+from ltzd.chain import abi, ltz, perk_nft, points_sale, reverts
+from ltzd.chain.relay_calls import Question, RelayContracts
+from ltzd.chain.rpc import RpcError
+from ltzd.chain.typed_data import DOMAIN_NAMES
+from ltzd.errors import (
+    LtzdError,
+    NodeUnavailable,
+    RedemptionRefused,
+    Refused,
+    TransactionFailed,
+    Unavailable,
+    ValidationFailed,
+)
+from ltzd.providers.identity_tokens import TokenUser
+from ltzd.rules import redeeming
+from ltzd.rules.brands import Brand, Perk
+from ltzd.rules.redeeming import LEFT_BEHIND, OVERTAKEN, Offer, Standing
+from ltzd.rules.relaying import PermitGiven, RelayAsk, Relayed, RelayStatus
+from ltzd.store import site_redemptions
+from ltzd.store.database import Connection, session, transaction
+from ltzd.store.site_members import Member
+from ltzd.store.site_redemptions import NewRedemption, Redemption, State
+from ltzd.values import Address, hex_of
+
+log = structlog.get_logger()
+
+WAIT_SECONDS = 60.0
+PERMIT_SECONDS = 1_200
+"""A lane begins to send a relay within ten minutes, or never."""
+_MOST_BEGINNINGS = 4
+"""Of one request, each because something else of the wallet came between."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerkOffer:
+    """`cost_units` is in LTZ's smallest unit."""
+
+    perk: Perk
+    cost_units: int
+    is_available: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Redeemed:
+    """`is_pending`: it is sent and not mined; its code is nobody's to know until it is."""
+
+    redemption: Redemption
+    is_pending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    brand: Brand
+    member: Member
+    perk_id: UUID
+    deadline: float
+
+
+class _OnChain(Protocol):
+    """A perk or a redemption: of a collection, or else of an item."""
+
+    @property
+    def collection_id(self) -> int | None: ...
+
+    @property
+    def item_id(self) -> int | None: ...
+
+
+class SiteRedemptions:
+    def __init__(self, desk: RelayDesk, relayer: Relayer, identity: Identities) -> None:
+        self._pool = desk.pool
+        self._node = desk.node
+        self._contracts = desk.contracts
+        self._board = desk.board
+        self._relayer = relayer
+        self._identity = identity
+        self._turns: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
+
+    async def perks(self, brand: Brand) -> list[PerkOffer]:
+        """What the brand lists and the chain knows for its own, in the file's order."""
+        perks = brand.perks
+        async with session(self._pool) as connection:
+            offered = await site_redemptions.offered(
+                connection,
+                [perk.collection_id for perk in perks if perk.collection_id is not None],
+                [perk.item_id for perk in perks if perk.item_id is not None],
+            )
+        found = [(perk, offered.of(perk.collection_id, perk.item_id)) for perk in perks]
+        return [
+            PerkOffer(perk, offer.price, redeeming.is_available(offer))
+            for perk, offer in found
+            if offer is not None and offer.brand == brand.address
+        ]
+
+    async def redeem(self, brand: Brand, member: Member, perk_id: UUID) -> Redeemed:
+        """Answers when the perk is the wallet's, or after a minute.
+
+        The same perk again, while one is open or within a minute of its answer, is the same
+        redemption. Raises RedemptionRefused, and Unavailable where the next try goes on with it.
+        """
+        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        try:
+            return await self._redeemed(_Order(brand, member, perk_id, deadline))
+        except LtzdError as error:
+            outcome = "refused" if isinstance(error, Refused) else "unavailable"
+            telemetry.SITE_REDEMPTIONS.labels(outcome).inc()
+            raise
+
+    async def _redeemed(self, order: _Order) -> Redeemed:
+        wallet = order.member.wallet
+        for _ in range(_MOST_BEGINNINGS):
+            begun = await self._begun(order)
+            if begun.state is State.DONE:
+                return _told(begun, "repeated")
+            # Another process's turns are kept by the relays: a permit has a nonce, a claim a count.
+            async with self._turns.setdefault(wallet, asyncio.Lock()):
+                redeemed = await self._carried_on(order, begun.id)
+            if redeemed is not None:
+                return redeemed
+        raise Unavailable("Other transactions of this wallet came between, one after the other")
+
+    # --- beginning ------------------------------------------------------------------------------
+
+    async def _begun(self, order: _Order) -> Redemption:
+        """The one that asking again means, or a new one that nothing known stands against."""
+        async with session(self._pool) as connection:
+            earlier = await self._joinable(connection, order)
+        if earlier is not None:
+            return earlier
+        perk = order.brand.perk(order.perk_id)
+        if perk is None:
+            raise RedemptionRefused(redeeming.UNKNOWN)
+        standing = await self._standing(perk, order.member.wallet)
+        redeeming.check(standing, order.brand.address)
+        while True:
+            begun = await self._begin(order, perk, standing.offer.price)
+            if begun is not None:
+                return begun
+
+    async def _begin(self, order: _Order, perk: Perk, price: int) -> Redemption | None:
+        """None if its code was another's."""
+        brand, wallet = order.brand.address, order.member.wallet
+        async with transaction(self._pool) as connection:
+            await site_redemptions.lock_wallet(connection, wallet)
+            earlier = await self._joinable(connection, order)
+            if earlier is not None:
+                return earlier
+            for one in await site_redemptions.left_behind(connection, brand, wallet):
+                await site_redemptions.fail(connection, one, LEFT_BEHIND)
+            budget = await site_redemptions.budget(connection, brand, wallet)
+            redeeming.check_budget(budget, price, is_linked=order.member.subject is not None)
+            begun = await site_redemptions.insert(connection, _new(order, perk, price))
+        if begun is not None:
+            log.info("site_redemption.begun", redemption=str(begun.id), brand=hex_of(brand))
+        return begun
+
+    async def _joinable(self, connection: Connection, order: _Order) -> Redemption | None:
+        return await site_redemptions.joinable(
+            connection, order.brand.address, order.member.wallet, order.perk_id
+        )
+
+    # --- carrying on, as the only one of this wallet and process --------------------------------
+
+    async def _carried_on(self, order: _Order, redemption: UUID) -> Redeemed | None:
+        """From wherever whoever came before has left it; None to begin anew."""
+        async with session(self._pool) as connection:
+            one = await site_redemptions.by_id(connection, redemption)
+            traces = await site_redemptions.traces(connection, one)
+        if one.state is State.DONE:
+            return _told(one, "repeated")
+        if one.state is State.FAILED:
+            _raise_failure(one)
+            return None
+        if traces.is_on_chain:
+            return await self._finished(one)
+        try:
+            if traces.relay is not None:
+                return await self._joined(order, one, traces.relay)
+            return await self._sent(order, one)
+        except ValidationFailed as refusal:  # gas is too dear: all others are told as what they are
+            raise Unavailable(refusal.message) from refusal
+
+    async def _joined(self, order: _Order, one: Redemption, relay: int) -> Redeemed | None:
+        """One that failed under whoever began it is begun anew: this one was told nothing yet."""
+        try:
+            relayed = await self._relayer.end(relay, order.deadline)
+        except TransactionFailed:
+            await self._fail(one, OVERTAKEN)
+            return None
+        if relayed is None:
+            return None
+        if relayed.status is RelayStatus.FAILED:
+            await self._fail(one, OVERTAKEN)
+            return None
+        return await self._settled(one, relayed)
+
+    async def _sent(self, order: _Order, one: Redemption) -> Redeemed | None:
+        await self._board.turn(one.wallet, order.deadline)
+        if asyncio.get_running_loop().time() >= order.deadline:
+            raise Unavailable("An earlier transaction of this wallet is still under way")
+        standing: Standing | None = None
+        try:
+            standing = await self._standing(one, one.wallet)
+            redeeming.check(standing, one.brand)
+            redeeming.check_price(standing.offer, one.price)
+            request = await self._request(order.member, one, standing)
+            answer = await self._relayer.send(request, order.deadline)
+        except Refused as refusal:
+            if redeeming.is_about_the_market(refusal):
+                raise
+            return await self._refused(one, standing, refusal)
+        return await self._settled(one, answer.relayed)
+
+    async def _refused(
+        self, one: Redemption, standing: Standing | None, refusal: Refused
+    ) -> Redeemed | None:
+        """None if it was refused for what the chain said before and no longer says: a permit's
+        nonce that was used meanwhile, say. That, or something else, is for another redemption."""
+        sentence = redeeming.sentence_of(refusal)
+        if (
+            standing is not None
+            and isinstance(refusal, TransactionFailed | ValidationFailed)
+            and await self._standing(one, one.wallet) != standing
+        ):
+            sentence = OVERTAKEN
+        if not await self._fail(one, sentence) or sentence == OVERTAKEN:
+            return None
+        raise RedemptionRefused(sentence) from refusal
+
+    async def _settled(self, one: Redemption, relayed: Relayed) -> Redeemed | None:
+        match relayed.status:
+            case RelayStatus.PENDING:
+                return _told(one, "pending")
+            case RelayStatus.FAILED:
+                sentence = redeeming.sentence_of_revert(relayed.reason or "")
+                if not await self._fail(one, sentence):
+                    return None
+                raise RedemptionRefused(sentence)
+        return await self._finished(one)
+
+    async def _finished(self, one: Redemption) -> Redeemed:
+        async with session(self._pool) as connection:
+            is_ours = await site_redemptions.finish(connection, one.id)
+        if is_ours:
+            log.info("site_redemption.done", redemption=str(one.id))
+        return _told(one, "redeemed" if is_ours else "repeated")
+
+    async def _fail(self, one: Redemption, failure: str) -> bool:
+        """False if it may come yet."""
+        async with transaction(self._pool) as connection:
+            is_over = await site_redemptions.fail(connection, one, failure)
+        if is_over:
+            log.info("site_redemption.failed", redemption=str(one.id))
+        return is_over
+
+    # --- what is asked of the chain, and told to it ---------------------------------------------
+
+    async def _standing(self, sold: _OnChain, wallet: Address) -> Standing:
+        """Raises RedemptionRefused for what is not on chain."""
+        try:
+            answers = await self._node.views(_questions(sold, wallet, self._contracts))
+            return _standing_in(sold, answers)
+        except RpcError as error:
+            name = reverts.name_of(error.data or b"")
+            if name in {"UnknownCollection", "UnknownItem"}:
+                raise RedemptionRefused(redeeming.sentence_of_revert(name)) from error
+            raise NodeUnavailable(f"eth_call: {error.message}") from error
+        except ValueError as error:
+            raise NodeUnavailable("The node's answer is not what the contract returns") from error
+
+    async def _request(self, member: Member, one: Redemption, standing: Standing) -> RelayRequest:
+        to = self._contracts.perk_nft if one.item_id is None else self._contracts.points_sale
+        permit = await self._permit(one, to, standing.permit_nonce) if one.price > 0 else None
+        return RelayRequest(
+            RelayAsk(to, _call(one, standing.claims), one.wallet, permit=permit),
+            one.idempotency_key,
+            one.fingerprint,
+            None if member.subject is None else TokenUser(member.subject, None),
+        )
+
+    async def _permit(self, one: Redemption, spender: Address, nonce: int) -> PermitGiven:
+        """For this price and once. Raises RedemptionRefused for a key that is not kept for us."""
+        head, _ = await self._node.head_and_final()
+        # A chain that nobody uses has an old head, and one that was hurried a head of tomorrow.
+        deadline = max(head.timestamp, int(time.time())) + PERMIT_SECONDS
+        message = {
+            "owner": hex_of(one.wallet),
+            "spender": hex_of(spender),
+            "value": one.price,
+            "nonce": nonce,
+            "deadline": deadline,
+        }
+        data = _typed(message, self._contracts.chain_id, self._contracts.ltz)
+        try:
+            signature = await self._identity.sign_typed_data(one.wallet, data)
+        except ValueError as error:
+            raise RedemptionRefused(redeeming.ANOTHERS_WALLET) from error
+        return PermitGiven(one.wallet, spender, one.price, deadline, signature)
+
+
+def _new(order: _Order, perk: Perk, price: int) -> NewRedemption:
+    return NewRedemption(
+        id=uuid4(),
+        brand=order.brand.address,
+        wallet=order.member.wallet,
+        perk_id=order.perk_id,
+        name=perk.name,
+        category=perk.category,
+        collection_id=perk.collection_id,
+        item_id=perk.item_id,
+        price=price,
+        confirmation_code=redeeming.code_of(token_bytes(redeeming.CODE_ENTROPY_BYTES)),
+    )
+
+
+def _told(one: Redemption, outcome: str) -> Redeemed:
+    telemetry.SITE_REDEMPTIONS.labels(outcome).inc()
+    return Redeemed(one, is_pending=outcome == "pending")
+
+
+def _raise_failure(one: Redemption) -> None:
+    """It failed while the next in turn waited, who hears the same: RedemptionRefused."""
+    if one.failure is not None and one.failure not in {OVERTAKEN, LEFT_BEHIND}:
+        raise RedemptionRefused(one.failure)
+
+
+def _questions(sold: _OnChain, wallet: Address, at: RelayContracts) -> list[Question]:
+    purse = [(at.ltz, ltz.balance_of_call(wallet)), (at.ltz, ltz.nonces_call(wallet))]
+    if sold.collection_id is None:
+        return [(at.points_sale, abi.call("PointsSale", "item", sold.item_id)), *purse]
+    return [
+        (at.perk_nft, perk_nft.collection_call(sold.collection_id)),
+        *purse,
+        (at.perk_nft, perk_nft.claims_of_call(wallet, sold.collection_id)),
+    ]
+
+
+def _standing_in(sold: _OnChain, answers: Sequence[bytes]) -> Standing:
+    """Raises ValueError."""
+    offer, balance, nonce, *claims = answers
+    return Standing(
+        offer=_item(offer) if sold.collection_id is None else _collection(offer),
+        balance=ltz.decode_number(balance),
+        permit_nonce=ltz.decode_number(nonce),
+        claims=perk_nft.decode_claims(claims[0]) if claims else 0,
+    )
+
+
+def _collection(answer: bytes) -> Offer:
+    ((params, minted, _uri),) = abi.decode_answer("PerkNFT", "collection", answer)
+    brand, _payout, price, max_supply, max_per_user, _charges, is_active, needs_signature = params
+    return Offer(
+        brand=brand,
+        price=price,
+        is_active=is_active,
+        left=max(0, max_supply - minted) if max_supply else None,
+        max_per_user=max_per_user or None,
+        needs_signature=needs_signature,
+    )
+
+
+def _item(answer: bytes) -> Offer:
+    (_payout, price, stock, sold, _most, is_active, _burns), brand = abi.decode_answer(
+        "PointsSale", "item", answer
+    )
+    return Offer(brand=brand, price=price, is_active=is_active, left=max(0, stock - sold))
+
+
+def _call(one: Redemption, claims: int) -> bytes:
+    if one.collection_id is not None:
+        return perk_nft.claim_for_call(
+            one.wallet, one.collection_id, one.price, claims, one.reference
+        )
+    assert one.item_id is not None, "a redemption is of one thing"
+    return points_sale.buy_for_call(one.wallet, one.item_id, 1, one.price, one.reference)
+
+
+def _typed(message: dict[str, object], chain_id: int, token: Address) -> dict[str, Any]:
+    """An EIP-2612 permit of LTZ as wallets sign it."""
+    domain = {
+        "name": DOMAIN_NAMES["LTZ"],
+        "version": "1",
+        "chainId": chain_id,
+        "verifyingContract": hex_of(token),
+    }
+    kinds = {"name": "string", "version": "string", "chainId": "uint256"}
+    kinds |= {"verifyingContract": "address", "owner": "address", "spender": "address"}
+    return {
+        "types": {
+            name: [{"name": each, "type": kinds.get(each, "uint256")} for each in fields]
+            for name, fields in (("EIP712Domain", domain), ("Permit", message))
+        },
+        "primaryType": "Permit",
+        "domain": domain,
+        "message": message,
+    }

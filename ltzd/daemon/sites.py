@@ -1,0 +1,40 @@
+"""Builds what serves the users of brands' sites."""
+
+from contextlib import AsyncExitStack
+
+from ltzd.actions.check_ins import CheckIns
+from ltzd.actions.identities import Identities, UserTokens
+from ltzd.actions.leaderboards import Leaderboards
+from ltzd.actions.newcomers import Newcomers
+from ltzd.actions.relay_desk import RelayDesk
+from ltzd.actions.relayer import Relayer
+from ltzd.actions.site_members import SiteMembers, SitePolicy
+from ltzd.actions.site_redemptions import SiteRedemptions
+from ltzd.daemon.settings import Site
+from ltzd.http.services import SiteServices
+from ltzd.providers import host_sites
+from ltzd.providers.host_sites import HostSites
+from ltzd.store.brands import BrandBook
+
+
+def site_services(
+    settings: Site,
+    desk: RelayDesk,
+    relayer: Relayer,
+    brands: BrandBook,
+    identity: Identities,
+    tokens: UserTokens,
+    stack: AsyncExitStack,
+    *,
+    is_dev: bool,
+) -> SiteServices:
+    asked = HostSites(host_sites.policy(allow_loopback=is_dev))
+    stack.push_async_callback(asked.close)
+    policy = SitePolicy(settings.base_url, settings.rest_prefix)
+    newcomers = Newcomers(desk.pool, identity)
+    return SiteServices(
+        members=SiteMembers(desk.pool, brands, newcomers, asked, tokens, identity, policy),
+        check_ins=CheckIns(desk.pool, desk.signals, brands),
+        leaderboards=Leaderboards(desk.pool),
+        redemptions=SiteRedemptions(desk, relayer, identity),
+    )

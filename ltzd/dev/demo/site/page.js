@@ -1,0 +1,60 @@
+// What every part of the page uses: its elements, its words, its one line of news.
+
+import { Refusal } from "./api.js";
+
+export const element = (id) => document.getElementById(id);
+
+export const copyOf = (template) => element(template).content.firstElementChild.cloneNode(true);
+
+export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+const amounts = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+
+export const amount = (number) => amounts.format(number);
+export const ltz = (number) => `${amount(number)} LTZ`;
+export const days = (number) => `${amount(number)} ${number === 1 ? "day" : "days"}`;
+
+const GOOD_NEWS_MILLISECONDS = 15_000;
+let fading;
+
+// Good news goes by itself; bad news waits until it is dismissed.
+export function tell(words, isBad = false) {
+  clearTimeout(fading);
+  if (words && !isBad) fading = setTimeout(tell, GOOD_NEWS_MILLISECONDS, "");
+  element("news-text").textContent = words;
+  element("news").className = `news${words ? " shown" : ""}${isBad ? " bad" : ""}`;
+  element("news-close").hidden = !words;
+}
+
+element("news-close").addEventListener("click", () => tell(""));
+
+// What work answers whose button has done its duty.
+export const SPENT = "spent";
+
+// Does the work at a press; another press meanwhile does nothing. The button keeps the focus, which
+// `disabled` would take from it.
+export function onPress(button, work) {
+  button.addEventListener("click", () => alone(button, work));
+}
+
+export async function alone(button, work) {
+  if (button.ariaDisabled === "true") return;
+  button.ariaDisabled = button.ariaBusy = "true";
+  let isSpent = false;
+  try {
+    isSpent = (await orTell(work)) === SPENT;
+  } finally {
+    button.ariaBusy = "false";
+    button.ariaDisabled = String(isSpent);
+  }
+}
+
+// What the API refuses is told in its own words.
+export async function orTell(work) {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    tell(error.message, true);
+  }
+}

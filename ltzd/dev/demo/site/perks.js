@@ -1,0 +1,88 @@
+// The perks, and the codes that redeeming them gives.
+
+import { ask, send } from "./api.js";
+import { copyOf, element, ltz, onPress, pause, tell } from "./page.js";
+
+const LONGEST_WAIT_MILLISECONDS = 90_000;
+const ICONS = ["drinks", "classes", "goods"];
+const KEPT = `codes of ${document.body.dataset.username}`;
+
+const cards = new Map();
+const codes = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
+
+export async function load(balance, redeemed) {
+  const { perks } = await ask("perks");
+  element("no-perks").hidden = perks.length > 0;
+  element("perks").replaceChildren(
+    ...perks.map((perk) => {
+      if (!cards.has(perk.id)) cards.set(perk.id, newCard(perk, redeemed));
+      return cards.get(perk.id).card;
+    }),
+  );
+  perks.forEach((perk) => Object.assign(cards.get(perk.id), { perk }));
+  afford(balance);
+}
+
+// What a balance reaches for.
+export function afford(balance) {
+  for (const { card, button, perk } of cards.values()) {
+    const lacking = Math.max(perk.cost - balance, 0);
+    const reason = perk.available ? lacking && `${ltz(lacking)} to go` : "Not available right now";
+    card.querySelector(".price").textContent = perk.cost === 0 ? "Free" : ltz(perk.cost);
+    card.querySelector(".reason").textContent = reason || "";
+    button.disabled = Boolean(reason);
+  }
+}
+
+function newCard(perk, redeemed) {
+  const card = copyOf("perk");
+  const button = card.querySelector("button");
+  card.querySelector("h3").textContent = perk.name;
+  card.querySelector(".category").textContent = perk.category;
+  const icon = ICONS.includes(perk.category) ? perk.category : "goods";
+  card.querySelector("use").setAttribute("href", `#icon-${icon}`);
+  button.ariaLabel = `Redeem ${perk.name}`;
+  onPress(button, () => redeem(perk.id, redeemed));
+  return { card, button, perk };
+}
+
+async function redeem(perkId, redeemed) {
+  const { confirmationCode, perk } = await redemption(perkId);
+  if (confirmationCode === null) return tell("This takes longer than usual. Press again to see your code.");
+  tell("");
+  keep(perk.name, confirmationCode);
+  element("code-title").textContent = perk.name;
+  element("code-text").textContent = confirmationCode;
+  element("code").showModal();
+  redeemed(perk);
+}
+
+// There is no code before a block brings it; who asks again meanwhile asks for the same redemption.
+async function redemption(perkId) {
+  const ends = performance.now() + LONGEST_WAIT_MILLISECONDS;
+  for (;;) {
+    const said = await send("redeem", { perkId });
+    if (said.confirmationCode !== null || performance.now() > ends) return said;
+    tell("One moment: your order is in, and the next block confirms it.");
+    await pause(1000);
+  }
+}
+
+// A retry within a minute gives the same code, so that it is kept once.
+function keep(name, code) {
+  if (!codes.some((kept) => kept.code === code)) codes.unshift({ name, code });
+  sessionStorage.setItem(KEPT, JSON.stringify(codes));
+  showCodes();
+}
+
+export function showCodes() {
+  element("codes").hidden = codes.length === 0;
+  element("code-list").replaceChildren(
+    ...codes.map(({ name, code }) => {
+      const entry = copyOf("code-entry");
+      entry.querySelector("dt").textContent = name;
+      entry.querySelector("dd").textContent = code;
+      return entry;
+    }),
+  );
+}

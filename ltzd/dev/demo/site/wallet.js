@@ -1,0 +1,51 @@
+// The wallet's balance, and its watch: while LTZ is on its way the API is asked again and again.
+
+import { ask } from "./api.js";
+import { amount, element, ltz, pause } from "./page.js";
+
+const LOOK_EVERY_MILLISECONDS = 700;
+const LONGEST_WATCH_MILLISECONDS = 90_000;
+
+let shown = 0;
+let expected = null;
+let watchEnds = 0;
+let isWatching = false;
+
+const isThere = () => expected === null || Math.abs(shown - expected) < 0.005;
+
+export const balance = () => shown;
+
+export function show(me) {
+  shown = me.balance;
+  element("balance").textContent = amount(shown);
+  element("address").textContent = me.walletAddress;
+  showPending();
+}
+
+// LTZ that a coming block brings or takes; `settled` is called once everything is there.
+export function expect(change, settled) {
+  if (change === 0) return;
+  expected = (expected ?? shown) + change;
+  watchEnds = performance.now() + LONGEST_WATCH_MILLISECONDS;
+  showPending();
+  if (!isWatching) watch(settled);
+}
+
+async function watch(settled) {
+  isWatching = true;
+  while (!isThere() && performance.now() < watchEnds) {
+    await pause(LOOK_EVERY_MILLISECONDS);
+    await ask("me").then(show, () => {}); // The next look may succeed.
+  }
+  isWatching = false;
+  expected = null;
+  showPending();
+  settled();
+}
+
+function showPending() {
+  const change = expected === null ? 0 : expected - shown;
+  const words = change > 0 ? `${ltz(change)} on the way` : `${ltz(-change)} being spent`;
+  element("pending").hidden = isThere();
+  element("pending").textContent = isThere() ? "" : words;
+}

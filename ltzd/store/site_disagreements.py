@@ -1,0 +1,127 @@
+"""What must be equal of sites and their members, and is not; asked as `disagreements` says."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`sql` takes a brand (NULL: all, and what is no brand's) and how many rows to name."""
+
+    kind: str
+    meaning: str
+    sides: tuple[str, str]
+    sql: str
+
+
+SITE_CHECKS: Sequence[Check] = (
+    Check(
+        "site_claim_and_reward_differ",
+        "check-ins and milestones without a reward, or whose reward is another one",
+        ("claim", "reward"),
+        """
+        SELECT c.reward_id::text AS id, count(*) OVER () AS total,
+               json_build_object('kind', c.kind, 'ltz', c.ltz,
+                                 'wallet', '0x' || encode(c.wallet, 'hex'),
+                                 'brandId', '0x' || encode(c.brand_id, 'hex'))::text AS one,
+               CASE WHEN r.id IS NOT NULL THEN
+                 json_build_object('kind', r.kind, 'ltz', r.ltz,
+                                   'wallet', '0x' || encode(r.wallet, 'hex'),
+                                   'brandId', '0x' || encode(r.brand_id, 'hex'))::text END AS other
+          FROM (SELECT 3 AS kind, brand_id, wallet, ltz, reward_id, created_at
+                  FROM checkins
+                 WHERE reward_id IS NOT NULL
+                 UNION ALL
+                SELECT 4, brand_id, wallet, ltz, reward_id, created_at
+                  FROM milestone_claims) AS c
+          LEFT JOIN rewards r ON r.id = c.reward_id
+         WHERE (r.kind, r.brand_id, r.wallet, r.ltz)
+                 IS DISTINCT FROM (c.kind::smallint, c.brand_id, c.wallet, c.ltz)
+           AND ($1::bytea IS NULL OR $1 IN (c.brand_id, r.brand_id))
+         ORDER BY c.created_at, c.reward_id
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "reward_without_site_claim",
+        "rewards for check-ins and milestones that are not there",
+        ("reward", "claim"),
+        """
+        SELECT r.id::text, count(*) OVER () AS total,
+               json_build_object('kind', r.kind, 'ltz', r.ltz,
+                                 'wallet', '0x' || encode(r.wallet, 'hex'),
+                                 'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS one,
+               NULL AS other
+          FROM rewards r
+         WHERE r.kind IN (3, 4)
+           AND ($1::bytea IS NULL OR r.brand_id = $1)
+           AND NOT EXISTS (SELECT FROM checkins c WHERE c.reward_id = r.id)
+           AND NOT EXISTS (SELECT FROM milestone_claims m WHERE m.reward_id = r.id)
+         ORDER BY r.position
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "earnings_and_rewards_differ",
+        "wallets whose earnings at a brand are not what its minted rewards come to",
+        ("earnings", "rewards"),
+        """
+        WITH kept AS (
+          SELECT brand_id, wallet, period, starts, ltz, rewards, bought FROM earnings
+           WHERE $1::bytea IS NULL OR brand_id = $1
+        ), owed AS (
+          SELECT brand_id, wallet, period,
+                 CASE period WHEN 'all' THEN '1970-01-01'
+                             ELSE date_trunc(period, earned_on::timestamp)::date END AS starts,
+                 coalesce(sum(ltz) FILTER (WHERE kind <> 2), 0)::bigint AS ltz,
+                 count(*) FILTER (WHERE kind <> 2) AS rewards,
+                 coalesce(sum(ltz) FILTER (WHERE kind = 2 AND period = 'all'), 0)::bigint AS bought
+            FROM rewards
+           CROSS JOIN unnest(ARRAY['week', 'month', 'all']) AS each (period)
+           WHERE mint_block_hash IS NOT NULL AND (kind <> 2 OR period = 'all')
+             AND ($1::bytea IS NULL OR brand_id = $1)
+           GROUP BY 1, 2, 3, 4
+        )
+        SELECT '0x' || encode(wallet, 'hex') || ' ' || period || ' ' || starts AS id,
+               count(*) OVER () AS total,
+               json_build_object('ltz', coalesce(k.ltz, 0), 'rewards', coalesce(k.rewards, 0),
+                                 'bought', coalesce(k.bought, 0),
+                                 'brandId', '0x' || encode(brand_id, 'hex'))::text AS one,
+               json_build_object('ltz', coalesce(o.ltz, 0), 'rewards', coalesce(o.rewards, 0),
+                                 'bought', coalesce(o.bought, 0),
+                                 'brandId', '0x' || encode(brand_id, 'hex'))::text AS other
+          FROM kept k
+          FULL JOIN owed o USING (brand_id, wallet, period, starts)
+         WHERE (coalesce(k.ltz, 0), coalesce(k.rewards, 0), coalesce(k.bought, 0))
+            <> (coalesce(o.ltz, 0), coalesce(o.rewards, 0), coalesce(o.bought, 0))
+         ORDER BY wallet, period, starts
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "redemption_without_fact",
+        "site redemptions whose code was given out, without a claim or purchase on chain",
+        ("redemption", "fact"),
+        """
+        SELECT s.id::text, count(*) OVER () AS total,
+               json_build_object('perkId', s.perk_id, 'wallet', '0x' || encode(s.wallet, 'hex'),
+                                 'brandId', '0x' || encode(s.brand_id, 'hex'))::text AS one,
+               NULL AS other
+          FROM site_redemptions s
+         WHERE s.state = 'done'
+               -- A reorganisation takes facts back and brings them again.
+           AND s.answered_at < now() - interval '10 minutes'
+           AND ($1::bytea IS NULL OR s.brand_id = $1)
+               -- An index that is read again has not come there yet.
+           AND EXISTS (SELECT FROM chains WHERE number >= final_number)
+           AND NOT EXISTS (
+               SELECT FROM perk_claims c
+                WHERE c.user_address = s.wallet AND substring(c.reference FOR 16) = uuid_send(s.id))
+           AND NOT EXISTS (
+               SELECT FROM purchases p
+                WHERE p.buyer = s.wallet AND substring(p.reference FOR 16) = uuid_send(s.id))
+         ORDER BY s.created_at, s.id
+         LIMIT $2
+        """,
+    ),
+)

@@ -1,0 +1,45 @@
+"""A real browser, one for all tests of this folder, and visitors of the demo site in it."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest_asyncio
+from playwright.async_api import Browser, async_playwright
+
+from tests.support.instance import Instance
+from tests.support.site_visitors import NewVisitor, Visitor, a_visitor
+from tests.support.tools import chromium_path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    path = chromium_path()
+    async with async_playwright() as playwright:
+        # Its own sandbox does not work for root, and only our own pages are looked at.
+        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture
+async def new_visitor(browser: Browser, one_instance: Instance) -> AsyncIterator[NewVisitor]:
+    """Each in a profile of his own; at the end all of them have seen only what they may."""
+    site = f"{one_instance.door['sandboxUrl']}/site/"
+    async with AsyncExitStack() as stack:
+
+        async def new(**profile: object) -> Visitor:
+            return await stack.enter_async_context(a_visitor(browser, site, **profile))
+
+        yield new
+
+
+@pytest_asyncio.fixture
+async def visitor(new_visitor: NewVisitor) -> Visitor:
+    return await new_visitor()
+
+
+@pytest_asyncio.fixture
+async def member(visitor: Visitor) -> Visitor:
+    """A visitor who is logged in, for the first time."""
+    await visitor.log_in()
+    return visitor

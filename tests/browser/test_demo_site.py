@@ -1,0 +1,236 @@
+"""The demo site in a real browser, on top of everything that `ltzd dev` starts."""
+
+import re
+from typing import Literal
+
+from playwright.async_api import Page, expect
+
+from tests.support.instance import Instance
+from tests.support.site_visitors import NewVisitor, Visitor
+
+MOST_TABS = 10
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+async def test_the_keyboard_alone_logs_in(visitor: Visitor) -> None:
+    await visitor.arrive()
+    keyboard, field = visitor.page.keyboard, visitor.page.get_by_label("User name")
+    for _ in range(MOST_TABS):
+        await keyboard.press("Tab")
+        if await field.evaluate("each => each === document.activeElement"):
+            break
+    await keyboard.type(visitor.name)
+    await keyboard.press("Enter")
+    await expect(visitor.page.get_by_role("heading", level=1)).to_contain_text(visitor.name)
+
+
+async def test_a_check_in_shows_the_streak_and_its_ltz_once_the_block_is_there(
+    member: Visitor,
+) -> None:
+    await member.page.clock.install()
+    await expect(member.at("streak-days")).to_have_text("0")
+    before = await member.balance()
+
+    await member.button("Check in").dblclick()
+
+    await expect(member.at("streak-days")).to_have_text("1")
+    await expect(member.news).to_have_text("Checked in: 10 LTZ for you.")
+    await expect(member.at("next-milestone")).to_contain_text("6 more days to your 7-day bonus")
+    await expect(member.at("balance")).to_have_text(str(before + 10))
+    await expect(member.at("pending")).to_be_hidden()
+    assert member.times_asked("POST checkin") == 1
+    await it_asks_no_longer(member)
+
+    await member.page.reload()
+    await member.button("Check in").click()
+    await expect(member.news).to_contain_text("You have checked in today already")
+    await expect(member.button("Checked in today")).to_be_disabled()
+    await expect(member.at("streak-days")).to_have_text("1")
+
+
+async def it_asks_no_longer(member: Visitor) -> None:
+    """Nothing that a timer does within half a minute asks for the balance."""
+    looks = member.times_asked("GET me")
+    await member.page.clock.fast_forward(30_000)
+    async with member.page.expect_response("**/leaderboard*"):
+        await member.page.get_by_role("radio", name="All time").check()
+    assert member.times_asked("GET me") == looks
+
+
+async def test_a_free_perk_gives_a_code_to_read_aloud(member: Visitor) -> None:
+    redeem = member.button("Redeem Free coffee")
+    await redeem.click()
+    dialog = member.page.get_by_role("dialog", name="Free coffee")
+    await expect(dialog).to_be_visible()
+    code = await member.at("code-text").inner_text()
+    assert len(code) >= 6
+    assert float(await size_of(member, "code-text")) >= 24
+    await member.page.keyboard.press("Escape")
+
+    await expect(dialog).to_be_hidden()
+    await expect(redeem).to_be_focused()
+    await member.page.reload()
+    await expect(member.at("code-list")).to_contain_text(
+        f"Free coffee\n{code}", use_inner_text=True
+    )
+    assert member.times_asked("POST redeem") >= 1
+
+
+async def size_of(member: Visitor, id_: str) -> str:
+    found: str = await member.at(id_).evaluate("each => getComputedStyle(each).fontSize")
+    return found.removesuffix("px")
+
+
+async def test_a_milestone_is_claimed_once_and_what_it_brings_buys_a_perk(member: Visitor) -> None:
+    redeem = member.button("Redeem Enamel mug")
+    await expect(redeem).to_be_disabled()
+    await member.button("Check in").click()
+    claim = member.button("Claim 5 LTZ for 1 day in a row")
+    await claim.click()
+    await expect(member.news).to_have_text("5 LTZ for 1 day in a row. Well done!")
+    await expect(claim).to_have_count(0)
+    await expect(member.at("balance")).to_have_text("15")
+
+    await redeem.click()
+
+    await expect(member.page.get_by_role("dialog", name="Enamel mug")).to_be_visible()
+    await member.button("Done").click()
+    await expect(member.at("balance")).to_have_text("0")
+    await expect(redeem).to_be_disabled()
+    await member.page.reload()
+    await expect(member.at("streak-days")).to_have_text("1")
+    await expect(claim).to_have_count(0)
+
+
+async def test_a_big_spender_leads_the_board_that_everybody_may_see(
+    member: Visitor, new_visitor: NewVisitor, one_instance: Instance
+) -> None:
+    metadata = {"amount": 1_000_000}
+    event = await one_instance.post_event(
+        await member.email(), eventType="purchase", metadata=metadata
+    )
+    await one_instance.minted(event.event_id)
+    stranger = await new_visitor()
+    for visitor, told in ((member, " you"), (stranger, "")):
+        await visitor.arrive()
+        line = visitor.at("board").get_by_role("row").filter(has_text=member.name)
+        shown = re.compile(rf"{member.name}{told}\s+2,000,000 LTZ$")
+        await expect(line).to_have_text(shown, use_inner_text=True)
+    assert "@" not in await stranger.at("board").inner_text()
+
+
+async def test_the_board_follows_the_choice(member: Visitor) -> None:
+    await member.button("Check in").click()
+    await expect(member.at("pending")).to_be_hidden()
+    board = member.at("board")
+    for metric, unit in (("Activity", "Rewards"), ("Streak", "Days in a row")):
+        await member.page.get_by_role("radio", name=metric).check()
+        await expect(board.get_by_role("columnheader").last).to_have_text(unit)
+        for period, asked in (("This month", "month"), ("All time", "all"), ("This week", "week")):
+            async with member.page.expect_response(f"**/leaderboard?*period={asked}") as told:
+                await member.page.get_by_role("radio", name=period).check()
+            ranked = (await (await told.value).json())["leaderboard"]
+            assert ranked
+            names = board.locator(".name")
+            await expect(names).to_have_text([entry["username"] for entry in ranked])
+
+
+async def test_a_wallet_is_linked_and_what_the_api_refuses_is_told_in_its_words(
+    member: Visitor,
+) -> None:
+    page, button = member.page, member.button("Link the wallet")
+    await page.get_by_text("LTZ from elsewhere?").click()
+    await page.get_by_label("Identity token").fill("rubbish")
+    async with page.expect_response("**/link") as told:
+        await button.click()
+    said = await (await told.value).json()
+    assert said["code"] == "link_failed"
+    await expect(member.news).to_have_text(said["message"])
+    member.refused = 1
+
+    await page.get_by_label("Identity token").fill(await member.identity_token())
+    await button.click()
+
+    await expect(member.news).to_contain_text("Your wallet is linked")
+    await expect(page.get_by_label("Identity token")).to_have_value("")
+
+
+async def test_who_is_no_longer_logged_in_hears_it(member: Visitor) -> None:
+    await member.page.context.clear_cookies()
+    async with member.page.expect_response("**/checkin") as told:
+        await member.button("Check in").click()
+    said = await (await told.value).json()
+    assert said["code"] == "not_logged_in"
+    await expect(member.news).to_have_text(said["message"])
+    member.refused = 1
+    await member.button("Log out").click()
+    await expect(member.button("Log in")).to_be_visible()
+
+
+async def test_it_reads_well_on_a_small_screen_in_light_and_dark(new_visitor: NewVisitor) -> None:
+    visitor = await new_visitor(viewport={"width": 360, "height": 740}, reduced_motion="reduce")
+    page = visitor.page
+    await visitor.arrive()
+    await fits_and_reads_well(page)
+    await visitor.log_in()
+    await visitor.button("Check in").click()
+    await expect(visitor.at("pending")).to_be_hidden()
+    await page.get_by_text("LTZ from elsewhere?").click()
+    await fits_and_reads_well(page)
+    assert await page.evaluate(NAMELESS) == []
+
+
+async def fits_and_reads_well(page: Page) -> None:
+    assert await page.evaluate("document.documentElement.scrollWidth") == 360
+    grounds = set()
+    for scheme in SCHEMES:
+        await page.emulate_media(color_scheme=scheme)
+        grounds.add(await page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert await page.evaluate(UNREADABLE) == [], scheme
+    assert len(grounds) == len(SCHEMES)
+
+
+# Texts whose contrast is below WCAG's AA. A colour is read as the screen would show it.
+UNREADABLE = """() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const channels = (color) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = color;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const luminance = (color) => {
+    const [r, g, b] = channels(color).slice(0, 3).map((byte) => {
+      const part = byte / 255;
+      return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (each) => {
+    for (; each; each = each.parentElement) {
+      const color = getComputedStyle(each).backgroundColor;
+      if (channels(color)[3] === 255) return color;
+    }
+  };
+  const hasText = (each) =>
+    [...each.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
+  const isSeen = (each) => each.checkVisibility({ visibilityProperty: true });
+  const isOff = (each) => each.closest(":disabled, [aria-disabled=true]");
+  return [...document.body.querySelectorAll("*")]
+    .filter((each) => hasText(each) && isSeen(each) && !isOff(each))
+    .map((each) => {
+      const style = getComputedStyle(each);
+      const [dark, light] = [luminance(style.color), luminance(ground(each))].sort((a, b) => a - b);
+      const size = parseFloat(style.fontSize);
+      const isLarge = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+      return { text: each.textContent.trim(), ratio: (light + 0.05) / (dark + 0.05), isLarge };
+    })
+    .filter(({ ratio, isLarge }) => !(ratio >= (isLarge ? 3 : 4.5)));
+}"""
+
+# What can be pressed or filled in and has no name for who cannot see it.
+NAMELESS = """() =>
+  [...document.querySelectorAll("button, input, textarea, progress, dialog, table")]
+    .filter((each) => each.checkVisibility())
+    .filter((each) => !(each.ariaLabel || each.textContent.trim() || each.labels?.length))
+    .map((each) => each.outerHTML)"""

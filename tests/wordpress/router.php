@@ -1,0 +1,347 @@
+<?php
+/**
+ * As much of WordPress as the plugin touches, for PHP's built-in server.
+ *
+ * Slashes what it is given and unslashes it for the REST API, as WordPress does; sends headers as
+ * they are, so that a line break in one would be seen. LTZD_TEST_FOLDER holds the options
+ * (options.json) and gets the arguments of the last request that was sent out (asked.json).
+ */
+
+declare(strict_types=1);
+
+error_reporting( E_ALL );
+set_error_handler(
+	static function ( int $severity, string $message, string $file, int $line ): bool {
+		if ( error_reporting() & $severity ) {
+			throw new ErrorException( $message, 0, $severity, $file, $line );
+		}
+		return true;
+	}
+);
+
+$hooks = [];
+$routes = [];
+$admin = [ 'pages' => [], 'settings' => [], 'sections' => [], 'fields' => [], 'errors' => [], 'uninstall' => null ];
+
+function in_folder( string $name ): string {
+	return getenv( 'LTZD_TEST_FOLDER' ) . '/' . $name;
+}
+
+// --- Hooks, options, words ----------------------------------------------------------------------
+
+function add_action( string $hook, callable $callback ): void {
+	$GLOBALS['hooks'][ $hook ][] = $callback;
+}
+
+function do_action( string $hook ): void {
+	foreach ( $GLOBALS['hooks'][ $hook ] ?? [] as $callback ) {
+		$callback();
+	}
+}
+
+function register_activation_hook( string $file, callable $callback ): void {
+	$GLOBALS['hooks']['activate'][] = $callback;
+}
+
+function register_uninstall_hook( string $file, callable $callback ): void {
+	assert( is_string( $callback ), 'WordPress keeps the name in its database' );
+	$GLOBALS['admin']['uninstall'] = $callback;
+}
+
+function options(): array {
+	return json_decode( file_get_contents( in_folder( 'options.json' ) ), true );
+}
+
+function get_option( string $name, $default = false ) {
+	return options()[ $name ] ?? $default;
+}
+
+function update_option( string $name, $value ): void {
+	$value = $GLOBALS['admin']['settings'][ $name ]['sanitize_callback']( $value );
+	file_put_contents( in_folder( 'options.json' ), json_encode( [ $name => $value ] + options() ) );
+}
+
+function delete_option( string $name ): void {
+	file_put_contents( in_folder( 'options.json' ), json_encode( (object) array_diff_key( options(), [ $name => 0 ] ) ) );
+}
+
+function __( string $text, string $domain ): string {
+	assert( 'ltzd-loyalty' === $domain );
+	return $text;
+}
+
+function __return_true(): bool {
+	return true;
+}
+
+function __return_null() {
+	return null;
+}
+
+function esc_html( string $text ): string {
+	return htmlspecialchars( $text, ENT_QUOTES );
+}
+
+function esc_attr( string $text ): string {
+	return htmlspecialchars( $text, ENT_QUOTES );
+}
+
+function esc_url( string $url ): string {
+	return htmlspecialchars( $url, ENT_QUOTES );
+}
+
+function home_url(): string {
+	return get_option( 'home', 'https://site.example/blog' );
+}
+
+function admin_url( string $path ): string {
+	return "/wp-admin/$path";
+}
+
+function rest_get_url_prefix(): string {
+	return 'wp-json';
+}
+
+function wp_parse_url( string $url, int $component = -1 ) {
+	return parse_url( $url, $component );
+}
+
+function untrailingslashit( string $text ): string {
+	return rtrim( $text, '/\\' );
+}
+
+function nocache_headers(): void {
+	header( 'Cache-Control: no-cache, must-revalidate, max-age=0, no-store, private' );
+}
+
+// --- The settings page --------------------------------------------------------------------------
+
+function add_options_page( string $title, string $menu, string $capability, string $slug, callable $show ): void {
+	$GLOBALS['admin']['pages'][ $slug ] = [ $title, $capability, $show ];
+}
+
+function get_admin_page_title(): string {
+	return current( $GLOBALS['admin']['pages'] )[0];
+}
+
+function current_user_can( string $capability ): bool {
+	return 'manage_options' === $capability && get_option( 'is_administrator', true );
+}
+
+function register_setting( string $group, string $name, array $about ): void {
+	$GLOBALS['admin']['settings'][ $name ] = $about;
+}
+
+function add_settings_section( string $id, string $title, callable $show, string $page ): void {
+	$GLOBALS['admin']['sections'][ $page ][ $id ] = $show;
+}
+
+function add_settings_field( string $id, string $label, callable $show, string $page, string $section, array $arguments ): void {
+	$GLOBALS['admin']['fields'][ $page ][] = [ $label, $show, $arguments ];
+}
+
+function add_settings_error( string $setting, string $code, string $message ): void {
+	$GLOBALS['admin']['errors'][ $code ] = $message;
+}
+
+function settings_fields( string $group ): void {
+	echo '<input type="hidden" name="option_page" value="' . esc_attr( $group ) . '"><input type="hidden" name="_wpnonce" value="0123456789">';
+}
+
+function do_settings_sections( string $page ): void {
+	foreach ( $GLOBALS['admin']['fields'][ $page ] as list( $label, $show, $arguments ) ) {
+		echo '<label for="' . esc_attr( $arguments['label_for'] ) . '">' . $label . '</label>';
+		$show( $arguments );
+	}
+}
+
+function submit_button(): void {
+	echo '<button>Save Changes</button>';
+}
+
+// --- The REST API -------------------------------------------------------------------------------
+
+final class WP_Error {
+	private $code;
+	private $message;
+	private $data;
+
+	public function __construct( string $code, string $message, $data = '' ) {
+		$this->code    = $code;
+		$this->message = $message;
+		$this->data    = $data;
+	}
+
+	public function get_error_message(): string {
+		return $this->message;
+	}
+
+	public function as_response(): WP_REST_Response {
+		$body = [ 'code' => $this->code, 'message' => $this->message, 'data' => $this->data ];
+		return new WP_REST_Response( $body, $this->data['status'] ?? 500 );
+	}
+}
+
+function is_wp_error( $thing ): bool {
+	return $thing instanceof WP_Error;
+}
+
+final class WP_REST_Request {
+	/** @return string|null */
+	public function get_header( string $name ) {
+		$name = strtoupper( str_replace( '-', '_', $name ) );
+		$key  = in_array( $name, [ 'CONTENT_TYPE', 'CONTENT_LENGTH' ], true ) ? $name : "HTTP_$name";
+		return isset( $_SERVER[ $key ] ) ? stripslashes( $_SERVER[ $key ] ) : null;
+	}
+
+	public function get_query_params(): array {
+		return unslashed( $_GET );
+	}
+
+	public function get_body(): string {
+		return file_get_contents( 'php://input' );
+	}
+}
+
+final class WP_REST_Response {
+	public $data;
+	public $status;
+	public $headers = [];
+
+	public function __construct( $data, int $status ) {
+		$this->data   = $data;
+		$this->status = $status;
+	}
+
+	public function header( string $name, string $value ): void {
+		$this->headers[ $name ] = $value;
+	}
+}
+
+function register_rest_route( string $namespace, string $route, array $about ): void {
+	$GLOBALS['routes'][ "/$namespace$route" ] = $about;
+}
+
+function dispatched( string $path ): WP_REST_Response {
+	$route = $GLOBALS['routes'][ $path ] ?? null;
+	if ( null === $route || $_SERVER['REQUEST_METHOD'] !== $route['methods'] ) {
+		$message = 'No route was found matching the URL and request method.';
+		return ( new WP_Error( 'rest_no_route', $message, [ 'status' => 404 ] ) )->as_response();
+	}
+	$request = new WP_REST_Request();
+	assert( true === $route['permission_callback']( $request ) );
+	$found = $route['callback']( $request );
+	return is_wp_error( $found ) ? $found->as_response() : $found;
+}
+
+function send( WP_REST_Response $response ): void {
+	http_response_code( $response->status );
+	header( 'Content-Type: application/json; charset=UTF-8' );
+	foreach ( $response->headers as $name => $value ) {
+		header( "$name: $value" );
+	}
+	// WordPress looks for `_links` there: an object would end it.
+	echo isset( $response->data['_links'] ) ? '' : json_encode( $response->data );
+}
+
+// --- Requests that go out -----------------------------------------------------------------------
+
+function wp_remote_get( string $url, array $arguments ) {
+	return wp_remote_request( $url, [ 'method' => 'GET' ] + $arguments );
+}
+
+function wp_remote_request( string $url, array $arguments ) {
+	file_put_contents( in_folder( 'asked.json' ), json_encode( [ 'url' => $url ] + $arguments ) );
+	$body    = $arguments['body'] ?? '';
+	$headers = $arguments['headers'] ?? [];
+	if ( 'POST' === $arguments['method'] ) {
+		$headers['Content-Length'] = strlen( $body );
+	}
+	$lines = [ 'User-Agent: WordPress/6.8', 'Connection: close' ];
+	foreach ( $headers as $name => $value ) {
+		$lines[] = "$name: $value";
+	}
+	$http   = [
+		'method'           => $arguments['method'],
+		'header'           => implode( "\r\n", $lines ),
+		'content'          => $body,
+		'protocol_version' => (float) ( $arguments['httpversion'] ?? '1.0' ),
+		'timeout'          => $arguments['timeout'] ?? 5,
+		'follow_location'  => ( $arguments['redirection'] ?? 5 ) > 0 ? 1 : 0,
+		'ignore_errors'    => true,
+	];
+	$stream = @fopen( $url, 'r', false, stream_context_create( [ 'http' => $http ] ) );
+	if ( false === $stream ) {
+		return new WP_Error( 'http_request_failed', 'Could not connect to <server>' );
+	}
+	$limit = $arguments['limit_response_size'] ?? -1;
+	$said  = stream_get_contents( $stream, $limit );
+	$about = stream_get_meta_data( $stream );
+	if ( $about['timed_out'] ) {
+		return new WP_Error( 'http_request_failed', 'Operation timed out' );
+	}
+	return received( $about['wrapper_data'], $said );
+}
+
+function received( array $lines, string $body ): array {
+	$headers = [];
+	foreach ( array_slice( $lines, 1 ) as $line ) {
+		list( $name, $value )           = explode( ':', $line, 2 ) + [ '', '' ];
+		$headers[ strtolower( $name ) ] = trim( $value );
+	}
+	$code = (int) explode( ' ', $lines[0] )[1];
+	return [ 'headers' => $headers, 'body' => $body, 'response' => [ 'code' => $code ] ];
+}
+
+function wp_remote_retrieve_response_code( $reply ) {
+	return is_wp_error( $reply ) ? '' : $reply['response']['code'];
+}
+
+function wp_remote_retrieve_body( array $reply ): string {
+	return $reply['body'];
+}
+
+function wp_remote_retrieve_header( array $reply, string $name ): string {
+	return $reply['headers'][ $name ] ?? '';
+}
+
+// --- A request ----------------------------------------------------------------------------------
+
+function slashed( array $given ): array {
+	array_walk_recursive( $given, static function ( &$value ) { $value = is_string( $value ) ? addslashes( $value ) : $value; } );
+	return $given;
+}
+
+function unslashed( array $given ): array {
+	array_walk_recursive( $given, static function ( &$value ) { $value = stripslashes( $value ); } );
+	return $given;
+}
+
+function answer_page( string $path ): void {
+	switch ( $path ) {
+		case '/wp-admin/options-general.php':
+			do_action( 'admin_menu' );
+			do_action( 'admin_init' );
+			$GLOBALS['admin']['pages']['ltzd-loyalty'][2]();
+			return;
+		case '/wp-admin/options.php':
+			do_action( 'admin_init' );
+			update_option( 'ltzd_loyalty', json_decode( file_get_contents( 'php://input' ), true ) );
+			echo json_encode( [ 'kept' => get_option( 'ltzd_loyalty' ), 'errors' => (object) $GLOBALS['admin']['errors'] ] );
+			return;
+		case '/uninstall':
+			do_action( 'activate' );
+			$GLOBALS['admin']['uninstall']();
+			return;
+		default:
+			do_action( 'rest_api_init' );
+			send( dispatched( substr( $path, strlen( '/wp-json' ) ) ) );
+	}
+}
+
+$_GET    = slashed( $_GET );
+$_COOKIE = slashed( $_COOKIE );
+$_SERVER = slashed( $_SERVER );
+define( 'ABSPATH', '/wordpress/' );
+require getenv( 'LTZD_TEST_PLUGIN' );
+answer_page( parse_url( $_SERVER['REQUEST_URI'], PHP_URL_PATH ) );

@@ -1,0 +1,659 @@
+"""The plugin for WordPress sites, run by PHP's own server with the host's functions stubbed.
+
+It asks an ltzd that says what a test has it say, and at the end a live one.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from ltzd.dev import ports
+from tests.support.instance import Instance
+from tests.support.tools import php_path
+from tests.support.waiting import until
+
+PLUGIN = Path(__file__).parents[2] / "integrations/wordpress/ltzd-loyalty/ltzd-loyalty.php"
+ROUTER = Path(__file__).with_name("router.php")
+BRAND = "0x" + "ab" * 20
+
+LOGGED_IN = "wordpress_logged_in_5d41402abc4b2a76b9719d911017c592=ann%7C1900000000%7Ctoken%7Chmac"
+SEC = "wordpress_sec_5d41402abc4b2a76b9719d911017c592=ann%7C1900000000%7Ctoken%7Cother"
+NONCE = "a1b2c3d4e5"
+SESSION = {"Cookie": LOGGED_IN, "X-WP-Nonce": NONCE}
+BASIC = "Basic YWRhOmFiY2QgRUZHSA=="
+REDEEM = {"perkId": "6f1c2d3e-0000-4000-8000-000000000001"}
+
+FAILURES = {
+    "checkin": ("POST", 400, "checkin_failed"),
+    "redeem": ("POST", 400, "redeem_failed"),
+    "claim-milestone": ("POST", 400, "claim_failed"),
+    "link": ("POST", 400, "link_failed"),
+    "leaderboard": ("GET", 500, "api_error"),
+    "me": ("GET", 500, "api_error"),
+    "perks": ("GET", 500, "api_error"),
+}
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came to ltzd."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        found = [value for key, value in self.headers if key.lower() == name.lower()]
+        assert len(found) <= 1, f"{name} came {len(found)} times"
+        return found[0] if found else None
+
+
+@dataclass
+class Upstream:
+    """In ltzd's place: answers all the same, and keeps what it was asked."""
+
+    port: int = 0
+    asked: list[Asked] = field(default_factory=list)
+    status: int = 200
+    body: str = '{"success": true}'
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def says(self, status: int, body: object, **headers: str) -> None:
+        self.status = status
+        self.body = body if isinstance(body, str) else json.dumps(body)
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    async def answer(self, request: web.Request) -> web.Response:
+        headers = tuple(
+            (key.decode("latin-1"), value.decode("latin-1")) for key, value in request.raw_headers
+        )
+        self.asked.append(Asked(request.method, request.raw_path, headers, await request.read()))
+        return web.Response(
+            status=self.status,
+            body=self.body.encode(),
+            headers={"Content-Type": "application/json", **self.headers},
+        )
+
+    @property
+    def last(self) -> Asked:
+        return self.asked[-1]
+
+
+@dataclass
+class WordPress:
+    """The site: its REST API and its settings page."""
+
+    folder: Path
+    port: int
+    http: aiohttp.ClientSession
+
+    def keep(self, **options: object) -> None:
+        (self.folder / "options.json").write_text(json.dumps(options))
+
+    def options(self) -> Json:
+        found: Json = json.loads((self.folder / "options.json").read_text())
+        return found
+
+    def sent_with(self) -> Json:
+        """The arguments of the last request that went out."""
+        found: Json = json.loads((self.folder / "asked.json").read_text())
+        return found
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def ask(
+        self, route: str, *, json: object = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Json, Mapping[str, str]]:
+        method = FAILURES[route.partition("?")[0]][0]
+        url = f"{self.url}/wp-json/loyalty/v1/{route}"
+        async with self.http.request(method, url, json=json, headers=headers) as reply:
+            return reply.status, await reply.json(), reply.headers
+
+    async def ask_raw(self, request: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(request)
+        async with asyncio.timeout(10):
+            said = await reader.read()
+        writer.close()
+        return said
+
+    async def page(self) -> str:
+        async with self.http.get(f"{self.url}/wp-admin/options-general.php") as reply:
+            assert reply.status == 200, await reply.text()
+            return await reply.text()
+
+    async def save(self, given: object) -> tuple[Json, Json]:
+        async with self.http.post(f"{self.url}/wp-admin/options.php", json=given) as reply:
+            told = json.loads(await reply.text())
+            return told["kept"], told["errors"]
+
+
+@pytest_asyncio.fixture(scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WordPress]:
+    php = str(php_path())
+    folder = tmp_path_factory.mktemp("wordpress")
+    (folder / "options.json").write_text("{}")
+    port = ports.free_port()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LTZD_TEST_FOLDER": str(folder),
+        "LTZD_TEST_PLUGIN": str(PLUGIN),
+    }
+    with (folder / "said").open("wb") as said:
+        process = await asyncio.create_subprocess_exec(
+            *(php, "-n", "-d", "display_errors=1", "-S", f"127.0.0.1:{port}", str(ROUTER)),
+            cwd=folder,
+            env=environment,
+            stdout=said,
+            stderr=said,
+        )
+    cookies = aiohttp.DummyCookieJar()
+    # A browser names no type for a body that is none.
+    async with aiohttp.ClientSession(
+        cookie_jar=cookies, skip_auto_headers=["Content-Type"]
+    ) as http:
+        site = WordPress(folder, port, http)
+
+        async def is_up() -> bool:
+            assert process.returncode is None, (folder / "said").read_text()
+            with suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return True
+            return False
+
+        await until(is_up)
+        yield site
+    process.send_signal(signal.SIGTERM)
+    await process.wait()
+
+
+@pytest_asyncio.fixture
+async def upstream() -> AsyncIterator[Upstream]:
+    upstream = Upstream()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", upstream.answer)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    upstream.port = runner.addresses[0][1]
+    yield upstream
+    await runner.cleanup()
+
+
+@pytest.fixture
+def site(server: WordPress, upstream: Upstream) -> WordPress:
+    """Set up to ask `upstream`."""
+    server.keep(ltzd_loyalty={"url": upstream.url, "brand": BRAND, "host": ""})
+    return server
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+async def php(*arguments: str) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(str(php_path()), "-n", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(10):
+        said, _ = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def test_the_plugin_is_good_php() -> None:
+    status, said = await php("-l", str(PLUGIN))
+    assert status == 0, said
+
+
+async def test_opened_without_wordpress_it_does_and_says_nothing() -> None:
+    assert await php("-d", "display_errors=1", str(PLUGIN)) == (0, "")
+
+
+# --- what ltzd is asked -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("route", FAILURES)
+async def test_each_route_is_asked_of_ltzd_under_the_sites_name(
+    site: WordPress, upstream: Upstream, route: str
+) -> None:
+    upstream.says(200, {"success": True, "streak": {"multiplier": 1.5, "nextMilestone": None}})
+    status, body, headers = await site.ask(route, headers=SESSION)
+
+    assert (status, body) == (200, json.loads(upstream.body))
+    assert "no-store" in headers["Cache-Control"]
+    assert len(upstream.asked) == 1
+    assert (upstream.last.method, upstream.last.target) == (
+        FAILURES[route][0],
+        f"/wp-json/loyalty/v1/{route}",
+    )
+    assert upstream.last.header("Host") == "site.example"
+
+
+async def test_body_and_query_arrive_as_they_were_sent(site: WordPress, upstream: Upstream) -> None:
+    await site.ask("redeem", json=REDEEM, headers=SESSION)
+    assert json.loads(upstream.last.body) == REDEEM
+    assert upstream.last.header("Content-Type") == "application/json"
+
+    query = (
+        "metric=activity&period=a%20%26%27b&limit=%0d%0aX&rest_route=%2F&_wpnonce=n&_locale=user"
+    )
+    await site.ask(f"leaderboard?{query}")
+    assert parse_qsl(urlsplit(upstream.last.target).query) == [
+        ("metric", "activity"),
+        ("period", "a &'b"),
+        ("limit", "\r\nX"),
+    ]
+
+
+async def test_a_broken_body_is_ltzds_to_refuse(site: WordPress, upstream: Upstream) -> None:
+    refusal = {"code": "rest_invalid_json", "message": "No", "data": {"status": 400}}
+    upstream.says(400, refusal)
+    url = f"{site.url}/wp-json/loyalty/v1/redeem"
+    async with site.http.post(url, data=b"{'", headers={"Content-Type": "text/plain"}) as reply:
+        assert (reply.status, await reply.json()) == (400, refusal)
+    assert (upstream.last.body, upstream.last.header("Content-Type")) == (b"{'", "text/plain")
+
+
+async def test_a_check_in_without_a_body_is_no_form(site: WordPress, upstream: Upstream) -> None:
+    await site.ask("checkin", headers=SESSION)
+    assert upstream.last.body == b""
+    assert upstream.last.header("Content-Type") == "application/json"
+
+
+async def test_a_redemption_may_take_longer_and_nothing_is_asked_elsewhere(
+    site: WordPress, upstream: Upstream
+) -> None:
+    seconds = {}
+    for route in FAILURES:
+        await site.ask(route, headers=SESSION)
+        arguments = site.sent_with()
+        seconds[route] = arguments["timeout"]
+        assert (arguments["redirection"], arguments["sslverify"]) == (0, True)
+        assert arguments["httpversion"] == "1.1"
+    assert seconds == dict.fromkeys(FAILURES, 10) | {"redeem": 70}
+
+
+async def test_the_sites_name_may_be_another_than_the_platforms(
+    site: WordPress, upstream: Upstream
+) -> None:
+    site.keep(ltzd_loyalty={"url": f"{upstream.url}/behind", "host": "club.example"})
+    await site.ask("me", headers=SESSION)
+    assert upstream.last.header("Host") == "club.example"
+    assert upstream.last.target == "/behind/wp-json/loyalty/v1/me"
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        (SESSION, SESSION),
+        ({**SESSION, "Cookie": f"{SEC};{LOGGED_IN}"}, {**SESSION, "Cookie": f"{SEC}; {LOGGED_IN}"}),
+        (
+            {**SESSION, "Cookie": f"PHPSESSID=x; _ga=GA1.2; {LOGGED_IN}; wp-settings-1=y; csrf=z"},
+            SESSION,
+        ),
+        ({**SESSION, "Cookie": f"wordpress_test_cookie=WP; wordpress_a=x; {LOGGED_IN}"}, SESSION),
+        ({**SESSION, "Cookie": f"a=wordpress_logged_in_x=1; {LOGGED_IN}"}, SESSION),
+        ({**SESSION, "Cookie": f"wordpress_logged_in_a; {LOGGED_IN}"}, SESSION),
+        (
+            {**SESSION, "Cookie": r'wordpress_sec_a="x\"'},
+            {**SESSION, "Cookie": r'wordpress_sec_a="x\"'},
+        ),
+        ({**SESSION, "Authorization": BASIC}, SESSION),
+        ({**SESSION, "Authorization": BASIC, "X-WP-Nonce": "a1 b2"}, {"Authorization": BASIC}),
+        ({"Authorization": BASIC}, {"Authorization": BASIC}),
+        ({"Authorization": "basic   YWRh"}, {"Authorization": "Basic YWRh"}),
+        ({"Cookie": LOGGED_IN, "Authorization": BASIC}, {"Authorization": BASIC}),
+        ({"Cookie": LOGGED_IN}, {}),
+        ({"X-WP-Nonce": NONCE}, {}),
+        ({"Cookie": f"{LOGGED_IN}{'x' * 5000}", "X-WP-Nonce": NONCE}, {}),
+        ({"Authorization": "Bearer YWRh"}, {}),
+        ({"Authorization": "Basic YWRh:x"}, {}),
+        ({"X-Forwarded-For": "1.2.3.4", "Origin": "https://elsewhere.example"}, {}),
+    ],
+)
+async def test_only_what_proves_a_log_in_is_handed_on(
+    site: WordPress,
+    upstream: Upstream,
+    given: Mapping[str, str],
+    sent: Mapping[str, str],
+) -> None:
+    await site.ask("me", headers=given)
+    assert handed_on(upstream.last) == sent
+
+
+PLATFORMS = {"Host", "User-Agent", "Connection", "Accept", "Content-Length", "Content-Type"}
+
+
+def handed_on(asked: Asked) -> Mapping[str, str]:
+    """The headers that are neither the platform's own nor the same for everybody."""
+    return {name: value for name, value in asked.headers if name not in PLATFORMS}
+
+
+async def test_a_nonce_in_the_query_counts_as_the_platform_has_it(
+    site: WordPress, upstream: Upstream
+) -> None:
+    await site.ask(f"me?_wpnonce={NONCE}", headers={"Cookie": LOGGED_IN})
+    assert handed_on(upstream.last) == SESSION
+    assert upstream.last.target == "/wp-json/loyalty/v1/me"
+
+
+@pytest.mark.parametrize("route", ["leaderboard?limit=3", "perks"])
+async def test_what_is_for_everybody_is_asked_without_anybodys_log_in(
+    site: WordPress, upstream: Upstream, route: str
+) -> None:
+    await site.ask(route, headers={**SESSION, "Authorization": BASIC})
+    assert handed_on(upstream.last) == {}
+
+
+HOSTILE = {
+    "a query with a line break": (
+        f"me?_wpnonce={NONCE}%0d%0aX-Evil:1",
+        f"Cookie: {LOGGED_IN}",
+    ),
+    "a list for a nonce": (f"me?_wpnonce[]={NONCE}", f"Cookie: {LOGGED_IN}"),
+    "a folded nonce": ("me", f"Cookie: {LOGGED_IN}\r\nX-WP-Nonce: {NONCE}\r\n X-Evil: 1"),
+    "a folded cookie": ("me", f"X-WP-Nonce: {NONCE}\r\nCookie: {LOGGED_IN}x\r\n\tX-Evil: 1"),
+    "a bare return": ("me", f"X-WP-Nonce: {NONCE}\r\nCookie: {LOGGED_IN}\rX-Evil: 1"),
+    "a bare feed": ("me", f"X-WP-Nonce: {NONCE}\r\nCookie: {LOGGED_IN}\nX-Evil: 1"),
+    "a vertical tab": ("me", f"X-WP-Nonce: {NONCE}\r\nCookie: {LOGGED_IN}\x0bX-Evil: 1"),
+    "letters of no header": ("me", f"X-WP-Nonce: {NONCE}\r\nCookie: {LOGGED_IN}\xe4X-Evil: 1"),
+    "a folded password": ("me", f"Authorization: {BASIC}\r\n X-Evil: 1"),
+    "a folded type": ("redeem", "Content-Type: application/json\r\n\tX-Evil: 1"),
+    "a type with a control character": ("redeem", "Content-Type: a/b\x01X-Evil: 1"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+async def test_no_value_becomes_a_header_of_its_own(
+    site: WordPress, upstream: Upstream, case: str
+) -> None:
+    target, headers = HOSTILE[case]
+    method = FAILURES[target.partition("?")[0]][0]
+    length = "Content-Length: 0\r\n" if method == "POST" else ""
+    asked = f"{method} /wp-json/loyalty/v1/{target} HTTP/1.1\r\nHost: x\r\n{length}{headers}\r\n"
+    await site.ask_raw(f"{asked}Connection: close\r\n\r\n".encode("latin-1"))
+
+    allowed = PLATFORMS | {"Cookie", "X-WP-Nonce", "Authorization"}
+    for request in upstream.asked:
+        names = [name for name, _ in request.headers]
+        assert set(names) <= allowed
+        assert len(names) == len(set(names))
+        assert request.header("X-WP-Nonce") in {None, NONCE}
+        assert (request.header("Cookie") or LOGGED_IN).startswith("wordpress_")
+        assert all(value.isascii() and value.isprintable() for _, value in request.headers)
+
+
+# --- what the visitor is told -------------------------------------------------------------------
+
+
+async def test_a_fresh_nonce_is_passed_back_and_no_other_header(
+    site: WordPress, upstream: Upstream
+) -> None:
+    upstream.says(200, {"success": True}, X_WP_Nonce="0123456789", Set_Cookie="a=b", X_Own="1")
+    _, _, headers = await site.ask("me", headers=SESSION)
+    assert headers["X-WP-Nonce"] == "0123456789"
+    assert not {"Set-Cookie", "X-Own"} & set(headers)
+
+    upstream.says(200, {"success": True}, X_WP_Nonce="not a nonce")
+    _, _, headers = await site.ask("me", headers=SESSION)
+    assert "X-WP-Nonce" not in headers
+
+
+async def test_a_redemption_that_the_chain_has_not_decided_is_told_as_such(
+    site: WordPress, upstream: Upstream
+) -> None:
+    upstream.says(202, {"success": True, "confirmationCode": None, "perk": {}})
+    status, body, _ = await site.ask("redeem", json=REDEEM, headers=SESSION)
+    assert (status, body) == (202, json.loads(upstream.body))
+
+
+@pytest.mark.parametrize(
+    ("route", "status", "code"),
+    [
+        ("checkin", 401, "not_logged_in"),
+        ("redeem", 400, "redeem_failed"),
+        ("leaderboard", 500, "not_configured"),
+        ("leaderboard", 400, "rest_invalid_param"),
+    ],
+)
+async def test_what_ltzd_refuses_is_told_in_its_own_words(
+    site: WordPress, upstream: Upstream, route: str, status: int, code: str
+) -> None:
+    data = {"status": status, "params": {"limit": "is none"}, "details": {}}
+    refusal = {"code": code, "message": "“No”", "data": data}
+    upstream.says(status, refusal)
+    told, body, _ = await site.ask(route, headers=SESSION)
+    assert (told, body) == (status, refusal)
+
+
+def has_failed(route: str, status: int, body: Json) -> bool:
+    _, expected, code = FAILURES[route]
+    message = body.pop("message")
+    return (
+        (status, body) == (expected, {"code": code, "data": {"status": expected}})
+        and "try again" in message
+        and "127.0.0.1" not in message
+    )
+
+
+@pytest.mark.parametrize("route", FAILURES)
+async def test_where_ltzd_is_away_the_route_has_failed(site: WordPress, route: str) -> None:
+    site.keep(ltzd_loyalty={"url": f"http://127.0.0.1:{ports.free_port()}"})
+    status, body, headers = await site.ask(route, json={}, headers=SESSION)
+    assert has_failed(route, status, body)
+    assert "no-store" in headers["Cache-Control"]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (502, "<html>Bad Gateway</html>"),
+        (200, "<html>Welcome</html>"),
+        (200, "[1, 2]"),
+        (200, '"yes"'),
+        (200, ""),
+        (204, ""),
+        (302, '{"success": true}'),
+        (404, '{"error": "No such path", "code": "NOT_FOUND"}'),
+        (500, "{}"),
+        (200, '{"success": true, "padding": "' + "x" * 2**20 + '"}'),
+    ],
+)
+async def test_what_is_no_answer_of_ltzds_is_a_failure(
+    site: WordPress, upstream: Upstream, status: int, said: str
+) -> None:
+    upstream.says(status, said, Location=f"{upstream.url}/elsewhere")
+    told, body, _ = await site.ask("redeem", json=REDEEM, headers=SESSION)
+    assert has_failed("redeem", told, body)
+    assert len(upstream.asked) == 1, "no redirect is followed"
+
+
+@pytest.mark.parametrize("kept", [{}, {"ltzd_loyalty": {"url": ""}}, {"ltzd_loyalty": "x"}])
+async def test_a_site_that_is_not_set_up_says_so(
+    site: WordPress, upstream: Upstream, kept: Json
+) -> None:
+    site.keep(**kept)
+    for route in FAILURES:
+        status, body, _ = await site.ask(route, json={}, headers=SESSION)
+        assert (status, body["code"], body["data"]) == (500, "not_configured", {"status": 500})
+    assert upstream.asked == []
+
+
+# --- Settings -> Loyalty ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kept"),
+    [
+        ("url", "https://ltzd.example", "https://ltzd.example"),
+        ("url", " https://ltzd.example:8443/behind/ ", "https://ltzd.example:8443/behind"),
+        ("url", "http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("url", "http://localhost:8000", "http://localhost:8000"),
+        ("url", "http://[::1]:8000", "http://[::1]:8000"),
+        ("url", "", ""),
+        ("brand", "0x" + "AB" * 20, "0x" + "ab" * 20),
+        ("brand", "", ""),
+        ("host", "Club.example", "club.example"),
+    ],
+)
+async def test_a_good_setting_is_kept(site: WordPress, name: str, given: str, kept: str) -> None:
+    before = site.options()["ltzd_loyalty"]
+    assert await site.save({name: given}) == (before | {name: kept}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("url", "http://ltzd.example"),
+        ("url", "http://127.0.0.1.ltzd.example"),
+        ("url", "http://localhost@ltzd.example"),
+        ("url", "https://user:pass@ltzd.example"),
+        ("url", "https://ltzd.example?x=1"),
+        ("url", "https://ltzd.example#x"),
+        ("url", "https://ltzd.example\\@127.0.0.1"),
+        ("url", "https://ltzd.example/\r\nX-Evil: 1"),
+        ("url", "ftp://ltzd.example"),
+        ("url", "javascript:alert(1)"),
+        ("url", "ltzd.example"),
+        ("url", ["https://ltzd.example"]),
+        ("brand", "0x" + "ab" * 19),
+        ("brand", "ab" * 20),
+        ("brand", "0x" + "ab" * 20 + "\n0"),
+        ("host", "site.example:443"),
+        ("host", "https://site.example"),
+        ("host", "site.example\r\nX-Evil: 1"),
+        ("host", "-site.example"),
+    ],
+)
+async def test_a_bad_setting_is_told_of_and_changes_nothing(
+    site: WordPress, name: str, given: object
+) -> None:
+    before = site.options()["ltzd_loyalty"]
+    kept, errors = await site.save({name: given, "unknown": "x"})
+    assert kept == before
+    assert list(errors) == [name]
+
+
+@pytest.mark.parametrize("given", [None, "x", [], {}])
+async def test_a_form_without_settings_changes_nothing(site: WordPress, given: object) -> None:
+    assert await site.save(given) == (site.options()["ltzd_loyalty"], {})
+
+
+async def test_the_page_shows_what_is_kept_and_whether_ltzd_knows_it(
+    site: WordPress, upstream: Upstream
+) -> None:
+    page = await site.page()
+    assert f'value="{upstream.url}"' in page
+    assert "ltzd serves site.example." in page
+    assert "ltzd knows the brand." in page
+    asked = [(one.header("Host"), one.target) for one in upstream.asked]
+    assert asked == [
+        ("site.example", "/wp-json/loyalty/v1/leaderboard?limit=1"),
+        (f"127.0.0.1:{upstream.port}", f"/service-api/event-config?brandId={BRAND}"),
+    ]
+
+    upstream.says(500, {"code": "not_configured"})
+    page = await site.page()
+    assert "ltzd does not serve site.example" in page
+    assert "ltzd does not know the brand." in page
+
+
+async def test_whatever_is_kept_the_page_is_no_script(site: WordPress) -> None:
+    site.keep(
+        home="https://site.example",
+        ltzd_loyalty={
+            "url": "http://127.0.0.1:1/\"><script>alert('u')</script>",
+            "brand": "'\"><script>alert('b')</script>",
+            "host": "<script>alert('h')</script>",
+        },
+    )
+    page = await site.page()
+    assert "<script" not in page
+    assert "cannot be reached: Could not connect to &lt;server&gt;" in page
+
+
+async def test_only_who_manages_the_site_sees_the_page(site: WordPress) -> None:
+    site.keep(is_administrator=False, **site.options())
+    assert await site.page() == ""
+
+
+async def test_of_a_plugin_that_is_removed_nothing_is_left(site: WordPress) -> None:
+    site.keep(another="stays", **site.options())
+    async with site.http.get(f"{site.url}/uninstall") as reply:
+        assert reply.status == 200
+    assert site.options() == {"another": "stays"}
+
+
+# --- a live ltzd --------------------------------------------------------------------------------
+
+
+async def a_session(instance: Instance, username: str) -> Mapping[str, str]:
+    door = instance.door["sandbox"]["siteSessionUrl"]
+    async with instance.http.post(door, json={"username": username}) as reply:
+        assert reply.status == 200, await reply.text()
+        session = await reply.json()
+    return {"Cookie": session["cookie"], "X-WP-Nonce": session["nonce"]}
+
+
+async def test_a_visitor_checks_in_at_a_live_ltzd_through_the_plugin(
+    site: WordPress, one_instance: Instance
+) -> None:
+    host = one_instance.door["site"]["host"]
+    site.keep(home=f"https://{host}", ltzd_loyalty={"url": one_instance.base_url})
+    session = await a_session(one_instance, "paula")
+
+    status, first, headers = await site.ask("checkin", headers=session)
+    assert (status, first["success"], first["alreadyClaimed"]) == (200, True, False)
+    assert first["streak"]["currentStreak"] == 1
+    assert headers["X-WP-Nonce"]
+    status, again, _ = await site.ask("checkin", headers=session)
+    assert (status, again["reward"], again["alreadyClaimed"]) == (200, 0, True)
+
+    async def balance() -> int:
+        status, me, _ = await site.ask("me", headers=session)
+        assert (status, me["username"]) == (200, "paula")
+        return int(me["balance"])
+
+    await until(balance)
+    assert await balance() == first["reward"]
+    status, board, _ = await site.ask("leaderboard?metric=streak&period=all&limit=100")
+    assert (status, board["metric"], board["period"]) == (200, "streak", "all")
+    assert "paula" in {entry["username"] for entry in board["leaderboard"]}
+
+
+async def test_a_live_ltzd_refuses_a_stranger_through_the_plugin(
+    site: WordPress, one_instance: Instance
+) -> None:
+    host = one_instance.door["site"]["host"]
+    site.keep(home=f"https://{host}", ltzd_loyalty={"url": one_instance.base_url})
+    for headers in ({}, {"Cookie": LOGGED_IN, "X-WP-Nonce": NONCE}, {"Authorization": BASIC}):
+        status, body, _ = await site.ask("checkin", headers=headers)
+        assert (status, body["code"], body["data"]) == (401, "not_logged_in", {"status": 401})
+    status, body, _ = await site.ask("leaderboard?limit=0")
+    assert (status, body["code"]) == (400, "rest_invalid_param")
+    site.keep(home="https://nobodys.example", ltzd_loyalty={"url": one_instance.base_url})
+    status, body, _ = await site.ask("leaderboard")
+    assert (status, body["code"]) == (500, "not_configured")
