@@ -4,10 +4,12 @@ No I/O: who reads and writes is `event_writing.py`. Records that every event mak
 msgspec: a frozen dataclass takes ten times as long to make.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
+from uuid import UUID
 
 import msgspec
+from msgspec import structs
 
 from ltzd.actions.group_commit import AGAIN, Again
 from ltzd.errors import LtzdError, Refused, SignatureRefused
@@ -21,7 +23,7 @@ from ltzd.rules.limits import (
     wallets_of,
 )
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.events import ClaimKey, EventRow, NewEvent, Standing, Wanted
+from ltzd.store.events import ClaimKey, EventRow, NewEvent, Standing, Wanted, Won
 from ltzd.store.users import User
 from ltzd.values import Address
 
@@ -197,9 +199,11 @@ def _move(standing: Standing, check: Check, new: NewEvent) -> None:
 def outcomes_of(
     group: Sequence[Claim],
     verdicts: Sequence[Verdict],
-    won: dict[ClaimKey, bool],
+    won: Mapping[ClaimKey, Won],
+    given: Mapping[UUID, Address],
 ) -> list[Written | Exception | Again]:
-    """What each caller hears; a new user is announced by one event.
+    """What each caller hears; a new user is announced by one event. `given` tells where rewards go
+    that were written before.
 
     Whoever lost its claim to another process decides again, and so does whoever was refused beside
     a loser of the same brand, perhaps because of it.
@@ -210,11 +214,13 @@ def outcomes_of(
     for one, verdict in zip(group, verdicts, strict=True):
         key = one.check.key
         if isinstance(verdict, NewEvent) and key in won:
-            outcomes.append(Written(one.event, won[key] and key[2] not in announced))
+            event = structs.replace(one.event, user_id=won[key].user_id, wallet=won[key].wallet)
+            outcomes.append(Written(event, won[key].is_new_user and key[2] not in announced))
             announced.add(key[2])
         elif isinstance(verdict, AlreadyWritten):
             is_new = not one.is_known_user and key[2] not in announced
-            outcomes.append(Written(one.event, is_new))
+            wallet = given.get(one.event.id, one.event.wallet)
+            outcomes.append(Written(structs.replace(one.event, wallet=wallet), is_new))
             announced.add(key[2])
         elif isinstance(verdict, NewEvent | Again) or key[0] in lost:
             outcomes.append(AGAIN)

@@ -5,17 +5,19 @@ and their claims tell.
 """
 
 import asyncio
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
-from ltzd.actions.event_claims import Claim, Written, decide_all, outcomes_of
+from ltzd.actions.event_claims import WRITTEN, Claim, Written, decide_all, outcomes_of
 from ltzd.actions.group_commit import AGAIN, Again, GroupCommit
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store import events
 from ltzd.store.database import Pool, session
-from ltzd.store.events import ClaimKey, NewEvent, Standing
+from ltzd.store.events import ClaimKey, NewEvent, Standing, Won
 from ltzd.store.signals import REWARDS, Signals
 from ltzd.store.users import User
+from ltzd.values import Address
 
 _UNSURE_SECONDS = 5.0
 """How long a caller whose write may have happened waits for the database to come back."""
@@ -50,17 +52,19 @@ class EventWriter:
             return await self._hold_unsure(group, [AGAIN] * len(group), error)
         verdicts = decide_all(group, standing, self._known)
         accepted = [new for new in verdicts if isinstance(new, NewEvent)]
+        found = [one.event.id for one, v in zip(group, verdicts, strict=True) if v is WRITTEN]
         try:
+            given = await self._given(found)
             won = await self._commit(accepted)
         except DatabaseUnavailable as error:
-            return await self._hold_unsure(group, outcomes_of(group, verdicts, {}), error)
+            return await self._hold_unsure(group, outcomes_of(group, verdicts, {}, {}), error)
         if accepted and not won and len(group) > 1:
             # One of them met a limit that others have just used up; it must not stop the rest.
             return [outcome for one in group for outcome in await self._write([one])]
-        self._known.update({one.user.email_key: one.user for one in group if one.check.key in won})
+        self._learn(group, won)
         if won:
             self._signals.ring(REWARDS)
-        outcomes = outcomes_of(group, verdicts, won)
+        outcomes = outcomes_of(group, verdicts, won, given)
         for one, outcome in zip(group, outcomes, strict=True):
             if not isinstance(outcome, Again):
                 self._unsure.pop(one.event.id, None)
@@ -70,7 +74,22 @@ class EventWriter:
         async with session(self._pool) as connection:
             return await events.standing(connection, [one.check.wanted() for one in group])
 
-    async def _commit(self, accepted: Sequence[NewEvent]) -> dict[ClaimKey, bool]:
+    def _learn(self, group: Sequence[Claim], won: Mapping[ClaimKey, Won]) -> None:
+        """Users as their rows say: they may have followed their owners to other wallets."""
+        for one in group:
+            written = won.get(one.check.key)
+            if written is not None:
+                user = replace(one.user, id=written.user_id, wallet=written.wallet)
+                self._known[user.email_key] = user
+
+    async def _given(self, found: Sequence[UUID]) -> dict[UUID, Address]:
+        """The wallets of rewards that an earlier attempt has written."""
+        if not found:
+            return {}
+        async with session(self._pool) as connection:
+            return await events.wallets_given(connection, found)
+
+    async def _commit(self, accepted: Sequence[NewEvent]) -> dict[ClaimKey, Won]:
         """What was won. Raises DatabaseUnavailable; its events are unsure until decided again."""
         if not accepted:
             return {}

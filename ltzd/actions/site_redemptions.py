@@ -7,11 +7,8 @@ exists, as long as the chain can tell; then no wallet of the operator's has spen
 """
 
 import asyncio
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from secrets import token_bytes
-from typing import Any, Protocol
 from uuid import UUID, uuid4
 from weakref import WeakValueDictionary
 
@@ -20,25 +17,20 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.identities import Identities
 from ltzd.actions.relay_desk import RelayDesk
-from ltzd.actions.relayer import Relayer, RelayRequest
-from ltzd.chain import abi, ltz, perk_nft, points_sale, reverts
-from ltzd.chain.relay_calls import Question, RelayContracts
-from ltzd.chain.rpc import RpcError
-from ltzd.chain.typed_data import DOMAIN_NAMES
+from ltzd.actions.relayer import Relayer
+from ltzd.actions.site_orders import SiteOrders
 from ltzd.errors import (
     LtzdError,
-    NodeUnavailable,
     RedemptionRefused,
     Refused,
     TransactionFailed,
     Unavailable,
     ValidationFailed,
 )
-from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules import redeeming
 from ltzd.rules.brands import Brand, Perk
-from ltzd.rules.redeeming import LEFT_BEHIND, OVERTAKEN, Offer, Standing
-from ltzd.rules.relaying import PermitGiven, RelayAsk, Relayed, RelayStatus
+from ltzd.rules.redeeming import LEFT_BEHIND, OVERTAKEN, Standing
+from ltzd.rules.relaying import Relayed, RelayStatus
 from ltzd.store import site_redemptions
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.site_members import Member
@@ -48,8 +40,6 @@ from ltzd.values import Address, hex_of
 log = structlog.get_logger()
 
 WAIT_SECONDS = 60.0
-PERMIT_SECONDS = 1_200
-"""A lane begins to send a relay within ten minutes, or never."""
 _MOST_BEGINNINGS = 4
 """Of one request, each because something else of the wallet came between."""
 
@@ -79,24 +69,12 @@ class _Order:
     deadline: float
 
 
-class _OnChain(Protocol):
-    """A perk or a redemption: of a collection, or else of an item."""
-
-    @property
-    def collection_id(self) -> int | None: ...
-
-    @property
-    def item_id(self) -> int | None: ...
-
-
 class SiteRedemptions:
     def __init__(self, desk: RelayDesk, relayer: Relayer, identity: Identities) -> None:
         self._pool = desk.pool
-        self._node = desk.node
-        self._contracts = desk.contracts
         self._board = desk.board
         self._relayer = relayer
-        self._identity = identity
+        self._orders = SiteOrders(desk.node, desk.contracts, identity)
         self._turns: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
 
     async def perks(self, brand: Brand) -> list[PerkOffer]:
@@ -153,7 +131,7 @@ class SiteRedemptions:
         perk = order.brand.perk(order.perk_id)
         if perk is None:
             raise RedemptionRefused(redeeming.UNKNOWN)
-        standing = await self._standing(perk, order.member.wallet)
+        standing = await self._orders.standing(perk, order.member.wallet)
         redeeming.check(standing, order.brand.address)
         while True:
             begun = await self._begin(order, perk, standing.offer.price)
@@ -223,10 +201,10 @@ class SiteRedemptions:
             raise Unavailable("An earlier transaction of this wallet is still under way")
         standing: Standing | None = None
         try:
-            standing = await self._standing(one, one.wallet)
+            standing = await self._orders.standing(one, one.wallet)
             redeeming.check(standing, one.brand)
             redeeming.check_price(standing.offer, one.price)
-            request = await self._request(order.member, one, standing)
+            request = await self._orders.request(order.member, one, standing)
             answer = await self._relayer.send(request, order.deadline)
         except Refused as refusal:
             if redeeming.is_about_the_market(refusal):
@@ -243,7 +221,7 @@ class SiteRedemptions:
         if (
             standing is not None
             and isinstance(refusal, TransactionFailed | ValidationFailed)
-            and await self._standing(one, one.wallet) != standing
+            and await self._orders.standing(one, one.wallet) != standing
         ):
             sentence = OVERTAKEN
         if not await self._fail(one, sentence) or sentence == OVERTAKEN:
@@ -276,50 +254,6 @@ class SiteRedemptions:
             log.info("site_redemption.failed", redemption=str(one.id))
         return is_over
 
-    # --- what is asked of the chain, and told to it ---------------------------------------------
-
-    async def _standing(self, sold: _OnChain, wallet: Address) -> Standing:
-        """Raises RedemptionRefused for what is not on chain."""
-        try:
-            answers = await self._node.views(_questions(sold, wallet, self._contracts))
-            return _standing_in(sold, answers)
-        except RpcError as error:
-            name = reverts.name_of(error.data or b"")
-            if name in {"UnknownCollection", "UnknownItem"}:
-                raise RedemptionRefused(redeeming.sentence_of_revert(name)) from error
-            raise NodeUnavailable(f"eth_call: {error.message}") from error
-        except ValueError as error:
-            raise NodeUnavailable("The node's answer is not what the contract returns") from error
-
-    async def _request(self, member: Member, one: Redemption, standing: Standing) -> RelayRequest:
-        to = self._contracts.perk_nft if one.item_id is None else self._contracts.points_sale
-        permit = await self._permit(one, to, standing.permit_nonce) if one.price > 0 else None
-        return RelayRequest(
-            RelayAsk(to, _call(one, standing.claims), one.wallet, permit=permit),
-            one.idempotency_key,
-            one.fingerprint,
-            None if member.subject is None else TokenUser(member.subject, None),
-        )
-
-    async def _permit(self, one: Redemption, spender: Address, nonce: int) -> PermitGiven:
-        """For this price and once. Raises RedemptionRefused for a key that is not kept for us."""
-        head, _ = await self._node.head_and_final()
-        # A chain that nobody uses has an old head, and one that was hurried a head of tomorrow.
-        deadline = max(head.timestamp, int(time.time())) + PERMIT_SECONDS
-        message = {
-            "owner": hex_of(one.wallet),
-            "spender": hex_of(spender),
-            "value": one.price,
-            "nonce": nonce,
-            "deadline": deadline,
-        }
-        data = _typed(message, self._contracts.chain_id, self._contracts.ltz)
-        try:
-            signature = await self._identity.sign_typed_data(one.wallet, data)
-        except ValueError as error:
-            raise RedemptionRefused(redeeming.ANOTHERS_WALLET) from error
-        return PermitGiven(one.wallet, spender, one.price, deadline, signature)
-
 
 def _new(order: _Order, perk: Perk, price: int) -> NewRedemption:
     return NewRedemption(
@@ -345,75 +279,3 @@ def _raise_failure(one: Redemption) -> None:
     """It failed while the next in turn waited, who hears the same: RedemptionRefused."""
     if one.failure is not None and one.failure not in {OVERTAKEN, LEFT_BEHIND}:
         raise RedemptionRefused(one.failure)
-
-
-def _questions(sold: _OnChain, wallet: Address, at: RelayContracts) -> list[Question]:
-    purse = [(at.ltz, ltz.balance_of_call(wallet)), (at.ltz, ltz.nonces_call(wallet))]
-    if sold.collection_id is None:
-        return [(at.points_sale, abi.call("PointsSale", "item", sold.item_id)), *purse]
-    return [
-        (at.perk_nft, perk_nft.collection_call(sold.collection_id)),
-        *purse,
-        (at.perk_nft, perk_nft.claims_of_call(wallet, sold.collection_id)),
-    ]
-
-
-def _standing_in(sold: _OnChain, answers: Sequence[bytes]) -> Standing:
-    """Raises ValueError."""
-    offer, balance, nonce, *claims = answers
-    return Standing(
-        offer=_item(offer) if sold.collection_id is None else _collection(offer),
-        balance=ltz.decode_number(balance),
-        permit_nonce=ltz.decode_number(nonce),
-        claims=perk_nft.decode_claims(claims[0]) if claims else 0,
-    )
-
-
-def _collection(answer: bytes) -> Offer:
-    ((params, minted, _uri),) = abi.decode_answer("PerkNFT", "collection", answer)
-    brand, _payout, price, max_supply, max_per_user, _charges, is_active, needs_signature = params
-    return Offer(
-        brand=brand,
-        price=price,
-        is_active=is_active,
-        left=max(0, max_supply - minted) if max_supply else None,
-        max_per_user=max_per_user or None,
-        needs_signature=needs_signature,
-    )
-
-
-def _item(answer: bytes) -> Offer:
-    (_payout, price, stock, sold, _most, is_active, _burns), brand = abi.decode_answer(
-        "PointsSale", "item", answer
-    )
-    return Offer(brand=brand, price=price, is_active=is_active, left=max(0, stock - sold))
-
-
-def _call(one: Redemption, claims: int) -> bytes:
-    if one.collection_id is not None:
-        return perk_nft.claim_for_call(
-            one.wallet, one.collection_id, one.price, claims, one.reference
-        )
-    assert one.item_id is not None, "a redemption is of one thing"
-    return points_sale.buy_for_call(one.wallet, one.item_id, 1, one.price, one.reference)
-
-
-def _typed(message: dict[str, object], chain_id: int, token: Address) -> dict[str, Any]:
-    """An EIP-2612 permit of LTZ as wallets sign it."""
-    domain = {
-        "name": DOMAIN_NAMES["LTZ"],
-        "version": "1",
-        "chainId": chain_id,
-        "verifyingContract": hex_of(token),
-    }
-    kinds = {"name": "string", "version": "string", "chainId": "uint256"}
-    kinds |= {"verifyingContract": "address", "owner": "address", "spender": "address"}
-    return {
-        "types": {
-            name: [{"name": each, "type": kinds.get(each, "uint256")} for each in fields]
-            for name, fields in (("EIP712Domain", domain), ("Permit", message))
-        },
-        "primaryType": "Permit",
-        "domain": domain,
-        "message": message,
-    }

@@ -47,7 +47,7 @@ READ = ("GET", "HEAD")
 
 _PRIVATE = {"Cache-Control": "no-store"}
 # ASCII only: IDNA would make some foreign letters the same as ours.
-_HOST = re.compile(r"([^:]{1,254})(?::[0-9]{1,5})?")
+_HOST = re.compile(r"([A-Za-z0-9.-]{1,254})(?::[0-9]{1,5})?")
 
 
 def surface(site: SiteServices, base: str) -> Blueprint:

@@ -38,7 +38,11 @@ EVENT_REWARD = 1
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """One event to be written; `wallet` receives `ltz` whole LTZ, if that is more than 0."""
+    """One event to be written; `wallet` receives `ltz` whole LTZ, if that is more than 0.
+
+    User and wallet are as they were when the event came: if his row says otherwise by the time it
+    is written, the row counts.
+    """
 
     id: UUID
     brand_id: Address
@@ -194,11 +198,18 @@ class NewEvent(msgspec.Struct, frozen=True):
 _LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
 
 
-async def write(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, bool]:
+class Won(msgspec.Struct, frozen=True):
+    """What was written of a claim's event: its user, if he is new, and the wallet it goes to."""
+
+    user_id: UUID
+    wallet: Address
+    is_new_user: bool
+
+
+async def write(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, Won]:
     """Write events with all that hangs on them and the wake-up, in one statement.
 
-    Answers the claims that were written, each with whether its user is new. A claim that changed
-    since it was read is left out, with its event, and so is an event whose nonce another request
+    Answers the claims that were written. A claim that changed since it was read is left out, with its event, and so is an event whose nonce another request
     has used; nothing is written, and nothing answered, when another writer has brought a count so
     far that a limit would be passed.
     """
@@ -209,7 +220,15 @@ async def write(connection: Connection, those: Sequence[NewEvent]) -> dict[Claim
         if error.constraint_name not in _LIMITS:
             raise
         return {}
-    return {(Address(row[0]), row[1], row[2]): row[3] for row in rows}
+    return {
+        (Address(row[0]), row[1], row[2]): Won(row[3], Address(row[4]), row[5]) for row in rows
+    }
+
+
+async def wallets_given(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Address]:
+    """To which wallets these events' rewards go; one without a reward is missing."""
+    rows = await connection.fetch("SELECT id, wallet FROM rewards WHERE id = ANY($1::uuid[])", ids)
+    return {row["id"]: Address(row["wallet"]) for row in rows}
 
 
 def _columns(ordered: Sequence[NewEvent]) -> list[object]:
@@ -249,6 +268,8 @@ def _columns(ordered: Sequence[NewEvent]) -> list[object]:
 # the decision was made on: the kept total, and only without one the sum of all claims. Events that
 # were let through before their type had a maximum are in no total, there as in the decision.
 # Otherwise what is refused here would be decided alike for ever.
+# A user's row may have come, or followed its owner to another wallet, since the event came. One
+# that is in the way of `met` is seen by an UPDATE that changes nothing, however new it is.
 _WRITE = """
 WITH new AS MATERIALIZED (
   SELECT *
@@ -290,8 +311,17 @@ WITH new AS MATERIALIZED (
     FROM accepted
    WHERE subject IS NOT NULL
    ORDER BY email_key
-      ON CONFLICT DO NOTHING
-  RETURNING email_key
+      ON CONFLICT (email_key) DO UPDATE
+     SET email_key = excluded.email_key
+  RETURNING email_key, id, wallet, xmax = 0 AS is_new
+), placed AS MATERIALIZED (
+  SELECT a.*, coalesce(met.id, a.user_id) AS whose,
+         coalesce(met.wallet,
+                  (SELECT u.wallet FROM users u WHERE u.email_key = a.email_key),
+                  a.wallet) AS goes_to,
+         coalesce(met.is_new, false) AS is_new
+    FROM accepted a
+    LEFT JOIN met ON met.email_key = a.email_key
 ), counted AS (
   INSERT INTO claim_totals (brand_id, event_type, claims, maximum)
   SELECT brand_id, event_type,
@@ -323,6 +353,7 @@ WITH new AS MATERIALIZED (
     FROM (SELECT DISTINCT ON (email_key) brand_id, hour, most_wallets
             FROM accepted
             JOIN met USING (email_key)
+           WHERE met.is_new
            ORDER BY email_key, most_wallets NULLS LAST) AS newcomers
    WHERE most_wallets IS NOT NULL
    GROUP BY brand_id, hour
@@ -332,19 +363,18 @@ WITH new AS MATERIALIZED (
 ), recorded AS (
   INSERT INTO events (id, brand_id, event_type, email, user_id, domain, source, user_identifier,
                       metadata, ltz)
-  SELECT id, brand_id, event_type, email, user_id, domain, source, user_identifier,
+  SELECT id, brand_id, event_type, email, whose, domain, source, user_identifier,
          metadata::jsonb, ltz
-    FROM accepted
+    FROM placed
 ), owed AS (
   INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
-  SELECT id, $24, brand_id, wallet, ltz, earned_on FROM accepted WHERE ltz > 0
+  SELECT id, $24, brand_id, goes_to, ltz, earned_on FROM placed WHERE ltz > 0
 ), told AS (
   SELECT pg_notify('ltzd_rewards', $25) WHERE EXISTS (SELECT FROM won)
 )
-SELECT brand_id, event_type, email_key, met.email_key IS NOT NULL AS is_new_user
-  FROM won
+SELECT brand_id, event_type, email_key, whose, goes_to, is_new
+  FROM placed
  CROSS JOIN told
-  LEFT JOIN met USING (email_key)
 """
 
 
@@ -376,7 +406,7 @@ async def forget_spent(connection: Connection) -> None:
 async def find(connection: Connection, event_id: UUID) -> StoredEvent | None:
     row = await connection.fetchrow(
         """
-        SELECT e.id, e.event_type, e.ltz, u.wallet, e.created_at,
+        SELECT e.id, e.event_type, e.ltz, coalesce(r.wallet, u.wallet), e.created_at,
                coalesce(r.mint_transaction_hash, (
                  SELECT a.hash FROM attempts a
                   WHERE a.transaction_id = r.transaction_id AND a.published_at IS NOT NULL

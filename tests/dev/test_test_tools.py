@@ -1,6 +1,5 @@
 """The programs that some tests drive: how `make test` gets them, and what happens without."""
 
-import os
 import shutil
 import stat
 import subprocess
@@ -88,5 +87,5 @@ def test_a_test_without_its_program_is_skipped_and_says_what_to_install(
     find: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(pytest.skip.Exception, match="apt-get install (chromium|php-cli)"):
+    with pytest.raises(pytest.skip.Exception, match=r"apt-get install (chromium|php-cli)"):
         find()

@@ -56,8 +56,10 @@ async def stand(pool: Pool, *keys: ClaimKey) -> Standing:
 
 
 async def write(pool: Pool, *those: NewEvent) -> dict[ClaimKey, bool]:
+    """The claims that were won, each with whether its user is new."""
     async with session(pool) as connection:
-        return await events.write(connection, those)
+        won = await events.write(connection, those)
+    return {key: one.is_new_user for key, one in won.items()}
 
 
 async def counts(pool: Pool) -> tuple[int, int, int, int]:
@@ -175,7 +177,7 @@ async def test_a_claim_is_seen_only_when_its_writer_commits(pool: Pool) -> None:
     async with session(pool) as connection:
         pending = connection.transaction()
         await pending.start()
-        assert await events.write(connection, [a_new_event(standing)]) == {KEY: True}
+        assert list(await events.write(connection, [a_new_event(standing)])) == [KEY]
         second = asyncio.create_task(write(pool, a_new_event(standing)))
         await asyncio.wait([second], timeout=0.1)
         assert not second.done()
@@ -338,7 +340,7 @@ async def test_what_was_not_written_wakes_nobody(pool: Pool, database_url: str) 
 
     async def write_in_vain() -> None:
         async with transaction(pool) as connection:
-            assert await events.write(connection, [a_new_event(standing, FORM)]) == {FORM: False}
+            assert list(await events.write(connection, [a_new_event(standing, FORM)])) == [FORM]
             raise ChangedMind
 
     async with wake_ups(database_url) as heard:
