@@ -1,8 +1,8 @@
 """The perk charge endpoints, spec 4.2: for brands' servers, at the root.
 
 Checks come in one order: the body's size, the signature over the request as it came, JSON, fields,
-and then those of `actions/perk_charges.py`. A reading request's nonce is used up whatever becomes of
-it once its signature is good, a redemption's together with what it does.
+and then those of `actions/perk_charges.py`. Once its signature is good, a read has used up its
+nonce, and so has a redemption together with what it does.
 """
 
 from typing import TypeVar

@@ -89,8 +89,8 @@ class SiteErrors:
             return _OWN[answer.code]
         if answer.code in _PROTOCOL:
             return answer.status, f"rest_{answer.code.lower()}"
-        # One slash at the end is the same route; with two it is none.
-        endpoint = path.removesuffix("/").removeprefix(self.base + "/")
+        # However many slashes there are at its end, it is the same route.
+        endpoint = path.rstrip("/").removeprefix(self.base + "/")
         return FAILURES.get(endpoint, _NO_ROUTE)
 
 

@@ -320,17 +320,12 @@ class MemberAnswer(Answered):
     def body(member: Member, balance: int, streak: StreakShown) -> dict[str, object]:
         return {
             "success": True,
-            "username": _name_of(member),
+            "username": member.username,
             "walletAddress": checksummed(member.wallet),
             "balance": ltz_of(balance),
             "streak": SiteStreak.body(streak),
         }
 
-
-def _name_of(member: Member) -> str:
-    """Sites let people log in by their e-mail address, and some take it for a name."""
-    name = member.username
-    return name if name and "@" not in name else f"member-{member.user_id.hex[:6]}"
 
 
 class OfferedPerk(SitePerk):

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.daemon.assembly import Daemon, _limits
-from ltzd.daemon.settings import Http, Settings
+from ltzd.daemon.settings import Http, Settings, Site
 from ltzd.daemon.surfaces import http_app
 from tests.support.event_surface import an_event_surface
 from tests.support.http_surface import (
@@ -22,6 +22,7 @@ from tests.support.http_surface import (
     PerkBook,
     PregenerationBook,
     RelayBook,
+    SiteBook,
     serving,
 )
 from tests.support.redis import a_redis_server
@@ -33,13 +34,14 @@ BEHIND_US = Http.model_validate({"proxies_count": 1, "trusted_proxies": ["127.0.
 
 def a_daemon(http: Http) -> Daemon:
     """As much of one as its public port's application looks at."""
-    settings = SimpleNamespace(http=http, explorer_url=None)
+    settings = SimpleNamespace(http=http, explorer_url=None, site=Site())
     parts = {"events": EventBook(), "relayer": RelayBook(), "limits": RateLimits()}
     parts |= {"perk_charges": PerkBook(), "constraints": ConstraintBook()}
     parts |= {
         "domains": DomainBook(),
         "payments": PaymentBook(),
         "pregeneration": PregenerationBook(),
+        "site": SiteBook().services(),
     }
     return cast("Daemon", SimpleNamespace(settings=settings, **parts))
 
