@@ -98,6 +98,11 @@ PAYMENT_REVERSALS = _counter(
     "kind",
     "payment",
 )
+ADDRESSES_FOLLOWED = _counter(
+    "ltzd_actions_addresses_followed_total",
+    "E-mail addresses that were to follow the person who has proven them to his wallet",
+    "outcome",
+)
 PREGENERATIONS = _counter(
     "ltzd_actions_pregenerations_total",
     "Wallets asked for before their owners log in",

@@ -8,7 +8,7 @@ provider, or of the database where the wallets are ours.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ltzd.providers.identity import IdentityUser
+from ltzd.providers.identity import IdentityUser, Person
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules.oauth_accounts import OAuthAccount
 from ltzd.values import Address
@@ -36,6 +36,10 @@ class Identities(Protocol):
 
     async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
         """The accounts that are proven to be the user's."""
+        ...
+
+    async def person_of(self, subject: str) -> Person | None:
+        """Who he is, if he is known and has a wallet."""
         ...
 
     async def sign_typed_data(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:

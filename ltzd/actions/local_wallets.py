@@ -18,7 +18,7 @@ import structlog
 from ltzd.actions import local_signing
 from ltzd.actions.local_signing import SignedHere
 from ltzd.errors import DatabaseUnavailable
-from ltzd.providers.identity import IdentityUser
+from ltzd.providers.identity import IdentityUser, Person
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.providers.oidc_claims import OUR_PREFIX, VouchedUser
 from ltzd.rules.oauth_accounts import OAuthAccount
@@ -57,7 +57,7 @@ class LocalWallets:
     async def wallets_of(
         self, subject: str, *, wanted: Address | None = None
     ) -> tuple[Address, ...]:
-        """The oldest first."""
+        """His home first, then the oldest."""
         async with session(self._pool) as connection:
             user = await self._user_called(connection, subject)
             return () if user is None else await local_users.wallets_of(connection, user)
@@ -66,6 +66,15 @@ class LocalWallets:
         async with session(self._pool) as connection:
             user = await self._user_called(connection, subject)
             return () if user is None else await local_users.accounts_of(connection, user)
+
+    async def person_of(self, subject: str) -> Person | None:
+        async with session(self._pool) as connection:
+            root = await local_users.root_of(connection, self._login(subject))
+            if root is None:
+                return None
+            home = await local_users.home_of(connection, root)
+            emails = await local_users.emails_of(connection, root)
+        return Person(root, IdentityUser(home.subject, home.wallet), emails)
 
     async def sign_typed_data(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:
         """Raises ValueError for whatever ltzd does not sign, and for a wallet that is not kept
@@ -86,11 +95,11 @@ class LocalWallets:
         return False
 
     async def link(self, user: VouchedUser) -> tuple[Address, ...]:
-        """The wallets of who has logged in, the oldest first; his first one is made if need be.
+        """The wallets of who has logged in, home first; his first one is made if need be.
 
         Every user to whom a name leads that the token vouches for, and whom nobody owns yet,
-        becomes his; a name that leads nowhere yet leads to his oldest wallet from now on. What is
-        another person's stays another person's.
+        becomes his; a name that leads nowhere yet leads to his home from now on. What is another
+        person's stays another person's.
         """
         names = self._names_in(user)
         async with session(self._pool) as connection:
@@ -155,10 +164,10 @@ class LocalWallets:
             for name, user in _unowned(pending):
                 if await local_users.own(connection, user, root, name):
                     log.info("local_wallets.owned", user=user, root=root, by=name.kind)
-            oldest = await local_users.oldest_of(connection, root)
+            home = await local_users.home_of(connection, root)
             for standing in pending:
                 if standing.user is None:
-                    await local_users.give(connection, standing.name, oldest)
+                    await local_users.give(connection, standing.name, home.subject)
 
     def _new_user(self) -> SealedUser:
         secret, wallet = local_signing.new_key()

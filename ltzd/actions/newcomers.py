@@ -31,6 +31,8 @@ class Newcomers:
         user = User(users.user_id(found.subject, key), key, found.subject, found.wallet)
         async with session(self._pool) as connection:
             is_met = await payments.meet(connection, user, brand.address, quota)
+            kept = await users.find(connection, key)
         if quota is not None and not is_met:
             raise rate_limited("new wallets an hour", quota.maximum, quota.seconds_left(now))
-        return user
+        # Whoever was faster may have met him under another subject, with another wallet.
+        return kept or user

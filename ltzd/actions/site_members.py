@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from ltzd.actions.following import Following
 from ltzd.actions.identities import Identities, UserTokens
 from ltzd.actions.newcomers import Newcomers
+from ltzd.actions.token_users import TokenUsers
 from ltzd.errors import (
     HostSiteUnavailable,
     InvalidFields,
@@ -72,8 +74,7 @@ class SiteMembers:
         self._brands = brands
         self._newcomers = newcomers
         self._host_sites = host_sites
-        self._tokens = tokens
-        self._identity = identity
+        self._users = TokenUsers(tokens, identity, Following(pool, identity))
         self._policy = policy
 
     def brand_of(self, host: str) -> Brand:
@@ -142,7 +143,7 @@ class SiteMembers:
         Raises LinkRefused, and Unavailable.
         """
         user = await self._verified(token)
-        wallets = await self._wallets_of(user, member.wallet)
+        wallets = await self._users.wallets_of(user, wanted=member.wallet)
         if not wallets:
             raise LinkRefused("The identity token's user has no wallet yet.")
         async with session(self._pool) as connection:
@@ -154,16 +155,11 @@ class SiteMembers:
 
     async def _verified(self, token: str) -> TokenUser:
         try:
-            return await self._tokens.user_of(token)
+            return await self._users.user_of(token)
         except Unauthorized as refusal:
             raise LinkRefused(
                 "The identity token is not valid, or no longer. Please log in again."
             ) from refusal
-
-    async def _wallets_of(self, user: TokenUser, wanted: Address) -> tuple[Address, ...]:
-        if user.wallets is not None:
-            return user.wallets
-        return await self._identity.wallets_of(user.subject, wanted=wanted)
 
 
 def _email_of(user: SiteUser) -> str:

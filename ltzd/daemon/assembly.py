@@ -13,6 +13,7 @@ from ltzd.actions.chat_members import ChatMembers
 from ltzd.actions.constraints import PurchaseConstraints
 from ltzd.actions.domain_verification import DomainVerification
 from ltzd.actions.event_handler import EventHandler
+from ltzd.actions.following import Following
 from ltzd.actions.identities import Identities
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import Payments
@@ -126,7 +127,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         desk = _relay_desk(settings, pool, node, chain, signals)
         relayer = Relayer(
             desk,
-            TokenUsers(tokens, identity),
+            TokenUsers(tokens, identity, Following(pool, identity)),
             constraints,
             RelayPolicy(gas_budget_wei=settings.relay.gas_budget_wei_per_day),
         )

@@ -327,7 +327,6 @@ class MemberAnswer(Answered):
         }
 
 
-
 class OfferedPerk(SitePerk):
     available: bool
 

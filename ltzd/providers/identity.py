@@ -21,11 +21,11 @@ from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity_calls import IdentityCalls, IdentityPolicy
 from ltzd.providers.identity_links import LinkBook
 from ltzd.providers.identity_signing import WalletSigner
-from ltzd.providers.identity_users import IdentityUser, Users
+from ltzd.providers.identity_users import IdentityUser, Person, Users
 from ltzd.rules.oauth_accounts import OAuthAccount
 from ltzd.values import Address
 
-__all__ = ["IdentityClient", "IdentityPolicy", "IdentityUser"]
+__all__ = ["IdentityClient", "IdentityPolicy", "IdentityUser", "Person"]
 
 
 class IdentityClient:
@@ -79,6 +79,14 @@ class IdentityClient:
         Without their e-mail addresses, which prove nothing.
         """
         return await self._links.accounts_of(subject)
+
+    async def person_of(self, subject: str) -> Person | None:
+        """By what was told within the last minute; None of one without an embedded wallet.
+
+        His home is his wallet with the lowest index: the one that his names get when they are asked
+        for.
+        """
+        return await self._links.person_of(subject)
 
     async def sign_typed_data(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:
         """EIP-712 JSON with `types`, `primaryType`, `domain` and `message`; bytes may stay bytes.

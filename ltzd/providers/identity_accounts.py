@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ltzd.errors import AccountRefused, InvalidFields, LtzdError
+from ltzd.providers.email_addresses import proven_address
 from ltzd.providers.identity_answers import MalformedError
 from ltzd.rules.oauth_accounts import OAuthAccount, OAuthProvider
 
@@ -145,6 +146,17 @@ def accounts_in(rows: Sequence[object]) -> tuple[OAuthAccount, ...]:
     return tuple(found)
 
 
+def emails_in(rows: Sequence[object]) -> tuple[str, ...]:
+    """The addresses that are proven to be the user's, in lower case; not those that belong to his
+    accounts elsewhere, which whoever imported an account may have made up."""
+    named = (
+        proven_address(row.get("address"))
+        for row in _known_rows(rows)
+        if row["type"] == "email" and _has_been_used(row)
+    )
+    return tuple(dict.fromkeys(address for address in named if address is not None))
+
+
 def _row(kind: _Kind, account: OAuthAccount) -> dict[str, str]:
     if not kind.id_pattern.fullmatch(account.user_id):
         raise _refused("oauth_user_id: it does not have the form of this provider's ids")
@@ -177,6 +189,11 @@ def _name_in(value: object) -> str | None:
 def _is_verified(row: Mapping[str, object]) -> bool:
     """Null where the account was imported and its owner has never logged in with it."""
     return all(row.get(name, 0) is not None for name in ("latest_verified_at", "lv"))
+
+
+def _has_been_used(row: Mapping[str, object]) -> bool:
+    """Its owner has shown it, and the row says when."""
+    return _is_verified(row) and any(name in row for name in ("latest_verified_at", "lv"))
 
 
 def _known_rows(rows: Sequence[object]) -> Iterator[Mapping[str, object]]:

@@ -61,7 +61,7 @@ def user_in(reply: Reply) -> FoundUser:
         raise MalformedError("the user has no usable id")
     if not isinstance(accounts, list):
         raise MalformedError("the user has no list of linked accounts")
-    return FoundUser(subject, _first_wallet(accounts), accounts)
+    return FoundUser(subject, first_wallet(accounts), accounts)
 
 
 def is_subject(text: str) -> bool:
@@ -145,7 +145,8 @@ def object_in(body: bytes) -> dict[str, object]:
     return found
 
 
-def _first_wallet(accounts: Sequence[object]) -> Address | None:
+def first_wallet(accounts: Sequence[object]) -> Address | None:
+    """The one that counts: embedded, with the lowest index."""
     wallets = [account for account in accounts if _is_embedded_wallet(account)]
     if not wallets:
         return None

@@ -3,16 +3,24 @@
 Raises IdentityUnavailable when neither the provider nor a fresh enough memory can tell.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.flights import Flights
-from ltzd.providers.identity_accounts import accounts_in
-from ltzd.providers.identity_answers import ethereum_wallets, is_subject, rows_in
+from ltzd.providers.identity_accounts import accounts_in, emails_in
+from ltzd.providers.identity_answers import (
+    MalformedError,
+    ethereum_wallets,
+    first_wallet,
+    is_subject,
+    rows_in,
+)
 from ltzd.providers.identity_calls import IdentityCalls, IdentityPolicy, refusal_in
+from ltzd.providers.identity_users import IdentityUser, Person
 from ltzd.rules.oauth_accounts import OAuthAccount
 from ltzd.values import Address
 
@@ -21,7 +29,7 @@ FRESH_SECONDS = 60.0
 KEPT_SECONDS = 3600.0
 """And a wallet so much longer while the provider is away: as long as the user's token lives.
 
-An account does not: whoever acts on it joins two names for good.
+Accounts and addresses do not: whoever acts on them joins two names for good.
 """
 LOOK_AGAIN_SECONDS = 3.0
 """For a wallet that is not among the known ones."""
@@ -35,6 +43,9 @@ MOST_USERS = 20_000
 class Links:
     wallets: tuple[Address, ...] = ()
     accounts: tuple[OAuthAccount, ...] = ()
+    emails: tuple[str, ...] = field(default=(), repr=False)
+    home: Address | None = None
+    """The wallet that counts."""
 
 
 @dataclass(slots=True)
@@ -86,14 +97,23 @@ class LinkBook:
             raise
 
     async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
+        return (await self._fresh(subject)).accounts
+
+    async def person_of(self, subject: str) -> Person | None:
+        links = await self._fresh(subject)
+        if links.home is None:
+            return None
+        return Person(subject, IdentityUser(subject, links.home), links.emails)
+
+    async def _fresh(self, subject: str) -> Links:
         if not is_subject(subject):
-            return ()
+            return Links()
         known = self._known.get(subject)
         if known is None:
-            return (await self._asked(subject)).accounts
+            return await self._asked(subject)
         if known.is_fresh(self._ticks()):
-            return known.links.accounts
-        return (await self._asked_after(LOOK_AGAIN_SECONDS, subject, known)).accounts
+            return known.links
+        return await self._asked_after(LOOK_AGAIN_SECONDS, subject, known)
 
     async def _asked_after(self, pause: float, subject: str, known: _Known) -> Links:
         if self._ticks() < known.failed_at + pause:
@@ -123,4 +143,11 @@ class LinkBook:
             if not reply.is_ok:
                 raise refusal_in(reply)
             rows = rows_in(reply, subject)
-            return Links(ethereum_wallets(rows), accounts_in(rows))
+            return Links(ethereum_wallets(rows), accounts_in(rows), emails_in(rows), _home(rows))
+
+
+def _home(rows: Sequence[object]) -> Address | None:
+    """A damaged one leads nobody there, and is no reason to doubt the others."""
+    with contextlib.suppress(MalformedError):
+        return first_wallet(rows)
+    return None

@@ -13,7 +13,7 @@ import re
 import time
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
 
@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable, Unauthorized
 from ltzd.providers.bounded_json import NotJsonError, decoded
-from ltzd.providers.identity_accounts import accounts_in
+from ltzd.providers.identity_accounts import accounts_in, emails_in
 from ltzd.providers.identity_answers import ethereum_wallets
 from ltzd.providers.identity_calls import IdentityCalls, IdentityPolicy
 from ltzd.providers.identity_keys import SigningKeys
@@ -51,12 +51,14 @@ _Reason = Literal["malformed", "unknown_key", "bad_signature", "wrong_claims", "
 class TokenUser:
     """`wallets` are those that an identity token names; None for an access token.
 
-    `accounts` are those that an identity token names as verified.
+    `accounts` are those that an identity token names as verified, and `emails` the addresses, in
+    lower case; None where whoever keeps the wallets must be asked for them.
     """
 
     subject: str
     wallets: tuple[Address, ...] | None
     accounts: tuple[OAuthAccount, ...] = ()
+    emails: tuple[str, ...] | None = field(default=None, kw_only=True, repr=False)
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -138,7 +140,9 @@ class IdentityTokens:
         rows = _rows_in(claims)
         if rows is None:
             return TokenUser(claims.sub, None)
-        return TokenUser(claims.sub, ethereum_wallets(rows), accounts_in(rows))
+        return TokenUser(
+            claims.sub, ethereum_wallets(rows), accounts_in(rows), emails=emails_in(rows)
+        )
 
 
 def _key_id_in(token: str) -> str:

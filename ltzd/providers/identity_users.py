@@ -6,7 +6,7 @@ a conflict that names him. Whoever answers, the user must list the name that was
 name changes hands, and an e-mail address that nobody has proven may be another user's.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ltzd.providers.flights import Flights
 from ltzd.providers.identity_accounts import Sought, sought_account, sought_email
@@ -35,6 +35,18 @@ _ELSEWHERE = frozenset({"linked_to_another_user", "cannot_link_more_of_type"})
 class IdentityUser:
     subject: str
     wallet: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who has logged in, and where what is given to his proven addresses goes from now on.
+
+    `id` is what he is called for good; `emails` are in lower case.
+    """
+
+    id: str
+    home: IdentityUser
+    emails: tuple[str, ...] = field(default=(), repr=False)
 
 
 class Users:

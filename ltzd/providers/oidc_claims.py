@@ -6,13 +6,13 @@ vouches for nothing; a malformed subject, issuer, audience or time refuses the t
 """
 
 import math
-import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from ltzd import telemetry
 from ltzd.errors import Unauthorized
+from ltzd.providers.email_addresses import proven_address
 from ltzd.providers.identity_tokens import EARLY_SECONDS, TokenUser
 from ltzd.providers.oidc_policy import OidcPolicy
 from ltzd.rules.oauth_accounts import OAuthAccount
@@ -24,9 +24,7 @@ OUR_PREFIX = "ltzd:"
 """Subjects that begin so are those we give ourselves, and no issuer's."""
 
 LONGEST_NAME = 255
-_LONGEST_EMAIL = 254
 _MOST_AUDIENCES = 100
-_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +86,8 @@ def _is_name(text: str) -> bool:
 
 def _email(claims: Claims, policy: OidcPolicy) -> str | None:
     """Strictly `true`: some issuers put the text "false" there."""
-    text = claims.get(policy.email_claim)
-    if claims.get(policy.email_verified_claim) is not True or not isinstance(text, str):
-        return None
-    lowered = text.lower()
-    # Some letters have an ASCII one as their lower case, such as the Kelvin sign: an address with
-    # such a letter is another one, and would be taken for it.
-    if lowered != text.translate(_ASCII_LOWER):
-        return None
-    return lowered if _is_email(lowered) else None
-
-
-def _is_email(text: str) -> bool:
-    local, _, domain = text.rpartition("@")
-    return bool(local and domain) and len(text) <= _LONGEST_EMAIL and text.isprintable()
+    is_verified = claims.get(policy.email_verified_claim) is True
+    return proven_address(claims.get(policy.email_claim)) if is_verified else None
 
 
 def _accounts(claims: Claims, policy: OidcPolicy) -> tuple[OAuthAccount, ...]:

@@ -92,7 +92,9 @@ CHECKS: Sequence[Check] = (
           FROM events e
           JOIN rewards r ON r.id = e.id AND r.kind = 1
           LEFT JOIN users u ON u.id = e.user_id
-         WHERE (e.ltz <> r.ltz OR e.brand_id <> r.brand_id OR u.wallet IS DISTINCT FROM r.wallet)
+         WHERE (e.ltz <> r.ltz OR e.brand_id <> r.brand_id OR (u.wallet IS DISTINCT FROM r.wallet
+                     AND NOT EXISTS (SELECT FROM former_wallets f
+                                      WHERE f.wallet = r.wallet AND f.user_id = e.user_id)))
            AND ($1::bytea IS NULL OR $1 IN (e.brand_id, r.brand_id))
          ORDER BY e.created_at, e.id
          LIMIT $2

@@ -199,7 +199,7 @@ _LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
 
 
 class Won(msgspec.Struct, frozen=True):
-    """What was written of a claim's event: its user, if he is new, and the wallet it goes to."""
+    """An event that was written: its user, the wallet that its reward goes to, if he is new."""
 
     user_id: UUID
     wallet: Address
@@ -209,9 +209,9 @@ class Won(msgspec.Struct, frozen=True):
 async def write(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, Won]:
     """Write events with all that hangs on them and the wake-up, in one statement.
 
-    Answers the claims that were written. A claim that changed since it was read is left out, with its event, and so is an event whose nonce another request
-    has used; nothing is written, and nothing answered, when another writer has brought a count so
-    far that a limit would be passed.
+    Answers the claims that were written. A claim that changed since it was read is left out, with
+    its event, and so is an event whose nonce another request has used; nothing is written, and
+    nothing answered, when another writer has brought a count so far that a limit would be passed.
     """
     ordered = sorted(those, key=lambda new: new.key)
     try:
@@ -220,9 +220,21 @@ async def write(connection: Connection, those: Sequence[NewEvent]) -> dict[Claim
         if error.constraint_name not in _LIMITS:
             raise
         return {}
+    whose = await _mended(connection, [row for row in rows if row["is_unseen"]])
     return {
-        (Address(row[0]), row[1], row[2]): Won(row[3], Address(row[4]), row[5]) for row in rows
+        (Address(row["brand_id"]), row["event_type"], row["email_key"]): Won(
+            whose.get(row["id"], row["whose"]), Address(row["goes_to"]), row["is_new"]
+        )
+        for row in rows
     }
+
+
+async def _mended(connection: Connection, unseen: Sequence[asyncpg.Record]) -> dict[UUID, UUID]:
+    """Whose these events are, whose users came while they were written."""
+    if not unseen:
+        return {}
+    columns = [[row[name] for row in unseen] for name in ("id", "email_key", "goes_to")]
+    return {row["id"]: row["user_id"] for row in await connection.fetch(_MEND, *columns)}
 
 
 async def wallets_given(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Address]:
@@ -269,7 +281,7 @@ def _columns(ordered: Sequence[NewEvent]) -> list[object]:
 # were let through before their type had a maximum are in no total, there as in the decision.
 # Otherwise what is refused here would be decided alike for ever.
 # A user's row may have come, or followed its owner to another wallet, since the event came. One
-# that is in the way of `met` is seen by an UPDATE that changes nothing, however new it is.
+# that came while this statement ran is in the way of `met` and cannot be seen: `_MEND` is for it.
 _WRITE = """
 WITH new AS MATERIALIZED (
   SELECT *
@@ -311,17 +323,15 @@ WITH new AS MATERIALIZED (
     FROM accepted
    WHERE subject IS NOT NULL
    ORDER BY email_key
-      ON CONFLICT (email_key) DO UPDATE
-     SET email_key = excluded.email_key
-  RETURNING email_key, id, wallet, xmax = 0 AS is_new
+      ON CONFLICT DO NOTHING
+  RETURNING email_key
 ), placed AS MATERIALIZED (
-  SELECT a.*, coalesce(met.id, a.user_id) AS whose,
-         coalesce(met.wallet,
-                  (SELECT u.wallet FROM users u WHERE u.email_key = a.email_key),
-                  a.wallet) AS goes_to,
-         coalesce(met.is_new, false) AS is_new
+  SELECT a.*, coalesce(u.id, a.user_id) AS whose, coalesce(u.wallet, a.wallet) AS goes_to,
+         met.email_key IS NOT NULL AS is_new,
+         a.subject IS NOT NULL AND met.email_key IS NULL AND u.id IS NULL AS is_unseen
     FROM accepted a
     LEFT JOIN met ON met.email_key = a.email_key
+    LEFT JOIN users u ON u.email_key = a.email_key
 ), counted AS (
   INSERT INTO claim_totals (brand_id, event_type, claims, maximum)
   SELECT brand_id, event_type,
@@ -353,7 +363,6 @@ WITH new AS MATERIALIZED (
     FROM (SELECT DISTINCT ON (email_key) brand_id, hour, most_wallets
             FROM accepted
             JOIN met USING (email_key)
-           WHERE met.is_new
            ORDER BY email_key, most_wallets NULLS LAST) AS newcomers
    WHERE most_wallets IS NOT NULL
    GROUP BY brand_id, hour
@@ -372,9 +381,27 @@ WITH new AS MATERIALIZED (
 ), told AS (
   SELECT pg_notify('ltzd_rewards', $25) WHERE EXISTS (SELECT FROM won)
 )
-SELECT brand_id, event_type, email_key, whose, goes_to, is_new
+SELECT brand_id, event_type, email_key, whose, goes_to, is_new, id, is_unseen
   FROM placed
  CROSS JOIN told
+"""
+
+# Whoever was faster with the user may have met him under another subject, with another wallet.
+_MEND = """
+WITH unseen AS (
+  SELECT event.id, event.wallet, u.id AS user_id, u.wallet AS now_at
+    FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS event (id, email_key, wallet)
+    JOIN users u USING (email_key)
+), mended AS (
+  UPDATE events e SET user_id = unseen.user_id
+    FROM unseen
+   WHERE e.id = unseen.id AND e.user_id <> unseen.user_id
+), behind AS (
+  INSERT INTO former_wallets (wallet, user_id)
+  SELECT DISTINCT wallet, user_id FROM unseen WHERE wallet <> now_at
+      ON CONFLICT DO NOTHING
+)
+SELECT id, user_id FROM unseen
 """
 
 

@@ -10,6 +10,9 @@ for all. Two kinds of rows beside the names say so, and their primary key makes 
 
 Subjects of users are our own. Nothing here decides who may own what: that is `link` in
 `actions/local_wallets.py`.
+
+A person's *home* is the oldest of his wallets that was pregenerated, for what that was answered
+never changes, or else the oldest of all: what is given later to any of his names goes there.
 """
 
 from collections.abc import Sequence
@@ -70,11 +73,19 @@ class ListedUser:
 
 
 async def find(connection: Connection, name: Name) -> LocalUser | None:
+    """To whom goes what is given to the name: the home of the person whose it is, or else the user
+    that it leads to."""
     row = await connection.fetchrow(
         """
         SELECT u.subject, u.wallet
-          FROM local_accounts a JOIN local_users u ON u.subject = a.subject
+          FROM local_accounts a
+          LEFT JOIN local_accounts mine ON mine.kind = 'owned' AND mine.name = a.subject
+          LEFT JOIN local_accounts his ON his.kind = 'owned' AND his.subject = mine.subject
+          JOIN local_users u ON u.subject = coalesce(his.name, a.subject)
          WHERE a.kind = $1 AND a.name = $2
+         ORDER BY EXISTS (SELECT FROM pregenerations p WHERE p.wallet = u.wallet) DESC,
+                  u.created_at, u.subject
+         LIMIT 1
         """,
         name.kind,
         name.text,
@@ -118,7 +129,7 @@ async def root_of(connection: Connection, login: Name) -> str | None:
 
 
 async def wallets_of(connection: Connection, subject: str) -> tuple[Address, ...]:
-    """Of the user and of all that his owner owns, the oldest first; none of a stranger."""
+    """Of the user and all that his owner owns, home first, then the oldest; none of a stranger."""
     rows = await connection.fetch(
         """
         SELECT u.wallet
@@ -131,7 +142,8 @@ async def wallets_of(connection: Connection, subject: str) -> tuple[Address, ...
                  JOIN local_accounts other
                    ON other.subject = mine.subject AND other.kind = 'owned'
                 WHERE mine.kind = 'owned' AND mine.name = $1)
-         ORDER BY u.created_at, u.subject
+         ORDER BY EXISTS (SELECT FROM pregenerations p WHERE p.wallet = u.wallet) DESC,
+                  u.created_at, u.subject
         """,
         subject,
     )
@@ -154,6 +166,21 @@ async def accounts_of(connection: Connection, subject: str) -> tuple[OAuthAccoun
         list(PROVIDERS),
     )
     return tuple(OAuthAccount(row["kind"], row["name"]) for row in rows)
+
+
+async def emails_of(connection: Connection, root: str) -> tuple[str, ...]:
+    """The addresses that the person's tokens have ever vouched for and nobody had before."""
+    rows = await connection.fetch(
+        """
+        SELECT a.name
+          FROM local_accounts owned
+          JOIN local_accounts a ON a.subject = owned.name
+         WHERE owned.kind = 'owned' AND owned.subject = $1 AND a.kind = 'email' AND a.verified
+         ORDER BY a.name
+        """,
+        root,
+    )
+    return tuple(row["name"] for row in rows)
 
 
 async def key_of(connection: Connection, wallet: Address) -> SealedUser | None:
@@ -247,19 +274,20 @@ async def give(connection: Connection, name: Name, user: str) -> bool:
     return bool(given)
 
 
-async def oldest_of(connection: Connection, root: str) -> str:
-    """The user of the person's oldest wallet: new names lead to it."""
-    user: str = await connection.fetchval(
+async def home_of(connection: Connection, root: str) -> LocalUser:
+    """New names lead to it, too."""
+    row = await connection.fetchrow(
         """
-        SELECT u.subject
+        SELECT u.subject, u.wallet
           FROM local_accounts owned JOIN local_users u ON u.subject = owned.name
          WHERE owned.kind = 'owned' AND owned.subject = $1
-         ORDER BY u.created_at, u.subject
+         ORDER BY EXISTS (SELECT FROM pregenerations p WHERE p.wallet = u.wallet) DESC,
+                  u.created_at, u.subject
          LIMIT 1
         """,
         root,
     )
-    return user
+    return LocalUser(*row)
 
 
 async def newest(connection: Connection, limit: int) -> list[ListedUser]:

@@ -120,7 +120,7 @@ TOP = """
 SELECT first.wallet, first.value,
        coalesce(
          (SELECT u.id
-            FROM users u
+            FROM wallet_users u
            WHERE u.wallet = first.wallet
            ORDER BY u.created_at, u.id
            LIMIT 1),

@@ -58,7 +58,7 @@ WITH granted AS (
    UNION ALL
   SELECT p.created_at, 'purchase', p.session_id, NULL,
          (SELECT CASE WHEN count(*) = 1 THEN min(u.id::text) END
-            FROM users u
+            FROM wallet_users u
            WHERE u.wallet = p.wallet),
          p.wallet, p.ltz, p.usd_cents, r.id
     FROM payments p
@@ -67,7 +67,7 @@ WITH granted AS (
    UNION ALL
   SELECT r.created_at, CASE r.kind WHEN 3 THEN 'check_in' ELSE 'milestone' END, r.id::text, NULL,
          (SELECT CASE WHEN count(*) = 1 THEN min(u.id::text) END
-            FROM users u
+            FROM wallet_users u
            WHERE u.wallet = r.wallet),
          r.wallet, r.ltz, NULL, r.id
     FROM rewards r

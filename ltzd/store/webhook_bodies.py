@@ -92,7 +92,7 @@ async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, as
           LEFT JOIN events e ON e.id = r.id
           LEFT JOIN LATERAL (
                SELECT id, email_key
-                 FROM users
+                 FROM wallet_users
                 WHERE wallet = r.wallet AND e.id IS NULL
                 ORDER BY created_at
                 LIMIT 1) AS u ON true

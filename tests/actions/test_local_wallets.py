@@ -23,6 +23,7 @@ from ltzd.providers.oidc_policy import OidcPolicy
 from ltzd.rules.oauth_accounts import OAuthAccount
 from ltzd.store import local_users
 from ltzd.store.database import Connection, Pool, open_pool
+from ltzd.store.local_users import LocalUser
 from ltzd.store.sealing import Sealer
 from ltzd.values import Address, checksummed, hex_of
 from tests.support.core import a_wallet
@@ -196,7 +197,7 @@ async def test_an_email_a_pregenerated_account_and_a_login_become_one_person(
         assert await wallets.wallets_of(subject) == person
         assert await wallets.accounts_of(subject) == (DISCORD,)
     assert await wallets.wallet_of_email(EMAIL) == ann
-    assert await wallets.wallet_of_account(DISCORD) == account
+    assert await wallets.wallet_of_account(DISCORD) == ann, "one wallet for what is given later"
 
 
 async def test_the_order_of_a_tokens_names_does_not_matter(wallets: LocalWallets) -> None:
@@ -278,13 +279,13 @@ async def test_an_event_that_is_faster_with_a_name_loses_its_wallet_to_no_strang
     wallets: LocalWallets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes after the log-in has looked and before it gives the name away."""
-    look = local_users.oldest_of
+    look = local_users.home_of
 
-    async def late(connection: Connection, root: str) -> str:
+    async def late(connection: Connection, root: str) -> LocalUser:
         await wallets.wallet_of_email(EMAIL)
         return await look(connection, root)
 
-    monkeypatch.setattr(local_users, "oldest_of", late)
+    monkeypatch.setattr(local_users, "home_of", late)
     person = await wallets.link(vouched(email=EMAIL))
 
     assert len(person) == 2
@@ -326,7 +327,7 @@ async def test_a_link_that_dies_half_way_has_done_nothing(
         raise ConnectionResetError
 
     with monkeypatch.context() as patched:
-        patched.setattr("ltzd.store.local_users.oldest_of", dies)
+        patched.setattr("ltzd.store.local_users.home_of", dies)
         with pytest.raises(DatabaseUnavailable):
             await wallets.link(vouched("user-7", DISCORD, email=EMAIL))
     assert await wallets.wallets_of("user-7") == ()

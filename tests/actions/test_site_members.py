@@ -173,7 +173,7 @@ async def test_the_brands_limit_of_new_wallets_holds(world: World) -> None:
     assert await world.rows() == 1
 
 
-async def test_a_known_member_is_not_written_again_and_needs_no_identity_provider(world: World) -> None:
+async def test_a_known_member_is_not_written_again_nor_asked_for(world: World) -> None:
     member = await world.log_in()
     world.sandbox.faults.order("identity", Fault(times=1_000, status=503))
     writes = await value(world.pool, "SELECT xmin::text FROM site_members")
@@ -286,6 +286,19 @@ async def test_anothers_token_links_his_wallet(world: World, kind: str) -> None:
     own = await world.token("ann@site.example")
     back = await world.members.link(linked, own["identityToken"])
     assert (back.wallet, back.subject) == (member.wallet, own["subject"])
+
+
+async def test_a_token_that_lists_the_members_address_leads_it_to_the_linked_wallet(
+    world: World,
+) -> None:
+    member = await world.log_in()
+    tokens = await world.token("ben@site.example", links=[{"email": "ann@site.example"}])
+
+    linked = await world.members.link(member, tokens["identityToken"])
+
+    home = address_of(tokens["walletAddress"])
+    assert linked.wallet == home != member.wallet
+    assert await value(world.pool, "SELECT wallet FROM users") == home
 
 
 async def test_a_link_ends_with_the_e_mail_address_that_it_was_made_under(world: World) -> None:

@@ -332,6 +332,24 @@ async def test_a_log_in_with_an_account_is_its_owners_and_makes_one_if_need_be(
     assert wallet["address"] == first["walletAddress"]
 
 
+async def test_what_a_log_in_links_is_its_users_and_nobody_elses(api: Api) -> None:
+    order = {"provider": "discord", "id": "1" * 18}
+    _, shell = await api.door("/doors/identity-token", email="ann@shop.example")
+
+    for _ in range(2):
+        _, given = await api.door(
+            "/doors/identity-token", **order, links=[{"email": "Ann@shop.example"}]
+        )
+        _, left = await api("GET", f"/v1/users/{shell['subject']}")
+        _, user = await api("GET", f"/v1/users/{given['subject']}")
+
+        assert [row["type"] for row in left["linked_accounts"]] == ["wallet"]
+        kinds = [row["type"] for row in user["linked_accounts"]]
+        assert kinds == ["discord_oauth", "email", "wallet"]
+    _, found = await api("POST", "/v1/users/email/address", {"address": "ann@shop.example"})
+    assert found["id"] == given["subject"]
+
+
 async def test_an_identity_token_lists_every_account_of_its_user(api: Api) -> None:
     picture = "https://pictures.example/ann"
     twitter = {"type": "twitter_oauth", "subject": "9", "name": "Ann", "username": "ann_b"}

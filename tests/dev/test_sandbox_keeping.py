@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from ltzd.dev.sandbox import Sandbox
@@ -82,6 +83,21 @@ async def test_a_restart_keeps_users_added_wallets_and_keys(tmp_path: Path) -> N
         assert await client.wallet_of_email(EMAIL) == user
     assert second.identity_policy().app_secret == policy.app_secret
     assert second.doors()["jwksUrl"] == second.url + keys
+    await second.stop()
+
+
+async def test_a_restart_keeps_what_was_linked(tmp_path: Path) -> None:
+    first = await started(tmp_path)
+    async with aiohttp.ClientSession() as session:
+        order = {"provider": "telegram", "id": "77", "links": [{"email": EMAIL}]}
+        for body in ({"email": EMAIL}, order):
+            async with session.post(first.doors()["identityTokenUrl"], json=body) as answer:
+                given = await answer.json()
+    await first.stop()
+
+    second = await started(tmp_path)
+    async with IdentityClient(second.identity_policy()) as client:
+        assert (await client.wallet_of_email(EMAIL)).subject == given["subject"]
     await second.stop()
 
 

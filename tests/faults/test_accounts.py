@@ -116,6 +116,29 @@ async def test_whoever_logs_in_with_the_account_has_its_wallet(community: Commun
     assert stranger.account.address != wallet
 
 
+async def test_an_address_an_account_and_a_log_in_of_one_person_end_on_one_wallet(
+    community: Community,
+) -> None:
+    relays, instance = community.perks.relays, community.perks.instance
+    id_, email = a_discord_id(), f"{uuid4().hex}@shop.example"
+    _, pregenerated = await community.pregenerated(id_)
+    wallet = pregenerated["wallet_address"]
+    before = await instance.post_event(email)
+    assert before.body["walletAddress"] != wallet
+
+    user = await relays.user_of_account("discord", id_, links=[{"email": email}])
+    assert user.wallet == wallet
+    claim = relays.claim(user, community.for_role)
+    details = (await relays.relay(user, "PerkNFT", claim)).assert_refused(403, "VALIDATION_FAILED")
+    assert details["constraint"] == "chat_role", "the wallet is the token's"
+
+    after = await instance.post_event(email, eventType="review_submission")
+    assert after.body["walletAddress"] == wallet
+    await instance.minted(after.event_id)
+    _, again = await community.pregenerated(id_)
+    assert (again["wallet_address"], again["created_new"]) == (wallet, False)
+
+
 async def test_accounts_and_their_wallets_outlive_a_kill(community: Community) -> None:
     id_ = a_discord_id()
     status, before = await community.pregenerated(id_)

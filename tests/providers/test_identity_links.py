@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers import identity_links
-from ltzd.providers.identity import IdentityClient
+from ltzd.providers.identity import IdentityClient, IdentityUser, Person
 from ltzd.values import Address, address_of
 from tests.support.identity import Provider, Ticks, a_provider, served
 
@@ -258,6 +258,45 @@ async def test_an_answer_is_about_the_user_we_asked_for_or_makes_no_sense(
                 await client.wallets_of(DID)
         else:
             assert list(await client.wallets_of(DID)) == [address_of(text) for text in wallets]
+
+
+def embedded(address: str, index: int) -> dict[str, object]:
+    kind = {"wallet_client_type": "privy", "connector_type": "embedded", "wallet_index": index}
+    return a_row(address, **kind)
+
+
+def an_email(address: object, **said: object) -> dict[str, object]:
+    return {"type": "email", "address": address, "latest_verified_at": 1} | said
+
+
+@pytest.mark.parametrize(
+    ("rows", "home", "emails"),
+    [
+        ([embedded(OTHER_WALLET, 1), embedded(WALLET, 0), a_row(OTHER_WALLET)], WALLET, ()),
+        ([embedded(WALLET, 0), an_email("Ann@X.example")], WALLET, ("ann@x.example",)),
+        ([embedded(WALLET, 0), an_email("a@x.example", latest_verified_at=None)], WALLET, ()),
+        ([embedded(WALLET, 0), {"type": "email", "address": "a@x.example"}], WALLET, ()),
+        ([embedded(WALLET, 0), an_email("\N{KELVIN SIGN}@x.example"), an_email(7)], WALLET, ()),
+        ([a_row(WALLET), an_email("a@x.example")], None, None),
+        ([embedded(WALLET.replace("aAeb", "AAeb"), 0)], None, None),
+    ],
+    ids=range(7),
+)
+async def test_a_person_is_his_first_embedded_wallet_and_the_addresses_that_he_has_proven(
+    provider: Provider, rows: list[object], home: str | None, emails: tuple[str, ...] | None
+) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({"id": DID, "linked_accounts": rows})
+
+    async with served(answer, provider.policy) as policy, IdentityClient(policy) as client:
+        person = await client.person_of(DID)
+        nobody = await client.person_of("no subject")
+
+    assert nobody is None
+    if home is None or emails is None:
+        assert person is None
+    else:
+        assert person == Person(DID, IdentityUser(DID, address_of(home)), emails)
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 422])

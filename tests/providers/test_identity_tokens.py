@@ -75,7 +75,8 @@ async def test_an_identity_token_tells_its_users_wallets(
 
     user = await tokens.user_of(given["identityToken"])
 
-    assert user == TokenUser(given["subject"], (address_of(given["walletAddress"]),))
+    wallets = (address_of(given["walletAddress"]),)
+    assert user == TokenUser(given["subject"], wallets, emails=("ann@shop.example",))
 
 
 async def test_every_ethereum_wallet_of_an_identity_token_counts_and_nothing_else_does(

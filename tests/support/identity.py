@@ -49,8 +49,8 @@ class Provider:
     async def log_in(self, email: str = EMAIL, **order: object) -> dict[str, Any]:
         return await self._logged_in({"email": email, **order})
 
-    async def log_in_with(self, provider: str, account_id: str) -> dict[str, Any]:
-        return await self._logged_in({"provider": provider, "id": account_id})
+    async def log_in_with(self, provider: str, account_id: str, **order: object) -> dict[str, Any]:
+        return await self._logged_in({"provider": provider, "id": account_id, **order})
 
     async def _logged_in(self, body: dict[str, object]) -> dict[str, Any]:
         url = self.sandbox.doors()["identityTokenUrl"]

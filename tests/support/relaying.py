@@ -108,11 +108,10 @@ class Relays:
         """Somebody new, who has nothing."""
         return await self._login(f"{uuid4().hex}@shop.example")
 
-    async def user_of_account(self, provider: str, id_: str) -> User:
+    async def user_of_account(self, provider: str, id_: str, **order: object) -> User:
         """Who logs in with an account at an OAuth provider."""
-        return self._logged_in(
-            "", await self._door("identityTokenUrl", {"provider": provider, "id": id_})
-        )
+        asked = {"provider": provider, "id": id_, **order}
+        return self._logged_in("", await self._door("identityTokenUrl", asked))
 
     async def users(self, count: int) -> list[User]:
         return [await self.user() for _ in range(count)]

@@ -2,7 +2,8 @@
 provider: it gives tokens and the wallet's key.
 
 Who is not known yet is made, as by a first log-in; his wallet has the app as its further signer, as
-if his program had asked him.
+if his program had asked him. What he `links` besides is his from now on, and nobody else's: as when
+the vendor transfers an account whose owner has shown that he is both of its users.
 """
 
 from aiohttp import web
@@ -15,6 +16,7 @@ from ltzd.dev.sandbox.requests import (
     door_object,
     email_in,
     json_reply,
+    list_in,
     number_in,
     object_in,
     text_in,
@@ -26,6 +28,7 @@ from ltzd.values import hex_of
 
 _LIFETIME_SECONDS = 3600
 _MOST_SECONDS = 10 * 365 * 86_400
+_MOST_LINKS = 8
 
 
 class TokenDoor:
@@ -35,10 +38,13 @@ class TokenDoor:
 
     async def open(self, request: web.Request) -> web.Response:
         body = await door_object(request)
-        allow_only(body, "email", "provider", "id", "claims", "expiresIn")
-        account = _account_in(body)
+        allow_only(body, "email", "provider", "id", "links", "claims", "expiresIn")
+        account, links = _account_in(body), _links_in(body)
         lifetime, claims = _lifetime_in(body), object_in(body, "claims") if "claims" in body else {}
         user = await self._user_with_wallet(account)
+        for link in links:
+            self._users.link(user, link)
+        await self._users.saved(user)
         wallet = user.wallets[0]
         return json_reply(
             {
@@ -69,6 +75,13 @@ def _account_in(body: Body) -> Account:
     if "email" in body:
         raise BadInputError("email", "is not wanted beside provider and id")
     return account_of(text_in(body, "provider"), text_in(body, "id"))
+
+
+def _links_in(body: Body) -> list[Account]:
+    rows = list_in(body, "links", _MOST_LINKS) if "links" in body else []
+    if not all(isinstance(row, dict) for row in rows):
+        raise BadInputError("links", "must be a list of JSON objects")
+    return [_account_in(row) for row in rows if isinstance(row, dict)]
 
 
 def _lifetime_in(body: Body) -> float:

@@ -121,6 +121,13 @@ class UserBook:
         record = {"kind": "wallets", "subject": user.subject, "idempotency_key": idempotency_key}
         user.sequence = self._journal.append({**record, "wallets": _wallet_records(new)})
 
+    def link(self, user: User, account: Account) -> None:
+        """The account is this user's; whoever had it has it no more."""
+        if self._by_account.get(identity_key(account)) is not user:
+            self._move(user, account)
+            record = {"kind": "linked", "subject": user.subject, "account": account}
+            user.sequence = self._journal.append({**record, "wallets": []})
+
     def page(self, after: str | None, limit: int) -> Sequence[User]:
         """Users in the order of their making. Raises KeyError for a cursor of nobody."""
         start = 0 if after is None else self._positions[after] + 1
@@ -140,6 +147,11 @@ class UserBook:
             key = record["idempotency_key"]
             user = self._users[str(record["subject"])]
             self._equip(user, wallets, key if isinstance(key, str) else None)
+            return
+        if record["kind"] == "linked":
+            account = record["account"]
+            assert isinstance(account, dict)
+            self._move(self._users[str(record["subject"])], account)
             return
         metadata = record["custom_metadata"]
         assert isinstance(metadata, dict)
@@ -161,6 +173,17 @@ class UserBook:
             for key in index_keys(account):
                 self._by_account[key] = user
         self._index_wallets(user, user.wallets)
+
+    def _move(self, user: User, account: Account) -> None:
+        """Under the names that it had."""
+        key = identity_key(account)
+        former = self._by_account.get(key)
+        if former is not None:
+            (account,) = [one for one in former.accounts if identity_key(one) == key]
+            former.accounts.remove(account)
+        user.accounts.append(account)
+        for each in index_keys(account):
+            self._by_account[each] = user
 
     def _equip(self, user: User, wallets: list[Wallet], idempotency_key: str | None) -> None:
         user.wallets.extend(wallets)
