@@ -7,6 +7,7 @@ no block. What counts as today is the database's time in the brand's time zone.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from uuid import uuid4
 
 import structlog
@@ -60,7 +61,7 @@ class CheckIns:
     async def streak(self, member: Member) -> StreakShown:
         brand, site = self._site_of(member)
         async with session(self._pool) as connection:
-            standing = await checkins.standing(connection, member.brand_id, member.wallet)
+            standing = await checkins.standing(connection, member)
         return _shown(standing, brand, site)
 
     async def check_in(self, member: Member) -> CheckedIn:
@@ -81,14 +82,13 @@ class CheckIns:
         self, connection: Connection, member: Member, brand: Brand, site: Site
     ) -> CheckedIn:
         while True:
-            standing = await checkins.standing(connection, member.brand_id, member.wallet)
+            standing = await checkins.standing(connection, member)
             today = local_day(standing.now, brand.time_zone)
             claim = checked_in(standing.streak, today, site)
-            if claim is None:
+            if claim is None or _has_checked_in(standing, today):
                 return CheckedIn(_shown(standing, brand, site), 0, already_claimed=True)
             new = NewCheckIn(
-                brand_id=member.brand_id,
-                wallet=member.wallet,
+                member=member,
                 before=standing.streak,
                 check_in=claim,
                 reward_id=uuid4(),
@@ -132,7 +132,7 @@ class CheckIns:
 
     async def _claim(self, member: Member, brand: Brand, milestone: Milestone) -> None:
         async with session(self._pool) as connection:
-            standing = await checkins.standing(connection, member.brand_id, member.wallet)
+            standing = await checkins.standing(connection, member)
             _refuse_unreached(standing, milestone)
             new = NewMilestone(
                 brand_id=member.brand_id,
@@ -166,6 +166,11 @@ class CheckIns:
 def _shown(standing: Standing, brand: Brand, site: Site) -> StreakShown:
     today = local_day(standing.now, brand.time_zone)
     return shown(standing.streak, today, site, standing.claimed)
+
+
+def _has_checked_in(standing: Standing, today: date) -> bool:
+    """With the wallet that he had before, if not with this one."""
+    return standing.checked_in_on is not None and standing.checked_in_on >= today
 
 
 def _refuse_unreached(standing: Standing, milestone: Milestone) -> None:

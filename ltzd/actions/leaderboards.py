@@ -5,6 +5,7 @@ learns who he is elsewhere, and never by an e-mail address.
 """
 
 import hmac
+import unicodedata
 from dataclasses import dataclass
 
 from ltzd.rules.brands import Brand
@@ -16,6 +17,8 @@ from ltzd.store.standings import Place
 
 _IDENTIFIER_DIGITS = 32
 _NAME_DIGITS = 6
+LONGEST_SHOWN = 60
+"""Characters; the longest name that a user can have on the platform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,10 @@ def _entry(key: bytes, place: Place, rank: int) -> Entry:
 
 
 def _shown(username: str | None, identifier: str) -> str:
-    """Sites let people log in by their e-mail address, and some take it for a name."""
-    if not username or "@" in username:
+    """Sites let people log in by their e-mail address, and some take it for a name.
+
+    The sign of an address has look-alikes, and may be behind what is shown.
+    """
+    if not username or "@" in unicodedata.normalize("NFKC", username):
         return f"member-{identifier[:_NAME_DIGITS]}"
-    return username
+    return username[:LONGEST_SHOWN]

@@ -113,6 +113,17 @@ class Relayer:
         self._rehearsal.prepare()
         return await self._counted(request, await self._standing(request), deadline)
 
+    async def refuse_hopeless(
+        self, user: Address, collection_id: int | None, speaker: TokenUser | None
+    ) -> None:
+        """What any purchase of the user's would be refused for now, or any claim from a collection.
+
+        Raises RateLimited, and ValidationFailed for a constraint.
+        """
+        relay_limits.check_hour(await self._standings.ask((user, None)))
+        if collection_id is not None:
+            await self._constraints.check(user, collection_id, speaker)
+
     async def end(self, relay: int, deadline: float) -> Relayed | None:
         """What became of a relay that was let in before, as `send` would answer the same request;
         None for one that was taken back."""

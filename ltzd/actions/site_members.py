@@ -22,6 +22,7 @@ from ltzd.errors import (
     SiteUnknown,
     Unauthorized,
 )
+from ltzd.providers.email_addresses import proven_address
 from ltzd.providers.host_sites import HostCredentials, HostSites, SiteUser
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules.brands import Brand
@@ -33,9 +34,8 @@ from ltzd.values import Address, LtzUnits, hex_of
 
 log = structlog.get_logger()
 
-LONGEST_USERNAME = 60
-"""Characters; the platform's own limit."""
-_LONGEST_EMAIL = 254
+LONGEST_USERNAME = 320
+"""Characters; no e-mail address is longer, and one that is cut is not known for one any more."""
 _MOST_USERS = 2**63 - 1
 
 
@@ -149,6 +149,8 @@ class SiteMembers:
         async with session(self._pool) as connection:
             linked = await site_members.link(connection, member, user.subject, wallets)
         if linked is None:
+            if member.subject not in {None, user.subject}:
+                raise LinkRefused("Your account at this site is linked to another wallet already.")
             raise LinkRefused("Your account at this site has just changed. Please try again.")
         _log("member.linked", linked)
         return linked
@@ -163,11 +165,11 @@ class SiteMembers:
 
 
 def _email_of(user: SiteUser) -> str:
-    """Raises NoEmailAddress. Its form is the business of whoever makes wallets of addresses."""
-    email = user.email
-    if email is None or len(email) > _LONGEST_EMAIL or "@" not in email or not email.isprintable():
+    """Raises NoEmailAddress, also for an address that would be taken for somebody else's. Its form
+    is the business of whoever makes wallets of addresses."""
+    if user.email is None or proven_address(user.email) is None:
         raise no_email()
-    return email
+    return user.email
 
 
 def no_email() -> NoEmailAddress:

@@ -38,6 +38,11 @@ class OnChain(Protocol):
     def item_id(self) -> int | None: ...
 
 
+def speaker_of(member: Member) -> TokenUser | None:
+    """Who a linked member is to whoever keeps the wallets."""
+    return None if member.subject is None else TokenUser(member.subject, None)
+
+
 class SiteOrders:
     def __init__(self, node: Node, contracts: RelayContracts, identity: Identities) -> None:
         self._node = node
@@ -64,7 +69,7 @@ class SiteOrders:
             RelayAsk(to, _call(one, standing.claims), one.wallet, permit=permit),
             one.idempotency_key,
             one.fingerprint,
-            None if member.subject is None else TokenUser(member.subject, None),
+            speaker_of(member),
         )
 
     async def _permit(self, one: Redemption, spender: Address, nonce: int) -> PermitGiven:

@@ -18,7 +18,7 @@ from ltzd import telemetry
 from ltzd.actions.identities import Identities
 from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relayer import Relayer
-from ltzd.actions.site_orders import SiteOrders
+from ltzd.actions.site_orders import SiteOrders, speaker_of
 from ltzd.errors import (
     LtzdError,
     RedemptionRefused,
@@ -133,10 +133,21 @@ class SiteRedemptions:
             raise RedemptionRefused(redeeming.UNKNOWN)
         standing = await self._orders.standing(perk, order.member.wallet)
         redeeming.check(standing, order.brand.address)
+        await self._refuse_hopeless(order, perk)
         while True:
             begun = await self._begin(order, perk, standing.offer.price)
             if begun is not None:
                 return begun
+
+    async def _refuse_hopeless(self, order: _Order, perk: Perk) -> None:
+        """Before there is a row, since whoever tries may try for ever."""
+        member = order.member
+        try:
+            await self._relayer.refuse_hopeless(
+                member.wallet, perk.collection_id, speaker_of(member)
+            )
+        except Refused as refusal:
+            raise RedemptionRefused(redeeming.sentence_of(refusal)) from refusal
 
     async def _begin(self, order: _Order, perk: Perk, price: int) -> Redemption | None:
         """None if its code was another's."""

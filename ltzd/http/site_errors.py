@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ltzd.http.errors import FIXED_TEXTS, Answer
+from ltzd.rules.limits import RATE_REASON
 
 CHECK_IN = "checkin"
 REDEEM = "redeem"
@@ -97,5 +98,15 @@ class SiteErrors:
 def _message(answer: Answer) -> str:
     if answer.code in FIXED_TEXTS:
         return _SENTENCES.get(answer.code, _AWAY)
+    if answer.details.get("reason") == RATE_REASON:
+        return _no_new_members(answer.details)
     longer = answer.details.get("message")
     return longer if isinstance(longer, str) else answer.text
+
+
+def _no_new_members(details: Mapping[str, object]) -> str:
+    """Of a brand's own limits this API meets that of new wallets alone; its text is for brands."""
+    seconds = details.get("retryAfterSeconds")
+    minutes = -(-seconds // 60) if isinstance(seconds, int) else 60
+    when = "1 minute" if minutes == 1 else f"{minutes} minutes"
+    return f"This site takes in no more new members for the moment. Please try again in {when}."

@@ -129,8 +129,9 @@ class LinkOrder(Sent):
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Raises InvalidParams."""
-        return _checked(cls, {name: given for name, given in body.items() if given is not None})
+        """Raises InvalidParams, for empty text as for none."""
+        given = {name: value for name, value in body.items() if value not in (None, "")}
+        return _checked(cls, given)
 
 
 class LeaderboardQuery(Sent):

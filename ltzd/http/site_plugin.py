@@ -11,7 +11,7 @@ from typing import Any
 from sanic import Blueprint
 from sanic.request import Request
 
-from ltzd.errors import Refused
+from ltzd.errors import Refused, SiteUnknown
 from ltzd.http import site_errors
 from ltzd.http.errors import BodyTooLarge
 from ltzd.http.json_body import (
@@ -48,6 +48,7 @@ READ = ("GET", "HEAD")
 _PRIVATE = {"Cache-Control": "no-store"}
 # ASCII only: IDNA would make some foreign letters the same as ours.
 _HOST = re.compile(r"([A-Za-z0-9.-]{1,254})(?::[0-9]{1,5})?")
+_ABSOLUTE = re.compile(rb"[^:/?#]+://([^/?#]*)")
 
 
 def surface(site: SiteServices, base: str) -> Blueprint:
@@ -86,6 +87,8 @@ class SitePlugin:
         member = await self._member(request)
         perk_id = PerkOrder.from_json(_checked(body)).perk
         brand = self._members.brand_of(member.host)
+        if brand.address != member.brand_id:
+            raise SiteUnknown("This site has just become another brand's.")
         redeemed = await self._redemptions.redeem(brand, member, perk_id)
         status = 202 if redeemed.is_pending else 200
         return site_reply(PerkRedeemedAnswer.body(redeemed), status)
@@ -134,8 +137,16 @@ class SitePlugin:
 
 
 def host_of(request: Request) -> str:
-    """The name in the Host header, in its normal form; empty where there is none."""
-    named = _HOST.fullmatch(request.headers.getone("host", ""))
+    """The name in the Host header, in its normal form; empty where there is none, or the request's
+    target has another."""
+    name = _name_in(request.headers.getone("host", ""))
+    # RFC 9112 3.2.2: the target counts, so that a proxy may have let it pass for the other's.
+    target = _ABSOLUTE.match(request.raw_url)
+    return name if target is None or _name_in(target[1].decode("ascii")) == name else ""
+
+
+def _name_in(authority: str) -> str:
+    named = _HOST.fullmatch(authority)
     try:
         return "" if named is None else normal_domain(named[1])
     except ValueError:

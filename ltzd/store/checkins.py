@@ -19,6 +19,7 @@ from ltzd.rules.limits import Quota
 from ltzd.rules.streaks import CheckIn, Milestone, Streak
 from ltzd.store.database import Connection
 from ltzd.store.signals import ORIGIN
+from ltzd.store.site_members import Member
 from ltzd.values import Address
 
 CHECK_IN_REWARD = 3
@@ -28,28 +29,36 @@ MILESTONE_REWARD = 4
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is decided on, and the database's time; `claimed` are the days of milestones."""
+    """What is decided on, and the database's time; `claimed` are the days of milestones.
+
+    `checked_in_on`: the member's last check-in, with whatever wallet.
+    """
 
     streak: Streak | None
     claimed: frozenset[int]
     now: datetime
+    checked_in_on: date | None
 
 
-async def standing(connection: Connection, brand_id: Address, wallet: Address) -> Standing:
+async def standing(connection: Connection, member: Member) -> Standing:
     row = await connection.fetchrow(
         """
         SELECT s.days, s.last_day, s.best,
                ARRAY(SELECT m.days FROM milestone_claims m
                       WHERE m.brand_id = $1 AND m.wallet = $2) AS claimed,
+               (SELECT checked_in_on FROM site_members
+                 WHERE brand_id = $1 AND host = $3 AND site_user_id = $4) AS checked_in_on,
                clock_timestamp() AS now
           FROM (SELECT) AS one
           LEFT JOIN streaks s ON s.brand_id = $1 AND s.wallet = $2
         """,
-        brand_id,
-        wallet,
+        member.brand_id,
+        member.wallet,
+        member.host,
+        member.site_user_id,
     )
     streak = None if row["days"] is None else Streak(row["days"], row["last_day"], row["best"])
-    return Standing(streak, frozenset(row["claimed"]), row["now"])
+    return Standing(streak, frozenset(row["claimed"]), row["now"], row["checked_in_on"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +66,7 @@ class NewCheckIn:
     """A check-in to be written if the streak is still `before`; `reward_id` for what it earns, if
     that is more than 0."""
 
-    brand_id: Address
-    wallet: Address
+    member: Member
     before: Streak | None
     check_in: CheckIn
     reward_id: UUID
@@ -74,8 +82,8 @@ async def write_check_in(connection: Connection, new: NewCheckIn) -> bool:
     with _budget_kept():
         row = await connection.fetchrow(
             _CHECK_IN,
-            new.brand_id,
-            new.wallet,
+            new.member.brand_id,
+            new.member.wallet,
             streak.days,
             streak.last_day,
             streak.best,
@@ -86,6 +94,8 @@ async def write_check_in(connection: Connection, new: NewCheckIn) -> bool:
             None if new.budget is None else new.budget.start,
             None if new.budget is None else new.budget.maximum,
             ORIGIN,
+            new.member.host,
+            new.member.site_user_id,
         )
     return row is not None
 
@@ -103,6 +113,11 @@ WITH won AS (
 ), checked_in AS (
   INSERT INTO checkins (brand_id, wallet, day, streak, ltz, reward_id)
   SELECT brand_id, wallet, last_day, days, $7, $8 FROM won
+), dated AS (
+  UPDATE site_members m
+     SET checked_in_on = won.last_day
+    FROM won
+   WHERE m.brand_id = won.brand_id AND m.host = $13 AND m.site_user_id = $14
 ), places AS (
   SELECT brand_id, wallet, days, period,
          CASE period WHEN 'all' THEN date '1970-01-01'

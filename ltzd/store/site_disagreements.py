@@ -99,6 +99,27 @@ SITE_CHECKS: Sequence[Check] = (
         """,
     ),
     Check(
+        "failed_redemption_on_chain",
+        "site redemptions that failed, with a claim or purchase on chain",
+        ("redemption", "fact"),
+        """
+        SELECT s.id::text, count(*) OVER () AS total,
+               json_build_object('perkId', s.perk_id, 'wallet', '0x' || encode(s.wallet, 'hex'),
+                                 'brandId', '0x' || encode(s.brand_id, 'hex'))::text AS one,
+               json_build_object('transactionHash',
+                                 '0x' || encode(fact.transaction_hash, 'hex'))::text AS other
+          FROM site_redemptions s
+          JOIN (SELECT user_address AS wallet, reference, transaction_hash FROM perk_claims
+                 UNION ALL
+                SELECT buyer, reference, transaction_hash FROM purchases) AS fact
+            ON fact.wallet = s.wallet AND substring(fact.reference FOR 16) = uuid_send(s.id)
+         WHERE s.state = 'failed'
+           AND ($1::bytea IS NULL OR s.brand_id = $1)
+         ORDER BY s.created_at, s.id
+         LIMIT $2
+        """,
+    ),
+    Check(
         "redemption_without_fact",
         "site redemptions whose code was given out, without a claim or purchase on chain",
         ("redemption", "fact"),

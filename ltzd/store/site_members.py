@@ -83,7 +83,9 @@ async def link(
 ) -> Member | None:
     """Give the member his e-mail address's wallet if it is one of `wallets`, else the first.
 
-    None, and nothing changed, if he has got another address meanwhile.
+    None, and nothing changed, if he has got another address meanwhile, or is linked to another
+    subject: with a wallet for each of many he would earn and redeem as many times. Back to his
+    address's own wallet he always may.
     """
     row = await connection.fetchrow(
         """
@@ -95,6 +97,7 @@ async def link(
           FROM users u
          WHERE m.brand_id = $1 AND m.host = $2 AND m.site_user_id = $3
            AND m.user_id = $4 AND u.id = m.user_id
+           AND (m.subject IS NULL OR m.subject = $5 OR u.wallet = ANY($6::bytea[]))
      RETURNING m.brand_id, m.host, m.site_user_id, m.username, m.user_id, m.wallet, m.subject
         """,
         member.brand_id,

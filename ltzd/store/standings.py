@@ -114,21 +114,15 @@ async def top(
 
 
 # Of the three only the metric's own is read, and of that, in its index's order, no more rows than
-# are answered. Several may log in with one wallet: first comes he whose e-mail address it belongs
-# to, then whoever was linked to it.
+# are answered. A wallet's user is the one whose e-mail address leads to it; a wallet that he was
+# linked to, or has left, has none: he stands on the board with his own.
 TOP = """
 SELECT first.wallet, first.value,
-       coalesce(
-         (SELECT u.id
-            FROM wallet_users u
-           WHERE u.wallet = first.wallet
-           ORDER BY u.created_at, u.id
-           LIMIT 1),
-         (SELECT m.user_id
-            FROM site_members m
-           WHERE m.brand_id = $1 AND m.wallet = first.wallet
-           ORDER BY m.linked_at NULLS FIRST, m.host, m.site_user_id
-           LIMIT 1)) AS user_id,
+       (SELECT u.id
+          FROM users u
+         WHERE u.wallet = first.wallet
+         ORDER BY u.created_at, u.id
+         LIMIT 1) AS user_id,
        (SELECT m.username
           FROM site_members m
          WHERE m.brand_id = $1 AND m.wallet = first.wallet

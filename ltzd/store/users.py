@@ -67,8 +67,8 @@ async def has_unsettled(connection: Connection, person: str, keys: Sequence[str]
 async def follow(
     connection: Connection, person: str, keys: Sequence[str], subject: str, wallet: Address
 ) -> list[Followed]:
-    """Lead the addresses that the person has proven to his wallet; those that somebody else was
-    the first to prove stay where they are.
+    """Lead the addresses that the person has proven to his wallet, at brands' sites too; those
+    that somebody else was the first to prove stay where they are.
 
     One statement: of two people at once who prove an address one gets it.
     """
@@ -89,6 +89,11 @@ WITH proven AS MATERIALIZED (
   INSERT INTO former_wallets (wallet, user_id)
   SELECT wallet, id FROM proven WHERE wallet <> $4
       ON CONFLICT DO NOTHING
+), members AS (
+  UPDATE site_members m
+     SET wallet = $4
+    FROM proven
+   WHERE m.user_id = proven.id AND m.subject IS NULL AND m.wallet <> $4
 )
 UPDATE users u
    SET wallet = $4, identity_subject = $3, proven_by = $2

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,7 +24,7 @@ from ltzd.errors import (
     SiteUnknown,
 )
 from ltzd.rules.streaks import Milestone
-from ltzd.store import brands
+from ltzd.store import brands, site_members
 from ltzd.store.brands import BrandBook
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.signals import REWARDS, Bell, Signals
@@ -58,6 +59,12 @@ ANN = a_member()
 NOT_REACHED = (
     "You have not reached this milestone yet: it takes a streak of 4, and your longest is {best}."
 )
+
+
+async def meet(pool: Pool, member: Member) -> None:
+    """As his first log-in does."""
+    async with session(pool) as connection:
+        await site_members.keep(connection, member, f"{member.site_user_id}@mail.example")
 
 
 class World:
@@ -171,6 +178,18 @@ async def test_fifty_at_once_over_two_processes_are_one_check_in(
     assert counted(telemetry.SITE_CHECKINS, "claimed") == claimed + 2
     assert counted(telemetry.SITE_CHECKINS, "repeated") == repeated + 98
     assert counted(telemetry.REWARDS_QUEUED, "checkin") == queued + 2
+
+
+async def test_another_wallet_is_no_new_day(world: World) -> None:
+    """A member's wallet changes with his e-mail address, and by linking."""
+    await world.brand()
+    await meet(world.pool, ANN)
+    await world.check_ins.check_in(ANN)
+    moved = replace(ANN, wallet=a_wallet(77))
+    again = await world.check_ins.check_in(moved)
+    assert (again.already_claimed, again.reward) == (True, 0)
+    await world.at(NOON + ONE_DAY)
+    assert not (await world.check_ins.check_in(moved)).already_claimed
 
 
 async def test_members_and_their_streaks_are_told_apart_by_their_wallets(world: World) -> None:

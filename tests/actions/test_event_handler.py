@@ -28,7 +28,7 @@ from ltzd.errors import (
 from ltzd.rules.brands import EventRule
 from ltzd.store import events as store_events
 from ltzd.store.database import Connection, Pool
-from ltzd.store.events import ClaimKey, NewEvent
+from ltzd.store.events import ClaimKey, NewEvent, Won
 from ltzd.values import Address
 from tests.support.core import value
 from tests.support.event_action import (
@@ -319,7 +319,7 @@ async def test_a_commit_whose_outcome_is_lost_is_recorded_once(
 ) -> None:
     write, lost = store_events.write, [0]
 
-    async def lossy(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, bool]:
+    async def lossy(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, Won]:
         lost[0] += 1
         if lost[0] > 1:
             return await write(connection, those)

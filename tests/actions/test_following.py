@@ -19,10 +19,11 @@ from ltzd.errors import DatabaseUnavailable, ValidationFailed
 from ltzd.providers.identity import IdentityClient, IdentityUser, Person
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules.oauth_accounts import OAuthAccount
-from ltzd.store import disagreements, users
+from ltzd.store import disagreements, site_members, users
 from ltzd.store.database import open_pool, session
+from ltzd.store.site_members import Member
 from ltzd.values import Address, address_of, hex_of
-from tests.support.core import a_wallet, value
+from tests.support.core import BRAND, a_wallet, value
 from tests.support.event_action import a_request
 from tests.support.identity import Provider, a_provider
 from tests.support.one_person import (
@@ -165,6 +166,24 @@ async def test_what_was_given_before_stays_where_it_is_and_is_his(local: LocalWo
     user = await local.users.user_of(token)
     await local.users.require_wallet(user, before.wallet)
     await local.users.require_wallet(user, pregenerated)
+
+
+async def test_a_member_of_a_site_goes_along_unless_he_is_linked(local: LocalWorld) -> None:
+    before = await local.events.record(a_request(EMAIL))
+    pregenerated = await local.pregenerated(DISCORD)
+    user_id = await value(local.pool, "SELECT id FROM users")
+    plain = Member(BRAND, "site.example", 1, "ann", user_id, before.wallet, None)
+    async with session(local.pool) as connection:
+        for member in (plain, replace(plain, site_user_id=2)):
+            await site_members.keep(connection, member, EMAIL)
+        await site_members.link(connection, replace(plain, site_user_id=2), "x", [before.wallet])
+
+    await local.used(local.token("user-7", DISCORD, email=EMAIL))
+
+    async with session(local.pool) as connection:
+        found = [await site_members.find(connection, BRAND, "site.example", n) for n in (1, 2)]
+    wallets = [each.member.wallet for each in found if each is not None]
+    assert wallets == [pregenerated, before.wallet]
 
 
 async def test_two_pregenerated_accounts_of_one_person_keep_their_answers(

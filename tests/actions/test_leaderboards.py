@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from ltzd.actions.event_claims import Check, Claim, decide_all
-from ltzd.actions.leaderboards import Entry, Leaderboards
+from ltzd.actions.leaderboards import LONGEST_SHOWN, Entry, Leaderboards
 from ltzd.rules.brands import Brand
 from ltzd.rules.leaderboards import Period
 from ltzd.store import brands, events
@@ -116,23 +116,33 @@ async def test_users_are_named_by_a_key_of_the_brand_so_that_no_two_brands_names
     assert (here,) == await entries(pool, brand), "the same whenever it is asked for"
 
 
-async def test_without_a_user_it_is_who_logs_in_with_the_wallet_and_else_the_wallet(
-    pool: Pool,
-) -> None:
+async def test_a_wallet_without_a_user_is_identified_by_itself(pool: Pool) -> None:
+    """A member who was linked to it has his own address's wallet on the board, too."""
     brand = await apply(pool, a_brand())
     await Earnings(pool).earn(Earned(ANN, 2), Earned(BOB, 1))
-    ann = await a_member(pool, brand, "ann")
+    await a_member(pool, brand, "ann")
     key = await key_of(pool, brand)
 
     first, second = await entries(pool, brand)
 
-    assert first.user_identifier == identifier(key, ann.bytes)
+    assert first.user_identifier == identifier(key, ANN)
     assert first.username == "ann"
     assert second.user_identifier == identifier(key, BOB)
     assert second.username == f"member-{second.user_identifier[:6]}"
 
 
-@pytest.mark.parametrize("username", ["ann@shop.example", "@ann", ""])
+@pytest.mark.parametrize(
+    "username",
+    [
+        "ann@shop.example",
+        "@ann",
+        "",
+        "a" * 64 + "@shop.example",
+        "ann\uff20shop.example",
+        "ann\ufe6bshop.example",
+    ],
+    ids=ascii,
+)
 async def test_an_e_mail_address_is_never_shown(pool: Pool, username: str) -> None:
     brand = await apply(pool, a_brand())
     await Earnings(pool).earn(Earned(ANN))
@@ -143,6 +153,24 @@ async def test_an_e_mail_address_is_never_shown(pool: Pool, username: str) -> No
 
     assert entry.username == f"member-{entry.user_identifier[:6]}"
     assert "@" not in repr(entry)
+
+
+@pytest.mark.parametrize(
+    ("username", "shown"),
+    [("x" * 320, "x" * LONGEST_SHOWN), ("\uff21nn \u2460", "\uff21nn \u2460")],
+    ids=("long", "wide"),
+)
+async def test_a_name_is_shown_as_it_is_up_to_its_length(
+    pool: Pool, username: str, shown: str
+) -> None:
+    brand = await apply(pool, a_brand())
+    await Earnings(pool).earn(Earned(ANN))
+    await a_user(pool)
+    await a_member(pool, brand, username)
+
+    (entry,) = await entries(pool, brand)
+
+    assert entry.username == shown
 
 
 async def test_a_name_at_one_brands_site_is_not_shown_at_anothers(pool: Pool) -> None:

@@ -207,6 +207,7 @@ async def test_a_new_name_is_taken_over(world: World) -> None:
         ("x" * 1_000, "x" * LONGEST_USERNAME),
         ("\u5c71\u7530", "\u5c71\u7530"),
         ("\x07", ""),
+        ("x" * 64 + "@site.example", "x" * 64 + "@site.example"),
     ],
 )
 async def test_a_name_is_kept_as_far_as_a_page_can_show_it(
@@ -240,6 +241,18 @@ async def test_who_has_taken_his_address_away_has_no_wallet_any_more(world: Worl
     await world.log_in()
     with pytest.raises(NoEmailAddress):
         await world.log_in(email="")
+
+
+@pytest.mark.parametrize("email", ["\u212aen@site.example", "ken@shop\u212a.example"])
+async def test_an_address_that_is_anothers_only_in_lower_case_has_no_wallet(
+    world: World, email: str
+) -> None:
+    await world.log_in(email=email.lower())
+    with pytest.raises(NoEmailAddress, match="no usable e-mail address"):
+        await world.log_in(id=43, email=email)
+    assert await world.rows() == 1
+    with pytest.raises(NoEmailAddress):
+        await world.log_in(id=42, email=email)
 
 
 @pytest.mark.parametrize("number", [2**63, 10**40])
@@ -286,6 +299,17 @@ async def test_anothers_token_links_his_wallet(world: World, kind: str) -> None:
     own = await world.token("ann@site.example")
     back = await world.members.link(linked, own["identityToken"])
     assert (back.wallet, back.subject) == (member.wallet, own["subject"])
+
+
+async def test_a_linked_member_is_linked_to_no_third_wallet(world: World) -> None:
+    """Else he would check in, and claim what is free, once with each of many."""
+    member = await world.log_in()
+    ben = await world.token("ben@site.example")
+    linked = await world.members.link(member, ben["identityToken"])
+    with pytest.raises(LinkRefused, match="another wallet already"):
+        await world.members.link(linked, (await world.token("cid@site.example"))["identityToken"])
+    assert await world.log_in() == linked
+    assert await world.members.link(linked, ben["identityToken"]) == linked
 
 
 async def test_a_token_that_lists_the_members_address_leads_it_to_the_linked_wallet(

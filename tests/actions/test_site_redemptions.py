@@ -324,7 +324,8 @@ async def test_a_session_spends_what_its_brand_gave_and_an_owner_all_that_he_has
         assert await sites.balance(ann) == 70
         code_of(await sites.redeem(replace(ann, subject="did:ann"), dear))
     assert (await sites.has(ann, dear), await sites.balance(ann)) == (1, 20)
-    assert [speaker and speaker.subject for speaker in sites.conditions.speakers] == [
+    heard = [speaker and speaker.subject for speaker in sites.conditions.speakers]
+    assert list(dict.fromkeys(heard)) == [
         None,
         "did:ann",
     ]
@@ -344,7 +345,7 @@ async def test_one_that_is_refused_late_frees_the_budget_and_is_begun_anew(
         assert await sites.sent() == before, "no nonce of the operator's was used"
         sites.conditions.refusal = None
         code_of(await sites.redeem(ann, perk))
-    assert await sites.states() == ["failed", "failed", "done"]
+    assert await sites.states() == ["failed", "done"]
 
 
 async def test_of_two_at_once_that_the_wallet_cannot_both_pay_one_is_refused(
@@ -360,8 +361,8 @@ async def test_of_two_at_once_that_the_wallet_cannot_both_pay_one_is_refused(
 
 
 async def test_all_who_wait_for_a_redemption_hear_why_it_was_refused(sites: Sites) -> None:
-    perk, ann = await sites.collection(), await sites.member()
-    sites.conditions.refusal = ValidationFailed("x", constraint="ltz_balance")
+    perk, ann = await sites.collection(60), await sites.member(60)
+    sites.wallets.keeps_no_key = True
     async with sites.relaying():
         told = await asyncio.gather(*(refusal_of(sites.redeem(ann, perk)) for _ in range(5)))
     assert len(set(told)) == 1
@@ -386,7 +387,7 @@ async def test_more_than_the_hour_allows_is_refused_with_the_minutes(sites: Site
     plans = [a_plan(bytes((number,)), ann.wallet) for number in range(35)]
     await write(sites.pool, *(a_relay(plan, window_start=start) for plan in plans))
     assert "try again in 60 minutes" in await refusal_of(sites.redeem(ann, perk))
-    assert await sites.states() == ["failed"]
+    assert await sites.states() == [], "whoever tries for ever fills no table"
 
 
 async def test_what_fails_on_chain_costs_the_user_nothing_and_is_said(

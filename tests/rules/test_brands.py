@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 
 from ltzd.errors import FileRejected
+from ltzd.rules import brands
 from ltzd.rules.brand_values import MAX_ID
 from ltzd.rules.brands import FIRST_CATALOGUE, Brand, Perk, parse_brand_file
 from ltzd.values import address_of
@@ -52,6 +53,18 @@ def test_a_short_file_has_the_defaults_of_the_specification() -> None:
     assert survey is not None
     assert (survey.ltz, survey.cooldown_hours, survey.claims_per_user) == (75, Decimal(24), 1)
     assert survey.max_total_claims is None
+
+
+@pytest.mark.parametrize("zone", ["Europe/Paris", "America/Argentina/Ushuaia", "Etc/GMT+12"])
+def test_a_time_zone_is_known_by_its_plain_name(zone: str) -> None:
+    assert parse_brand_file(f'{HEAD}time_zone = "{zone}"', "demo.toml").time_zone == zone
+
+
+def test_utc_needs_no_database_of_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brands, "_time_zones", frozenset)
+    assert parse_brand_file(HEAD + 'time_zone = "UTC"', "demo.toml").time_zone == "UTC"
+    [fault] = faults_of(HEAD + 'time_zone = "Europe/Paris"')
+    assert "by its plain name, such as UTC" in fault
 
 
 def test_domains_are_kept_in_normal_form() -> None:
@@ -151,6 +164,10 @@ def test_a_site_multiplies_by_the_longest_streak_that_was_reached_and_rounds_dow
         ("duplicate_window_seconds = true", "demo.toml:5: brand.duplicate_window_seconds: must be"),
         ('time_zone = "Mars/Olympus"', "demo.toml:5: brand.time_zone: must be a time zone"),
         ('time_zone = "../etc"', "demo.toml:5: brand.time_zone: must be a time zone"),
+        ('time_zone = "localtime"', "demo.toml:5: brand.time_zone: must be a time zone"),
+        ('time_zone = "posixrules"', "demo.toml:5: brand.time_zone: must be a time zone"),
+        ('time_zone = "posix/Europe/Paris"', "demo.toml:5: brand.time_zone: must be a time zone"),
+        ('time_zone = "right/UTC"', "demo.toml:5: brand.time_zone: must be a time zone"),
         ('bypass_sources = "voice_claim"', "demo.toml:5: brand.bypass_sources: must be a list"),
         ("signed_bypass = 1", "demo.toml:5: brand.signed_bypass: must be a valid boolean"),
         ("daily_mint_budget = -1", "demo.toml:5: brand.daily_mint_budget: must be greater"),

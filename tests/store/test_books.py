@@ -390,6 +390,18 @@ SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
         ),
         {"redemption_without_fact": "{webhook}"},
     ),
+    "a redemption that failed is on chain": (
+        (
+            "WITH failed AS (INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, "
+            "category, item_id, price, confirmation_code, state, failure) SELECT '{webhook}', "
+            "brand_id, wallet, id, 'Mug', 'goods', 1, 0, 'CODE', 'failed', 'x' "
+            "FROM rewards WHERE id = '{event}' RETURNING id, wallet) "
+            "INSERT INTO purchases (block_hash, log_index, block_number, transaction_hash, buyer, "
+            "item_id, reference, quantity, paid) SELECT '\\x11', 1, 1, '\\x22', wallet, 1, "
+            "uuid_send(id) || decode(repeat('00', 16), 'hex'), 1, 0 FROM failed"
+        ),
+        {"failed_redemption_on_chain": "{webhook}"},
+    ),
     "a balance is wrong": (
         (
             "UPDATE balances SET amount = amount + 1 WHERE wallet = "

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -19,6 +19,7 @@ from ltzd.store import checkins
 from ltzd.store.checkins import NewCheckIn, NewMilestone
 from ltzd.store.database import Connection, Pool, connect, session
 from ltzd.store.signals import REWARDS
+from ltzd.store.site_members import Member
 from ltzd.values import Address
 from tests.support.core import BRAND, a_wallet, value
 
@@ -33,8 +34,13 @@ def a_check_in(
 ) -> NewCheckIn:
     claim = checked_in(before, day, SITE)
     assert claim is not None
-    said: dict[str, Any] = {"brand_id": BRAND, "check_in": claim, "budget": None}
-    return NewCheckIn(wallet=wallet, before=before, reward_id=uuid4(), **said | changes)
+    said: dict[str, Any] = {"check_in": claim, "budget": None}
+    member = a_member(wallet, changes.pop("brand_id", BRAND))
+    return NewCheckIn(member=member, before=before, reward_id=uuid4(), **said | changes)
+
+
+def a_member(wallet: Address = WALLET, brand: Address = BRAND) -> Member:
+    return Member(brand, "site.example", 7, "ann", UUID(int=7), wallet, None)
 
 
 def a_milestone(days: int = 1, bonus: int = 50, **changes: Any) -> NewMilestone:
@@ -84,7 +90,7 @@ async def everything(pool: Pool) -> dict[str, list[tuple[Any, ...]]]:
 
 async def standing(pool: Pool, wallet: Address = WALLET, brand: Address = BRAND) -> Any:
     async with session(pool) as connection:
-        return await checkins.standing(connection, brand, wallet)
+        return await checkins.standing(connection, a_member(wallet, brand))
 
 
 async def test_who_never_came_has_no_streak(pool: Pool) -> None:

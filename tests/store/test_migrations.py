@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from uuid import UUID
 
 import asyncpg
@@ -275,3 +275,88 @@ async def test_a_database_that_followed_only_ltz_learns_of_the_other_contracts(
             assert await connection.fetchval("SELECT count(*) FROM blocks") == 5
     finally:
         await pool.close()
+
+
+UNKNOWN_ZONES = ("localtime", "posix/Pacific/Kiritimati", "posixrules", "right/UTC", "Mars/Olympus")
+"""Of these Python knew some, on some machines, and PostgreSQL none."""
+LATE_ON_SUNDAY = datetime(2026, 3, 1, 11, tzinfo=UTC)
+"""In Kiritimati it is Monday."""
+SUNDAY, MONDAY = date(2026, 3, 1), date(2026, 3, 2)
+SUNDAYS_WEEK, MARCH, EVER = date(2026, 2, 23), date(2026, 3, 1), date(1970, 1, 1)
+EVENT, PAYMENT = 1, 2
+
+
+async def owe_as_before(
+    connection: asyncpg.Connection, brand: bytes, wallet: bytes, ltz: int, *, kind: int, mined: bool
+) -> None:
+    block = MINT if mined else None
+    await connection.execute(
+        """
+        INSERT INTO rewards (id, kind, brand_id, wallet, ltz, created_at, mint_block_number,
+                             mint_block_hash, mint_transaction_hash)
+        VALUES (gen_random_uuid(), $1, $2, $3, $4, $5, $6, $7, $7)
+        """,
+        kind, brand, wallet, ltz, LATE_ON_SUNDAY, 2 if mined else None, block,
+    )  # fmt: skip
+
+
+async def configure_as_before(
+    connection: asyncpg.Connection, brand: bytes, zone: str, *, is_paused: bool
+) -> None:
+    await connection.execute(
+        """
+        INSERT INTO brands (id, name, configuration, revision, paused_at)
+        VALUES ($1, 'Demo', jsonb_build_object('time_zone', $2::text), nextval('brand_revisions'),
+                CASE WHEN $3 THEN now() END)
+        """,
+        brand,
+        zone,
+        is_paused,
+    )
+
+
+async def test_leaderboards_begin_with_what_was_earned_whatever_time_zone_a_brand_had(
+    empty_url: str,
+) -> None:
+    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0007")
+    zones = {a_wallet(100 + number): zone for number, zone in enumerate(UNKNOWN_ZONES)}
+    east, gone, ben = a_wallet(99), a_wallet(98), a_wallet(2)
+    zones[east] = "Pacific/Kiritimati"
+    connection = await database.connect(empty_url, "test")
+    for brand, zone in zones.items():
+        await configure_as_before(connection, brand, zone, is_paused=brand != east)
+    for brand in (*zones, gone):
+        await owe_as_before(connection, brand, ANN, 5, kind=EVENT, mined=True)
+        await owe_as_before(connection, brand, ANN, 7, kind=EVENT, mined=True)
+        await owe_as_before(connection, brand, ANN, 100, kind=EVENT, mined=False)
+        await owe_as_before(connection, brand, ANN, 30, kind=PAYMENT, mined=True)
+        await owe_as_before(connection, brand, ben, 9, kind=PAYMENT, mined=True)
+    await connection.close()
+
+    await database.migrate(empty_url)
+
+    connection = await database.connect(empty_url, "test")
+    days = dict(await connection.fetch("SELECT DISTINCT brand_id, earned_on FROM rewards"))
+    earned = await connection.fetch(
+        "SELECT brand_id, wallet, period, starts, ltz, rewards, bought FROM earnings"
+    )
+    totals = await connection.fetch(
+        "SELECT brand_id, board, period, starts, slot, ranked FROM standing_totals"
+    )
+    await connection.close()
+    assert days == dict.fromkeys((*zones, gone), SUNDAY) | {east: MONDAY}
+    weeks = {brand: MONDAY if brand == east else SUNDAYS_WEEK for brand in days}
+    boards = [
+        (brand, period, starts)
+        for brand, week in weeks.items()
+        for period, starts in (("week", week), ("month", MARCH), ("all", EVER))
+    ]
+    expected = {
+        (brand, ANN, period, starts, 12, 2, 30 if period == "all" else 0)
+        for brand, period, starts in boards
+    }
+    expected |= {(brand, ben, "all", EVER, 0, 0, 9) for brand in days}
+    assert sorted(map(tuple, earned)) == sorted(expected)
+    assert sorted(map(tuple, totals)) == sorted(
+        (brand, "earnings", period, starts, 0, 1) for brand, period, starts in boards
+    )

@@ -1,9 +1,14 @@
 -- The day on which a reward was earned, in its brand's time zone then: leaderboards count it in the
--- week and month of that day, whenever and however often its mint is mined.
+-- week and month of that day, whenever and however often its mint is mined. A time zone whose name the
+-- database does not know, though whoever read the brand's file did, is taken for UTC here.
 ALTER TABLE rewards ADD COLUMN earned_on date NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')::date;
 UPDATE rewards r
-   SET earned_on = (r.created_at AT TIME ZONE coalesce(
-         (SELECT b.configuration ->> 'time_zone' FROM brands b WHERE b.id = r.brand_id), 'UTC'))::date;
+   SET earned_on = (r.created_at AT TIME ZONE zones.name)::date
+  FROM (SELECT paid.brand_id, coalesce(known.name, 'UTC') AS name
+          FROM (SELECT DISTINCT brand_id FROM rewards) AS paid
+          LEFT JOIN brands b ON b.id = paid.brand_id
+          LEFT JOIN pg_timezone_names known ON known.name = b.configuration ->> 'time_zone') AS zones
+ WHERE zones.brand_id = r.brand_id;
 
 -- What tells users of different brands' sites apart on leaderboards, and joins none: the key of an HMAC.
 ALTER TABLE brands
@@ -93,11 +98,13 @@ CREATE TABLE site_members (
   wallet       bytea NOT NULL CHECK (octet_length(wallet) = 20),
   subject      text,
   linked_at    timestamptz,
+  checked_in_on date,                           -- with another wallet it is no new day
   seen_at      timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (brand_id, host, site_user_id),
   CHECK ((subject IS NULL) = (linked_at IS NULL))
 );
 CREATE INDEX site_members_by_wallet ON site_members (brand_id, wallet);
+CREATE INDEX site_members_by_user ON site_members (user_id);
 
 -- Perks that site sessions redeem: written before anything is signed. The claim or purchase on chain
 -- carries the id in its reference, and its relay the id in its idempotency key, so that whoever goes
