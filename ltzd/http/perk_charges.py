@@ -87,7 +87,7 @@ class PerkChargesSurface:
         raw = await read_body(request, BODY_LIMIT)
         reader = Reader(*await self._caller(request, raw))
         try:
-            return reader, kind.from_query(request.args)
+            return reader, kind.from_text(request.query_string)
         except Refused:
             await self._charges.spend(reader)
             raise

@@ -8,7 +8,9 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self, TypeVar
+from urllib.parse import parse_qs
 
 import msgspec
 from pydantic import (
@@ -42,6 +44,10 @@ V = TypeVar("V")
 Finality = Literal["seen", "safe", "final"]
 
 _MOST = 2**256 - 1
+_QUERIES_KEPT = 1_000
+"""Of lists: the same pages are asked for again and again."""
+_PLAIN_STATUS = re.compile(r"collectionId=([1-9][0-9]{0,70})&tokenId=([0-9]{1,70})")
+"""Numbers that are below 2^256 however large."""
 _DECIMAL = re.compile(r"[0-9]{1,78}")
 _DECIMAL_PATTERN = "^[0-9]{1,78}$"
 _CURSOR = re.compile(r"[A-Za-z0-9_-]{1,44}")
@@ -180,9 +186,13 @@ class StatusQuery(Sent):
     token_id: TokenId
 
     @classmethod
-    def from_query(cls, query: Mapping[str, Sequence[str]]) -> Self:
+    def from_text(cls, text: str) -> "StatusQuery":
         """Raises as PerkRedemption does."""
-        return _checked(cls, _given_once(query, *REQUIRED), REQUIRED)
+        plain = _PLAIN_STATUS.fullmatch(text)
+        if plain is not None:
+            # As nearly everybody writes it: checked by its form, in a fraction of the time.
+            return cls.model_construct(collection_id=int(plain[1]), token_id=int(plain[2]))
+        return _checked(cls, _given_once(parse_qs(text), *REQUIRED), REQUIRED)
 
 
 class HoldersQuery(Sent):
@@ -193,9 +203,10 @@ class HoldersQuery(Sent):
     cursor: Cursor = 0
 
     @classmethod
-    def from_query(cls, query: Mapping[str, Sequence[str]]) -> Self:
+    @lru_cache(_QUERIES_KEPT)
+    def from_text(cls, text: str) -> Self:
         """Raises as PerkRedemption does."""
-        given = _given_once(query, "collectionId", "limit", "cursor")
+        given = _given_once(parse_qs(text), "collectionId", "limit", "cursor")
         asked = _checked(cls, given, REQUIRED[:1])
         if asked.cursor and asked.cursor >> SERIAL_BITS != asked.collection_id:
             raise InvalidFields(["cursor: must be the nextCursor of this collection's list"])

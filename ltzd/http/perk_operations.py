@@ -69,7 +69,7 @@ def _redeemed(*, is_mined: bool, already: bool = False) -> dict[str, object]:
 
 
 def _page(limit: int) -> dict[str, object]:
-    query = HoldersQuery.from_query({"collectionId": [str(_COLLECTION)], "limit": [str(limit)]})
+    query = HoldersQuery.from_text(f"collectionId={_COLLECTION}&limit={limit}")
     return PerkHoldersAnswer.body(query, Page([_token(3), _token(0, _TOKEN + 1)], 2, None))
 
 

@@ -142,7 +142,7 @@ def host_of(request: Request) -> str:
     name = _name_in(request.headers.getone("host", ""))
     # RFC 9112 3.2.2: the target counts, so that a proxy may have let it pass for the other's.
     target = _ABSOLUTE.match(request.raw_url)
-    return name if target is None or _name_in(target[1].decode("ascii")) == name else ""
+    return name if target is None or _name_in(target[1].decode("ascii", "replace")) == name else ""
 
 
 def _name_in(authority: str) -> str:

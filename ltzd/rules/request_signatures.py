@@ -25,6 +25,7 @@ _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 _NONCE = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _SIGNATURE = re.compile(r"v1=[0-9a-f]{64}")
 _MOST_SIGNATURES = 4
+_OF_NOTHING = hashlib.sha256(b"").hexdigest().encode()
 
 
 class SignedRequest(msgspec.Struct, frozen=True):
@@ -46,8 +47,8 @@ class SignedRequest(msgspec.Struct, frozen=True):
 def signature(key: str, timestamp: str, nonce: str, method: str, target: bytes, body: bytes) -> str:
     """The value of X-LTZ-Signature."""
     head = f"v1\n{timestamp}\n{nonce}\n{method}\n".encode()
-    text = head + target + b"\n" + hashlib.sha256(body).hexdigest().encode()
-    return "v1=" + hmac.new(key.encode(), text, hashlib.sha256).hexdigest()
+    content = hashlib.sha256(body).hexdigest().encode() if body else _OF_NOTHING
+    return "v1=" + hmac.digest(key.encode(), head + target + b"\n" + content, "sha256").hex()
 
 
 def check_form(signed: SignedRequest, now_seconds: float) -> None:

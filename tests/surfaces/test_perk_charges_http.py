@@ -14,6 +14,8 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 from yarl import URL
 
@@ -22,6 +24,7 @@ from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.errors import (
     DatabaseUnavailable,
     HolderChanged,
+    InvalidFields,
     NodeUnavailable,
     TransactionFailed,
     Unavailable,
@@ -32,6 +35,7 @@ from ltzd.http.perk_models import (
     PerkRefusal,
     PerkStatusAnswer,
     RedeemedAnswer,
+    StatusQuery,
     cursor_behind,
 )
 from ltzd.rules.brands import Brand
@@ -1003,3 +1007,20 @@ async def test_one_of_several_signatures_is_enough_while_keys_change(
         both = sorted((wrong, sent["X-LTZ-Signature"]), key=lambda one: (one != wrong) is is_last)
         sent["X-LTZ-Signature"] = ", ".join(both)
         assert (await send(judged, "GET", OF_PERK, b"", sent)).status == 200
+
+
+@given(collection=st.integers(0, 2**256), token=st.integers(0, 2**256))
+@example(collection=0, token=0)
+@example(collection=10**71, token=10**71)
+def test_a_plain_query_means_what_any_other_order_of_it_does(collection: int, token: int) -> None:
+    """The plain order has a way of its own."""
+    plain = f"collectionId={collection}&tokenId={token}"
+    assert read(plain) == read(f"tokenId={token}&collectionId={collection}")
+    assert read(plain.replace("=", "=00")) == read(f"tokenId=00{token}&collectionId=00{collection}")
+
+
+def read(text: str) -> StatusQuery | str:
+    try:
+        return StatusQuery.from_text(text)
+    except InvalidFields as refusal:
+        return str(refusal.details)
