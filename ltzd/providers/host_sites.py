@@ -27,7 +27,8 @@ KEPT_SECONDS = 55.0
 MOST_KEPT = 10_000
 _MOST_ROLES = 100
 _LONGEST_COOKIES = 4096
-_LOGIN_COOKIES = ("wordpress_logged_in_", "wordpress_sec_")
+LOGIN_COOKIES = ("wordpress_logged_in_", "wordpress_sec_")
+"""How the platform's own begin."""
 _COOKIE = re.compile(r"[!-:<-~]+")
 _NONCE = re.compile(r"[0-9A-Za-z]{1,64}")
 _BASIC = re.compile(r"(?i:basic) +([A-Za-z0-9+/]{1,1024}={0,2})")
@@ -133,7 +134,7 @@ def forwarded(credentials: HostCredentials) -> Mapping[str, str] | None:
 def _login_cookies(header: str) -> Iterator[str]:
     for pair in header.split(";"):
         cookie = pair.strip(" ")
-        if cookie.startswith(_LOGIN_COOKIES) and "=" in cookie and _COOKIE.fullmatch(cookie):
+        if cookie.startswith(LOGIN_COOKIES) and "=" in cookie and _COOKIE.fullmatch(cookie):
             yield cookie
 
 

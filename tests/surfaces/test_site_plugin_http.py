@@ -43,7 +43,7 @@ from ltzd.http.site_models import SiteRefusal
 from ltzd.http.site_operations import operations
 from ltzd.http.site_plugin import BODY_LIMIT
 from ltzd.rules.limits import rate_limited
-from ltzd.values import LTZ
+from ltzd.values import LTZ, address_of
 from tests.support.http_surface import (
     ANN,
     BRAND_ID,
@@ -259,6 +259,16 @@ async def test_a_member_sees_himself(surface: Surface) -> None:
 async def test_a_member_is_shown_his_own_name_as_the_site_has_it(surface: Surface) -> None:
     surface.site.visitor = replace(ANN, username="ann@mail.example")
     assert (await get(surface, "me")).body["username"] == "ann@mail.example"
+
+
+async def test_a_member_redeems_nothing_of_a_brand_that_has_just_got_his_site(
+    surface: Surface,
+) -> None:
+    """What he has linked or been given was of the brand at which he logged in."""
+    surface.site.visitor = replace(ANN, brand_id=address_of("0x" + "cd" * 20))
+    answer = await post(surface, "redeem")
+    assert (answer.status, answer.body["code"]) == (500, "not_configured")
+    assert "redeem" not in surface.site.heard
 
 
 async def test_perks_are_listed_for_everybody(surface: Surface) -> None:

@@ -12,11 +12,11 @@ from yarl import URL
 from ltzd.dev.sandbox import site_errors
 from ltzd.dev.sandbox.site_api import NONCE, PREFIX, REST_PREFIX
 from ltzd.dev.sandbox.site_users import HOST
+from ltzd.providers.host_sites import LOGIN_COOKIES
 
 NAMESPACE = "loyalty"
 
 _ROUTES = f"/{REST_PREFIX}/{NAMESPACE}/v1"
-_LOGIN_COOKIES = ("wordpress_logged_in_", "wordpress_sec_")
 # A redemption is answered once it is mined.
 _TIMEOUT = aiohttp.ClientTimeout(total=100, sock_connect=5)
 
@@ -90,7 +90,7 @@ def _told(request: web.Request) -> dict[str, str]:
     login = [
         cookie.strip()
         for cookie in request.headers.get("Cookie", "").split(";")
-        if cookie.strip().startswith(_LOGIN_COOKIES)
+        if cookie.strip().startswith(LOGIN_COOKIES)
     ]
     return headers | ({"Cookie": "; ".join(login)} if login else {})
 
