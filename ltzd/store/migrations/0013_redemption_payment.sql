@@ -1,0 +1,2 @@
+-- Which fact on chain paid a site redemption.
+SELECT 1;

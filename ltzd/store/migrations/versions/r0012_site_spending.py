@@ -1,0 +1,10 @@
+"""What a site session may spend: earnings per member, links by code, the split of each payment."""
+
+from ltzd.store.migrations import plain_sql
+
+revision = "0012"
+down_revision = "0011"
+
+
+def upgrade() -> None:
+    plain_sql.run("0012_site_spending.sql")

@@ -1,0 +1,10 @@
+"""Which fact on chain paid a site redemption."""
+
+from ltzd.store.migrations import plain_sql
+
+revision = "0013"
+down_revision = "0012"
+
+
+def upgrade() -> None:
+    plain_sql.run("0013_redemption_payment.sql")
