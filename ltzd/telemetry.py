@@ -55,6 +55,17 @@ HTTP_REQUEST_SECONDS = _histogram(
     "ltzd_http_request_seconds", "From a request's head to its answer", "route", "status"
 )
 HTTP_REFUSALS = _counter("ltzd_http_refusals_total", "Requests refused, by error class", "reason")
+CERTIFICATE_EXPIRY = _gauge(
+    "ltzd_http_certificate_expiry_timestamp_seconds",
+    "When the TLS certificate that new connections get expires",
+    "server",
+)
+CERTIFICATE_RENEWALS = _counter(
+    "ltzd_http_certificate_renewals_total",
+    "TLS certificates read anew on SIGHUP",
+    "server",
+    "outcome",
+)
 
 # --- actions ------------------------------------------------------------------------------------
 

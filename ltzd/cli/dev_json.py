@@ -8,6 +8,7 @@ from typing import Any
 
 from ltzd.chain.abi import CONTRACTS
 from ltzd.errors import Misconfigured
+from ltzd.secret_files import read_secret
 from ltzd.values import Address, address_of
 
 NAME = "dev.json"
@@ -47,14 +48,15 @@ def read_chain(data_dir: Path) -> DevChain:
 
 
 def _content(data_dir: Path) -> Any:
-    try:
-        return json.loads((data_dir / NAME).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    path = data_dir / NAME
+    if not path.exists():
         raise Misconfigured(
             f"No dev instance runs in {data_dir}: start `ltzd dev` there first, "
             "or name another place with --data-dir."
-        ) from None
-    except (OSError, ValueError) as error:
+        )
+    try:
+        return json.loads(read_secret(path))
+    except ValueError as error:
         raise _not_understood(data_dir) from error
 
 

@@ -4,7 +4,6 @@ Nothing is overwritten, and either both files are written or none. Questions are
 error, and only of a person at a terminal.
 """
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from ltzd.cli.starting_files import starting_brand, starting_settings
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands import Brand
 from ltzd.rules.toml_files import reason_of
+from ltzd.secret_files import write_new
 
 SETTINGS_FILE, BRAND_FILE = "ltzd.toml", "brand.toml"
 OPTIONS = {
@@ -98,10 +98,8 @@ def _write_all(files: Mapping[Path, str]) -> None:
     try:
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            write_new(path, text)
             written.append(path)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
     except OSError as error:
         for path in written:
             with suppress(OSError):

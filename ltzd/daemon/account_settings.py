@@ -10,7 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from ltzd.daemon.setting_kinds import ReadableFile, WebUrl
+from ltzd.daemon.setting_kinds import SecretFile, WebUrl
 from ltzd.daemon.setting_sections import Section, given_secret
 from ltzd.providers import account_access as vendors
 from ltzd.providers.account_access import AccountsPolicy
@@ -21,7 +21,7 @@ _Name = Annotated[str, Field(min_length=1)]
 
 class _WithToken(Section):
     token: _Secret | None = None
-    token_file: ReadableFile | None = None
+    token_file: SecretFile | None = None
 
     @model_validator(mode="after")
     def _has_its_token(self) -> Self:
@@ -34,7 +34,7 @@ class _WithToken(Section):
 
 class _WithClientSecret(Section):
     client_secret: _Secret | None = None
-    client_secret_file: ReadableFile | None = None
+    client_secret_file: SecretFile | None = None
 
     @model_validator(mode="after")
     def _has_its_secret(self) -> Self:
@@ -63,7 +63,7 @@ class Github(Section):
     """Without a token 60 questions an hour are answered, and the rest is 500 to our callers."""
 
     token: _Secret | None = None
-    token_file: ReadableFile | None = None
+    token_file: SecretFile | None = None
     base_url: WebUrl = vendors.GITHUB_URL
 
     @model_validator(mode="after")
@@ -81,7 +81,7 @@ class Github(Section):
 
 class Google(Section):
     api_key: _Secret | None = None
-    api_key_file: ReadableFile | None = None
+    api_key_file: SecretFile | None = None
     base_url: WebUrl = vendors.GOOGLE_URL
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from ltzd.daemon.setting_kinds import (
     ClaimName,
     ClaimNames,
     IssuerUrl,
-    ReadableFile,
+    SecretFile,
     Texts,
     WebUrl,
 )
@@ -31,13 +31,13 @@ class VendorIdentity(Section):
     base_url: WebUrl
     app_id: Annotated[str, Field(min_length=1)]
     app_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
-    app_secret_file: ReadableFile | None = None
+    app_secret_file: SecretFile | None = None
     issuer: Annotated[str, Field(min_length=1)] = "privy.io"
     """What its tokens name as their `iss`."""
     signer_id: Annotated[str, Field(min_length=1)] | None = None
     """Of the key quorum that new wallets get as a further signer, so that ltzd may sign permits."""
     signer_key: Annotated[SecretStr, Field(min_length=1)] | None = None
-    signer_key_file: ReadableFile | None = None
+    signer_key_file: SecretFile | None = None
 
     @model_validator(mode="after")
     def _has_one_secret(self) -> Self:

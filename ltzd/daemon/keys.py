@@ -7,26 +7,19 @@ import coincurve
 from eth_keyfile.keyfile import decode_keyfile_json
 
 from ltzd.errors import Misconfigured
+from ltzd.secret_files import read_secret_text
 
 
 def read_key(path: Path, password_file: Path | None = None) -> bytes:
-    """32 bytes. Raises Misconfigured, never with any part of the file's content."""
-    text = _text_of(path)
+    """32 bytes. Raises Misconfigured, also if others can read one of the files; never with any part
+    of their content."""
+    text = read_secret_text(path)
     raw = _opened(path, text, password_file) if text.startswith("{") else _from_hex(path, text)
     try:
         coincurve.PrivateKey(raw)
     except (ValueError, TypeError):
         raise _no_key(path) from None
     return raw
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise Misconfigured(f"The key file {path} cannot be read: {error.strerror}.") from error
-    except UnicodeError:
-        raise _no_key(path) from None
 
 
 def _no_key(path: Path) -> Misconfigured:
@@ -49,7 +42,7 @@ def _from_hex(path: Path, text: str) -> bytes:
 def _opened(path: Path, text: str, password_file: Path | None) -> bytes:
     if password_file is None:
         raise Misconfigured(f"The key file {path} is encrypted; name its password's file too.")
-    password = _text_of(password_file)
+    password = read_secret_text(password_file)
     try:
         return decode_keyfile_json(json.loads(text), password.encode())
     except (ValueError, KeyError, TypeError, NotImplementedError) as error:

@@ -1,7 +1,8 @@
 """Runs the roles in one task group until told to stop; if one dies, all stop, loudly.
 
 SIGTERM and SIGINT set one event: HTTP stops accepting and finishes what it has while the other
-roles still work for it, then they end, then the connections close.
+roles still work for it, then they end, then the connections close. SIGHUP reads the servers'
+certificates anew and stops nothing.
 """
 
 import asyncio
@@ -17,10 +18,15 @@ import uvloop
 from ltzd import __version__, telemetry
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, assembled
+from ltzd.daemon.certificates import PLAIN, Certificates, context_of
+from ltzd.daemon.listener_settings import Listener
+from ltzd.daemon.plain_connections import warn_of_plain_connections
 from ltzd.daemon.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
+from ltzd.http.app import App
 from ltzd.http.server import serve
+from ltzd.http.tls import ServerCertificate
 from ltzd.store import constraint_results, relays, webhooks
 from ltzd.store.database import session
 from ltzd.store.events import forget_spent
@@ -28,7 +34,7 @@ from ltzd.store.signals import BRANDS
 
 log = structlog.get_logger()
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WORKING_SECONDS = 5.0
 _FORGET_SECONDS = 60.0
 _TIDY_SECONDS = 3600.0
@@ -37,37 +43,41 @@ _TIDY_SECONDS = 3600.0
 def run(settings: Settings) -> None:
     """`ltzd run`: until a signal. Raises Misconfigured, Unavailable, Broken."""
     logs.configure()
+    warn_of_plain_connections(settings)
     with signals_waiting():
-        uvloop.run(_until_signal(settings))
+        uvloop.run(_until_signal(settings, Certificates.of(settings)))
 
 
-async def _until_signal(settings: Settings) -> None:
+async def _until_signal(settings: Settings, certificates: Certificates) -> None:
     stop = asyncio.Event()
-    stop_on_signals(stop)
-    await run_roles(settings, stop)
+    stop_on_signals(stop, on_hangup=certificates.renew)
+    await run_roles(settings, stop, certificates=certificates)
 
 
 @contextmanager
 def signals_waiting() -> Iterator[None]:
-    """Signals wait in the kernel until `stop_on_signals` hears them.
+    """Signals wait in the kernel until `stop_on_signals` hears them, SIGHUP too.
 
     One that comes while the event loop installs its handlers could be nobody's and get lost.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def stop_on_signals(stop: asyncio.Event) -> None:
-    """SIGTERM, Ctrl-C, and a terminal that is closed, unless nohup has that ignored."""
+def stop_on_signals(stop: asyncio.Event, on_hangup: Callable[[], None] | None = None) -> None:
+    """SIGTERM and Ctrl-C; SIGHUP calls `on_hangup`.
+
+    Without `on_hangup` a terminal that is closed (SIGHUP) stops too, unless nohup has that ignored.
+    """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        loop.add_signal_handler(signal.SIGHUP, stop.set)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+    if on_hangup is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, on_hangup or stop.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
 
 
 async def run_roles(
@@ -76,6 +86,7 @@ async def run_roles(
     *,
     is_dev: bool = False,
     on_ready: Callable[[], None] = lambda: None,
+    certificates: Certificates = PLAIN,
 ) -> None:
     """Serve until `stop`; `on_ready` is called when the servers listen and the loops run."""
     async with assembled(settings, is_dev=is_dev) as daemon:
@@ -85,7 +96,7 @@ async def run_roles(
                 listening: list[asyncio.Event] = []
                 servers = [
                     group.create_task(server)
-                    for server in _servers(daemon, stop, listening, is_dev)
+                    for server in _servers(daemon, stop, listening, certificates, is_dev)
                 ]
                 for event in listening:
                     await event.wait()
@@ -156,18 +167,25 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
 
 
 def _servers(
-    daemon: Daemon, stop: asyncio.Event, listening: list[asyncio.Event], is_dev: bool
+    daemon: Daemon,
+    stop: asyncio.Event,
+    listening: list[asyncio.Event],
+    certificates: Certificates,
+    is_dev: bool,
 ) -> list[Coroutine[Any, Any, None]]:
     """The public server, if this process has that role, and the admin server."""
     settings = daemon.settings
-    places = [(admin_app(daemon), settings.admin.host, settings.admin.port)]
+    places: list[tuple[App, Listener, ServerCertificate | None]] = [
+        (admin_app(daemon), settings.admin, certificates.admin)
+    ]
     if "http" in settings.roles:
-        places.append((http_app(daemon, is_dev), settings.http.host, settings.http.port))
+        places.append((http_app(daemon, is_dev), settings.http, certificates.public))
     servers = []
-    for app, host, port in places:
+    for app, at, certificate in places:
         event = asyncio.Event()
         listening.append(event)
-        servers.append(serve(app, host, port, stop, on_listening=_setter(event)))
+        heard, tls = _setter(event), context_of(certificate)
+        servers.append(serve(app, at.host, at.port, stop, on_listening=heard, tls=tls))
     return servers
 
 

@@ -5,7 +5,7 @@ Every check raises ValueError with the second half of a sentence; nothing secret
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -13,10 +13,12 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
+from ltzd.errors import Misconfigured
 from ltzd.providers.chat import checked_levels_url
 from ltzd.providers.oidc_policy import Algorithm
 from ltzd.rules.domains import is_ip_address
 from ltzd.rules.oauth_accounts import OAuthProvider
+from ltzd.secret_files import read_judged, read_secret
 from ltzd.values import Address, address_of, checksummed
 
 Role = Literal["http", "operator", "indexer", "deliveries"]
@@ -145,10 +147,27 @@ def _address(value: object) -> object:
 
 
 def _readable(path: Path) -> Path:
+    """A file that is no secret, such as a certificate, unless a key lies in it too."""
+
+    def read() -> bytes:
+        file = read_judged(path)
+        if b"PRIVATE KEY-----" in file.content and file.exposed is not None:
+            raise Misconfigured(file.exposed)
+        return file.content
+
+    return _not_empty(path, read)
+
+
+def _secret(path: Path) -> Path:
+    """A file that holds a secret or a key: nobody but its owner can read it."""
+    return _not_empty(path, lambda: read_secret(path))
+
+
+def _not_empty(path: Path, read: Callable[[], bytes]) -> Path:
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+        content = read()
+    except Misconfigured as error:
+        raise ValueError(error.message) from None
     if not content.strip():
         raise ValueError(f"{path} is empty")
     return path
@@ -172,6 +191,7 @@ def may_reach_this_machine(host: str) -> bool:
 
 
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
+SecretFile = Annotated[Path, AfterValidator(_secret)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
 LevelsUrl = Annotated[str, AfterValidator(_levels_url)]
@@ -205,4 +225,4 @@ Texts = Annotated[
 Algorithms = Annotated[
     tuple[Algorithm, ...], NoDecode, BeforeValidator(_items), Field(min_length=1)
 ]
-ReadableFiles = Annotated[tuple[ReadableFile, ...], NoDecode, BeforeValidator(_items)]
+SecretFiles = Annotated[tuple[SecretFile, ...], NoDecode, BeforeValidator(_items)]

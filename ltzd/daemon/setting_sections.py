@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from ltzd.errors import Misconfigured
+from ltzd.secret_files import read_secret_text
 
 
 class Section(BaseModel):
@@ -26,11 +27,9 @@ def given_secret(secret: SecretStr | None, file: Path | None) -> SecretStr:
 
 
 def secret_in(path: Path) -> SecretStr:
-    """The text of a secret's file. Raises Misconfigured; no secret is empty."""
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeError) as error:
-        raise Misconfigured(f"The secret file {path} cannot be read.") from error
+    """The text of a secret's file. Raises Misconfigured, also if others can read it; no secret is
+    empty."""
+    text = read_secret_text(path)
     if not text:
         raise Misconfigured(f"The secret file {path} is empty.")
     return SecretStr(text)

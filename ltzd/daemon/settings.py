@@ -26,7 +26,9 @@ from pydantic_settings import (
 
 from ltzd.daemon.account_settings import Accounts
 from ltzd.daemon.identity_settings import Identity
+from ltzd.daemon.inline_secrets import inline_secrets
 from ltzd.daemon.keys import read_key
+from ltzd.daemon.listener_settings import Listener
 from ltzd.daemon.setting_kinds import (
     ROLES,
     ContractAddress,
@@ -37,11 +39,11 @@ from ltzd.daemon.setting_kinds import (
     Origins,
     PathName,
     Port,
-    ReadableFile,
-    ReadableFiles,
     RedisUrl,
     Roles,
     RpcUrl,
+    SecretFile,
+    SecretFiles,
     SiteUrl,
     WebUrl,
     is_loopback,
@@ -50,6 +52,7 @@ from ltzd.daemon.setting_kinds import (
 from ltzd.daemon.setting_sections import Section, given_secret, secret_in
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.toml_files import Place, TomlFile, dotted, reason_of
+from ltzd.secret_files import read_judged
 from ltzd.values import Address
 
 PREFIX = "LTZD_"
@@ -63,8 +66,7 @@ class Node(Section):
     poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
 
 
-class Http(Section):
-    host: str = "127.0.0.1"
+class Http(Listener):
     port: Port = 8000
     own_origins: Origins = ()
     proxies_count: Annotated[int, Field(ge=0, le=16)] = 0
@@ -80,16 +82,37 @@ class Http(Section):
             raise ValueError("trusted_proxies are asked nothing without proxies_count: give both")
         return self
 
+    @model_validator(mode="after")
+    def _is_encrypted_or_meant_to_be_plain(self) -> Self:
+        if self.serves_others_plainly and not self.plain_http:
+            raise ValueError(
+                "host is not a loopback address, so others could read plain HTTP: give "
+                "tls_certificate_file and tls_key_file, or trusted_proxies and proxies_count if "
+                "your proxies speak TLS, or plain_http = true"
+            )
+        return self
 
-class Admin(Section):
-    host: str = "127.0.0.1"
+    @property
+    def serves_others_plainly(self) -> bool:
+        return self.is_open_to_others and not self.trusted_proxies
+
+
+class Admin(Listener):
     port: Port = 9464
-    token_file: ReadableFile | None = None
+    token_file: SecretFile | None = None
 
     @model_validator(mode="after")
     def _is_local_or_guarded(self) -> Self:
+        faults = []
         if self.token_file is None and not is_loopback(self.host):
-            raise ValueError("token_file is needed, since host is not a loopback address")
+            faults.append("token_file is needed, since host is not a loopback address")
+        if self.is_open_to_others and not self.plain_http:
+            faults.append(
+                "host is not a loopback address, so others could read the token: give "
+                "tls_certificate_file and tls_key_file, or plain_http = true"
+            )
+        if faults:
+            raise ValueError("; ".join(faults))
         return self
 
     def token(self) -> SecretStr | None:
@@ -120,10 +143,10 @@ class Contracts(Section):
 
 
 class Operator(Section):
-    minter_key_file: ReadableFile | None = None
-    minter_password_file: ReadableFile | None = None
-    relay_key_file: ReadableFile | None = None
-    relay_password_file: ReadableFile | None = None
+    minter_key_file: SecretFile | None = None
+    minter_password_file: SecretFile | None = None
+    relay_key_file: SecretFile | None = None
+    relay_password_file: SecretFile | None = None
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 64
     max_fee_gwei: Annotated[Decimal, Field(gt=0, le=100)] = Decimal(100)
     """Spec 8: nothing goes out above 100 gwei."""
@@ -155,9 +178,9 @@ class Payments(Section):
 
     base_url: WebUrl = "https://api.stripe.com"
     secret_key: Annotated[SecretStr, Field(min_length=1)] | None = None
-    secret_key_file: ReadableFile | None = None
+    secret_key_file: SecretFile | None = None
     signing_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
-    signing_secret_file: ReadableFile | None = None
+    signing_secret_file: SecretFile | None = None
     """Of the provider's events."""
 
     @model_validator(mode="after")
@@ -205,8 +228,8 @@ class Settings(Section):
 
     database_url: DatabaseUrl
     redis_url: RedisUrl | None = None
-    master_key_file: ReadableFile
-    old_master_key_files: ReadableFiles = ()
+    master_key_file: SecretFile
+    old_master_key_files: SecretFiles = ()
     """Whose keys open what they sealed once, and seal nothing."""
     roles: Roles = ROLES
     explorer_url: WebUrl | None = None
@@ -260,8 +283,8 @@ def read_settings(path: Path, roles: str | None = None) -> Settings:
 
     Raises Misconfigured with a line for every fault.
     """
-    file = _toml_file(path)
-    faults = _unknown_variables()
+    file, faults = _toml_file(path)
+    faults += _unknown_variables()
     try:
         found = _merged(file.document, EnvSettingsSource(_Variables)())
     except SettingsError as error:
@@ -284,26 +307,34 @@ def read_node(path: Path) -> Node:
 
     Raises Misconfigured with a line for every fault in it.
     """
-    file = _toml_file(path)
+    file, faults = _toml_file(path)
     try:
         found = _merged(file.document, EnvSettingsSource(_Variables)())
     except SettingsError as error:
-        raise FileRejected([f"{PREFIX} variables: {error}"]) from None
+        raise FileRejected([*faults, f"{PREFIX} variables: {error}"]) from None
     try:
-        return Node.model_validate(found.get("node", {}))
+        node = Node.model_validate(found.get("node", {}))
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        raise FileRejected(
-            [_fault(file, ("node", *each["loc"]), reason_of(each), None) for each in details]
-        ) from None
+        faults += [_fault(file, ("node", *each["loc"]), reason_of(each), None) for each in details]
+        raise FileRejected(faults) from None
+    if faults:
+        raise FileRejected(faults)
+    return node
 
 
-def _toml_file(path: Path) -> TomlFile:
+def _toml_file(path: Path) -> tuple[TomlFile, list[str]]:
+    """The file, and a fault if others can change it, or read a secret that it holds itself."""
+    judged = read_judged(path)
     try:
-        return TomlFile(path.read_text(encoding="utf-8"), path.name)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise Misconfigured(f"The settings file {path} cannot be read: {reason}.") from error
+        text = judged.content.decode()
+    except UnicodeError as error:
+        raise Misconfigured(f"{path} cannot be read: it is not UTF-8 text") from error
+    file = TomlFile(text.replace("\r\n", "\n"), path.name)
+    secret = next(inline_secrets(Settings, file.document), None)
+    if secret is not None and judged.exposed is not None:
+        return file, [file.fault(secret, judged.exposed)]
+    return file, [] if judged.changeable is None else [judged.changeable]
 
 
 def _variables() -> dict[str, str]:

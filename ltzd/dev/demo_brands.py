@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ltzd.dev.keys import write_private
 from ltzd.errors import Misconfigured
 from ltzd.rules.brands import Brand, parse_brand_file
 from ltzd.rules.domains import url_host
 from ltzd.rules.outside_urls import is_loopback_host
+from ltzd.secret_files import read_secret, write_private
 from ltzd.store import brands, database
 from ltzd.store.sealing import Sealer
 
@@ -93,11 +93,14 @@ def _path(url: str) -> str:
 
 
 def _kept(path: Path) -> dict[str, str]:
+    lost = Misconfigured(
+        f"The demo brand's keys in {path} cannot be read, though its brand is in the database; "
+        "start with --clean, or with a database that does not hold it."
+    )
+    if not path.exists():
+        raise lost
     try:
-        keys: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+        keys: dict[str, str] = json.loads(read_secret(path))
         return keys
-    except (OSError, ValueError) as error:
-        raise Misconfigured(
-            f"The demo brand's keys in {path} cannot be read, though its brand is in the database; "
-            "start with --clean, or with a database that does not hold it."
-        ) from error
+    except ValueError as error:
+        raise lost from error

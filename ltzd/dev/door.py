@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ltzd.dev.keys import write_private
+from ltzd.secret_files import write_private
 
 NAME = "dev.json"
 

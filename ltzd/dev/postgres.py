@@ -28,6 +28,7 @@ import psutil
 from ltzd.dev import ports, processes
 from ltzd.dev.processes import RunAs, Service
 from ltzd.errors import Misconfigured
+from ltzd.secret_files import write_private
 
 NAME = "postgres"
 MAJOR = "18"
@@ -168,8 +169,7 @@ def _make_room(data_dir: Path, unfinished: Path) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(mode=0o700)
     password = data_dir / "postgres.password"
-    password.touch(mode=0o600)
-    password.write_text(secrets.token_urlsafe(24))
+    write_private(password, secrets.token_urlsafe(24))
     user = _server_user(data_dir)
     if user is not None:
         os.chown(unfinished, user.uid, user.gid)

@@ -20,6 +20,7 @@ from redis.exceptions import AuthenticationError, RedisError
 from ltzd.dev import ports, processes
 from ltzd.dev.processes import Service
 from ltzd.errors import Misconfigured
+from ltzd.secret_files import write_private
 
 NAME = "redis"
 START_SECONDS = 20.0
@@ -72,11 +73,10 @@ def _program() -> str:
 
 def _configure(folder: Path, port: int, password: str) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
-    file = folder / "redis.conf"
-    file.touch(mode=0o600)
-    file.write_text(
+    write_private(
+        folder / "redis.conf",
         f'bind {ports.LOOPBACK}\nport {port}\ndir "{folder}"\nrequirepass {password}\n'
-        "appendonly yes\nappendfsync everysec\ndaemonize no\n"
+        "appendonly yes\nappendfsync everysec\ndaemonize no\n",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ltzd.dev.keys import write_private
+from ltzd.secret_files import write_private
 
 
 def keep(data_dir: Path, keys: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,6 +18,10 @@ from ltzd.http.app import App
 BACKLOG = 1024
 _starting = asyncio.Lock()
 CLOSE_POLL_SECONDS = 0.02
+HANDSHAKE_SECONDS = 10.0
+"""A client that says nothing is hung up on."""
+TLS_GOODBYE_SECONDS = 2.0
+"""How long the end of a TLS connection waits for the client's word."""
 
 
 async def serve(
@@ -26,15 +31,16 @@ async def serve(
     stop: asyncio.Event,
     *,
     on_listening: Callable[[int], None] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve until `stop` is set, then let requests in flight finish within the app's grace.
 
-    `on_listening` is told the port, which the system chooses for port 0. Raises Misconfigured when
-    the address cannot be had.
+    With `tls` it speaks HTTPS and nothing else. `on_listening` is told the port, which the system
+    chooses for port 0. Raises Misconfigured when the address cannot be had.
     """
     listener = listen(host, port)
     try:
-        server = await _server(app, listener)
+        server = await _server(app, listener, tls)
     except BaseException:
         listener.close()
         raise
@@ -48,20 +54,25 @@ async def serve(
         Sanic.unregister_app(app)
 
 
-async def _server(app: App, listener: socket.socket) -> Any:
+async def _server(app: App, listener: socket.socket, tls: ssl.SSLContext | None) -> Any:
     # Sanic rewrites its own classes once, leaving out signals that nobody listens to. A second
     # app in the process must not: the rewritten source is gone. So they start one by one.
     async with _starting:
-        return await _started(app, listener)
+        return await _started(app, listener, tls)
 
 
-async def _started(app: App, listener: socket.socket) -> Any:
+async def _started(app: App, listener: socket.socket, tls: ssl.SSLContext | None) -> Any:
     app.config.TOUCHUP = not getattr(HttpProtocol, "__touched__", False)
+    timeouts = {
+        "ssl_handshake_timeout": HANDSHAKE_SECONDS,
+        "ssl_shutdown_timeout": TLS_GOODBYE_SECONDS,
+    }
     server: Any = await app.create_server(
         sock=listener,
         backlog=BACKLOG,
+        ssl=tls,
         # Connections wait in the socket's queue until the router is ready.
-        asyncio_server_kwargs={"start_serving": False},
+        asyncio_server_kwargs={"start_serving": False, **(timeouts if tls else {})},
     )
     await server.startup()
     await server.before_start()

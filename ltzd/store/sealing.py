@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ltzd.errors import Misconfigured
+from ltzd.secret_files import read_secret_text, write_new
 from ltzd.values import Address, hex_of
 
 _NONCE_BYTES = 12
@@ -108,14 +110,7 @@ def _wallet_place(subject: str, wallet: Address) -> bytes:
 
 
 def _keys_in(path: Path) -> list[bytes]:
-    try:
-        mode = path.stat().st_mode
-        lines = path.read_text().split()
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "it holds no text"
-        raise Misconfigured(f"The master key file {path} cannot be read: {reason}.") from error
-    if mode & 0o077:
-        raise Misconfigured(f"Others may read the master key file {path}; run: chmod 600 {path}")
+    lines = read_secret_text(path).split()
     if not lines or not all(_KEY.fullmatch(line) for line in lines):
         raise Misconfigured(
             f"The master key file {path} must hold one key of 64 hex digits per line; "
@@ -128,14 +123,10 @@ def _make_key_file(path: Path) -> None:
     """Write beside and link: the file is whole or absent, and a key that another made stays."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_hex(32) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        path.hardlink_to(unfinished)
-    except FileExistsError:
-        pass
+        unfinished.unlink(missing_ok=True)
+        write_new(unfinished, secrets.token_hex(32) + "\n")
+        with suppress(FileExistsError):
+            path.hardlink_to(unfinished)
     except OSError as error:
         raise Misconfigured(
             f"The master key file {path} cannot be made: {error.strerror}."

@@ -14,6 +14,7 @@ from ltzd.store.database import Connection
 from ltzd.store.sealing import Sealer
 from ltzd.values import Address, address_of
 from tests.support.commands import begin_ltzd, ltzd, ltzd_apart
+from tests.support.secret_files import write_secret
 from tests.support.waiting import until
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "brand.example.toml"
@@ -289,7 +290,8 @@ async def test_a_database_lost_on_the_way_is_a_sentence_and_nothing_is_half_made
 def a_settings_file(folder: Path, data_dir: Path, database_url: str) -> Path:
     secret = data_dir / "master.key"
     config = folder / "ltzd.toml"
-    config.write_text(
+    write_secret(
+        config,
         f"""
         database_url = "{database_url}"
         master_key_file = "{secret}"
@@ -308,7 +310,7 @@ def a_settings_file(folder: Path, data_dir: Path, database_url: str) -> Path:
         base_url = "https://identity.example"
         app_id = "app"
         app_secret = "secret"
-        """
+        """,
     )
     return config
 

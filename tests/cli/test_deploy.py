@@ -14,6 +14,7 @@ from ltzd.values import checksummed, hex_of
 from tests.support.chains import anvil_chain
 from tests.support.commands import Outcome, ltzd
 from tests.support.deployments import GUARDIAN, MINTER, REGISTRAR, RELAYER, SENDS, Site
+from tests.support.secret_files import write_secret
 
 __all__ = ["anvil_chain"]
 
@@ -27,7 +28,7 @@ class Yard:
         self.site = site
         self.folder = folder
         self.out = folder / "contracts.json"
-        (folder / "key").write_text(site.secret.hex())
+        write_secret(folder / "key", site.secret.hex())
         (folder / "ltzd.toml").write_text(
             f'database_url = ""\n[node]\nrpc_url = "{site.rpc_url}"\n[contracts]\nltz = ""\n'
         )

@@ -14,6 +14,7 @@ from ltzd.daemon.settings import Settings, read_settings
 from ltzd.errors import FileRejected
 from ltzd.rules.brands import parse_brand_file
 from tests.support.commands import Outcome, ltzd
+from tests.support.secret_files import write_secret
 
 ROOT = Path(__file__).parents[2]
 ID = "0x00000000000000000000000000000000000000aa"
@@ -83,7 +84,7 @@ async def test_the_settings_lack_only_what_their_owner_must_fill_in(tmp_path: Pa
 
 
 def filled_in(folder: Path, text: str) -> Path:
-    (folder / "secret").write_text("hunter2")
+    write_secret(folder / "secret", "hunter2")
     path = folder / "ltzd.toml"
     values = {
         "database_url": "postgresql:///ltzd",
@@ -97,7 +98,7 @@ def filled_in(folder: Path, text: str) -> Path:
     }
     for name, value in values.items():
         text = re.sub(rf'^{name} = ""', f'{name} = "{value}"', text, flags=re.MULTILINE)
-    path.write_text(re.sub(r"/etc/ltzd/[a-z.]+", str(folder / "secret"), text))
+    write_secret(path, re.sub(r"/etc/ltzd/[a-z.]+", str(folder / "secret"), text))
     return path
 
 

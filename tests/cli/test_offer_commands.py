@@ -15,6 +15,7 @@ from ltzd.dev import ports
 from ltzd.values import bytes_of, checksummed, hex_of
 from tests.support.commands import Outcome, ltzd
 from tests.support.contracts import Contracts, Party, deployed_contracts
+from tests.support.secret_files import write_secret
 
 MOST = "79228162514.264337593543950335"
 
@@ -33,11 +34,13 @@ class Place:
         self.contracts = contracts
         self.key = self.key_of(contracts.registrar)
         at = {name: checksummed(address) for name, address in contracts.at.items()}
-        (folder / "dev.json").write_text(json.dumps({"rpcUrl": contracts.rpc.url, "contracts": at}))
+        write_secret(
+            folder / "dev.json", json.dumps({"rpcUrl": contracts.rpc.url, "contracts": at})
+        )
 
     def key_of(self, party: Party) -> Path:
         path = self.folder / hex_of(party.address)
-        path.write_text(bytes(party.account.key).hex())
+        write_secret(path, bytes(party.account.key).hex())
         return path
 
     async def __call__(self, *arguments: object) -> Outcome:
@@ -307,10 +310,10 @@ async def test_a_key_without_the_role_is_refused_in_words_and_sends_nothing(plac
 async def test_a_keystore_is_opened_with_its_password_file(place: Place) -> None:
     keystore, password = place.folder / "keystore.json", place.folder / "password"
     secret = bytes(place.contracts.registrar.account.key)
-    keystore.write_text(
-        json.dumps(Account.encrypt(secret, "open sesame", kdf="pbkdf2", iterations=1))
+    write_secret(
+        keystore, json.dumps(Account.encrypt(secret, "open sesame", kdf="pbkdf2", iterations=1))
     )
-    password.write_text("open sesame\n")
+    write_secret(password, "open sesame\n")
     create = ("business", "create", a_wallet(), "--key", keystore)
 
     closed = await place(*create)
@@ -405,10 +408,11 @@ async def test_logs_are_asked_for_by_halves_where_a_node_gives_few(place: Place)
 
 
 async def test_the_settings_name_node_and_contracts_too(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "master.key").write_text("11" * 32)
+    write_secret(tmp_path / "master.key", "11" * 32)
     at = {name: checksummed(address) for name, address in place.contracts.at.items()}
     settings = tmp_path / "ltzd.toml"
-    settings.write_text(
+    write_secret(
+        settings,
         f"""
         database_url = "postgresql://ltzd@db.internal/ltzd"
         master_key_file = "{tmp_path / "master.key"}"
@@ -425,7 +429,7 @@ async def test_the_settings_name_node_and_contracts_too(place: Place, tmp_path: 
         base_url = "https://identity.example"
         app_id = "id"
         app_secret = "secret"
-        """
+        """,
     )
 
     created = await ltzd(

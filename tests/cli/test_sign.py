@@ -24,6 +24,7 @@ from tests.support.http_surface import (
     Surface,
     a_surface,
 )
+from tests.support.secret_files import write_secret
 
 BASE = "https://relay.example"
 TARGET = f"/check-perk-status?collectionId={COLLECTION}&tokenId={PERK}"
@@ -33,7 +34,7 @@ NAMES = ["X-LTZ-Brand-Id", "X-LTZ-Timestamp", "X-LTZ-Nonce", "X-LTZ-Signature"]
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
     file = tmp_path / "security.key"
-    file.write_text(f"{SECURITY_KEY}\n")
+    write_secret(file, f"{SECURITY_KEY}\n")
     return file
 
 
@@ -151,7 +152,7 @@ async def test_what_is_signed_is_path_and_query_as_clients_send_them(
         (["GET", f"{BASE}/a/.."], "URL must not hold /./ or /../"),
         (["G T", TARGET], "METHOD must be an HTTP method"),
         (["GET", TARGET, "--body", "none"], "The body's file none cannot be read."),
-        (["GET", TARGET, "--key-file", "none"], "The secret file none cannot be read."),
+        (["GET", TARGET, "--key-file", "none"], "none cannot be read: No such file or directory"),
         (["GET", TARGET, "--brand-id", "0x12"], "--brand-id must be the brand's address"),
     ],
 )

@@ -20,6 +20,7 @@ from ltzd.store.local_users import Name, SealedUser
 from ltzd.store.sealing import Sealer
 from ltzd.values import checksummed
 from tests.support.commands import begin_ltzd, ltzd
+from tests.support.secret_files import write_secret
 from tests.support.waiting import until
 
 BRAND = Brand(id="0x" + "aa" * 20, name="Demo", domains=("shop.example",))
@@ -64,10 +65,11 @@ def keys(data_dir: Path) -> Keys:
 @pytest.fixture
 def config(tmp_path: Path, database_url: str, keys: Keys) -> Path:
     path = tmp_path / "ltzd.toml"
-    path.write_text(
+    write_secret(
+        path,
         SETTINGS.replace("{url}", database_url)
         .replace("{new}", str(keys.new_file))
-        .replace("{old}", str(keys.old_file))
+        .replace("{old}", str(keys.old_file)),
     )
     return path
 

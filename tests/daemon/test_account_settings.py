@@ -7,6 +7,7 @@ import pytest
 from ltzd.daemon.settings import Settings, read_settings
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.providers.account_access import AccountsPolicy
+from tests.support.secret_files import write_secret
 
 SHORT = """\
 database_url = "postgresql://ltzd@db.internal/ltzd"
@@ -50,9 +51,9 @@ client_secret = "hunter2"
 
 
 def settings_of(folder: Path, lines: str = "") -> Settings:
-    (folder / "secret").write_text("hunter2\n")
+    write_secret(folder / "secret", "hunter2\n")
     file = folder / "ltzd.toml"
-    file.write_text((SHORT + lines).replace("{folder}", str(folder)))
+    write_secret(file, (SHORT + lines).replace("{folder}", str(folder)))
     return read_settings(file)
 
 

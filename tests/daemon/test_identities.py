@@ -14,6 +14,7 @@ from ltzd.store.sealing import Sealer
 from tests.support.core import a_hash, pool
 from tests.support.fake_node import CHAIN_ID, LTZ_AT
 from tests.support.oidc import AUDIENCE, an_issuer
+from tests.support.secret_files import write_secret
 
 __all__ = ["pool"]
 
@@ -41,7 +42,7 @@ async def test_an_e_mail_user_and_whoever_logs_in_with_it_at_an_issuer_have_one_
 
 async def test_a_vendors_client_gets_all_that_its_settings_say(pool: Pool, tmp_path: Path) -> None:
     key = tmp_path / "signer"
-    key.write_text("a key\n")
+    write_secret(key, "a key\n")
     settings = VendorIdentity.model_validate(
         {
             "base_url": "https://identity.example",

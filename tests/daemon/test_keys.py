@@ -8,6 +8,7 @@ from eth_keyfile.keyfile import create_keyfile_json
 
 from ltzd.daemon.keys import read_key
 from ltzd.errors import Misconfigured
+from tests.support.secret_files import write_secret
 
 KEY = bytes(range(1, 33))
 
@@ -15,16 +16,16 @@ KEY = bytes(range(1, 33))
 @pytest.mark.parametrize("text", [KEY.hex(), f"0x{KEY.hex()}\n", KEY.hex().upper()])
 def test_a_plain_key_is_read(tmp_path: Path, text: str) -> None:
     path = tmp_path / "key"
-    path.write_text(text)
+    write_secret(path, text)
 
     assert read_key(path) == KEY
 
 
 def test_an_encrypted_key_opens_with_its_password(tmp_path: Path) -> None:
     path, password = tmp_path / "key.json", tmp_path / "password"
-    path.write_text(json.dumps(create_keyfile_json(KEY, b"right", kdf="pbkdf2", iterations=10)))
+    write_secret(path, json.dumps(create_keyfile_json(KEY, b"right", kdf="pbkdf2", iterations=10)))
 
-    password.write_text("right\n")
+    write_secret(password, "right\n")
     assert read_key(path, password) == KEY
     password.write_text("wrong\n")
     with pytest.raises(Misconfigured, match="the password is wrong"):
@@ -39,8 +40,8 @@ def test_an_encrypted_key_opens_with_its_password(tmp_path: Path) -> None:
 )
 def test_what_is_no_key_is_a_sentence_without_its_content(tmp_path: Path, text: str) -> None:
     path, password = tmp_path / "key", tmp_path / "password"
-    path.write_text(text)
-    password.write_text("right")
+    write_secret(path, text)
+    write_secret(password, "right")
 
     with pytest.raises(Misconfigured, match="key file") as caught:
         read_key(path, password)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ltzd.daemon.identity_settings import OidcIdentity, VendorIdentity
-from ltzd.daemon.settings import Settings, read_settings
+from ltzd.daemon.settings import Settings, read_node, read_settings
 from ltzd.errors import FileRejected, Misconfigured
+from tests.support.secret_files import write_secret
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "ltzd.example.toml"
 SHORT = """\
@@ -41,13 +42,13 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "secret").write_text("hunter2\n")
+    write_secret(tmp_path / "secret", "hunter2\n")
     return tmp_path
 
 
 def a_file(folder: Path, text: str = SHORT) -> Path:
     path = folder / "ltzd.toml"
-    path.write_text(text.replace("{folder}", str(folder)))
+    write_secret(path, text.replace("{folder}", str(folder)))
     return path
 
 
@@ -314,7 +315,7 @@ def test_redis_is_reached_over_tcp_tls_or_a_socket(folder: Path, url: str) -> No
 
 
 def test_an_empty_secret_file_is_a_fault(folder: Path) -> None:
-    (folder / "empty").write_text("\n")
+    write_secret(folder / "empty", "\n")
     text = SHORT.replace("[identity]", '[admin]\ntoken_file = "{folder}/empty"\n[identity]')
 
     assert faults_of(a_file(folder, text)) == [
@@ -348,7 +349,7 @@ def test_an_admin_server_on_loopback_needs_no_token(folder: Path, host: str) -> 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "admin.example", ""])
 def test_an_admin_server_elsewhere_needs_a_token(folder: Path, host: str) -> None:
     section = f'[admin]\nhost = "{host}"\n'
-    with_token = section + 'token_file = "{folder}/secret"\n'
+    with_token = section + 'token_file = "{folder}/secret"\nplain_http = true\n'
 
     [fault] = faults_of(a_file(folder, SHORT.replace("[identity]", section + "[identity]")))
     settings = read_settings(a_file(folder, SHORT.replace("[identity]", with_token + "[identity]")))
@@ -554,3 +555,175 @@ def test_old_master_keys_are_files_that_must_be_there(
 
     monkeypatch.setenv("LTZD_OLD_MASTER_KEY_FILES", f"{folder}/secret,{folder}/secret")
     assert len(read_settings(a_file(folder, text)).old_master_key_files) == 2
+
+
+# --- who can read the files ---------------------------------------------------------------------
+
+WITHOUT_SECRETS = (
+    SHORT.replace(":hunter2@", "@")
+    .replace("/hunter2", "")
+    .replace('app_secret = "hunter2"', 'app_secret_file = "{folder}/secret"')
+)
+
+
+def opened(path: Path) -> Path:
+    path.chmod(0o644)
+    return path
+
+
+def test_every_secret_file_that_others_can_read_is_told_at_once(folder: Path) -> None:
+    path, secret = a_file(folder, WITHOUT_SECRETS + "nonsense = 1\n"), folder / "secret"
+    opened(secret)
+    sentence = f"{secret} can be read by others; run: chmod 600 {secret}"
+
+    assert sorted(faults_of(path)) == sorted(
+        [
+            f"ltzd.toml:2: master_key_file: {sentence}",
+            f"ltzd.toml:12: operator.minter_key_file: {sentence}",
+            f"ltzd.toml:13: operator.relay_key_file: {sentence}",
+            f"ltzd.toml:17: identity.app_secret_file: {sentence}",
+            "ltzd.toml:18: identity.nonsense: unknown key",
+        ]
+    )
+
+
+def test_settings_without_a_secret_may_be_read_by_others(folder: Path) -> None:
+    read_settings(opened(a_file(folder, WITHOUT_SECRETS)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("//ltzd@", "//ltzd:hunter2@", "ltzd.toml:1: database_url"),
+        ("ltzd@db.internal/ltzd", "db/ltzd?password=hunter2", "ltzd.toml:1: database_url"),
+        ("[node]", 'redis_url = "redis://:hunter2@h"\n[node]', "ltzd.toml:3: redis_url"),
+        ("https://node.example", "https://node.example/v2/hunter2", "ltzd.toml:4: node.rpc_url"),
+        ("https://node.example", "https://node.example?key=hunter2", "ltzd.toml:4: node.rpc_url"),
+        ("https://node.example", "https://me:hunter2@node", "ltzd.toml:4: node.rpc_url"),
+        ("app_secret_file = ", 'app_secret = "hunter2" # ', "ltzd.toml:17: identity.app_secret"),
+        ("[identity]", '[accounts.discord]\ntoken = "hunter2"\n[identity]', "ltzd.toml: accounts"),
+        (
+            "[identity]",
+            '[payments]\nsecret_key = "hunter2"\nsigning_secret = "hunter2"\n[identity]',
+            "ltzd.toml:15: payments.secret_key",
+        ),
+    ],
+)
+def test_settings_that_hold_a_secret_themselves_are_a_secret_file(
+    folder: Path, old: str, new: str, place: str
+) -> None:
+    assert old in WITHOUT_SECRETS
+    path = a_file(folder, WITHOUT_SECRETS.replace(old, new))
+    read_settings(path)
+
+    [fault] = faults_of(opened(path))
+    assert fault.startswith(place)
+    assert fault.endswith(f"{path} can be read by others; run: chmod 600 {path}")
+    assert "hunter2" not in fault
+
+
+def test_settings_that_others_can_change_are_refused(folder: Path) -> None:
+    path = a_file(folder, WITHOUT_SECRETS)
+    path.chmod(0o664)
+
+    assert faults_of(path) == [f"{path} can be changed by others; run: chmod go-w {path}"]
+    with pytest.raises(FileRejected):
+        read_node(path)
+
+
+def test_the_section_node_alone_is_not_read_from_a_file_with_secrets_that_others_read(
+    folder: Path,
+) -> None:
+    path = a_file(folder)
+    assert read_node(path).poll_seconds == 1
+    opened(path)
+
+    with pytest.raises(FileRejected) as caught:
+        read_node(path)
+    assert "can be read by others; run: chmod 600" in caught.value.faults[0]
+
+
+# --- plain HTTP ---------------------------------------------------------------------------------
+
+ELSEWHERE = ["0.0.0.0", "::", "10.0.0.1", "203.0.113.7", "api.example", ""]
+
+
+def tls_lines(folder: Path) -> str:
+    (folder / "tls.crt").write_text("a certificate\n")
+    return 'tls_certificate_file = "{folder}/tls.crt"\ntls_key_file = "{folder}/secret"\n'
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_plain_http_needs_no_word_on_a_loopback_address(folder: Path, host: str) -> None:
+    http = read_settings(a_file(folder, in_http(f'host = "{host}"'))).http
+
+    assert http.host == host
+    assert not http.serves_others_plainly
+
+
+@pytest.mark.parametrize("host", ELSEWHERE)
+def test_plain_http_elsewhere_is_refused_with_the_settings_that_allow_it(
+    folder: Path, host: str
+) -> None:
+    [fault] = faults_of(a_file(folder, in_http(f'host = "{host}"')))
+
+    assert fault.startswith("ltzd.toml:14: http: host is not a loopback address, so others could")
+    for name in ("tls_certificate_file", "tls_key_file", "trusted_proxies", "plain_http = true"):
+        assert name in fault
+
+
+@pytest.mark.parametrize("host", ELSEWHERE)
+def test_tls_or_proxies_or_a_plain_word_open_another_address(folder: Path, host: str) -> None:
+    proxies = 'proxies_count = 1\ntrusted_proxies = ["10.0.0.2"]\n'
+    for lines, is_plain in (
+        (tls_lines(folder), False),
+        (proxies, False),
+        ("plain_http = true\n", True),
+        (tls_lines(folder) + proxies, False),
+    ):
+        http = read_settings(a_file(folder, in_http(f'host = "{host}"\n{lines}'))).http
+        assert http.serves_others_plainly is is_plain
+
+
+@pytest.mark.parametrize("section", ["http", "admin"])
+def test_half_a_certificate_is_a_fault(folder: Path, section: str) -> None:
+    for line in tls_lines(folder).splitlines():
+        text = SHORT.replace("[identity]", f"[{section}]\n{line}\n[identity]")
+        [fault] = faults_of(a_file(folder, text))
+        assert fault.startswith(f"ltzd.toml:14: {section}: give both tls_certificate_file and")
+
+
+@pytest.mark.parametrize("section", ["http", "admin"])
+def test_tls_is_not_plain_http(folder: Path, section: str) -> None:
+    lines = tls_lines(folder) + "plain_http = true\n"
+
+    text = SHORT.replace("[identity]", f"[{section}]\n{lines}[identity]")
+    [fault] = faults_of(a_file(folder, text))
+    assert fault.startswith(f"ltzd.toml:14: {section}: give either plain_http or")
+
+
+def test_a_certificates_file_is_public_and_its_keys_is_not(folder: Path) -> None:
+    path = a_file(folder, in_http(tls_lines(folder)))
+    opened(folder / "tls.crt")
+    read_settings(path)
+
+    (folder / "tls.crt").write_text("-----BEGIN PRIVATE KEY-----\n")
+    [fault] = faults_of(path)
+    assert fault.startswith("ltzd.toml:15: http.tls_certificate_file: ")
+    assert fault.endswith(f"tls.crt can be read by others; run: chmod 600 {folder / 'tls.crt'}")
+
+
+@pytest.mark.parametrize("host", ELSEWHERE)
+def test_an_admin_token_goes_over_no_network_in_the_clear(folder: Path, host: str) -> None:
+    def with_lines(lines: str) -> Path:
+        section = f'[admin]\nhost = "{host}"\n{lines}'
+        return a_file(folder, SHORT.replace("[identity]", section + "[identity]"))
+
+    token = 'token_file = "{folder}/secret"\n'
+    [fault] = faults_of(with_lines(token))
+    assert "others could read the token: give tls_certificate_file and tls_key_file" in fault
+    [fault] = faults_of(with_lines(""))
+    assert "token_file is needed" in fault
+    assert "others could read the token" in fault
+    assert not read_settings(with_lines(token + tls_lines(folder))).admin.is_open_to_others
+    assert read_settings(with_lines(token + "plain_http = true\n")).admin.plain_http

@@ -94,7 +94,7 @@ def test_a_missing_or_binary_key_file_is_a_sentence(tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe")
     binary.chmod(0o600)
-    with pytest.raises(Misconfigured, match="holds no text"):
+    with pytest.raises(Misconfigured, match="it is not UTF-8 text"):
         Sealer.from_file(binary)
     with pytest.raises(Misconfigured, match="cannot be made"):
         Sealer.from_file(tmp_path / "no such folder" / "master.key", create=True)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from ltzd.cli.main import app
 from ltzd.store.sealing import Sealer
+from tests.support.secret_files import write_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,6 @@ def a_data_directory_of(folder: Path, database_url: str) -> Path:
     """What commands read of a dev instance: its `dev.json` and its master key."""
     folder.mkdir()
     dev = {"adminUrl": "http://127.0.0.1:9464", "databaseUrl": database_url}
-    (folder / "dev.json").write_text(json.dumps(dev))
+    write_secret(folder / "dev.json", json.dumps(dev))
     Sealer.from_file(folder / "master.key", create=True)
     return folder

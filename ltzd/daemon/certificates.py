@@ -1,0 +1,51 @@
+"""The TLS certificates of this process's servers: loaded first of all, renewed on SIGHUP."""
+
+import ssl
+from dataclasses import dataclass
+from typing import Self
+
+import structlog
+
+from ltzd.daemon.listener_settings import Listener
+from ltzd.daemon.settings import Settings
+from ltzd.http.tls import ServerCertificate
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """A server that speaks plain HTTP has none."""
+
+    public: ServerCertificate | None = None
+    admin: ServerCertificate | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Raises Misconfigured."""
+        is_public = "http" in settings.roles
+        return cls(
+            public=_certificate("public", settings.http) if is_public else None,
+            admin=_certificate("admin", settings.admin),
+        )
+
+    def renew(self) -> None:
+        """Never raises: a certificate that cannot be renewed is logged, and the old one serves."""
+        certificates = [each for each in (self.public, self.admin) if each is not None]
+        if not certificates:
+            log.info("tls.nothing_to_renew")
+        for certificate in certificates:
+            certificate.renew()
+
+
+def context_of(certificate: ServerCertificate | None) -> ssl.SSLContext | None:
+    return None if certificate is None else certificate.context
+
+
+def _certificate(server: str, listener: Listener) -> ServerCertificate | None:
+    if listener.tls_certificate_file is None or listener.tls_key_file is None:
+        return None
+    return ServerCertificate(server, listener.tls_certificate_file, listener.tls_key_file)
+
+
+PLAIN = Certificates()

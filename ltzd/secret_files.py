@@ -1,0 +1,208 @@
+"""Files that hold a secret or a key: others than their owner cannot read them, or ltzd does not.
+
+The owner must be the user that runs ltzd, or root. The check looks at the file that is open and is
+then read, so nothing can be swapped in between, and a symbolic link counts as its target. The
+folder is not judged: a stranger who may write there can replace the file by one of his own, whose
+owner is refused.
+"""
+
+import os
+import pwd
+import shlex
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ltzd.errors import Misconfigured
+
+MOST_BYTES = 2**20
+"""No key is longer; whatever the path leads to, no more is read."""
+
+_ACL = "system.posix_acl_access"
+_ACL_ENTRY = struct.Struct("<HHI")
+_ACL_VERSION_BYTES = 4
+_NAMED_USER, _OWNING_GROUP, _NAMED_GROUP, _MASK = 0x02, 0x04, 0x08, 0x10
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedFile:
+    """A file's content, and a sentence for each thing that others can do with it."""
+
+    content: bytes = field(repr=False)
+    exposed: str | None
+    """Why the file must hold no secret: others can read or change it."""
+    changeable: str | None
+    """Why its content cannot be trusted: others can change it."""
+
+
+def read_secret(path: Path) -> bytes:
+    """The whole file. Raises Misconfigured, with the mending command if others can read it."""
+    with opened_secret(path) as descriptor:
+        return read_open(descriptor, path)
+
+
+def read_secret_text(path: Path) -> str:
+    """UTF-8 without the blanks around it. Raises Misconfigured like `read_secret`."""
+    try:
+        return read_secret(path).decode().strip()
+    except UnicodeError:
+        raise Misconfigured(f"{path} cannot be read: it is not UTF-8 text") from None
+
+
+def read_judged(path: Path) -> JudgedFile:
+    """For a file that may hold a secret: its content tells. Raises Misconfigured."""
+    with opened_file(path) as descriptor:
+        exposed, changeable = _exposed(path, descriptor), _changeable(path, descriptor)
+        return JudgedFile(read_open(descriptor, path), exposed, changeable)
+
+
+@contextmanager
+def opened_secret(path: Path) -> Iterator[int]:
+    """A descriptor to read the secret from. Raises Misconfigured like `read_secret`."""
+    with opened_file(path) as descriptor:
+        exposed = _exposed(path, descriptor)
+        if exposed is not None:
+            raise Misconfigured(exposed)
+        yield descriptor
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file whole or not at all, durably, readable by this user alone. Raises OSError."""
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.unlink(missing_ok=True)
+    write_new(unfinished, text)
+    unfinished.replace(path)
+
+
+def write_new(path: Path, text: str) -> None:
+    """A file that was not there, whole and readable by this user alone, or none.
+
+    Raises FileExistsError, OSError.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def close_to_others(descriptor: int) -> bool:
+    """Whether this was a file that others could read, and is no more."""
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode) or not facts.st_mode & 0o077:
+        return False
+    os.fchmod(descriptor, 0o600)
+    return True
+
+
+@contextmanager
+def opened_file(path: Path) -> Iterator[int]:
+    """A descriptor to read a file from that is no secret. Raises Misconfigured."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise Misconfigured(f"{path} cannot be read: it is a folder")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_open(descriptor: int, path: Path) -> bytes:
+    """What an open file holds from here on; `path` is for the sentence. Raises Misconfigured."""
+    content = b""
+    try:
+        while piece := os.read(descriptor, MOST_BYTES + 1 - len(content)):
+            content += piece
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if len(content) > MOST_BYTES:
+        raise Misconfigured(f"{path} cannot be read: it is larger than 1 MiB")
+    return content
+
+
+def _unreadable(path: Path, error: OSError) -> Misconfigured:
+    return Misconfigured(f"{path} cannot be read: {error.strerror}")
+
+
+def _exposed(path: Path, descriptor: int) -> str | None:
+    facts = os.fstat(descriptor)
+    foreign = _foreign(path, facts)
+    if foreign is not None:
+        return foreign
+    if not facts.st_mode & 0o077 or _is_for_this_user(descriptor, facts):
+        return None
+    if _is_of_kubernetes(path):
+        return f"{path} can be read by others; set defaultMode: 0400 on its Kubernetes volume"
+    return f"{path} can be read by others; run: chmod 600 {_quoted(path)}"
+
+
+def _changeable(path: Path, descriptor: int) -> str | None:
+    facts = os.fstat(descriptor)
+    foreign = _foreign(path, facts)
+    if foreign is not None or not facts.st_mode & 0o022:
+        return foreign
+    return f"{path} can be changed by others; run: chmod go-w {_quoted(path)}"
+
+
+def _foreign(path: Path, facts: os.stat_result) -> str | None:
+    """Its owner knows the secret and can change it, whatever the mode says."""
+    user = os.geteuid()
+    if facts.st_uid in {0, user}:
+        return None
+    owner, name = _user_name(facts.st_uid), _user_name(user)
+    command = f"chown {name} {_quoted(path)} && chmod 600 {_quoted(path)}"
+    return f"{path} belongs to the user {owner}; run ltzd as {owner}, or run: {command}"
+
+
+def _is_for_this_user(descriptor: int, facts: os.stat_result) -> bool:
+    """Whether an access list opens it to nobody but this user, as systemd's credentials have it.
+
+    With an access list the mode's group bits are the list's upper bound and name nobody.
+    """
+    if facts.st_mode & 0o037 or not hasattr(os, "getxattr"):
+        return False
+    try:
+        entries = os.getxattr(descriptor, _ACL)
+    except OSError:
+        return False
+    return is_list_for(entries, os.geteuid())
+
+
+def is_list_for(access_list: bytes, user: int) -> bool:
+    """Whether no user but this one, and no group, is given anything by a POSIX access list.
+
+    The list is in the kernel's form: a version, then tag, permissions and id of each entry.
+    """
+    entries = list(_ACL_ENTRY.iter_unpack(access_list[_ACL_VERSION_BYTES:]))
+    has_mask = any(tag == _MASK for tag, _, _ in entries)
+    return has_mask and not any(
+        permissions
+        and (tag in {_OWNING_GROUP, _NAMED_GROUP} or (tag == _NAMED_USER and holder != user))
+        for tag, permissions, holder in entries
+    )
+
+
+def _is_of_kubernetes(path: Path) -> bool:
+    """A mounted secret is a link into a folder such as `..2026_05_09_07_35_25.123`."""
+    return any(part.startswith("..") for part in path.resolve().parts)
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
