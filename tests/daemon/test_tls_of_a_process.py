@@ -1,0 +1,224 @@
+"""`ltzd run` as a process of its own: TLS on both ports, renewed on SIGHUP under load."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from ltzd.dev.ports import free_port
+from ltzd.values import checksummed
+from tests.support.certificates import a_pair, served_at, trusting
+from tests.support.commands import ltzd_apart
+from tests.support.event_surface import a_served_node
+from tests.support.fake_node import LTZ_AT, OTHERS_AT, FakeNode
+from tests.support.secret_files import write_secret
+from tests.support.waiting import until
+
+START_SECONDS = 30.0
+OLD, NEW = a_pair(), a_pair()
+TLS = """
+tls_certificate_file = "{folder}/tls.crt"
+tls_key_file = "{folder}/tls.key"
+"""
+SETTINGS = """
+database_url = "{database_url}"
+master_key_file = "{folder}/master.key"
+roles = ["http"]
+[node]
+rpc_url = "{node_url}"
+[contracts]
+ltz = "{ltz}"
+perk_nft = "{perk_nft}"
+points_sale = "{points_sale}"
+business_escrow = "{business_escrow}"
+first_block = 1
+[identity]
+kind = "oidc"
+issuer = "https://login.invalid/"
+audience = "ltzd"
+"""
+
+
+class Process:
+    """One `ltzd run`."""
+
+    def __init__(self, folder: Path, process: asyncio.subprocess.Process) -> None:
+        self.folder = folder
+        self.process = process
+        self.port = 0
+        self.admin_port = 0
+
+    def lines(self) -> list[dict[str, Any]]:
+        text = (self.folder / f"{self.port}.log").read_text()
+        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+    def count(self, event: str, **facts: object) -> int:
+        return len(
+            [line for line in self.lines() if {"event": event, **facts}.items() <= line.items()]
+        )
+
+    async def told(self, event: str, times: int = 1, **facts: object) -> None:
+        async def is_told() -> bool:
+            assert self.process.returncode is None, (self.folder / f"{self.port}.log").read_text()
+            return self.count(event, **facts) >= times
+
+        await until(is_told, START_SECONDS)
+
+
+class Place:
+    """A database and a node, and a settings file for them in a folder."""
+
+    def __init__(self, folder: Path, database_url: str, node_url: str) -> None:
+        self.folder = folder
+        write_secret(folder / "master.key", "ab" * 16 + "cd" * 16)
+        self._names = {"folder": folder, "database_url": database_url, "node_url": node_url}
+        others = ("perk_nft", "points_sale", "business_escrow")
+        self._names |= dict(
+            zip(("ltz", *others), map(checksummed, (LTZ_AT, *OTHERS_AT)), strict=True)
+        )
+
+    def settings(self, http: str, admin: str, port: int = 0, admin_port: int = 0) -> Path:
+        text = SETTINGS + f"[http]\nport = {port}\n{http}\n[admin]\nport = {admin_port}\n{admin}\n"
+        for name, value in self._names.items():
+            text = text.replace("{" + name + "}", str(value))
+        return write_secret(self.folder / f"{port}.toml", text)
+
+    @asynccontextmanager
+    async def running(self, http: str, admin: str = "") -> AsyncIterator[Process]:
+        """Ready; it is stopped afterwards and must end in order."""
+        port, admin_port = free_port(), free_port()
+        config = self.settings(http, admin, port, admin_port)
+        with (self.folder / f"{port}.log").open("wb") as log:
+            started = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "ltzd", "run", "--config", config),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        process = Process(self.folder, started)
+        process.port, process.admin_port = port, admin_port
+        try:
+            await process.told("ltzd.ready")
+            yield process
+            started.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(started.wait(), 20) == 0
+        finally:
+            if started.returncode is None:
+                started.kill()
+                await started.wait()
+
+
+@pytest_asyncio.fixture
+async def place(tmp_path: Path, database_url: str) -> AsyncIterator[Place]:
+    node = FakeNode()
+    node.mine()
+    async with a_served_node(node) as node_url:
+        yield Place(tmp_path, database_url, node_url)
+
+
+async def test_certificates_are_renewed_on_hangup_and_no_request_is_lost(place: Place) -> None:
+    """Two processes of the role http on one database; both ports of one are looked at."""
+    OLD.write(place.folder)
+    statuses: list[int] = []
+    enough = asyncio.Event()
+    connector = aiohttp.TCPConnector(ssl=trusting(OLD, NEW), limit=0)
+    async with (
+        place.running(TLS, TLS) as one,
+        place.running(TLS) as other,
+        aiohttp.ClientSession(connector=connector) as client,
+    ):
+
+        async def ask_on(process: Process, keeps_connection: bool) -> None:
+            url = f"https://127.0.0.1:{process.port}/service-api/debug"
+            headers = {} if keeps_connection else {"Connection": "close"}
+            while not enough.is_set():
+                async with client.get(url, headers=headers) as answer:
+                    await answer.read()
+                    statuses.append(answer.status)
+
+        async def hang_up_on_both(served: bytes) -> None:
+            before = [process.count("tls.certificate_loaded") for process in (one, other)]
+            for process in (one, other):
+                process.process.send_signal(signal.SIGHUP)
+            await one.told("tls.certificate_loaded", before[0] + 2)
+            await other.told("tls.certificate_loaded", before[1] + 1)
+            for port in (one.port, one.admin_port, other.port):
+                assert (await served_at(port))[0] == served
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(8):
+                group.create_task(ask_on((one, other)[number % 2], keeps_connection=number < 4))
+            for round_number in range(6):
+                pair = (NEW, OLD)[round_number % 2]
+                pair.write(place.folder)
+                so_far = len(statuses)
+                await hang_up_on_both(pair.der)
+                await until(lambda so_far=so_far: _is(len(statuses) >= so_far + 20))
+            enough.set()
+        assert set(statuses) == {200}
+
+        async with client.get(f"https://127.0.0.1:{one.admin_port}/metrics") as answer:
+            text = await answer.text()
+        assert 'ltzd_http_certificate_renewals_total{outcome="renewed",server="public"} 6.0' in text
+        assert 'ltzd_http_certificate_expiry_timestamp_seconds{server="admin"}' in text
+    assert one.count("tls.not_renewed") == other.count("tls.not_renewed") == 0
+
+
+async def test_a_hangup_with_another_key_leaves_the_old_certificate_serving(place: Place) -> None:
+    OLD.write(place.folder)
+    async with place.running(TLS) as process:
+        write_secret(place.folder / "tls.key", NEW.key)
+        process.process.send_signal(signal.SIGHUP)
+        await process.told("tls.not_renewed", server="public")
+        assert (await served_at(process.port))[0] == OLD.der
+
+        NEW.write(place.folder)
+        process.process.send_signal(signal.SIGHUP)
+        await process.told("tls.certificate_loaded", 2)
+        assert (await served_at(process.port))[0] == NEW.der
+
+
+async def test_a_hangup_without_tls_stops_nothing(place: Place) -> None:
+    async with place.running("") as process, aiohttp.ClientSession() as client:
+        process.process.send_signal(signal.SIGHUP)
+        await process.told("tls.nothing_to_renew")
+        url = f"http://127.0.0.1:{process.port}/service-api/debug"
+        async with client.get(url) as answer:
+            assert answer.status == 200
+        assert process.count("http.plain") == 0
+
+
+async def test_plain_http_that_was_asked_for_is_warned_of_at_the_start(place: Place) -> None:
+    async with place.running('host = "0.0.0.0"\nplain_http = true') as process:
+        assert process.count("http.plain", setting="http.plain_http", level="warning") == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ('host = "0.0.0.0"', "others could read plain HTTP: give tls_certificate_file and tls_key"),
+        (TLS, "is not that of the certificate in"),
+    ],
+)
+async def test_run_ends_with_a_sentence_before_it_serves_anybody(
+    place: Place, lines: str, reason: str
+) -> None:
+    OLD.write(place.folder)
+    write_secret(place.folder / "tls.key", NEW.key)
+
+    done = await ltzd_apart("run", "--config", place.settings(lines, ""))
+    assert done.code == 1
+    assert reason in done.err
+    assert "Traceback" not in done.err
+
+
+async def _is(fact: bool) -> bool:
+    return fact
