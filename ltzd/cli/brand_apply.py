@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from ltzd.cli.output import print_json, tell
+from ltzd.cli.output import print_secrets, tell
 from ltzd.cli.places import Place, connected, place_of
 from ltzd.errors import Misconfigured
 from ltzd.rules.brand_changes import changes
@@ -71,7 +71,7 @@ async def _apply(place: Place, brand: Brand, *, dry_run: bool) -> None:
         if applied is not None:
             await _tell_of_switches(connection, brand)
     if applied is not None and applied.keys is not None:
-        print_json(applied.keys.as_json())
+        print_secrets(applied.keys.as_json())
         tell("These keys are shown only now: keep them.")
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from ltzd.cli.brand_lookup import brand_called, named
-from ltzd.cli.output import print_json, tell
+from ltzd.cli.output import print_secrets, tell
 from ltzd.cli.places import Place, connected
 from ltzd.store import brand_keys
 from ltzd.store.brand_keys import FIELDS, KeyName, Rotation
@@ -21,7 +21,7 @@ async def _rotate(place: Place, brand: str, key: KeyName, *, revoke: bool) -> No
         rotation = await brand_keys.rotate(connection, record.id, key, sealer, revoke=revoke)
     # Shown after the commit: a key that might not count must not be given to anybody.
     shown = {"brandId": hex_of(record.id), FIELDS[key]: rotation.key}
-    print_json(shown)
+    print_secrets(shown)
     tell(f"{named(record)} has a new {key}, in force within a second. {_end_of_old(rotation)}")
     tell("The key is shown only now: keep it.")
     if place.data_dir is not None:

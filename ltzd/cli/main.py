@@ -169,6 +169,9 @@ def status(
     admin_token_file: Annotated[
         Path | None, typer.Option(help="For an admin server that wants a token.", metavar="FILE")
     ] = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Send the token though others can read it.")
+    ] = False,
 ) -> None:
     """Show head, lag, lanes and queues of a running ltzd."""
     from ltzd.cli import dev_json, status
@@ -178,7 +181,8 @@ def status(
         from ltzd.daemon.setting_sections import secret_in
 
         token = secret_in(admin_token_file).get_secret_value()
-    status.status(admin_url or dev_json.read(data_dir).admin_url, follow, as_json, token)
+    url = admin_url or dev_json.read(data_dir).admin_url
+    status.status(url, follow, as_json, token, plain_http=plain_http)
 
 
 @app.command()

@@ -1,11 +1,14 @@
 """Standard output is for data, standard error for words."""
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from rich.console import Console, RenderableType
 from rich.text import Text
+
+from ltzd.secret_files import close_to_others
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
 _WIDE = 240
@@ -18,6 +21,14 @@ def tell(sentence: str) -> None:
 def print_json(value: Any) -> None:
     """Decimals keep every digit."""
     print(msgspec.json.format(_JSON.encode(value), indent=2).decode(), flush=True)
+
+
+def print_secrets(value: Any) -> None:
+    """As `print_json`; a file that standard output goes to is closed to others first."""
+    with suppress(OSError, ValueError):  # a stream of tests has no descriptor
+        if close_to_others(sys.stdout.fileno()):
+            tell("The file that the keys go to was readable by others: its mode is 0600 now.")
+    print_json(value)
 
 
 def print_page(page: RenderableType) -> None:

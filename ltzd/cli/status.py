@@ -4,6 +4,7 @@ import asyncio
 import sys
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -13,15 +14,34 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ltzd.errors import Misconfigured, Unavailable
+from ltzd.http.loopback import is_loopback
 
 FOLLOW_SECONDS = 1.0
 TIMEOUT_SECONDS = 10.0
 
 
-def status(admin_url: str, follow: bool, as_json: bool, token: str | None = None) -> None:
+def status(
+    admin_url: str,
+    follow: bool,
+    as_json: bool,
+    token: str | None = None,
+    *,
+    plain_http: bool = False,
+) -> None:
     """Raises Unavailable or Misconfigured with a sentence when there is nothing to show."""
+    if token is not None and not plain_http:
+        _refuse_in_the_clear(admin_url)
     with suppress(KeyboardInterrupt):
         asyncio.run(_show(admin_url.rstrip("/"), follow, as_json, token))
+
+
+def _refuse_in_the_clear(admin_url: str) -> None:
+    parts = urlsplit(admin_url)
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise Misconfigured(
+            f"Others could read the token on its way to {admin_url}: use https://, or give "
+            "--plain-http."
+        )
 
 
 async def _show(admin_url: str, follow: bool, as_json: bool, token: str | None) -> None:
@@ -48,6 +68,11 @@ async def fetch(session: aiohttp.ClientSession, admin_url: str) -> dict[str, Any
                     "or ask through a name of its own machine."
                 )
             facts = msgspec.json.decode(await answer.read()) if answer.status == 200 else None
+    except aiohttp.ClientConnectorCertificateError as error:
+        raise Misconfigured(
+            f"The certificate of {admin_url} is not trusted here: name the file of its issuer's "
+            "certificate in the variable SSL_CERT_FILE."
+        ) from error
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise Unavailable(
             f"Nothing answers at {admin_url}: is ltzd running, and is that its admin address?"

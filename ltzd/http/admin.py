@@ -2,7 +2,7 @@
 
 Bound to this machine it refuses what a web page could make a browser send (DNS rebinding: a
 foreign Host or Origin). Bound elsewhere, or given a token, it wants `Authorization: Bearer` on all
-but /healthz.
+but /healthz. That the token is encrypted on its way is demanded by the settings.
 """
 
 import asyncio

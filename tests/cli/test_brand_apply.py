@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import json
+import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,30 @@ async def test_a_new_brand_prints_its_keys_once_and_then_its_changes(
     sealer = Sealer.from_file(data_dir / "master.key")
     (stored,) = await brand_keys.secrets_of(db, ADDRESS, "security_key", sealer)
     assert stored.text == keys["securityKey"]
+
+
+@pytest.mark.parametrize("command", ["apply", "rotate-key"])
+async def test_keys_that_go_into_a_file_are_for_nobody_else(
+    tmp_path: Path, data_dir: Path, command: str
+) -> None:
+    arguments: list[object] = ["brand", "apply", a_brand_file(tmp_path)]
+    if command == "rotate-key":
+        await ltzd(*arguments, "--data-dir", data_dir)
+        arguments = ["brand", "rotate-key", ID, "--key", "api_key"]
+    kept = tmp_path / "keys.json"
+    with kept.open("wb") as file:
+        kept.chmod(0o644)
+        done = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ltzd", *map(str, arguments), "--data-dir", data_dir),
+            stdout=file,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await asyncio.wait_for(done.communicate(), 60)
+
+    assert done.returncode == 0, said.decode()
+    assert "apiKey" in json.loads(kept.read_text())
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert b"its mode is 0600 now" in said
 
 
 async def test_a_dry_run_shows_the_changes_and_makes_none(data_dir: Path, db: Connection) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -13,9 +14,13 @@ from ltzd.cli import status as command
 from ltzd.errors import Misconfigured, Unavailable
 from ltzd.http.admin import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.server import listen
+from ltzd.http.tls import ServerCertificate
 from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
 from ltzd.values import Address
+from tests.support.certificates import a_pair
+from tests.support.commands import ltzd_apart
 from tests.support.http_surface import CHECKSUMMED_WALLET, WALLET, serving
+from tests.support.secret_files import write_secret
 from tests.support.waiting import until
 
 FACTS = Facts(
@@ -101,6 +106,35 @@ async def test_the_token_is_sent_and_its_absence_explained() -> None:
         await asyncio.to_thread(command.status, url, False, True, "right")
         with pytest.raises(Misconfigured, match="give the admin token"):
             await asyncio.to_thread(command.status, url, False, True, "wrong")
+
+
+async def test_the_token_goes_to_no_other_machine_in_the_clear() -> None:
+    for url in ("http://192.0.2.1:9464", "http://admin.internal", "ftp://127.0.0.1.example"):
+        with pytest.raises(Misconfigured, match="Others could read the token"):
+            command.status(url, False, True, "right")
+    async with serving(an_admin_app(AdminPolicy(token="right"))) as url:
+        await asyncio.to_thread(command.status, url, False, True, "right", plain_http=True)
+
+
+async def test_a_certificate_that_is_not_trusted_is_a_sentence(tmp_path: Path) -> None:
+    certificate = ServerCertificate("admin", *a_pair().write(tmp_path))
+    async with serving(an_admin_app(), certificate.context) as url:
+        with pytest.raises(Misconfigured, match="in the variable SSL_CERT_FILE"):
+            await asyncio.to_thread(command.status, url, False, True)
+
+
+async def test_a_certificate_that_the_variable_names_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = a_pair().write(tmp_path)
+    certificate = ServerCertificate("admin", *files)
+    async with serving(an_admin_app(AdminPolicy(token="right")), certificate.context) as url:
+        done = await ltzd_apart(
+            *("status", "--json", "--admin-url", url),
+            *("--admin-token-file", write_secret(tmp_path / "token", "right")),
+            SSL_CERT_FILE=str(files[0]),
+        )
+    assert done.code == 0, done.err
 
 
 def test_where_nothing_listens_there_is_a_sentence() -> None:

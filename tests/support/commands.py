@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,18 +35,19 @@ async def ltzd(*arguments: object) -> Outcome:
     return Outcome(done.exit_code, done.stdout, done.stderr)
 
 
-async def begin_ltzd(*arguments: object) -> asyncio.subprocess.Process:
+async def begin_ltzd(*arguments: object, **variables: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ltzd", *map(str, arguments)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env=os.environ | variables,
     )
 
 
-async def ltzd_apart(*arguments: object) -> Outcome:
-    """As a person runs it."""
-    process = await begin_ltzd(*arguments)
+async def ltzd_apart(*arguments: object, **variables: str) -> Outcome:
+    """As a person runs it, with these variables beside the environment's."""
+    process = await begin_ltzd(*arguments, **variables)
     out, err = await asyncio.wait_for(process.communicate(), timeout=60)
     assert process.returncode is not None
     return Outcome(process.returncode, out.decode(), err.decode())

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -663,17 +664,18 @@ class Surface:
 
 
 @asynccontextmanager
-async def serving(app: App) -> AsyncIterator[str]:
+async def serving(app: App, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """The app's address while it listens on a free port."""
     stop = asyncio.Event()
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=listening.set_result))
+    heard = listening.set_result
+    task = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=heard, tls=tls))
     task.add_done_callback(lambda _task: listening.done() or listening.cancel())
     await asyncio.wait({listening})
     if task.done():
         await task
     try:
-        yield f"http://127.0.0.1:{listening.result()}"
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{listening.result()}"
     finally:
         stop.set()
         await task
