@@ -62,7 +62,7 @@ async def test_a_new_brand_prints_its_keys_once_and_then_its_changes(
 async def test_keys_that_go_into_a_file_are_for_nobody_else(
     tmp_path: Path, data_dir: Path, command: str
 ) -> None:
-    arguments: list[object] = ["brand", "apply", a_brand_file(tmp_path)]
+    arguments = ["brand", "apply", str(a_brand_file(tmp_path))]
     if command == "rotate-key":
         await ltzd(*arguments, "--data-dir", data_dir)
         arguments = ["brand", "rotate-key", ID, "--key", "api_key"]
@@ -70,7 +70,7 @@ async def test_keys_that_go_into_a_file_are_for_nobody_else(
     with kept.open("wb") as file:
         kept.chmod(0o644)
         done = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "ltzd", *map(str, arguments), "--data-dir", data_dir),
+            *(sys.executable, "-m", "ltzd", *arguments, "--data-dir", str(data_dir)),
             stdout=file,
             stderr=asyncio.subprocess.PIPE,
         )

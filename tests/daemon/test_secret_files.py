@@ -172,7 +172,7 @@ def test_a_credential_that_systemd_opens_to_this_user_is_read(
     path.chmod(0o440)
     assert "can be read by others" in fault_of(lambda: read_secret(path))
 
-    mine = [(2, 4, os.geteuid()) if tag == 2 else (tag, *rest) for tag, *rest in FOR_ME]
+    mine = [(tag, bits, os.geteuid() if tag == 2 else holder) for tag, bits, holder in FOR_ME]
     given = access_list(*mine)
     monkeypatch.setattr(os, "getxattr", lambda _descriptor, _name: given, raising=False)
     assert read_secret(path) == b"hunter2"
@@ -263,14 +263,14 @@ def _hints(annotation: Any) -> list[Any]:
 
 def _files_of(section: type[BaseModel], at: str = "") -> dict[str, bool]:
     """Each setting that names a file, and whether it is a secret's."""
-    files = {}
+    files: dict[str, bool] = {}
     for name, field in section.model_fields.items():
         hint = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
         for kind in [hint, *_hints(field.annotation)]:
             if isinstance(kind, type) and issubclass(kind, BaseModel):
                 files |= _files_of(kind, f"{at}{name}.")
             elif "Path" in str(kind):
-                is_secret = SecretFile.__metadata__[0] in getattr(kind, "__metadata__", ())
+                is_secret = get_args(SecretFile)[1] in getattr(kind, "__metadata__", ())
                 files[f"{at}{name}"] = files.get(f"{at}{name}", False) or is_secret
     return files
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ async def test_certificates_are_renewed_on_hangup_and_no_request_is_lost(place: 
                 pair.write(place.folder)
                 so_far = len(statuses)
                 await hang_up_on_both(pair.der)
-                await until(lambda so_far=so_far: _is(len(statuses) >= so_far + 20))
+                await until(partial(_has, statuses, so_far + 20))
             enough.set()
         assert set(statuses) == {200}
 
@@ -220,5 +221,5 @@ async def test_run_ends_with_a_sentence_before_it_serves_anybody(
     assert "Traceback" not in done.err
 
 
-async def _is(fact: bool) -> bool:
-    return fact
+async def _has(statuses: list[int], number: int) -> bool:
+    return len(statuses) >= number

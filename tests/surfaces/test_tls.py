@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ async def test_no_request_is_lost_while_certificates_are_renewed(surface: TlsSur
             (NEW, OLD)[number % 2].write(surface.folder)
             surface.certificate.renew()
             so_far = len(statuses)
-            await until(lambda so_far=so_far: _is(len(statuses) >= so_far + 20))
+            await until(partial(_has, statuses, so_far + 20))
         enough.set()
     assert set(statuses) == {200}
 
@@ -260,6 +261,10 @@ async def test_a_client_that_begins_no_handshake_holds_up_nobody(surface: TlsSur
     async with surface.client.get(f"{surface.url}/health") as answer:
         assert answer.status == 200
     writer.close()
+
+
+async def _has(statuses: list[int], number: int) -> bool:
+    return len(statuses) >= number
 
 
 async def _is(fact: bool) -> bool:
