@@ -325,11 +325,15 @@ def read_node(path: Path) -> Node:
 
 def _toml_file(path: Path) -> tuple[TomlFile, list[str]]:
     """The file, and a fault if others can change it, or read a secret that it holds itself."""
-    judged = read_judged(path)
     try:
+        judged = read_judged(path)
         text = judged.content.decode()
+    except Misconfigured as error:
+        raise Misconfigured(f"The settings file {error.message}.") from error
     except UnicodeError as error:
-        raise Misconfigured(f"{path} cannot be read: it is not UTF-8 text") from error
+        raise Misconfigured(
+            f"The settings file {path} cannot be read: it is not UTF-8 text."
+        ) from error
     file = TomlFile(text.replace("\r\n", "\n"), path.name)
     secret = next(inline_secrets(Settings, file.document), None)
     if secret is not None and judged.exposed is not None:
