@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 
 from ltzd import telemetry
 from ltzd.errors import Misconfigured
+from ltzd.http import server
 from ltzd.http.app import build_app
 from ltzd.http.server import serve
 from ltzd.http.services import HttpPolicy
@@ -39,7 +40,7 @@ class TlsSurface:
     client: aiohttp.ClientSession
     book: EventBook
     stop: asyncio.Event
-    server: asyncio.Task[None]
+    serving: asyncio.Task[None]
 
     @property
     def url(self) -> str:
@@ -56,14 +57,14 @@ async def a_tls_surface(folder: Path) -> AsyncIterator[TlsSurface]:
     app: Any = build_app(services_over(book), HttpPolicy(grace_seconds=5))
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     heard = port.set_result
-    server = asyncio.create_task(
+    serving = asyncio.create_task(
         serve(app, "127.0.0.1", 0, stop, on_listening=heard, tls=certificate.context)
     )
     connector = aiohttp.TCPConnector(ssl=trusting(OLD, NEW), limit=0)
     async with aiohttp.ClientSession(connector=connector) as client:
-        yield TlsSurface(folder, certificate, await port, client, book, stop, server)
+        yield TlsSurface(folder, certificate, await port, client, book, stop, serving)
     stop.set()
-    await asyncio.wait_for(server, 10)
+    await asyncio.wait_for(serving, 10)
 
 
 @pytest_asyncio.fixture
@@ -253,14 +254,19 @@ async def test_stopping_answers_what_is_in_flight_over_tls_and_ends_idle_connect
         surface.book.gate.set()
         async with await asked as answer:
             assert answer.status == 200
-        await asyncio.wait_for(surface.server, 2)
+        await asyncio.wait_for(surface.serving, 2)
 
 
-async def test_a_client_that_begins_no_handshake_holds_up_nobody(surface: TlsSurface) -> None:
-    _, writer = await asyncio.open_connection("127.0.0.1", surface.port)
-    async with surface.client.get(f"{surface.url}/health") as answer:
-        assert answer.status == 200
-    writer.close()
+async def test_a_client_that_begins_no_handshake_is_hung_up_on_and_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.5)
+    async with a_tls_surface(tmp_path) as surface:
+        reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
+        async with surface.client.get(f"{surface.url}/health") as answer:
+            assert answer.status == 200
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
 
 
 async def _has(statuses: list[int], number: int) -> bool:
