@@ -33,6 +33,7 @@ from ltzd.daemon.identities import identities
 from ltzd.daemon.settings import Settings
 from ltzd.daemon.sites import site_services
 from ltzd.deliveries.chat_sweep import ChatSweep
+from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.http.services import SiteServices
@@ -90,6 +91,7 @@ class Daemon:
     follower: Follower | None
     sender: Sender | None
     chat_sweep: ChatSweep | None
+    redemption_recheck: RedemptionRecheck | None
 
 
 @asynccontextmanager
@@ -171,6 +173,9 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             follower=_follower(settings, pool, node, chain, signals),
             sender=_sender(settings, pool, signals, sealer, stack, is_dev),
             chat_sweep=_chat_sweep(settings, pool, platform),
+            redemption_recheck=(
+                RedemptionRecheck(pool, signals) if "deliveries" in settings.roles else None
+            ),
         )
 
 

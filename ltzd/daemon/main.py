@@ -152,6 +152,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops += [daemon.sender.run(), _tidy_webhooks(daemon)]
     if daemon.chat_sweep is not None:
         loops.append(daemon.chat_sweep.run())
+    if daemon.redemption_recheck is not None:
+        loops.append(daemon.redemption_recheck.run())
     return loops
 
 
