@@ -17,32 +17,18 @@ from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
 from ltzd.rules.brands import Perk
 from ltzd.rules.redeeming import ALPHABET
 from ltzd.store import redemption_payments
-from ltzd.store.database import Pool
 from ltzd.store.site_members import Member
 from ltzd.values import LTZ
 from tests.support.contracts import Contracts as Deployed
-from tests.support.contracts import deployed_contracts
 from tests.support.core import a_wallet, value
 from tests.support.mint_world import short_pauses
-from tests.support.redeeming_desk import Process, Sites, some_sites
+from tests.support.redeeming_desk import Process, Sites
 from tests.support.relay_world import a_plan, a_relay, row_states, write
 from tests.support.waiting import until
 
 __all__ = ["short_pauses"]
 
 CODE = re.compile(f"[{ALPHABET}]{{4}}(-[{ALPHABET}]{{4}}){{2}}")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def deployed() -> AsyncIterator[Deployed]:
-    async with deployed_contracts("tester") as deployed:
-        yield deployed
-
-
-@pytest_asyncio.fixture
-async def sites(database_url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[Sites]:
-    async with some_sites(database_url, pool, deployed) as sites:
-        yield sites
 
 
 @pytest_asyncio.fixture

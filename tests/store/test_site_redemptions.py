@@ -152,7 +152,7 @@ async def on_chain(pool: Pool, one: NewRedemption, **changes: Any) -> None:
 
 async def insert(pool: Pool, table: str, fact: dict[str, Any]) -> None:
     places = ", ".join(f"${place}" for place in range(1, len(fact) + 1))
-    sql = f"INSERT INTO {table} ({', '.join(fact)}) VALUES ({places}) ON CONFLICT DO NOTHING"  # noqa: S608
+    sql = f"INSERT INTO {table} ({', '.join(fact)}) VALUES ({places}) ON CONFLICT DO NOTHING"
     await value(pool, sql, *fact.values())
 
 
