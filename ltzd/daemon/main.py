@@ -21,7 +21,7 @@ from ltzd.daemon.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.server import serve
-from ltzd.store import constraint_results, relays, webhooks
+from ltzd.store import chat_claims, constraint_results, relays, webhooks
 from ltzd.store.database import session
 from ltzd.store.events import forget_spent
 from ltzd.store.signals import BRANDS
@@ -208,6 +208,7 @@ async def _forget_spent(daemon: Daemon) -> None:
                 await forget_spent(connection)
                 await relays.tidy(connection)
                 await constraint_results.forget_expired(connection)
+                await chat_claims.forget_unused(connection)
         except DatabaseUnavailable as error:
             log.warning("spent.not_forgotten", reason=error.message)
         await asyncio.sleep(_FORGET_SECONDS)

@@ -66,7 +66,13 @@ class Conditions:
     refusal: ValidationFailed | None = None
     speakers: list[TokenUser | None] = field(default_factory=list)
 
-    async def check(self, _user: Address, _collection: int, speaker: TokenUser | None) -> None:
+    async def check(
+        self,
+        _user: Address,
+        _collection: int,
+        speaker: TokenUser | None,
+        _claims: int | None = None,
+    ) -> None:
         self.speakers.append(speaker)
         if self.refusal is not None:
             raise self.refusal
