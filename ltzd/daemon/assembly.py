@@ -122,7 +122,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         constraints = PurchaseConstraints(pool, brands, apis, ChatMembers(pool, identity, platform))
         stack.push_async_callback(constraints.close)
         provider = await _payment_provider(settings, stack)
-        accounts = AccountLookups(settings.accounts.policy())
+        accounts = _account_lookups(settings)
         stack.push_async_callback(accounts.close)
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits)
         stack.push_async_callback(pregeneration.close)
@@ -177,6 +177,17 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 RedemptionRecheck(pool, signals) if "deliveries" in settings.roles else None
             ),
         )
+
+
+def _account_lookups(settings: Settings) -> AccountLookups:
+    not_asked = settings.accounts.not_asked()
+    if not_asked and "http" in settings.roles:
+        log.warning(
+            "accounts.not_asked",
+            providers=not_asked,
+            means="whether an account exists is not checked, only the form of its id",
+        )
+    return AccountLookups(settings.accounts.policy())
 
 
 async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatform | None:

@@ -12,7 +12,6 @@ from typing import Final
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
-
 MOST_CLAIMS: Final = 65_535
 """Of one wallet in one collection: PerkNFT counts them in 16 bits, and refuses what is above."""
 
