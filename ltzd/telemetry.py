@@ -27,7 +27,7 @@ ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
 
-FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10)
 """Buckets in seconds for what should take milliseconds."""
 SLOW = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 """Buckets in seconds for what waits for blocks."""
@@ -284,6 +284,15 @@ CHAT_SWEEPS = _counter(
 CHAT_RESULTS_DROPPED = _counter(
     "ltzd_deliveries_chat_results_dropped_total",
     "Kept results of chat constraints whose answer has changed",
+)
+
+SITE_REDEMPTIONS_UNPAID = _gauge(
+    "ltzd_deliveries_site_redemptions_unpaid",
+    "Redemptions whose code was told and whose payment a reorganisation has taken back",
+)
+SITE_REDEMPTIONS_REVERSED = _counter(
+    "ltzd_deliveries_site_redemptions_reversed_total",
+    "Redemptions whose code was told and whose payment can no longer come",
 )
 
 # --- chain and providers ------------------------------------------------------------------------

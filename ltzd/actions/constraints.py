@@ -31,8 +31,9 @@ from ltzd.rules.constraints import (
     NftHolding,
     is_satisfied,
 )
-from ltzd.store import brand_keys, collections, constraint_results, facts, tokens
+from ltzd.store import brand_keys, chat_claims, collections, constraint_results, facts, tokens
 from ltzd.store.brands import BrandBook
+from ltzd.store.chat_claims import MOST_CLAIMS, ChatClaim
 from ltzd.store.constraint_results import Key, Subject
 from ltzd.store.database import Pool, session
 from ltzd.values import Address
@@ -43,9 +44,17 @@ _EVALUATION_SECONDS = 15.0
 """Longer than any API is waited for: a row of a process that died is no obstacle for long."""
 
 _MOST_EVALUATIONS = 3
-"""Of one claim; whoever invalidates faster than his API answers is not satisfied."""
+"""Of one claim. Invalidating needs no key, so a stranger may do it faster than an API answers: the
+claim is then judged by the last answer, which was asked for after the claim came."""
 
 Kept = Mapping[int, tuple[Subject, bool]]
+
+_NOT_LINKED = "account_not_linked"
+_IN_USE = "account_in_use"
+_HINTS = {
+    _NOT_LINKED: f"link your {PLATFORM} account first",
+    _IN_USE: f"your {PLATFORM} account has already satisfied it for another wallet",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +84,14 @@ class PurchaseConstraints:
         self._asking: dict[tuple[Key, Subject], asyncio.Task[bool]] = {}
 
     async def check(
-        self, user: Address, collection_id: int, speaker: TokenUser | None = None
+        self,
+        user: Address,
+        collection_id: int,
+        speaker: TokenUser | None = None,
+        claims: int | None = None,
     ) -> None:
-        """`speaker` is whose token it was, and `user` a wallet of his.
+        """`speaker` is whose token it was, and `user` a wallet of his. `claims` is the number of
+        the claim that goes out if nothing is raised; None: nothing goes out yet.
 
         Raises ValidationFailed that names the first of the file that is not satisfied, Unavailable
         while it is not known whose file counts, IdentityUnavailable if not whose account.
@@ -92,15 +106,39 @@ class PurchaseConstraints:
                 return
             kept = await constraint_results.get(connection, user, collection_id)
         accounts = await self._accounts(constraints, user, speaker)
+        claim = ChatClaim(collection_id, user, _plausible(claims))
+        usable = await self._usable(claim, accounts)
         outcomes = await asyncio.gather(
             *(
-                self._outcome(Key(user, collection_id, position), brand, constraint, accounts, kept)
+                self._outcome(Key(user, collection_id, position), brand, constraint, usable, kept)
                 for position, constraint in enumerate(constraints)
             )
         )
         for position, (constraint, is_met) in enumerate(zip(constraints, outcomes, strict=True)):
             if not is_met:
-                raise _refusal(constraint, position, accounts)
+                raise _refusal(constraint, position, _shortage(accounts, usable))
+        await self._reserve(claim, constraints, usable)
+
+    async def _usable(self, claim: ChatClaim, accounts: tuple[str, ...]) -> tuple[str, ...]:
+        """The accounts that have not satisfied other claims as often as the collection allows."""
+        if not accounts:
+            return ()
+        async with session(self._pool) as connection:
+            taken = await chat_claims.used_up(connection, claim, accounts)
+        return tuple(account for account in accounts if account not in taken)
+
+    async def _reserve(
+        self, claim: ChatClaim, constraints: Sequence[Constraint], accounts: tuple[str, ...]
+    ) -> None:
+        """Raises ValidationFailed if another wallet's claim was faster with one of the accounts."""
+        if claim.number is None or not accounts:
+            return
+        async with session(self._pool) as connection:
+            taken = await chat_claims.reserve(connection, claim, accounts)
+        if taken:
+            kinds = [constraint.kind in CHAT_KINDS for constraint in constraints]
+            position = kinds.index(True)
+            raise _refusal(constraints[position], position, _IN_USE)
 
     async def invalidate(
         self,
@@ -204,7 +242,7 @@ class PurchaseConstraints:
             is_met = await self._evaluated(question)
             if is_met is None or await self._keep(question, ticket, is_met):
                 return bool(is_met)
-        return False
+        return bool(is_met)
 
     async def _evaluated(self, question: _Question) -> bool | None:
         """None where the service has said nothing."""
@@ -263,17 +301,29 @@ def _result(kept: Kept, question: _Question) -> bool | None:
     return found[1] if found is not None and found[0] == question.subject else None
 
 
-def _refusal(constraint: Constraint, position: int, accounts: tuple[str, ...]) -> ValidationFailed:
+def _plausible(claims: int | None) -> int | None:
+    """The caller's number of the claim; None for a number that PerkNFT refuses whatever it is."""
+    return None if claims is None or claims > MOST_CLAIMS else claims
+
+
+def _shortage(accounts: tuple[str, ...], usable: tuple[str, ...]) -> str | None:
+    """Why there is no account to ask about; None if there is one."""
+    if usable:
+        return None
+    return _IN_USE if accounts else _NOT_LINKED
+
+
+def _refusal(constraint: Constraint, position: int, shortage: str | None) -> ValidationFailed:
     text = f"A purchase constraint of the collection is not met: {constraint.kind}"
     facts = {
         "constraint": constraint.kind,
         "position": position,
         "collectionId": constraint.collection_id,
     }
-    if constraint.kind in CHAT_KINDS and not accounts:
-        hint = f"{text}: link your {PLATFORM} account first"
-        return ValidationFailed(hint, **facts, reason="account_not_linked", provider=PLATFORM)
-    return ValidationFailed(text, **facts)
+    if constraint.kind not in CHAT_KINDS or shortage is None:
+        return ValidationFailed(text, **facts)
+    hint = f"{text}: {_HINTS[shortage]}"
+    return ValidationFailed(hint, **facts, reason=shortage, provider=PLATFORM)
 
 
 def _count(constraint: Constraint, outcome: str) -> None:

@@ -140,7 +140,7 @@ class Pregeneration:
         try:
             user = await self._identities.wallet_of_account(proven)
         except AccountRefused as refusal:
-            raise invalid_credentials(account, _hint_in(refusal)) from refusal
+            raise invalid_credentials(account, _hint_in(account, refusal)) from refusal
         return AccountWallet(user.subject, user.wallet)
 
 
@@ -159,34 +159,24 @@ def proven_account(account: OAuthAccount, verified: Verified) -> OAuthAccount:
             raise Unavailable(f"{title} does not tell whether the account exists")
     if account.username and told and not is_same_username(account.provider, account.username, told):
         raise invalid_credentials(account, f"The account at {title} has another username")
-    return _with_demanded_facts(
-        replace(
-            account,
-            username=bare_username(told or account.username or "") or None,
-            name=verified.name or account.name,
-            email=verified.email or account.email,
-        )
+    return replace(
+        account,
+        username=bare_username(told or account.username or "") or None,
+        name=verified.name or account.name,
+        email=verified.email or account.email,
     )
-
-
-def _with_demanded_facts(account: OAuthAccount) -> OAuthAccount:
-    """Whoever keeps the wallets wants a name of Twitter's accounts, and more of Google's."""
-    if account.provider == "twitter" and account.name is None and account.username is not None:
-        return replace(account, name=account.username)
-    if account.provider == "google" and (account.email is None or account.name is None):
-        raise invalid_credentials(
-            account, "A Google account needs its e-mail address and name: metadata.email and .name"
-        )
-    return account
 
 
 def invalid_credentials(account: OAuthAccount, hint: str) -> AccountRefused:
     return AccountRefused("Invalid OAuth credentials", hint=hint, provider=account.provider)
 
 
-def _hint_in(refusal: AccountRefused) -> str:
-    """In the words of the request: what others call `username` is its `oauth_username`."""
+def _hint_in(account: OAuthAccount, refusal: AccountRefused) -> str:
+    """In the words of the request: what others call `username` is its `oauth_username`, and
+    e-mail address and name of a Google account are in its metadata."""
     hint = str(refusal.details.get("hint", refusal.message))
+    if account.provider == "google" and hint.startswith(("email:", "name:")):
+        return "A Google account needs its e-mail address and name: metadata.email and .name"
     return f"oauth_{hint}" if hint.startswith("username:") else hint
 
 

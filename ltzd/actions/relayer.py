@@ -221,7 +221,9 @@ class Relayer:
         if claim_limit is not None:
             relay_limits.check_claims(standing, claim_limit)
         if claim is not None:
-            await self._constraints.check(request.ask.user, claim.collection_id, request.speaker)
+            await self._constraints.check(
+                request.ask.user, claim.collection_id, request.speaker, claim.expected_claims + 1
+            )
         return claim_limit
 
     async def _claim_limit(self, ask: RelayAsk, claim: ClaimAsked) -> ClaimLimit | None:

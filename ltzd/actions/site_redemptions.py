@@ -31,7 +31,7 @@ from ltzd.rules import redeeming
 from ltzd.rules.brands import Brand, Perk
 from ltzd.rules.redeeming import LEFT_BEHIND, OVERTAKEN, Standing
 from ltzd.rules.relaying import Relayed, RelayStatus
-from ltzd.store import site_redemptions
+from ltzd.store import redemption_payments, site_redemptions
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.site_members import Member
 from ltzd.store.site_redemptions import NewRedemption, Redemption, State
@@ -42,6 +42,10 @@ log = structlog.get_logger()
 WAIT_SECONDS = 60.0
 _MOST_BEGINNINGS = 4
 """Of one request, each because something else of the wallet came between."""
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 0.5
+"""Between two looks for the fact that pays, which the indexer writes a moment after the relay is
+mined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class PerkOffer:
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """`is_pending`: it is sent and not mined; its code is nobody's to know until it is."""
+    """`is_pending`: no fact on chain pays it yet; its code is nobody's to know until one does."""
 
     redemption: Redemption
     is_pending: bool
@@ -112,7 +116,7 @@ class SiteRedemptions:
         for _ in range(_MOST_BEGINNINGS):
             begun = await self._begun(order)
             if begun.state is State.DONE:
-                return _told(begun, "repeated")
+                return _repeated(begun)
             # Another process's turns are kept by the relays: a permit has a nonce, a claim a count.
             async with self._turns.setdefault(wallet, asyncio.Lock()):
                 redeemed = await self._carried_on(order, begun.id)
@@ -178,12 +182,15 @@ class SiteRedemptions:
         async with session(self._pool) as connection:
             one = await site_redemptions.by_id(connection, redemption)
             traces = await site_redemptions.traces(connection, one)
-        if one.state is State.DONE:
-            return _told(one, "repeated")
-        if one.state is State.FAILED:
-            _raise_failure(one)
-            return None
-        if traces.is_on_chain:
+        match one.state:
+            case State.DONE:
+                return _repeated(one)
+            case State.FAILED:
+                _raise_failure(one)
+                return None
+            case State.REVERSED:
+                return None
+        if traces.is_paid:
             return await self._finished(one)
         try:
             if traces.relay is not None:
@@ -204,7 +211,7 @@ class SiteRedemptions:
         if relayed.status is RelayStatus.FAILED:
             await self._fail(one, OVERTAKEN)
             return None
-        return await self._settled(one, relayed)
+        return await self._settled(order, one, relayed)
 
     async def _sent(self, order: _Order, one: Redemption) -> Redeemed | None:
         await self._board.turn(one.wallet, order.deadline)
@@ -221,7 +228,7 @@ class SiteRedemptions:
             if redeeming.is_about_the_market(refusal):
                 raise
             return await self._refused(one, standing, refusal)
-        return await self._settled(one, answer.relayed)
+        return await self._settled(order, one, answer.relayed)
 
     async def _refused(
         self, one: Redemption, standing: Standing | None, refusal: Refused
@@ -239,7 +246,7 @@ class SiteRedemptions:
             return None
         raise RedemptionRefused(sentence) from refusal
 
-    async def _settled(self, one: Redemption, relayed: Relayed) -> Redeemed | None:
+    async def _settled(self, order: _Order, one: Redemption, relayed: Relayed) -> Redeemed | None:
         match relayed.status:
             case RelayStatus.PENDING:
                 return _told(one, "pending")
@@ -248,14 +255,33 @@ class SiteRedemptions:
                 if not await self._fail(one, sentence):
                     return None
                 raise RedemptionRefused(sentence)
+        await self._await_payment(one, order.deadline)
         return await self._finished(one)
 
+    async def _await_payment(self, one: Redemption, deadline: float) -> None:
+        """Returns when a fact pays the redemption, or at the deadline.
+
+        A receipt says that the relay was mined; the code is given for the indexed fact alone,
+        which a reorganisation takes back in the same transaction as the block.
+        """
+        pause = _FIRST_PAUSE_SECONDS
+        while asyncio.get_running_loop().time() < deadline:
+            async with session(self._pool) as connection:
+                traces = await site_redemptions.traces(connection, one)
+            if traces.is_paid:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
     async def _finished(self, one: Redemption) -> Redeemed:
-        async with session(self._pool) as connection:
-            is_ours = await site_redemptions.finish(connection, one.id)
-        if is_ours:
-            log.info("site_redemption.done", redemption=str(one.id))
-        return _told(one, "redeemed" if is_ours else "repeated")
+        """Pending if no fact pays the redemption, or if its payment was lost again."""
+        async with transaction(self._pool) as connection:
+            is_ours = await redemption_payments.finish(connection, one.id)
+            ended = await site_redemptions.by_id(connection, one.id)
+        if not is_ours:
+            return _repeated(ended)
+        log.info("site_redemption.done", redemption=str(one.id))
+        return _told(ended, "redeemed")
 
     async def _fail(self, one: Redemption, failure: str) -> bool:
         """False if it may come yet."""
@@ -279,6 +305,12 @@ def _new(order: _Order, perk: Perk, price: int) -> NewRedemption:
         price=price,
         confirmation_code=redeeming.code_of(token_bytes(redeeming.CODE_ENTROPY_BYTES)),
     )
+
+
+def _repeated(one: Redemption) -> Redeemed:
+    """The code again, unless nothing pays for it at this moment."""
+    is_paid = one.state is State.DONE and not one.is_payment_lost
+    return _told(one, "repeated" if is_paid else "pending")
 
 
 def _told(one: Redemption, outcome: str) -> Redeemed:

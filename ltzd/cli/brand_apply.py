@@ -8,6 +8,7 @@ from ltzd.cli.output import print_secrets, tell
 from ltzd.cli.places import Place, connected, place_of
 from ltzd.errors import Misconfigured
 from ltzd.rules.brand_changes import changes
+from ltzd.rules.brand_warnings import warnings
 from ltzd.rules.brands import Brand, parse_brand_file
 from ltzd.rules.constraints import ExternalApi
 from ltzd.rules.domains import url_host
@@ -70,6 +71,8 @@ async def _apply(place: Place, brand: Brand, *, dry_run: bool) -> None:
         applied = await _shown_and_applied(connection, brand, sealer, dry_run=dry_run)
         if applied is not None:
             await _tell_of_switches(connection, brand)
+    for warning in warnings(brand):
+        tell(f"Warning: {warning}")
     if applied is not None and applied.keys is not None:
         print_secrets(applied.keys.as_json())
         tell("These keys are shown only now: keep them.")

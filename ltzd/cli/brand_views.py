@@ -16,6 +16,7 @@ from ltzd.cli.output import plain, print_json, print_page, tell
 from ltzd.cli.places import Place, connected
 from ltzd.errors import NotFound
 from ltzd.rules.brand_toml import toml_of
+from ltzd.rules.brand_warnings import warnings
 from ltzd.rules.brands import FIRST_CATALOGUE, Brand
 from ltzd.store import brand_keys, brand_records, brands
 from ltzd.store.brand_keys import FIELDS, KeyAge, KeyName
@@ -115,6 +116,7 @@ def _whole(view: View) -> dict[str, Any]:
             for name, age in view.keys.items()
         },
         "dns": view.dns(),
+        "warnings": warnings(view.brand),
     }
 
 
@@ -161,6 +163,8 @@ def _heading(view: View) -> Iterator[str]:
     rest = [f"{kind} {ltz}" for kind, ltz in FIRST_CATALOGUE.items() if kind not in own]
     if rest:
         yield f"Besides these events the first catalogue's count, in LTZ: {', '.join(rest)}."
+    for warning in warnings(view.brand):
+        yield f"Warning: {warning}"
 
 
 def _retired(age: KeyAge) -> str:

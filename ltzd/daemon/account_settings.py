@@ -14,6 +14,7 @@ from ltzd.daemon.setting_kinds import SecretFile, WebUrl
 from ltzd.daemon.setting_sections import Section, given_secret
 from ltzd.providers import account_access as vendors
 from ltzd.providers.account_access import AccountsPolicy
+from ltzd.rules.oauth_accounts import PROVIDERS, OAuthProvider
 
 _Secret = Annotated[SecretStr, Field(min_length=1)]
 _Name = Annotated[str, Field(min_length=1)]
@@ -154,6 +155,10 @@ class Accounts(Section):
             for name, one in given.items()
         }
         return cls.model_validate(rows)
+
+    def not_asked(self) -> list[OAuthProvider]:
+        """The providers without a section: only the form of their ids is checked."""
+        return [name for name in PROVIDERS if getattr(self, name) is None]
 
     def urls(self) -> Iterator[tuple[str, str]]:
         """Where secrets are sent, by the setting's name."""

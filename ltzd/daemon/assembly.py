@@ -33,6 +33,7 @@ from ltzd.daemon.identities import identities
 from ltzd.daemon.settings import Settings
 from ltzd.daemon.sites import site_services
 from ltzd.deliveries.chat_sweep import ChatSweep
+from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.http.services import SiteServices
@@ -90,6 +91,7 @@ class Daemon:
     follower: Follower | None
     sender: Sender | None
     chat_sweep: ChatSweep | None
+    redemption_recheck: RedemptionRecheck | None
 
 
 @asynccontextmanager
@@ -120,7 +122,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         constraints = PurchaseConstraints(pool, brands, apis, ChatMembers(pool, identity, platform))
         stack.push_async_callback(constraints.close)
         provider = await _payment_provider(settings, stack)
-        accounts = AccountLookups(settings.accounts.policy())
+        accounts = _account_lookups(settings)
         stack.push_async_callback(accounts.close)
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits)
         stack.push_async_callback(pregeneration.close)
@@ -171,7 +173,21 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             follower=_follower(settings, pool, node, chain, signals),
             sender=_sender(settings, pool, signals, sealer, stack, is_dev),
             chat_sweep=_chat_sweep(settings, pool, platform),
+            redemption_recheck=(
+                RedemptionRecheck(pool, signals) if "deliveries" in settings.roles else None
+            ),
         )
+
+
+def _account_lookups(settings: Settings) -> AccountLookups:
+    not_asked = settings.accounts.not_asked()
+    if not_asked and "http" in settings.roles:
+        log.warning(
+            "accounts.not_asked",
+            providers=not_asked,
+            means="whether an account exists is not checked, only the form of its id",
+        )
+    return AccountLookups(settings.accounts.policy())
 
 
 async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatform | None:

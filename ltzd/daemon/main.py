@@ -27,7 +27,7 @@ from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.app import App
 from ltzd.http.server import serve
 from ltzd.http.tls import ServerCertificate
-from ltzd.store import constraint_results, relays, webhooks
+from ltzd.store import chat_claims, constraint_results, relays, webhooks
 from ltzd.store.database import session
 from ltzd.store.events import forget_spent
 from ltzd.store.signals import BRANDS
@@ -163,6 +163,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops += [daemon.sender.run(), _tidy_webhooks(daemon)]
     if daemon.chat_sweep is not None:
         loops.append(daemon.chat_sweep.run())
+    if daemon.redemption_recheck is not None:
+        loops.append(daemon.redemption_recheck.run())
     return loops
 
 
@@ -224,6 +226,7 @@ async def _forget_spent(daemon: Daemon) -> None:
                 await forget_spent(connection)
                 await relays.tidy(connection)
                 await constraint_results.forget_expired(connection)
+                await chat_claims.forget_unused(connection)
         except DatabaseUnavailable as error:
             log.warning("spent.not_forgotten", reason=error.message)
         await asyncio.sleep(_FORGET_SECONDS)

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 
+import structlog
+
 from ltzd.daemon.assembly import Daemon
 from ltzd.errors import LtzdError
 from ltzd.http.admin import AdminPolicy, AdminSources, LaneState, build_admin_app
@@ -11,8 +13,11 @@ from ltzd.http.app import App, build_app
 from ltzd.http.client_address import Proxies
 from ltzd.http.services import Health, HttpPolicy, Services
 from ltzd.rules.domains import is_authorized
+from ltzd.rules.explorers import explorer_of
 from ltzd.store.database import session
 from ltzd.store.status import Facts, read_facts
+
+log = structlog.get_logger()
 
 _HEALTH_SECONDS = 2.0
 _DEV_GRACE_SECONDS = 2.5
@@ -25,7 +30,7 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
     policy = HttpPolicy(
         own_origins=frozenset(http.own_origins),
         proxies=Proxies(http.proxies_count, http.trusted_proxies),
-        explorer_url=daemon.settings.explorer_url,
+        explorer_url=_explorer_url(daemon),
         site_rest_prefix=daemon.settings.site.rest_prefix,
         site_namespace=daemon.settings.site.namespace,
     )
@@ -52,6 +57,18 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
         ),
         policy,
     )
+
+
+def _explorer_url(daemon: Daemon) -> str | None:
+    chain_id = daemon.relay_desk.contracts.chain_id
+    url = explorer_of(chain_id, daemon.settings.explorer_url)
+    if url is None:
+        log.warning(
+            "explorer.unknown",
+            chain=chain_id,
+            means="payment-mint answers blockExplorer null: set explorer_url",
+        )
+    return url
 
 
 def admin_app(daemon: Daemon) -> App:

@@ -21,12 +21,9 @@ from ltzd.http.fields import (
     UserIdentifier,
     invalid_fields,
 )
-from ltzd.rules.brands import EventRule
+from ltzd.rules.brands import CATALOGUES, EventRule
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.values import address_of, checksummed, hex_of, iso
-
-CUSTOM_PREFIX = "custom_"
-"""Spec 2.1: custom events carry it in their type."""
 
 
 class Caller(NamedTuple):
@@ -251,7 +248,7 @@ class ConfiguredEvent(Answered):
                 success_selectors=list(rule.success_selectors),
                 channels=list(rule.channels),
             ),
-            is_custom=rule.type.startswith(CUSTOM_PREFIX),
+            is_custom=rule.type not in CATALOGUES,
         )
 
 

@@ -9,6 +9,8 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from ltzd import __version__
 from ltzd.http.operations import Examples, Operation, Parameter
 
+API_VERSION = "2.0"
+"""Spec 9.1; ltzd's own version is another one."""
 REF = "#/components/schemas/{model}"
 
 SECURITY_SCHEMES = {
@@ -29,8 +31,8 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "ltzd",
-            "version": __version__,
-            "description": "The back end of a loyalty-rewards platform. API version v2.0.",
+            "version": API_VERSION,
+            "description": f"The back end of a loyalty-rewards platform: ltzd {__version__}.",
         },
         "paths": paths,
         "components": {"schemas": _schemas(operations), "securitySchemes": SECURITY_SCHEMES},

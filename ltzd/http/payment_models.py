@@ -143,7 +143,9 @@ class PaymentMintAnswer(Answered):
     success: Literal[True]
     message: str
     tx_hash: str = Field(description="May change through a replacement or a reorg")
-    block_explorer: str | None = Field(description="Null where no explorer is configured")
+    block_explorer: str | None = Field(
+        description="Null where no explorer is configured or known for the chain"
+    )
     wallet_address: str
     usd_amount: float = Field(description="Dollars")
     ltz_amount: int = Field(description="Whole LTZ")

@@ -43,7 +43,8 @@ class PregenerationOrder(Sent):
     )
     metadata: dict[str, Any] | None = Field(
         None,
-        description="Stored with the request. A google account needs `email` and `name` here",
+        description="Stored with the request. Where an identity vendor keeps the wallets, a google "
+        "account needs `email` and `name` here",
     )
 
     @classmethod

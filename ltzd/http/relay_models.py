@@ -162,7 +162,9 @@ class RelayedAnswer(Answered):
     from_: str = Field(alias="from", description="The operator's wallet")
     to: str
     status: Literal["pending", "confirmed", "final", "failed"]
-    explorer_url: str | None = Field(None, description="Where an explorer is configured")
+    explorer_url: str | None = Field(
+        None, description="Where an explorer is configured or known for the chain"
+    )
     reason: str | None = Field(None, description="Why it failed")
 
     @staticmethod

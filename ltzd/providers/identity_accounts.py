@@ -25,43 +25,68 @@ _SHORT_NAME = re.compile(rf"[^{_UNFIT}]{{1,50}}")
 
 
 @dataclass(frozen=True, slots=True)
+class _Field:
+    """`said` goes behind "the identity provider takes"."""
+
+    pattern: re.Pattern[str]
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Kind:
-    """`key` is the row's field that holds the account's id, `required` the others, by pattern.
+    """`key` is the row's field that holds the account's id, `required` the others.
 
     `look_up` is the path under /v1/users and the row's field that it wants.
     """
 
     type: str
-    required: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    required: Mapping[str, _Field] = field(default_factory=dict)
     look_up: tuple[str, str] | None = None
     key: str = "subject"
     id_pattern: re.Pattern[str] = _SUBJECT
 
 
-def _username(pattern: str) -> Mapping[str, re.Pattern[str]]:
-    return {"username": re.compile(pattern)}
+def _username(pattern: str, said: str) -> Mapping[str, _Field]:
+    return {"username": _Field(re.compile(pattern), said)}
 
 
-# The vendor's own patterns. It has no look-up for google and tiktok, and by username only for
-# discord, github and instagram, where whoever has the name today need not be the account.
+_AN_EMAIL = _Field(_EMAIL, "an e-mail address")
+_A_NAME = _Field(_NAME, "1 to 256 characters")
+_A_SHORT_NAME = _Field(_SHORT_NAME, "1 to 50 characters")
+
+# The vendor's own patterns. Some refuse names that real accounts have, such as ada.l at TikTok or
+# hereford at Discord. A name that the vendor refuses is not altered: the altered one may be
+# somebody else's, and the vendor's tokens would tell it.
+# The vendor has no look-up for google and tiktok, and by username only for discord, github and
+# instagram, where whoever has the name today need not be the account.
 _KINDS: Mapping[OAuthProvider, _Kind] = {
     "discord": _Kind(
         "discord_oauth",
-        _username(r"(?!discord|everyone|here)[0-9a-zA-Z_.]{2,32}(?:#(?:[0-9]{4}|0))?"),
+        _username(
+            r"(?!discord|everyone|here)[0-9a-zA-Z_.]{2,32}(?:#(?:[0-9]{4}|0))?",
+            "2 to 32 letters, digits, _ and dots, which do not begin with discord, everyone or "
+            "here",
+        ),
         ("discord/username", "username"),
         id_pattern=re.compile(r"[0-9]{17,20}"),
     ),
     "twitter": _Kind(
         "twitter_oauth",
-        {"name": _SHORT_NAME, **_username(r"[0-9a-zA-Z|_]{1,15}")},
+        {
+            "name": _A_SHORT_NAME,
+            **_username(r"[0-9a-zA-Z|_]{1,15}", "1 to 15 letters, digits and _"),
+        },
         ("twitter/subject", "subject"),
     ),
     "github": _Kind(
         "github_oauth",
-        _username(r"(?=.{1,39}\Z)[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*"),
+        _username(
+            r"(?=.{1,39}\Z)[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*",
+            "1 to 39 letters, digits and single hyphens inside",
+        ),
         ("github/username", "username"),
     ),
-    "google": _Kind("google_oauth", {"email": _EMAIL, "name": _NAME}),
+    "google": _Kind("google_oauth", {"email": _AN_EMAIL, "name": _A_NAME}),
     "telegram": _Kind(
         "telegram",
         look_up=("telegram/telegram_user_id", "telegram_user_id"),
@@ -70,10 +95,21 @@ _KINDS: Mapping[OAuthProvider, _Kind] = {
     "spotify": _Kind("spotify_oauth", look_up=("spotify/subject", "subject")),
     "instagram": _Kind(
         "instagram_oauth",
-        _username(r"(?!instagram|everyone|here)[0-9a-zA-Z._]{2,32}"),
+        _username(
+            r"(?!instagram|everyone|here)[0-9a-zA-Z._]{2,32}",
+            "2 to 32 letters, digits, _ and dots, which do not begin with instagram, everyone or "
+            "here",
+        ),
         ("instagram/username", "username"),
     ),
-    "tiktok": _Kind("tiktok_oauth", _username(r"(?!tiktok|everyone|here)[0-9a-zA-Z]{2,32}")),
+    "tiktok": _Kind(
+        "tiktok_oauth",
+        _username(
+            r"(?!tiktok|everyone|here)[0-9a-zA-Z]{2,32}",
+            "2 to 32 letters and digits, no dot and no _, which do not begin with tiktok, "
+            "everyone or here",
+        ),
+    ),
 }
 _PROVIDERS: Mapping[str, OAuthProvider] = {kind.type: name for name, kind in _KINDS.items()}
 
@@ -161,15 +197,23 @@ def _row(kind: _Kind, account: OAuthAccount) -> dict[str, str]:
     if not kind.id_pattern.fullmatch(account.user_id):
         raise _refused("oauth_user_id: it does not have the form of this provider's ids")
     row = {"type": kind.type, kind.key: account.user_id}
-    given = {"username": account.username, "name": account.name, "email": account.email}
-    for name, pattern in kind.required.items():
+    given = {"username": account.username, "name": _name_of(account), "email": account.email}
+    for name, wanted in kind.required.items():
         value = given[name]
         if value is None:
             raise _refused(f"{name}: needed for this provider's accounts")
-        if not pattern.fullmatch(value):
-            raise _refused(f"{name}: it does not have the form that this provider's accounts have")
+        if not wanted.pattern.fullmatch(value):
+            raise _refused(f"{name}: of these accounts the identity provider takes {wanted.said}")
         row[name] = value
     return row
+
+
+def _name_of(account: OAuthAccount) -> str | None:
+    """Twitter's accounts need a name: the username stands in for one that is missing or unfit."""
+    if account.provider != "twitter":
+        return account.name
+    is_fit = account.name is not None and _SHORT_NAME.fullmatch(account.name) is not None
+    return account.name if is_fit else account.username
 
 
 def _account_in(row: Mapping[str, object]) -> OAuthAccount | None:

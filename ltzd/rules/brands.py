@@ -45,6 +45,23 @@ FIRST_CATALOGUE = {
 }
 """Event types that every brand has unless its file says otherwise, with their LTZ (spec 2.4)."""
 
+SECOND_CATALOGUE = frozenset(
+    (
+        "account_creation",
+        "email_verification",
+        "first_purchase",
+        "purchase",
+        "referral",
+        "review_submission",
+        "newsletter_signup",
+        "profile_completion",
+    )
+)
+"""Event types that the specification names and that need a rule of the brand's (spec 2.4)."""
+
+CATALOGUES = SECOND_CATALOGUE | FIRST_CATALOGUE.keys()
+"""Every other event type is a brand's own, a custom one."""
+
 UNLIMITED = frozenset((-1, 999_999))
 """Values of max_claims_per_user that mean no limit (spec 2.3.1)."""
 

@@ -36,6 +36,11 @@ _CONDITIONS = "You do not meet the conditions of this perk yet."
 _NO_ACCOUNT = (
     "This perk is for members of the chat community. Please link your account there first."
 )
+_ACCOUNT_IN_USE = "Your account of the chat community has got this perk for another wallet already."
+_BY_ACCOUNT: Final[Mapping[str, str]] = {
+    "account_not_linked": _NO_ACCOUNT,
+    "account_in_use": _ACCOUNT_IN_USE,
+}
 _NO_MORE_TODAY = "Your wallet has no transactions left for today. Please try again tomorrow."
 _FAILED = "The perk could not be redeemed. No LTZ were taken."
 ANOTHERS_WALLET: Final = (
@@ -154,8 +159,7 @@ def sentence_of(refusal: Refused) -> str:
         case RateLimited():
             return _too_many(refusal.details)
         case ValidationFailed() if "constraint" in refusal.details:
-            has_none = refusal.details.get("reason") == "account_not_linked"
-            return _NO_ACCOUNT if has_none else _CONDITIONS
+            return _BY_ACCOUNT.get(str(refusal.details.get("reason")), _CONDITIONS)
     return sentence_of_revert(str(refusal.details.get("reason", "")))
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from ltzd.rules.facts import RewardMinted, Transfer
-from ltzd.store import escrow_facts, perk_facts, sale_facts, standings
+from ltzd.store import escrow_facts, perk_facts, redemption_payments, sale_facts, standings
 from ltzd.store.database import Connection
 from ltzd.store.signals import WEBHOOKS
 from ltzd.values import LTZ, ZERO_ADDRESS, Address
@@ -151,6 +151,7 @@ async def undo_above(connection: Connection, fork: int) -> int:
     await perk_facts.undo_above(connection, fork)
     await sale_facts.undo_above(connection, fork)
     await escrow_facts.undo_above(connection, fork)
+    await redemption_payments.lose_above(connection, fork)
     await connection.execute(
         """
         UPDATE transactions
@@ -168,11 +169,12 @@ async def forget_all(connection: Connection, final_number: int) -> None:
     """Forget every fact and all that was derived, and every block but the first.
 
     Rewards keep what they know of final mints, and count. Of the others they learn again: a reorg
-    meanwhile would leave no fact to take back.
+    meanwhile would leave no fact to take back. Redemptions keep final payments likewise.
     """
     await _undo_mints(connection, final_number)
     for statement in _FORGET_ALL:
         await connection.execute(statement, timeout=_FORGET_SECONDS)
+    await redemption_payments.lose_above(connection, final_number)
 
 
 _FORGET_SECONDS = 3600.0

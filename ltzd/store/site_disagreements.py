@@ -100,7 +100,7 @@ SITE_CHECKS: Sequence[Check] = (
     ),
     Check(
         "failed_redemption_on_chain",
-        "site redemptions that failed, with a claim or purchase on chain",
+        "site redemptions that failed or were reversed, with a claim or purchase that pays them",
         ("redemption", "fact"),
         """
         SELECT s.id::text, count(*) OVER () AS total,
@@ -109,11 +109,8 @@ SITE_CHECKS: Sequence[Check] = (
                json_build_object('transactionHash',
                                  '0x' || encode(fact.transaction_hash, 'hex'))::text AS other
           FROM site_redemptions s
-          JOIN (SELECT user_address AS wallet, reference, transaction_hash FROM perk_claims
-                 UNION ALL
-                SELECT buyer, reference, transaction_hash FROM purchases) AS fact
-            ON fact.wallet = s.wallet AND substring(fact.reference FOR 16) = uuid_send(s.id)
-         WHERE s.state = 'failed'
+          JOIN site_redemption_payments AS fact ON fact.redemption_id = s.id
+         WHERE s.state IN ('failed', 'reversed')
            AND ($1::bytea IS NULL OR s.brand_id = $1)
          ORDER BY s.created_at, s.id
          LIMIT $2
@@ -121,7 +118,7 @@ SITE_CHECKS: Sequence[Check] = (
     ),
     Check(
         "redemption_without_fact",
-        "site redemptions whose code was given out, without a claim or purchase on chain",
+        "site redemptions whose code was given out, without the claim or purchase that paid them",
         ("redemption", "fact"),
         """
         SELECT s.id::text, count(*) OVER () AS total,
@@ -132,15 +129,36 @@ SITE_CHECKS: Sequence[Check] = (
          WHERE s.state = 'done'
                -- A reorganisation takes facts back and brings them again.
            AND s.answered_at < now() - interval '10 minutes'
+           AND (s.payment_lost_at IS NULL OR s.payment_lost_at < now() - interval '10 minutes')
            AND ($1::bytea IS NULL OR s.brand_id = $1)
                -- An index that is read again has not come there yet.
-           AND EXISTS (SELECT FROM chains WHERE number >= final_number)
+           AND EXISTS (SELECT FROM chains
+                        WHERE number >= coalesce(s.paid_block_number, head_number))
            AND NOT EXISTS (
-               SELECT FROM perk_claims c
-                WHERE c.user_address = s.wallet AND substring(c.reference FOR 16) = uuid_send(s.id))
-           AND NOT EXISTS (
-               SELECT FROM purchases p
-                WHERE p.buyer = s.wallet AND substring(p.reference FOR 16) = uuid_send(s.id))
+               SELECT FROM site_redemption_payments fact
+                WHERE fact.redemption_id = s.id
+                  AND (fact.block_hash, fact.log_index) = (s.paid_block_hash, s.paid_log_index))
+         ORDER BY s.created_at, s.id
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "redemption_reversed",
+        "site redemptions of the last 30 days whose code was given out and whose payment a "
+        "reorganisation has taken back for good",
+        ("redemption", "fact"),
+        """
+        SELECT s.id::text, count(*) OVER () AS total,
+               json_build_object('perkId', s.perk_id, 'wallet', '0x' || encode(s.wallet, 'hex'),
+                                 'brandId', '0x' || encode(s.brand_id, 'hex'),
+                                 'transactionHash', '0x' || encode(s.paid_transaction_hash, 'hex'))
+                 ::text AS one,
+               NULL AS other
+          FROM site_redemptions s
+         WHERE s.state = 'reversed' AND s.reversed_at > now() - interval '30 days'
+           AND ($1::bytea IS NULL OR s.brand_id = $1)
+               -- A redemption that is paid after all is another kind.
+           AND NOT EXISTS (SELECT FROM site_redemption_payments WHERE redemption_id = s.id)
          ORDER BY s.created_at, s.id
          LIMIT $2
         """,

@@ -25,6 +25,8 @@ class State(Enum):
     DONE = "done"
     """It is on chain, and the user was told its code."""
     FAILED = "failed"
+    REVERSED = "reversed"
+    """It was done, and a reorganisation has taken its payment back for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +59,23 @@ class NewRedemption:
 
 @dataclass(frozen=True, slots=True)
 class Redemption(NewRedemption):
-    """`failure` is what its user is told of one that failed."""
+    """`failure` is what its user is told of one that failed. `is_payment_lost`: a reorganisation
+    has taken the payment of a redemption back, and the payment may come again."""
 
     state: State = State.OPEN
     failure: str | None = None
+    is_payment_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """How far a redemption came: its fact on chain, or the relay that will make it one."""
+    """How far a redemption came: a fact that pays it, or the relay that will make one.
 
-    is_on_chain: bool
+    A fact pays if it is of the redemption's kind, of its collection or one of its item, by its
+    wallet, with its reference and at least its price (`redemption_payments`).
+    """
+
+    is_paid: bool
     relay: int | None
 
 
@@ -94,14 +102,16 @@ async def lock_wallet(connection: Connection, wallet: Address) -> None:
 async def joinable(
     connection: Connection, brand: Address, wallet: Address, perk_id: UUID
 ) -> Redemption | None:
-    """The redemption that asking again means: one that is open, or was answered a minute ago."""
+    """The redemption that asking again means: one that is open, or was answered a minute ago, or
+    whose payment is lost and may come again."""
     row = await connection.fetchrow(
         """
         SELECT *
           FROM site_redemptions
          WHERE wallet = $1 AND brand_id = $2 AND perk_id = $3
            AND (state = 'open'
-                OR state = 'done' AND answered_at > clock_timestamp() - interval '60 seconds')
+                OR state = 'done' AND (answered_at > clock_timestamp() - interval '60 seconds'
+                                       OR payment_lost_at IS NOT NULL))
          ORDER BY created_at DESC
          LIMIT 1
         """,
@@ -152,7 +162,8 @@ async def budget(connection: Connection, brand: Address, wallet: Address) -> Bud
                             AND wallet = $2), 0) AS given,
                coalesce((SELECT sum(price)
                            FROM site_redemptions
-                          WHERE wallet = $2 AND brand_id = $1 AND state <> 'failed'), 0) AS spent
+                          WHERE wallet = $2 AND brand_id = $1
+                            AND state NOT IN ('failed', 'reversed')), 0) AS spent
         """,
         brand,
         wallet,
@@ -177,47 +188,33 @@ async def left_behind(
         wallet,
         brand,
     )
-    those = [_redemption(row) for row in rows]
-    return [one for one in those if not (await traces(connection, one)).is_on_chain]
+    redemptions = [_redemption(row) for row in rows]
+    return [each for each in redemptions if not (await traces(connection, each)).is_paid]
 
 
 async def traces(connection: Connection, one: NewRedemption) -> Traces:
-    """Of its relays there is one at most."""
+    """The relay is known by its fingerprint: a caller of /relay chooses idempotency keys freely,
+    and could give the redemption's key to a call of another kind."""
     row = await connection.fetchrow(
         """
-        SELECT EXISTS (SELECT FROM perk_claims
-                        WHERE user_address = $1 AND collection_id = $2 AND reference = $3)
-               OR EXISTS (SELECT FROM purchases WHERE buyer = $1 AND reference = $3) AS is_on_chain,
+        SELECT EXISTS (SELECT FROM site_redemption_payments WHERE redemption_id = $4) AS is_paid,
                coalesce(
-                 (SELECT id FROM relays WHERE user_address = $1 AND idempotency_key = $4),
+                 (SELECT id FROM relays
+                   WHERE user_address = $1 AND idempotency_key = $2 AND fingerprint = $3),
                  (SELECT id FROM relays WHERE user_address = $1 AND window_start IS NOT NULL
-                                          AND fingerprint = $5 LIMIT 1)) AS relay
+                                          AND fingerprint = $3 LIMIT 1)) AS relay
         """,
         one.wallet,
-        one.collection_id,
-        one.reference,
         one.idempotency_key,
         one.fingerprint,
+        one.id,
     )
-    return Traces(row["is_on_chain"], row["relay"])
-
-
-async def finish(connection: Connection, redemption: UUID) -> bool:
-    """Its user is told the code now. False if somebody else was faster."""
-    done = await connection.fetchval(
-        """
-        UPDATE site_redemptions
-           SET state = 'done', answered_at = clock_timestamp()
-         WHERE id = $1 AND state = 'open'
-     RETURNING true
-        """,
-        redemption,
-    )
-    return bool(done)
+    return Traces(row["is_paid"], row["relay"])
 
 
 async def fail(connection: Connection, one: NewRedemption, failure: str) -> bool:
-    """In a transaction: nothing will ever be sent for it. False if something was, and may come.
+    """In a transaction: nothing will ever be sent for it. False if something was, and may come,
+    or if a fact pays it.
 
     The key is used up by a relay that failed before anybody sent it, so that another process that
     is about to send one finds it there.
@@ -230,9 +227,11 @@ async def fail(connection: Connection, one: NewRedemption, failure: str) -> bool
                  LEFT JOIN transactions t ON t.id = r.transaction_id
                 WHERE r.user_address = $1 AND r.window_start IS NOT NULL AND r.fingerprint = $2
                   AND (r.state IN ('queued', 'sent') OR t.succeeded))
+            OR EXISTS (SELECT FROM site_redemption_payments WHERE redemption_id = $3)
         """,
         one.wallet,
         one.fingerprint,
+        one.id,
     )
     if is_alive:
         return False
@@ -313,4 +312,5 @@ def _redemption(row: asyncpg.Record) -> Redemption:
         confirmation_code=row["confirmation_code"],
         state=State(row["state"]),
         failure=row["failure"],
+        is_payment_lost=row["payment_lost_at"] is not None,
     )

@@ -1,6 +1,6 @@
 """The bodies of webhooks, rendered from the facts as they are now."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -9,8 +9,9 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from ltzd.rules.amounts import ltz_of
 from ltzd.store.database import Connection
-from ltzd.store.webhooks import Due
+from ltzd.store.webhooks import Due, Kind
 from ltzd.values import checksummed, hex_of
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
@@ -21,9 +22,9 @@ Body = dict[str, Any]
 
 async def rendered(connection: Connection, those: Sequence[Due]) -> dict[UUID, bytes]:
     """By the webhook's id; one whose fact does not stand at this moment is missing."""
-    reversals = [one.subject for one in those if one.kind == "payment_reversed"]
-    rewards = [one.subject for one in those if one.kind != "payment_reversed"]
-    facts = await _rewards(connection, rewards) | await _reversals(connection, reversals)
+    facts: dict[UUID, asyncpg.Record] = {}
+    for read, kinds in _READERS.items():
+        facts |= await read(connection, [one.subject for one in those if one.kind in kinds])
     bodies = {one.id: _body(one, facts[one.subject]) for one in those if one.subject in facts}
     return {key: _JSON.encode(body) for key, body in bodies.items() if body is not None}
 
@@ -36,6 +37,8 @@ def _body(due: Due, fact: asyncpg.Record) -> Body | None:
             return _distributed(due, fact) | {"reason": fact["failure"]}
         case "payment_reversed":
             return _payment_reversed(due, fact)
+        case "redemption_reversed":
+            return _redemption_reversed(due, fact)
 
 
 def _distributed(due: Due, reward: asyncpg.Record) -> Body:
@@ -65,6 +68,21 @@ def _payment_reversed(due: Due, reversal: asyncpg.Record) -> Body:
         "ltzAmount": reversal["ltz"],
         "reversedUsdAmount": _dollars(reversal["reversed_usd_cents"]),
         "reason": reversal["reason"],
+        "timestamp": _milliseconds(due.created_at),
+    }
+
+
+def _redemption_reversed(due: Due, redemption: asyncpg.Record) -> Body:
+    return {
+        "event": due.kind,
+        "brandId": hex_of(due.brand_id),
+        "redemptionId": str(due.subject),
+        "confirmationCode": redemption["confirmation_code"],
+        "perkId": str(redemption["perk_id"]),
+        "perkName": redemption["name"],
+        "walletAddress": checksummed(redemption["wallet"]),
+        "ltzAmount": ltz_of(int(redemption["price"])),
+        "transactionHash": None if due.transaction_hash is None else hex_of(due.transaction_hash),
         "timestamp": _milliseconds(due.created_at),
     }
 
@@ -125,3 +143,26 @@ async def _reversals(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, 
         ids,
     )
     return {row["id"]: row for row in rows}
+
+
+async def _redemptions(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
+    if not ids:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT id, wallet, perk_id, name, price, confirmation_code
+          FROM site_redemptions
+         WHERE id = ANY($1::uuid[]) AND state = 'reversed'
+        """,
+        ids,
+    )
+    return {row["id"]: row for row in rows}
+
+
+_Reader = Callable[[Connection, Sequence[UUID]], Awaitable[dict[UUID, asyncpg.Record]]]
+_READERS: dict[_Reader, frozenset[Kind]] = {
+    _rewards: frozenset(("ltz_distributed", "ltz_reverted")),
+    _reversals: frozenset(("payment_reversed",)),
+    _redemptions: frozenset(("redemption_reversed",)),
+}
+"""What tells the facts of which kinds."""

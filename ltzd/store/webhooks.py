@@ -15,7 +15,7 @@ from ltzd.store import signals
 from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
 
-Kind = Literal["ltz_distributed", "ltz_reverted", "payment_reversed"]
+Kind = Literal["ltz_distributed", "ltz_reverted", "payment_reversed", "redemption_reversed"]
 State = Literal["pending", "delivered", "exhausted"]
 
 _ROWS_A_STATEMENT = 5_000
@@ -34,7 +34,7 @@ class Due:
     attempt: int
     created_at: datetime
     transaction_hash: Hash32 | None = None
-    """Of the mint that is told, or is told to be gone."""
+    """Of the mint that is told, or is told to be gone, or of the payment that is gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,26 @@
 """A pool on a fresh database for each test that asks; nobody waits for hashes of nobody's lane."""
 
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from ltzd.store.database import Pool
+from tests.support.contracts import Contracts as Deployed
+from tests.support.contracts import deployed_contracts
 from tests.support.core import pool
 from tests.support.event_action import nobody_waits_for_hashes, sandbox
+from tests.support.redeeming_desk import Sites, some_sites
 
 __all__ = ["nobody_waits_for_hashes", "pool", "sandbox"]
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def deployed() -> AsyncIterator[Deployed]:
+    async with deployed_contracts("tester") as deployed:
+        yield deployed
+
+
+@pytest_asyncio.fixture
+async def sites(database_url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[Sites]:
+    async with some_sites(database_url, pool, deployed) as sites:
+        yield sites

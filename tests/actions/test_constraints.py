@@ -22,11 +22,11 @@ from ltzd.rules.constraints import ExternalApi
 from ltzd.rules.facts import Transfer
 from ltzd.rules.json_paths import Json
 from ltzd.rules.oauth_accounts import OAuthAccount, OAuthProvider
-from ltzd.store import brand_records, brands, facts
+from ltzd.store import brand_records, brands, chat_claims, facts
 from ltzd.store.brand_keys import NewKeys
 from ltzd.store.brands import BrandBook
 from ltzd.store.constraint_results import Key
-from ltzd.store.database import Pool, transaction
+from ltzd.store.database import Pool, session, transaction
 from ltzd.store.sealing import Sealer
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, hex_of
 from tests.support import perk_ledger
@@ -425,22 +425,24 @@ async def test_what_is_invalidated_under_an_evaluation_is_evaluated_again(
     assert len(world.apis.asked) == 2, "the later answer is kept"
 
 
-async def test_who_is_invalidated_faster_than_the_api_answers_may_not_claim(
-    world: World,
+@pytest.mark.parametrize("is_allowed_at_last", [True, False])
+async def test_a_claim_that_strangers_invalidate_without_end_is_judged_by_the_third_answer(
+    world: World, is_allowed_at_last: bool
 ) -> None:
+    """Invalidating needs no key, so it must hold up nobody's claim."""
     await world.apply(asks())
-    world.apis.say(True)
+    world.apis.say(not is_allowed_at_last)
     world.apis.gate.clear()
     task = asyncio.create_task(world.allows())
     for times in (1, 2, 3):
         await world.apis.are_asked(times)
         await world.forget()
+        if times == 2:
+            world.apis.say(is_allowed_at_last)
         gate, world.apis.gate = world.apis.gate, asyncio.Event()
         gate.set()
-    assert not await task
-    assert await world.kept() == 0
-    world.apis.gate.set()
-    assert await world.allows()
+    assert await task is is_allowed_at_last
+    assert (await world.kept(), len(world.apis.asked)) == (0, 3)
 
 
 # --- the chat platform ------------------------------------------------------------------------
@@ -602,6 +604,81 @@ async def test_while_the_identity_provider_is_away_known_accounts_do(chat: Chat)
         await chat.constraints.check(ANN, PERK, BY_ACCESS_TOKEN)
     await chat.pregenerate(ADA)
     assert await chat.allows(BY_ACCESS_TOKEN)
+
+
+ADAS = TokenUser("did:privy:moves", (ANN, BOB), (OAuthAccount("discord", ADA),))
+"""Whoever has linked Ada's account at the moment, with either wallet."""
+
+
+async def claimed(world: World, wallet: Address, number: int = 1) -> None:
+    await value(
+        world.pool,
+        "INSERT INTO perk_claims VALUES ($1, 0, 1, '', $2, $3, 1, 0, $4, $5)",
+        a_hash(f"{wallet.hex()} {number}"),
+        wallet,
+        PERK,
+        number,
+        bytes(32),
+    )
+
+
+async def collection_allows(world: World, most: int) -> None:
+    await value(
+        world.pool, "UPDATE collections SET max_per_user = $2 WHERE collection_id = $1", PERK, most
+    )
+
+
+async def test_an_account_that_moves_to_another_wallet_satisfies_no_second_claim(
+    chat: Chat,
+) -> None:
+    """Linked to one identity, claimed, unlinked, linked to the next one: as often as one likes."""
+    await chat.world.apply(HAS_ROLE)
+    await collection_allows(chat.world, 1)
+    chat.server.roles[GUILD, ADA] = [ROLE]
+    await chat.constraints.check(ANN, PERK, ADAS, 1)
+    await chat.constraints.check(ANN, PERK, ADAS, 1)  # the same claim, tried again
+    for claims in (1, None):
+        with pytest.raises(ValidationFailed, match="another wallet") as refused:
+            await chat.constraints.check(BOB, PERK, ADAS, claims)
+        assert refused.value.details["reason"] == "account_in_use"
+    await claimed(chat.world, ANN)
+    await value(chat.world.pool, "UPDATE chat_claims SET reserved_at = now() - interval '1 year'")
+    assert not await chat.allows(ADAS, BOB)
+
+
+async def test_a_claim_that_never_came_frees_the_account_after_an_hour(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await collection_allows(chat.world, 1)
+    chat.server.roles[GUILD, ADA] = [ROLE]
+    await chat.constraints.check(ANN, PERK, ADAS, 1)
+    await value(chat.world.pool, "UPDATE chat_claims SET reserved_at = now() - interval '1 hour'")
+    async with session(chat.world.pool) as connection:
+        await chat_claims.forget_unused(connection)
+    await chat.constraints.check(BOB, PERK, ADAS, 1)
+
+
+async def test_of_two_wallets_that_claim_with_one_account_at_once_one_does(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await collection_allows(chat.world, 1)
+    chat.server.roles[GUILD, ADA] = [ROLE]
+    outcomes = await asyncio.gather(
+        *(chat.constraints.check(wallet, PERK, ADAS, 1) for wallet in (ANN, BOB)),
+        return_exceptions=True,
+    )
+    assert sorted(map(type, outcomes), key=str) == [type(None), ValidationFailed]
+
+
+async def test_an_account_satisfies_as_many_claims_as_one_wallet_may_have(chat: Chat) -> None:
+    await chat.world.apply(HAS_ROLE)
+    await collection_allows(chat.world, 2)
+    chat.server.roles[GUILD, ADA] = [ROLE]
+    await chat.constraints.check(ANN, PERK, ADAS, 1)
+    await chat.constraints.check(BOB, PERK, ADAS, 1)
+    with pytest.raises(ValidationFailed):
+        await chat.constraints.check(BOB, PERK, ADAS, 2)
+    await collection_allows(chat.world, 0)
+    await chat.constraints.check(BOB, PERK, ADAS, 2)
+    await chat.constraints.check(BOB, PERK, ADAS, 2**255)
 
 
 async def test_other_constraints_ask_for_nobodys_accounts(chat: Chat) -> None:

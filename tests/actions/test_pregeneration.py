@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from ltzd import telemetry
 from ltzd.actions import pregeneration
+from ltzd.actions.local_wallets import LocalWallets
 from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, Pregeneration, PregenerationRequest
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.dev.sandbox import Sandbox
@@ -471,7 +472,8 @@ async def test_a_twitter_account_that_cannot_be_looked_up_is_named_by_its_userna
         (OAuthAccount("google", example_id("google"), email="ada@example.com"), "metadata.email"),
         (OAuthAccount("discord", ID), "oauth_username"),
         (OAuthAccount("tiktok", "723f24d7-e717-40f8-a2b6-cb8464cd23b4"), "oauth_username"),
-        (OAuthAccount("tiktok", "723f24d7", "ada_l"), "oauth_username"),
+        (OAuthAccount("tiktok", "723f24d7", "ada_l"), "no dot and no _"),
+        (OAuthAccount("tiktok", "723f24d7", "ada.l"), "oauth_username"),
     ],
     ids=str,
 )
@@ -482,6 +484,18 @@ async def test_what_the_vendor_demands_and_nobody_says_is_asked_for(
     assert hint in str(told["hint"])
     assert told["provider"] == account.provider
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_wallets_of_our_own_need_no_fact_beside_the_id(
+    process: Process, provider: OAuthProvider
+) -> None:
+    """What only the identity vendor needs is asked for only where that vendor is used."""
+    wallets = LocalWallets(process.pool, SEALER, "https://login.example/", ())
+    action = Pregeneration(process.pool, process.book, wallets, process.accounts, RateLimits())
+    account = OAuthAccount(provider, example_id(provider))
+    assert (await action.pregenerate(PregenerationRequest(BRAND, account))).created_new
+    await action.close()
 
 
 async def test_a_vendor_that_is_away_is_unavailable_and_nothing_is_kept(

@@ -13,41 +13,22 @@ import pytest_asyncio
 
 from ltzd.actions import site_redemptions as module
 from ltzd.actions.site_redemptions import PerkOffer, Redeemed
-from ltzd.chain.node import Header
 from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
-from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.rules.brands import Perk
 from ltzd.rules.redeeming import ALPHABET
-from ltzd.store import chains
-from ltzd.store import site_redemptions as store
-from ltzd.store.chains import BlockRow, ChainIdentity
-from ltzd.store.database import Pool, transaction
+from ltzd.store import redemption_payments
 from ltzd.store.site_members import Member
 from ltzd.values import LTZ
 from tests.support.contracts import Contracts as Deployed
-from tests.support.contracts import deployed_contracts
-from tests.support.core import a_wallet, running, value
+from tests.support.core import a_wallet, value
 from tests.support.mint_world import short_pauses
-from tests.support.redeeming_desk import Process, Sites, some_sites
+from tests.support.redeeming_desk import Process, Sites
 from tests.support.relay_world import a_plan, a_relay, row_states, write
 from tests.support.waiting import until
 
 __all__ = ["short_pauses"]
 
 CODE = re.compile(f"[{ALPHABET}]{{4}}(-[{ALPHABET}]{{4}}){{2}}")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def deployed() -> AsyncIterator[Deployed]:
-    async with deployed_contracts("tester") as deployed:
-        yield deployed
-
-
-@pytest_asyncio.fixture
-async def sites(database_url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[Sites]:
-    async with some_sites(database_url, pool, deployed) as sites:
-        yield sites
 
 
 @pytest_asyncio.fixture
@@ -179,7 +160,7 @@ STAGES: dict[str, Callable[[Process], tuple[object, str]]] = {
     "the row is written": lambda process: (process.desk.board, "turn"),
     "the permit is signed": lambda process: (process.relayer, "send"),
     "the relay is written": lambda process: (process.desk.board, "end"),
-    "it is mined": lambda _process: (store, "finish"),
+    "it is mined": lambda _process: (redemption_payments, "finish"),
 }
 
 
@@ -421,35 +402,21 @@ async def refused_or_code(sites: Sites, member: Member, perk: Perk) -> str:
 # --- what is listed ---------------------------------------------------------------------------
 
 
-async def test_perks_are_the_brands_own_that_are_indexed(
-    sites: Sites, database_url: str, pool: Pool, deployed: Deployed
-) -> None:
-    head, _ = await deployed.node.head_and_final()
-    genesis = await deployed.node.block(0)
-    assert isinstance(genesis, Header)
-    at = deployed.at
-    chain = ChainIdentity(deployed.chain_id, genesis.hash, at["LTZ"], head.number + 1)
-    base = BlockRow(head.number, head.hash, head.parent_hash, head.timestamp)
-    async with transaction(pool) as connection:
-        await chains.adopt(connection, chain, base)
-    contracts = Contracts(at["LTZ"], at["PerkNFT"], at["PointsSale"], at["BusinessEscrow"])
-    policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
-    follower = Follower(pool, database_url, deployed.node, chain, contracts, sites.signals, policy)
+async def test_perks_are_the_brands_own_that_are_indexed(sites: Sites) -> None:
     shown = [await sites.collection(), await sites.item(7)]
     shut = [await sites.collection(3, is_active=False), await sites.collection(signs=True)]
     await sites.collection(brand=a_wallet(9))
     sites.nothing()
     sold_out = await sites.item(2, stock=0)
-    async with running(follower.run()):
 
-        async def listed() -> list[PerkOffer]:
-            found = await sites.first.redemptions.perks(sites.brand)
-            return found if len(found) == 5 else []
+    async def listed() -> list[PerkOffer]:
+        perks = await sites.first.redemptions.perks(sites.brand)
+        return perks if len(perks) == 5 else []
 
-        assert await until(listed) == [
-            PerkOffer(shown[0], 0, is_available=True),
-            PerkOffer(shown[1], 7 * LTZ, is_available=True),
-            PerkOffer(shut[0], 3 * LTZ, is_available=False),
-            PerkOffer(shut[1], 0, is_available=False),
-            PerkOffer(sold_out, 2 * LTZ, is_available=False),
-        ]
+    assert await until(listed) == [
+        PerkOffer(shown[0], 0, is_available=True),
+        PerkOffer(shown[1], 7 * LTZ, is_available=True),
+        PerkOffer(shut[0], 3 * LTZ, is_available=False),
+        PerkOffer(shut[1], 0, is_available=False),
+        PerkOffer(sold_out, 2 * LTZ, is_available=False),
+    ]

@@ -28,9 +28,11 @@ id = "{ID}"
 name = "Demo"
 domains = ["shop.example"]
 """
+CAREFUL = BRAND + "signed_bypass = true\ndaily_mint_budget = 1000\n"
+"""A file that nobody is warned of."""
 
 
-def a_brand_file(folder: Path, text: str | bytes = BRAND) -> Path:
+def a_brand_file(folder: Path, text: str | bytes = CAREFUL) -> Path:
     path = folder / "demo.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
@@ -43,7 +45,7 @@ async def test_a_new_brand_prints_its_keys_once_and_then_its_changes(
 
     first = await ltzd("brand", "apply", file, "--data-dir", data_dir)
     again = await ltzd("brand", "apply", file, "--data-dir", data_dir)
-    a_brand_file(tmp_path, BRAND.replace("Demo", "New"))
+    a_brand_file(tmp_path, CAREFUL.replace("Demo", "New"))
     changed = await ltzd("brand", "apply", file, "--data-dir", data_dir)
 
     keys = first.json
@@ -91,6 +93,19 @@ async def test_a_dry_run_shows_the_changes_and_makes_none(data_dir: Path, db: Co
     assert await brands.latest_revision(db) == 0
 
 
+async def test_a_file_that_lets_anybody_mint_is_warned_of_wherever_it_is_seen(
+    tmp_path: Path, data_dir: Path, db: Connection
+) -> None:
+    file, where = a_brand_file(tmp_path, BRAND), ("--data-dir", data_dir)
+    dry = await ltzd("brand", "apply", file, "--dry-run", *where)
+    applied = await ltzd("brand", "apply", file, *where)
+    for words in (dry.err, applied.err, (await ltzd("brand", "show", ID, *where)).out):
+        assert "Set `signed_bypass = true` in [brand]." in words
+        assert "Set `daily_mint_budget` in [brand]" in words
+    shown = await ltzd("brand", "show", ID, "--json", *where)
+    assert [words.split()[0] for words in shown.json["warnings"]] == ["Anybody", "Nothing"]
+
+
 async def test_with_a_process_of_its_own_it_is_the_same(tmp_path: Path, data_dir: Path) -> None:
     done = await ltzd_apart("brand", "apply", a_brand_file(tmp_path), "--data-dir", data_dir)
 
@@ -136,13 +151,13 @@ async def test_what_another_changes_meanwhile_is_shown_before_it_is_overwritten(
     async def loaded_a_moment_before(connection: Connection, brand_id: Address) -> Brand | None:
         found = await load(connection, brand_id)
         if next(looks) == 0:
-            text = BRAND.replace("Demo", "Theirs").replace("shop", "their")
+            text = CAREFUL.replace("Demo", "Theirs").replace("shop", "their")
             other = parse_brand_file(text, "theirs.toml")
             await brands.apply(connection, other, Sealer.from_file(data_dir / "master.key"))
         return found
 
     monkeypatch.setattr(brands, "load", loaded_a_moment_before)
-    a_brand_file(tmp_path, BRAND.replace("Demo", "Ours"))
+    a_brand_file(tmp_path, CAREFUL.replace("Demo", "Ours"))
     done = await ltzd("brand", "apply", file, "--data-dir", data_dir)
 
     assert (done.code, done.out) == (0, "")
@@ -221,7 +236,7 @@ async def test_the_switches_outlast_a_file_and_are_told(
     where = ("--data-dir", data_dir)
     await ltzd("brand", "apply", file, *where)
     await ltzd("brand", "pause", ID, *where)
-    a_brand_file(tmp_path, BRAND.replace("Demo", "New"))
+    a_brand_file(tmp_path, CAREFUL.replace("Demo", "New"))
     paused = await ltzd("brand", "apply", file, *where)
     await ltzd("brand", "disable", ID, *where)
     disabled = await ltzd("brand", "apply", file, *where)

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from ltzd.daemon.assembly import _account_lookups
 from ltzd.daemon.settings import Settings, read_settings
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.providers.account_access import AccountsPolicy
+from ltzd.rules.oauth_accounts import PROVIDERS
 from tests.support.secret_files import write_secret
 
 SHORT = """\
@@ -67,6 +70,15 @@ def fault_of(folder: Path, lines: str) -> str:
 
 def test_without_sections_nobody_is_asked(tmp_path: Path) -> None:
     assert settings_of(tmp_path).accounts.policy() == AccountsPolicy()
+
+
+def test_at_its_start_ltzd_names_the_providers_that_it_does_not_ask(tmp_path: Path) -> None:
+    some = '[accounts.discord]\ntoken = "hunter2"\n[accounts.github]\n'
+    for lines, names in ((some, PROVIDERS[1:2] + PROVIDERS[3:]), (ALL, ())):
+        with capture_logs() as logs:
+            _account_lookups(settings_of(tmp_path, lines))
+        told = [line["providers"] for line in logs if line["event"] == "accounts.not_asked"]
+        assert told == ([list(names)] if names else [])
 
 
 def test_each_section_makes_its_provider_asked_at_its_own_address(tmp_path: Path) -> None:

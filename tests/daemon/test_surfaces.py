@@ -23,6 +23,7 @@ from tests.support.http_surface import (
     PregenerationBook,
     RelayBook,
     SiteBook,
+    a_payment,
     serving,
 )
 from tests.support.redis import a_redis_server
@@ -32,12 +33,14 @@ ONCE = RateLimit("once", 1, 60)
 BEHIND_US = Http.model_validate({"proxies_count": 1, "trusted_proxies": ["127.0.0.1"]})
 
 
-def a_daemon(http: Http) -> Daemon:
+def a_daemon(http: Http, chain_id: int = 31337) -> Daemon:
     """As much of one as its public port's application looks at."""
     settings = SimpleNamespace(http=http, explorer_url=None, site=Site())
     parts = {"events": EventBook(), "relayer": RelayBook(), "limits": RateLimits()}
     parts |= {"perk_charges": PerkBook(), "constraints": ConstraintBook()}
+    contracts = SimpleNamespace(chain_id=chain_id)
     parts |= {
+        "relay_desk": SimpleNamespace(contracts=contracts),
         "domains": DomainBook(),
         "payments": PaymentBook(),
         "pregeneration": PregenerationBook(),
@@ -60,6 +63,26 @@ async def test_plain_http_behind_our_proxies_is_refused_except_in_dev_mode(
         client.get(url + "/service-api/debug", headers=headers) as answer,
     ):
         assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("chain_id", "link"), [(8453, "https://basescan.org/tx/0x"), (31337, None)]
+)
+async def test_a_payments_link_is_to_the_explorer_that_the_chain_is_known_for(
+    chain_id: int, link: str | None
+) -> None:
+    with capture_logs() as logs:
+        daemon = a_daemon(Http(), chain_id)
+        cast("PaymentBook", daemon.payments).paid["cs_1"] = a_payment("cs_1")
+        app = http_app(daemon, is_dev=False)
+    async with (
+        serving(app) as url,
+        aiohttp.ClientSession() as client,
+        client.post(f"{url}/service-api/payment-mint", json={"sessionId": "cs_1"}) as answer,
+    ):
+        told = (await answer.json())["blockExplorer"]
+    assert told is None if link is None else told.startswith(link)
+    assert ("explorer.unknown" in [line["event"] for line in logs]) is (link is None)
 
 
 async def test_limits_are_counted_in_the_redis_of_the_settings_and_closed_with_the_rest(

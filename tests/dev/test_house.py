@@ -13,6 +13,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from packaging.requirements import Requirement
+from prometheus_client import Histogram
 
 import ltzd
 from ltzd import telemetry
@@ -207,6 +208,14 @@ def test_every_metric_is_explained_to_operators_and_no_other() -> None:
         if sample.startswith("ltzd_")
     }
     assert {f"ltzd_{name}" for name in explained} == declared
+
+
+def test_every_histogram_of_seconds_tells_answers_above_two_seconds_apart() -> None:
+    """Spec 8: the alert's threshold."""
+    histograms = [each for each in vars(telemetry).values() if isinstance(each, Histogram)]
+    seconds = [each for each in histograms if each._name.endswith("_seconds")]
+    assert seconds
+    assert [each._name for each in seconds if 2.0 not in each._upper_bounds] == []
 
 
 def test_every_metric_is_filled_by_someone() -> None:

@@ -12,7 +12,7 @@ from aiohttp import web
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import AccountRefused, IdentityUnavailable
 from ltzd.providers.identity import IdentityClient
-from ltzd.providers.identity_accounts import MOST_ACCOUNTS, accounts_in
+from ltzd.providers.identity_accounts import MOST_ACCOUNTS, accounts_in, sought_account
 from ltzd.rules.oauth_accounts import OAuthAccount, OAuthProvider
 from ltzd.values import address_of
 from tests.support.identity import EMAIL, Provider, Ticks, a_provider, served
@@ -320,9 +320,6 @@ async def test_only_a_refusal_of_the_account_itself_is_the_callers_fault(
         (replace(DISCORD, user_id="1234567890123456"), "oauth_user_id"),
         (replace(DISCORD, user_id="١٧٥٩٢٨٨٤٧٢٩٩١١٧٠٦٣"), "oauth_user_id"),
         (replace(DISCORD, user_id="175928847299117063\n"), "oauth_user_id"),
-        (OAuthAccount("twitter", "9", "ann_b"), "name"),
-        (OAuthAccount("twitter", "9", "ann_b", "x" * 51), "name"),
-        (OAuthAccount("twitter", "9", "ann_b", "a\0b"), "name"),
         (OAuthAccount("twitter", "9", "ann-b", "Ann"), "username"),
         (OAuthAccount("twitter", "9", "x" * 16, "Ann"), "username"),
         (OAuthAccount("github", "1"), "username"),
@@ -339,7 +336,11 @@ async def test_only_a_refusal_of_the_account_itself_is_the_callers_fault(
         (OAuthAccount("spotify", "x" * 256), "oauth_user_id"),
         (OAuthAccount("instagram", "5"), "username"),
         (OAuthAccount("instagram", "5", "here.ann"), "username"),
+        (OAuthAccount("instagram", "5", "a"), "username"),
         (OAuthAccount("tiktok", "5", "ann_b"), "username"),
+        (OAuthAccount("tiktok", "5", "ann.b"), "username"),
+        (OAuthAccount("tiktok", "5", "tiktokann"), "username"),
+        (replace(DISCORD, username="hereford"), "username"),
     ],
     ids=str,
 )
@@ -355,6 +356,20 @@ async def test_an_account_of_the_wrong_form_is_refused_without_asking(
     assert isinstance(hint, str)
     assert hint.startswith(field + ":")
     assert provider.requests == 0
+
+
+@pytest.mark.parametrize("name", [None, "x" * 51, "a\0b"])
+async def test_a_username_stands_in_for_a_name_that_twitters_accounts_need(
+    client: IdentityClient, name: str | None
+) -> None:
+    assert await client.wallet_of_account(OAuthAccount("twitter", "9", "ann_b", name))
+
+
+def test_a_refused_username_is_told_with_what_the_identity_provider_takes() -> None:
+    with pytest.raises(AccountRefused) as refusal:
+        sought_account(OAuthAccount("tiktok", "723f24d7", "ada.l"))
+    hint = str(refusal.value.details["hint"])
+    assert "the identity provider takes 2 to 32 letters and digits, no dot and no _" in hint
 
 
 # --- which accounts a user has -------------------------------------------------------------------

@@ -153,6 +153,10 @@ def test_what_is_free_needs_no_budget_even_of_one_who_overspent_while_linked() -
             ValidationFailed("x", constraint="chat_role", reason="account_not_linked"),
             "link your account",
         ),
+        (
+            ValidationFailed("x", constraint="chat_role", reason="account_in_use"),
+            "another wallet",
+        ),
         (ValidationFailed("The permit's signature is not its owner's"), "could not be redeemed"),
         (TransactionFailed("x", reason="SoldOut(id: 1)"), "sold out"),
         (RedemptionRefused("As it stands."), "As it stands."),

@@ -227,6 +227,28 @@ class Life:
 
 # --- whatever is spoilt is named ----------------------------------------------------------------
 
+
+def redeemed(state: str) -> str:
+    """A site redemption of the event's wallet for a free item, an hour ago."""
+    reversed_at = "now()" if state == "reversed" else "NULL"
+    return (
+        "INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, item_id, "
+        "price, confirmation_code, state, answered_at, reversed_at) SELECT '{webhook}', brand_id, "
+        f"wallet, id, 'Mug', 'goods', 1, 0, 'CODE', '{state}', now() - interval '1 hour', "
+        f"{reversed_at} FROM rewards WHERE id = '{{event}}'"
+    )
+
+
+def bought(state: str, quantity: int) -> str:
+    """The same, and a purchase with its reference."""
+    return (
+        f"WITH one AS ({redeemed(state)} RETURNING id, wallet) "
+        "INSERT INTO purchases (block_hash, log_index, block_number, transaction_hash, buyer, "
+        "item_id, reference, quantity, paid) SELECT '\\x11', 1, 1, '\\x22', wallet, 1, "
+        f"uuid_send(id) || decode(repeat('00', 16), 'hex'), {quantity}, 0 FROM one"
+    )
+
+
 SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
     "an event's reward is gone": (
         "DELETE FROM rewards WHERE id = '{waits}'",
@@ -381,15 +403,7 @@ SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
         "UPDATE earnings SET bought = 0 WHERE bought > 0",
         {"earnings_and_rewards_differ": "{buyer} all 1970-01-01"},
     ),
-    "a redemption's claim never was": (
-        (
-            "INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, item_id, "
-            "price, confirmation_code, state, answered_at) SELECT '{webhook}', brand_id, wallet, "
-            "id, 'Mug', 'goods', 1, 0, 'CODE', 'done', now() - interval '1 hour' "
-            "FROM rewards WHERE id = '{event}'"
-        ),
-        {"redemption_without_fact": "{webhook}"},
-    ),
+    "a redemption's claim never was": (redeemed("done"), {"redemption_without_fact": "{webhook}"}),
     "a redemption that failed is on chain": (
         (
             "WITH failed AS (INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, "
@@ -401,6 +415,18 @@ SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
             "uuid_send(id) || decode(repeat('00', 16), 'hex'), 1, 0 FROM failed"
         ),
         {"failed_redemption_on_chain": "{webhook}"},
+    ),
+    "a redemption was reversed": (
+        redeemed("reversed"),
+        {"redemption_reversed": "{webhook}"},
+    ),
+    "a reversed redemption is paid after all": (
+        bought("reversed", quantity=1),
+        {"failed_redemption_on_chain": "{webhook}"},
+    ),
+    "a redemption was paid by a purchase of two": (
+        bought("done", quantity=2),
+        {"redemption_without_fact": "{webhook}"},
     ),
     "a balance is wrong": (
         (

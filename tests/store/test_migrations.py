@@ -360,3 +360,42 @@ async def test_leaderboards_begin_with_what_was_earned_whatever_time_zone_a_bran
     assert sorted(map(tuple, totals)) == sorted(
         (brand, "earnings", period, starts, 0, 1) for brand, period, starts in boards
     )
+
+
+async def test_what_was_redeemed_before_names_the_fact_that_paid_it_if_one_matches(
+    empty_url: str,
+) -> None:
+    """The version before counted any purchase with the reference."""
+    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0009")
+    paid, unpaid, open_ = UUID(int=1), UUID(int=2), UUID(int=3)
+    connection = await database.connect(empty_url, "test")
+    for redemption, item, state in ((paid, 7, "done"), (unpaid, 8, "done"), (open_, 7, "open")):
+        await connection.execute(
+            """
+            WITH bought AS (
+              INSERT INTO purchases
+              VALUES (uuid_send($1::uuid), 0, 5, '\\x22', $2, $3,
+                      uuid_send($1::uuid) || decode(repeat('00', 16), 'hex'), 1, 30)
+            )
+            INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, item_id,
+                                          price, confirmation_code, state, answered_at)
+            VALUES ($1, $2, $2, $1, 'Mug', 'goods', 7, 30, $1::uuid::text, $4,
+                    CASE WHEN $4 = 'done' THEN now() END)
+            """,
+            redemption,
+            ANN,
+            item,
+            state,
+        )
+    await connection.close()
+
+    await database.migrate(empty_url)
+
+    connection = await database.connect(empty_url, "test")
+    rows = await connection.fetch("SELECT id, paid_block_number FROM site_redemptions")
+    await connection.close()
+    assert {row["id"]: row["paid_block_number"] for row in rows} == {
+        paid: 5,
+        unpaid: None,
+        open_: None,
+    }

@@ -14,13 +14,18 @@ from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relayer import Relayer, RelayPolicy
 from ltzd.actions.site_redemptions import Redeemed, SiteRedemptions
 from ltzd.actions.token_users import TokenUsers
+from ltzd.chain.node import Header
 from ltzd.chain.relay_calls import RelayContracts
 from ltzd.errors import Unavailable, ValidationFailed
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.operator.relay_lane import RelayLane
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules.brands import Brand, Perk
 from ltzd.rules.fees import GWEI, FeePolicy
-from ltzd.store.database import Pool, session
+from ltzd.store import chains
+from ltzd.store.chains import BlockRow, ChainIdentity
+from ltzd.store.database import Pool, session, transaction
 from ltzd.store.sealing import Sealer
 from ltzd.store.signals import Signals
 from ltzd.store.site_members import Member
@@ -61,7 +66,13 @@ class Conditions:
     refusal: ValidationFailed | None = None
     speakers: list[TokenUser | None] = field(default_factory=list)
 
-    async def check(self, _user: Address, _collection: int, speaker: TokenUser | None) -> None:
+    async def check(
+        self,
+        _user: Address,
+        _collection: int,
+        speaker: TokenUser | None,
+        _claims: int | None = None,
+    ) -> None:
         self.speakers.append(speaker)
         if self.refusal is not None:
             raise self.refusal
@@ -228,6 +239,21 @@ class Sites:
         return await self.deployed.node.nonce(self.deployed.relay.address, "pending")
 
 
+async def a_follower(url: str, pool: Pool, deployed: Deployed, signals: Signals) -> Follower:
+    """Of a chain that the database adopts at its head."""
+    head, _ = await deployed.node.head_and_final()
+    genesis = await deployed.node.block(0)
+    assert isinstance(genesis, Header)
+    at = deployed.at
+    chain = ChainIdentity(deployed.chain_id, genesis.hash, at["LTZ"], head.number + 1)
+    base = BlockRow(head.number, head.hash, head.parent_hash, head.timestamp)
+    async with transaction(pool) as connection:
+        await chains.adopt(connection, chain, base)
+    contracts = Contracts(at["LTZ"], at["PerkNFT"], at["PointsSale"], at["BusinessEscrow"])
+    policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
+    return Follower(pool, url, deployed.node, chain, contracts, signals, policy)
+
+
 @asynccontextmanager
 async def some_sites(url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[Sites]:
     wallets = Wallets(
@@ -235,5 +261,7 @@ async def some_sites(url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[
     )
     async with AsyncExitStack() as stack:
         sites = Sites(pool, url, deployed, Signals(url), wallets, stack)
+        follower = await a_follower(url, pool, deployed, sites.signals)
+        await stack.enter_async_context(running(follower.run()))
         sites.first = await sites.process()
         yield sites

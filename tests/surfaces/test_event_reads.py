@@ -50,6 +50,7 @@ async def test_the_configuration_has_exactly_the_fields_of_2_3(event_surface: Ev
         {"type": "custom_chat", "reward": 0, "cooldown_hours": 0, "channels": ["lounge"]},
         {"type": "purchase", "reward_per_dollar": 2.5, "max_claims_per_user": 999_999},
         {"type": "referral", "reward": 1_000, "max_claims_per_user": 3},
+        {"type": "community_hour", "reward": 5},
     )
     answer = await configuration(event_surface, f"?brandId={brand.id}")
 
@@ -60,7 +61,7 @@ async def test_the_configuration_has_exactly_the_fields_of_2_3(event_surface: Ev
     assert answer.body["count"] == len(answer.body["events"]) == len(events)
     assert set(events) == {
         *("account_creation", "complete_survey", "newsletter_subscribe", "rate_experience"),
-        *("subscribe_renewal", "custom_chat", "purchase", "referral"),
+        *("subscribe_renewal", "custom_chat", "purchase", "referral", "community_hour"),
     }
     assert events["account_creation"] == {
         "eventId": "account_creation",
@@ -82,6 +83,8 @@ async def test_the_configuration_has_exactly_the_fields_of_2_3(event_surface: Ev
     assert (events["custom_chat"]["cooldownHours"], events["custom_chat"]["rewardAmount"]) == (0, 0)
     assert (events["purchase"]["rewardAmount"], events["purchase"]["maxClaims"]) == (2.5, 999_999)
     assert (events["referral"]["maxClaims"], events["referral"]["isCustom"]) == (3, False)
+    custom = {kind for kind, event in events.items() if event["isCustom"]}
+    assert custom == {"custom_chat", "community_hour"}, "all that is in neither catalogue of 2.4"
     survey = events["complete_survey"]
     assert (survey["rewardAmount"], survey["maxClaims"], survey["cooldownHours"]) == (75, 1, 24)
     assert "max_total_claims" not in answer.raw.decode()

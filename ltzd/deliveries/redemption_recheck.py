@@ -1,0 +1,50 @@
+"""Looks after redemptions whose payment a reorganisation has taken back, after every block.
+
+A redemption whose code was told waits for its payment: the operator publishes the transaction
+again. A redemption whose payment can no longer come is reversed, and its brand is told. Several
+processes may do this at once: each row is moved by one statement that names the state it expects.
+"""
+
+import asyncio
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.errors import DatabaseUnavailable
+from ltzd.store import redemption_payments
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.signals import BLOCKS, Signals
+
+log = structlog.get_logger()
+
+_PERIOD_SECONDS = 10.0
+_PAUSE_SECONDS = 1.0
+
+
+class RedemptionRecheck:
+    def __init__(self, pool: Pool, signals: Signals) -> None:
+        self._pool = pool
+        self._blocks = signals.bell(BLOCKS)
+
+    async def run(self) -> None:
+        """Rechecks after every block, until cancelled."""
+        while True:
+            try:
+                await self.recheck()
+            except DatabaseUnavailable as error:
+                log.warning("redemptions.not_rechecked", reason=error.message)
+            await asyncio.sleep(_PAUSE_SECONDS)
+            await self._blocks.wait(_PERIOD_SECONDS)
+
+    async def recheck(self) -> None:
+        """Restores or reverses what can be decided now. Raises DatabaseUnavailable."""
+        async with session(self._pool) as connection:
+            redemptions = await redemption_payments.lost(connection)
+        telemetry.SITE_REDEMPTIONS_UNPAID.set(len(redemptions))
+        for redemption in redemptions:
+            async with transaction(self._pool) as connection:
+                if await redemption_payments.restore(connection, redemption):
+                    log.info("site_redemption.paid_again", redemption=str(redemption))
+                elif await redemption_payments.reverse(connection, redemption):
+                    telemetry.SITE_REDEMPTIONS_REVERSED.inc()
+                    log.error("site_redemption.reversed", redemption=str(redemption))

@@ -1,0 +1,100 @@
+"""Which accounts of the chat platform claims were let through for.
+
+An account that moves from one wallet to the next satisfies, in one collection, no more claims than
+the collection allows to one wallet. A claim is reserved for its accounts before it is relayed; the
+reservation counts for an hour, and after that if the claim is on chain.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ltzd.store.database import Connection
+from ltzd.values import Address
+
+MOST_CLAIMS: Final = 65_535
+"""Of one wallet in one collection: PerkNFT counts them in 16 bits, and refuses what is above."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatClaim:
+    """`number`: the claim's among the wallet's of the collection, from 1 to MOST_CLAIMS; None: no
+    claim yet."""
+
+    collection_id: int
+    wallet: Address
+    number: int | None
+
+
+async def used_up(connection: Connection, claim: ChatClaim, accounts: Sequence[str]) -> set[str]:
+    """Which of the accounts satisfy no claim beside those that they were reserved for."""
+    rows = await connection.fetch(
+        """
+        SELECT asked.account
+          FROM unnest($2::text[]) AS asked (account)
+          JOIN collections c ON c.collection_id = $1 AND c.max_per_user > 0
+         WHERE c.max_per_user <= (
+               SELECT count(*)
+                 FROM chat_claims u
+                WHERE u.collection_id = $1 AND u.account = asked.account
+                  AND (u.wallet <> $3 OR u.claims <> $4)
+                  AND (u.reserved_at > now() - interval '1 hour'
+                       OR EXISTS (SELECT FROM perk_claims p
+                                   WHERE p.user_address = u.wallet AND p.collection_id = $1
+                                     AND p.claims = u.claims)
+                       -- An index that is read again does not know of all claims yet.
+                       OR EXISTS (SELECT FROM chains WHERE number < head_number)))
+        """,
+        claim.collection_id,
+        accounts,
+        claim.wallet,
+        claim.number,
+    )
+    return {row["account"] for row in rows}
+
+
+async def reserve(connection: Connection, claim: ChatClaim, accounts: Sequence[str]) -> set[str]:
+    """Reserves the claim for these accounts, or answers which of them are used up.
+
+    Two claims for one account wait for each other.
+    """
+    async with connection.transaction():
+        await connection.execute(
+            """
+            SELECT pg_advisory_xact_lock(hashtextextended($1 || ' claims by ' || account, 0))
+              FROM (SELECT account FROM unnest($2::text[]) AS given (account)
+                     ORDER BY account) AS ordered
+            """,
+            str(claim.collection_id),
+            accounts,
+        )
+        taken = await used_up(connection, claim, accounts)
+        if taken:
+            return taken
+        await connection.execute(
+            """
+            INSERT INTO chat_claims (collection_id, account, wallet, claims)
+            SELECT $1, account, $3, $4 FROM unnest($2::text[]) AS given (account)
+                ON CONFLICT (collection_id, account, wallet, claims) DO UPDATE
+               SET reserved_at = now()
+            """,
+            claim.collection_id,
+            accounts,
+            claim.wallet,
+            claim.number,
+        )
+    return set()
+
+
+async def forget_unused(connection: Connection) -> None:
+    """Deletes reservations of a day ago whose claim never came, unless the index is behind."""
+    await connection.execute(
+        """
+        DELETE FROM chat_claims u
+         WHERE reserved_at < now() - interval '1 day'
+           AND NOT EXISTS (SELECT FROM chains WHERE number < head_number)
+           AND NOT EXISTS (SELECT FROM perk_claims p
+                            WHERE p.user_address = u.wallet AND p.collection_id = u.collection_id
+                              AND p.claims = u.claims)
+        """
+    )
