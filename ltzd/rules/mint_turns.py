@@ -2,11 +2,11 @@
 
 The asks come in the order of the queue (`store/rewards.py`): payments by age, then brands in turn,
 each its oldest. A reward that does not fit holds up its own brand and nobody else. The first reward
-that does not fit saves: half of what is free then, and half of whatever the bucket gains later, is
-kept for this reward until it fits; the other half stays free for everybody else. So a large reward
-is minted after at most twice the time in which the bucket gains its amount, and the other brands
-never have less than half of the gain meanwhile. One reward saves at a time: a payment before any
-brand's reward, then brand after brand in the order of their addresses.
+that does not fit saves: half of what is free then, and half of whatever the bucket refills later,
+is kept for this reward until it fits; the other half stays free for everybody else. So a large
+reward is minted after at most twice the time in which the bucket refills its amount, and the other
+brands never have less than half of the refill meanwhile. One reward saves at a time: a payment
+before any brand's reward, then brand after brand in the order of their addresses.
 
 Units: LTZ's smallest. The caller keeps the `Reserve` from one round to the next; without it (a new
 term) a large reward begins to save anew, on what the bucket holds then.
@@ -50,14 +50,25 @@ class Allotment:
     reserve: Reserve
 
 
-def allot(
-    asks: Sequence[MintAsk], capacity: int, spendable: int, reserve: Reserve, at_most: int
-) -> Allotment:
-    """`spendable` is what the bucket holds beside everything in flight; it may be negative."""
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The mint limit. `spendable` is what it holds beside everything in flight; may be negative.
+
+    `refill` is what it refills in the time since the last round, also if it was full meanwhile.
+    """
+
+    capacity: int
+    spendable: int
+    refill: int = 0
+
+
+def allot(asks: Sequence[MintAsk], bucket: Bucket, reserve: Reserve, at_most: int) -> Allotment:
+    """One round: what goes into the next mint of at most so many rewards."""
+    capacity, spendable = bucket.capacity, bucket.spendable
     possible = [ask for ask in asks if ask.units <= capacity]
     over_capacity = tuple(ask.reward for ask in asks if ask.units > capacity)
     saver = next((ask for ask in possible if ask.reward == reserve.saver), None)
-    kept = 0 if saver is None else _kept(saver, spendable, reserve)
+    kept = 0 if saver is None else _kept(saver, bucket, reserve)
     free = max(0, spendable - kept)
     taken: list[UUID] = []
     waiting: list[MintAsk] = []
@@ -81,10 +92,14 @@ def allot(
     return Allotment(tuple(taken), over_capacity, _saved(waiting, saver, kept, free, reserve))
 
 
-def _kept(saver: MintAsk, spendable: int, before: Reserve) -> int:
-    """What was kept, and half of the bucket's gain since; never more than there is, or is needed."""
-    gain = max(0, spendable - before.kept - before.free)
-    return max(0, min(before.kept + -(-gain // 2), saver.units, spendable))
+def _kept(saver: MintAsk, bucket: Bucket, before: Reserve) -> int:
+    """What was kept, and half of what came since; never more than there is, or is needed.
+
+    The refill counts where it is more than what came: into a full bucket nothing comes, and others
+    who use a little of it in every block would keep it from ever being whole.
+    """
+    gain = max(0, bucket.spendable - before.kept - before.free, bucket.refill)
+    return max(0, min(before.kept + -(-gain // 2), saver.units, bucket.spendable))
 
 
 def _saved(

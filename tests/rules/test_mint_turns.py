@@ -7,7 +7,8 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltzd.rules.mint_turns import Allotment, MintAsk, Reserve, allot
+from ltzd.rules import mint_turns
+from ltzd.rules.mint_turns import Allotment, MintAsk, Reserve
 from ltzd.values import Address
 
 A, B, C = (Address(bytes([number]) * 20) for number in (0xA, 0xB, 0xC))
@@ -17,6 +18,14 @@ BATCH = 100
 
 def asks_of(*said: tuple[Address | None, int]) -> list[MintAsk]:
     return [MintAsk(UUID(int=number), brand, units) for number, (brand, units) in enumerate(said)]
+
+
+def allot(
+    asks: list[MintAsk], capacity: int, spendable: int, reserve: Reserve, at_most: int, refill: int = 0
+) -> Allotment:
+    return mint_turns.allot(
+        asks, mint_turns.Bucket(capacity, spendable, refill), reserve, at_most
+    )
 
 
 def taken(allotment: Allotment) -> list[int]:
@@ -167,12 +176,13 @@ class Bucket:
 
     def block(self) -> None:
         self.available = min(self.capacity, self.available + self.gain)
-        while self._batch():
-            pass
+        refill = self.gain
+        while self._batch(refill):
+            refill = 0
 
-    def _batch(self) -> int:
+    def _batch(self, refill: int) -> int:
         asks, heads = self._asks()
-        allotment = allot(asks, self.capacity, self.available, self.reserve, BATCH)
+        allotment = allot(asks, self.capacity, self.available, self.reserve, BATCH, refill)
         self.reserve = allotment.reserve
         for reward in allotment.taken:
             brand, units = heads[reward]
@@ -240,6 +250,23 @@ def test_many_large_rewards_of_one_brand_leave_the_others_almost_half_of_the_gai
         bucket.block()
 
     assert sum(bucket.minted[B]) >= gain * blocks * 2 // 5
+
+
+@given(gain=st.integers(10, 200), little=st.integers(1, 10))
+def test_a_reward_as_large_as_the_bucket_is_minted_though_others_use_a_little_in_every_block(
+    gain: int, little: int
+) -> None:
+    """No block ends with a full bucket, since each has minted a little: what is free must run out."""
+    available, reserve = 0, Reserve()
+    large = MintAsk(UUID(int=0), A, 1_000)
+    for number in range(1, 2 * -(-1_000 // gain) + 30):
+        asks = [large, MintAsk(UUID(int=number), B, little)]
+        allotment = allot(asks, 1_000, available, reserve, BATCH, gain)
+        if large.reward in allotment.taken:
+            return
+        reserve = allotment.reserve
+        available = min(1_000, available + gain) - little * len(allotment.taken)
+    raise AssertionError("not minted")
 
 
 @settings(deadline=None, max_examples=30)
