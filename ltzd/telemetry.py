@@ -186,6 +186,10 @@ BATCH_REWARDS = _histogram(
     "ltzd_operator_batch_rewards", "Rewards in one mint transaction", buckets=COUNTS
 )
 QUEUED_REWARDS = _gauge("ltzd_operator_queued_rewards", "Rewards that wait for a mint transaction")
+REWARDS_ABOVE_LIMIT = _gauge(
+    "ltzd_operator_rewards_above_limit",
+    "Queued rewards above the mint limit's capacity, which wait until it is raised",
+)
 QUEUED_RELAYS = _gauge("ltzd_operator_queued_relays", "Relays that wait for a relay wallet")
 IN_FLIGHT = _gauge("ltzd_operator_in_flight", "Intents signed and not settled", "kind")
 NONCE_GAP = _gauge("ltzd_operator_nonce_gap", "Nonces allocated minus nonces mined", "kind")

@@ -70,11 +70,12 @@ def mint_limit_call(minter: Address) -> bytes:
     return MINT_LIMIT + bytes(12) + minter
 
 
-def decode_mint_limit(answer: bytes) -> tuple[int, int]:
-    """Capacity and what is available now. Raises ValueError."""
+def decode_mint_limit(answer: bytes) -> tuple[int, int, int]:
+    """Capacity, the seconds in which it refills, and what is available now. Raises ValueError."""
     if len(answer) != 96:
         raise ValueError("mintLimit answers three words")
-    return int.from_bytes(answer[:32], "big"), int.from_bytes(answer[64:], "big")
+    capacity, window, available = (int.from_bytes(answer[at : at + 32]) for at in (0, 32, 64))
+    return capacity, window, available
 
 
 def permit_call(permit: Permit, signature: bytes) -> bytes:

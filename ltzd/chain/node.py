@@ -26,6 +26,7 @@ class Header:
     timestamp: int
     bloom: bytes
     base_fee: int | None
+    gas_limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +405,7 @@ def _header(answer: Any) -> Header | None:
             timestamp=_seconds(answer["timestamp"]),
             bloom=bytes.fromhex(answer["logsBloom"][2:]),
             base_fee=int(base_fee, 16) if base_fee else None,
+            gas_limit=int(answer["gasLimit"], 16),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's block is malformed") from error

@@ -22,7 +22,7 @@ from ltzd.http.errors import ForeignOrigin, NotLocal, TokenNeeded, path_of
 from ltzd.http.loopback import host_of, is_loopback
 from ltzd.http.replies import Reply, json_reply
 from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
-from ltzd.values import Address, checksummed
+from ltzd.values import Address, checksummed, iso
 
 FACTS_TIMEOUT_SECONDS = 5.0
 OPEN_PATH = "/healthz"
@@ -121,6 +121,7 @@ class AdminDoor:
         if facts is not None:
             telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
             telemetry.QUEUED_RELAYS.set(facts.relays.queued)
+            telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
 
     async def _facts(self) -> Facts | None:
@@ -198,6 +199,8 @@ def _lane_shown(lane: LaneFacts, state: LaneState | None) -> dict[str, Any]:
         "kind": lane.kind,
         "isHeld": state is not None and state.is_held,
         "stopped": None if state is None else state.stopped,
+        "pausedFor": lane.paused_for,
+        "pausedSince": None if lane.paused_since is None else iso(lane.paused_since),
         "epoch": lane.epoch,
         "nextNonce": lane.next_nonce,
         "signed": lane.signed,
@@ -216,6 +219,7 @@ def _rewards_shown(rewards: RewardFacts) -> dict[str, Any]:
         "inFlight": rewards.in_flight,
         "minted": rewards.minted,
         "mintedIsEstimate": rewards.minted_is_estimate,
+        "aboveMintLimit": rewards.above_limit,
     }
 
 

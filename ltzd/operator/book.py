@@ -33,6 +33,7 @@ class Book:
         self._rows = rows
         self._by_nonce: dict[int, OpenTransaction] = {}
         self._reserved_wei = 0
+        self._gas = 0
         self._to_publish: dict[int, None] = {}
         self._refused: set[int] = set()
         self.held: str | None = None
@@ -60,6 +61,10 @@ class Book:
     def reserved_wei(self) -> int:
         """What everything in flight can cost at worst."""
         return self._reserved_wei
+
+    def gas(self) -> int:
+        """What everything in flight can use at worst."""
+        return self._gas
 
     def minting(self) -> int:
         """LTZ's smallest units that everything in flight mints."""
@@ -190,11 +195,13 @@ class Book:
         self._let_go(tx.nonce)
         self._by_nonce[tx.nonce] = tx
         self._reserved_wei += tx.worst_wei
+        self._gas += tx.gas_limit
 
     def _let_go(self, nonce: int) -> None:
         tx = self._by_nonce.pop(nonce, None)
         if tx is not None:
             self._reserved_wei -= tx.worst_wei
+            self._gas -= tx.gas_limit
 
     def _measure(self) -> None:
         telemetry.IN_FLIGHT.labels(self._lane.kind).set(len(self._by_nonce))

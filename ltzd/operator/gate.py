@@ -1,23 +1,22 @@
 """Whether a lane may sign now, and what it says when it may not."""
 
-import structlog
-
-from ltzd import telemetry
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
-from ltzd.operator.policy import FEES
+from ltzd.operator.pausing import LanePause
+from ltzd.operator.policy import FEES, NODE
 from ltzd.operator.purse import Purse
 from ltzd.rules.fees import Fees
 
-log = structlog.get_logger()
+_BLOCKS_IN_FLIGHT = 2
+_FEWEST_IN_FLIGHT = 2
 
 
 class Gate:
-    def __init__(self, desk: Desk, book: Book, purse: Purse) -> None:
+    def __init__(self, desk: Desk, book: Book, purse: Purse, pause: LanePause) -> None:
         self._desk = desk
         self._book = book
         self._purse = purse
-        self._paused: str | None = None
+        self._pause = pause
 
     def fees(self) -> Fees | None:
         """What to sign at now; None while nothing may be signed."""
@@ -25,17 +24,28 @@ class Gate:
             self.pause(self._book.held)
             return None
         if self._purse.fees is None:
-            self.pause(FEES if self._purse.market else None)
+            if self._purse.market is not None:
+                self.pause(FEES)
             return None
         return self._purse.fees if self.room() > 0 else None
 
     @property
     def is_paused(self) -> bool:
-        return self._paused is not None
+        return self._pause.reason is not None
 
     def room(self) -> int:
         """How many transactions more may be in flight."""
         return max(0, self._desk.policy.max_in_flight - self._book.count())
+
+    def is_soon_mined(self, gas: int) -> bool:
+        """Whether so much gas more can be mined, with all that is in flight, in two blocks.
+
+        Nonces are mined in their order, so work that comes later waits for everything in flight.
+        """
+        limit = self._purse.block_gas_limit
+        if limit is None or self._book.count() < _FEWEST_IN_FLIGHT:
+            return True
+        return self._book.gas() + gas <= _BLOCKS_IN_FLIGHT * limit
 
     def can_afford(self, worst_wei: int) -> bool:
         return self._purse.can_afford(worst_wei, self._book.reserved_wei())
@@ -45,12 +55,12 @@ class Gate:
 
         Answers 0, how much was signed.
         """
-        if reason != self._paused:
-            kind = self._desk.lane.kind
-            if self._paused is not None:
-                telemetry.LANES_PAUSED.labels(kind, self._paused).set(0)
-            if reason is not None:
-                telemetry.LANES_PAUSED.labels(kind, reason).set(1)
-                log.warning("lane.paused", kind=kind, reason=reason)
-            self._paused = reason
+        self._pause.set(reason)
         return 0
+
+    def hear_node(self, *, answers: bool) -> None:
+        """Without a node nothing is signed, whether or not anything waits."""
+        if not answers:
+            self.pause(NODE)
+        elif self._pause.reason == NODE:
+            self.pause(None)

@@ -14,11 +14,12 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node import Node
 from ltzd.chain.signing import Signer
-from ltzd.errors import LostLane, Unavailable
+from ltzd.errors import LostLane, NodeUnavailable, Unavailable
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
 from ltzd.operator.gate import Gate
-from ltzd.operator.policy import LanePolicy, Stopped
+from ltzd.operator.pausing import LanePause
+from ltzd.operator.policy import NODE, LanePolicy, Stopped
 from ltzd.operator.publishing import Publisher
 from ltzd.operator.purse import Purse
 from ltzd.operator.watching import Watcher
@@ -36,6 +37,9 @@ _PAUSE_SECONDS = 0.5
 _STOPPED_SECONDS = 10.0
 _SHOWN_SECONDS = 10.0
 """Below `lanes.SHOWN_FOR_SECONDS`, or nobody would ask this lane for anything."""
+_SHOWN_AGAIN_SECONDS = 1.0
+"""However often its reason to wait changes."""
+_STANDBY_SECONDS = 5.0
 
 
 class WalletLane(ABC):
@@ -65,6 +69,7 @@ class WalletLane(ABC):
         self._due = signals.bell(self.channel)
         self._blocks = signals.bell(BLOCKS)
         self._purse: Purse | None = None
+        self.pause = LanePause(self.kind)
         self.is_serving = False
         self.stopped: str | None = None
 
@@ -111,17 +116,31 @@ class WalletLane(ABC):
     async def _hold(self) -> None:
         """One term, from the lock to its loss."""
         name = f"ltzd lane {self._chain_id} {hex_of(self._signer.address)}"
+        # Standing by behind another process, this one waits for nothing but the lock.
+        standing_by = asyncio.get_running_loop().call_later(_STANDBY_SECONDS, self.pause.set, None)
         try:
             async with locks.held(self._database_url, name) as term:
-                await self._serve(term)
+                standing_by.cancel()
+                await self._serve_with_node(term)
         except* Stopped as group:
             self.stopped = str(group.exceptions[0])
             log.critical("lane.stopped", kind=self.kind, reason=self.stopped)
         except* Unavailable as group:
             log.warning("lane.term_over", kind=self.kind, reason=str(group.exceptions[0]))
         finally:
+            standing_by.cancel()
             self.is_serving = False
             telemetry.LANES_HELD.labels(self.kind).set(0)
+
+    async def _serve_with_node(self, term: Term) -> None:
+        """Without a node no term begins, and the lane's row says so while we hold the lock."""
+        try:
+            await self._serve(term)
+        except* NodeUnavailable:
+            self.pause.set(NODE)
+            async with session(self._pool) as connection:
+                await lanes.show_without_term(connection, self._chain_id, self.wallet, NODE)
+            raise
 
     async def _serve(self, term: Term) -> None:
         lane, next_nonce = await self._begin(await self._used_nonces())
@@ -129,7 +148,7 @@ class WalletLane(ABC):
         book = Book(self._pool, lane, self._rows())
         await book.load()
         self._purse = purse = Purse(self._node, lane, self._policy.fees)
-        gate = Gate(desk, book, purse)
+        gate = Gate(desk, book, purse, self.pause)
         work = await self._work(desk, book, gate, next_nonce)
         publisher = Publisher(desk, book, work, self._due, self._blocks)
         watcher = Watcher(desk, book, purse, work, gate, self._blocks, self._due)
@@ -167,11 +186,12 @@ class WalletLane(ABC):
         return used
 
     async def _show(self, lane: Lane) -> None:
-        """Tell the other roles that somebody works here."""
+        """Tell the other roles that somebody works here, and why it does not go on."""
         while True:
             async with session(self._pool) as connection:
-                await lanes.show(connection, lane)
-            await asyncio.sleep(_SHOWN_SECONDS)
+                await lanes.show(connection, lane, self.pause.reason)
+            await asyncio.sleep(_SHOWN_AGAIN_SECONDS)
+            await self.pause.changes.wait(_SHOWN_SECONDS)
 
 
 async def _until_lost(term: Term) -> None:

@@ -13,7 +13,7 @@ from ltzd.operator.minting import Counters, Minter
 from ltzd.operator.policy import MINT, LanePolicy, MintTarget, SameProcess, Stopped
 from ltzd.operator.rehearsing import Rehearsal
 from ltzd.operator.work import RewardRows, Rows, Work
-from ltzd.store import lanes, transactions
+from ltzd.store import lanes, rewards, transactions
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.lanes import Lane
 from ltzd.store.signals import REWARDS, Signals
@@ -45,8 +45,9 @@ class MintLane(WalletLane):
     async def _work(self, desk: Desk, book: Book, gate: Gate, next_nonce: int) -> Work:
         async with session(self._pool) as connection:
             has_reverted = await transactions.has_reverted(connection, desk.lane)
+            last_brand = await rewards.last_brand(connection, self._next_seq)
         rehearsal = Rehearsal(desk, self._target, is_careful=has_reverted)
-        counters = Counters(next_nonce, self._next_seq)
+        counters = Counters(next_nonce, self._next_seq, last_brand)
         return Minter(desk, book, gate, self._target, rehearsal, counters, self._process)
 
     async def _begin(self, used: int) -> tuple[Lane, int]:

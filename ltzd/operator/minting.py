@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from ltzd import telemetry
 from ltzd.chain import ltz
@@ -10,7 +11,7 @@ from ltzd.operator.batches import call_of, numbered
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
 from ltzd.operator.gate import Gate
-from ltzd.operator.policy import BALANCE, MintTarget, SameProcess
+from ltzd.operator.policy import BALANCE, MINT_LIMIT, WOULD_REVERT, MintTarget, SameProcess
 from ltzd.operator.rehearsing import Rehearsal
 from ltzd.rules.fees import Fees
 from ltzd.rules.transactions import Place, State, Transaction
@@ -22,10 +23,12 @@ from ltzd.store.transactions import Intent, OpenTransaction
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Where a term begins: the lane's next nonce and the next reference's seq."""
+    """Where a term begins: the lane's next nonce, the next reference's seq, and the brand whose
+    turn was the last one."""
 
     next_nonce: int
     next_seq: int
+    last_brand: bytes = b""
 
 
 class Minter:
@@ -58,13 +61,17 @@ class Minter:
         self._process = process
         self._next_nonce = counters.next_nonce
         self._next_seq = counters.next_seq
+        self._last_brand = counters.last_brand
 
     async def sign_next(self, at_least: int = 1) -> int:
         fees = self._gate.fees()
         if fees is None:
             return 0
         async with self._desk.pen:
-            if not self._gate.can_afford(ltz.mint_gas_limit(ltz.MAX_BATCH) * fees.max_fee_per_gas):
+            gas = ltz.mint_gas_limit(ltz.MAX_BATCH)
+            if not self._gate.is_soon_mined(gas):
+                return 0
+            if not self._gate.can_afford(gas * fees.max_fee_per_gas):
                 return self._gate.pause(BALANCE)
             return await self._sign(fees, at_least)
 
@@ -87,21 +94,34 @@ class Minter:
 
     async def _sign(self, fees: Fees, at_least: int) -> int:
         async with session(self._desk.pool) as connection:
-            waiting = await rewards.queued(connection, ltz.MAX_BATCH, self._allowance.hopeless)
+            await self._allowance.sort_out(connection, self._desk.lane)
+            saver = self._allowance.saver
+            waiting = await rewards.queued(connection, ltz.MAX_BATCH, self._last_brand, saver)
             if len(waiting) < at_least:
                 return self._gate.pause(None) if not waiting else 0
             fitting = self._allowance.fit(waiting, self._book.minting())
             if not fitting:
-                return self._gate.pause("mint_limit")
+                self._pass_the_turn(waiting, saver)
+                return self._gate.pause(MINT_LIMIT)
             batch = await self._rehearsal.passing(connection, fitting, self._next_seq)
             if not batch:
-                return self._gate.pause("would_revert")
+                return self._gate.pause(WOULD_REVERT)
             self._gate.pause(None)
             tx = await self._store(connection, self._mint(batch), fees)
+        self._pass_the_turn(batch, saver)
         self._book.add(tx)
         telemetry.BATCH_REWARDS.observe(len(batch))
         telemetry.TRANSACTIONS_CREATED.labels(self._desk.lane.kind).inc()
         return len(batch)
+
+    def _pass_the_turn(self, served: Sequence[QueuedReward], saver: UUID | None) -> None:
+        """The next turn begins behind the brand that came last; no payment and no saver is a turn.
+
+        `served` is in the order of `rewards.queued`.
+        """
+        brands = [one.brand_id for one in served if not one.is_payment and one.id != saver]
+        if brands:
+            self._last_brand = brands[-1]
 
     def _mint(self, batch: Sequence[QueuedReward]) -> Intent:
         """The batch as an intent; a reward keeps the seq it has, others get the counter's next."""

@@ -29,8 +29,14 @@ RELAY = "relay"
 
 FEES = "fees"
 """A lane's reason to wait: fees are too high for what it may pay."""
-BALANCE = "balance"
+BALANCE = "funds"
 """A lane's reason to wait: the wallet cannot cover the worst case."""
+MINT_LIMIT = "mint_limit"
+"""A lane's reason to wait: the mint limit holds none of the rewards that wait, or is zero."""
+WOULD_REVERT = "would_revert"
+"""A lane's reason to wait: LTZ would refuse all of the rewards that wait."""
+NODE = "node"
+"""A lane's reason to wait: the node does not answer."""
 
 
 @dataclass(frozen=True, slots=True)

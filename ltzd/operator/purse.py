@@ -10,7 +10,8 @@ from ltzd.store.lanes import Lane
 
 
 class Purse:
-    """`market` is None until a block was seen; `fees` also while the cap forbids."""
+    """`market` and `block_gas_limit` are None until a block was seen; `fees` also while the cap
+    forbids."""
 
     def __init__(self, node: Node, lane: Lane, policy: FeePolicy) -> None:
         self._node = node
@@ -20,12 +21,14 @@ class Purse:
         self.balance: int | None = None
         self.market: Market | None = None
         self.fees: Fees | None = None
+        self.block_gas_limit: int | None = None
 
     async def look(self, head: Header) -> None:
         """Take fees and balance as of `head`. Raises NodeUnavailable."""
         market = await self._node.market(head)
         await self.weigh()
         self.market, self.fees = market, fees_for(market, self._policy)
+        self.block_gas_limit = head.gas_limit
         telemetry.BASE_FEE_WEI.labels(self._kind).set(market.base_fee)
         telemetry.HELD_BY_CAP.labels(self._kind).set(self.fees is None)
 

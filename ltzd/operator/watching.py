@@ -76,8 +76,10 @@ class Watcher:
             await self._blocks.wait(self._desk.policy.poll_seconds)
             try:
                 await self.look()
+                self._gate.hear_node(answers=True)
             except NodeUnavailable as error:
                 self._purse.forget()
+                self._gate.hear_node(answers=False)
                 log.warning("watch.node_unavailable", reason=error.message)
 
     async def look(self) -> None:

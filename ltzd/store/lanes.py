@@ -39,7 +39,7 @@ async def begin_term(
         INSERT INTO lanes (chain_id, wallet, kind, epoch, next_nonce)
         VALUES ($1, $2, $3, 1, $4)
             ON CONFLICT (chain_id, wallet) DO UPDATE
-           SET epoch = lanes.epoch + 1, kind = excluded.kind
+           SET epoch = lanes.epoch + 1, kind = excluded.kind, paused_for = NULL, paused_since = NULL
      RETURNING epoch
         """,
         chain_id,
@@ -50,20 +50,44 @@ async def begin_term(
     return Lane(chain_id, wallet, epoch, kind)
 
 
-async def show(connection: Connection, lane: Lane) -> None:
-    """Somebody works in this lane now. Raises LostLane when it is another by now."""
+async def show(connection: Connection, lane: Lane, paused_for: str | None = None) -> None:
+    """Somebody works in this lane now, and waits for `paused_for`, if for anything.
+
+    Raises LostLane when another process serves it by now.
+    """
     done = await connection.fetchval(
         """
-        UPDATE lanes SET served_at = now()
+        UPDATE lanes
+           SET served_at = now(), paused_for = $4::text, paused_seen_at = now(),
+               paused_since = CASE WHEN $4::text IS NULL THEN NULL
+                                   WHEN paused_for = $4::text THEN paused_since ELSE now() END
          WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
      RETURNING true
         """,
         lane.chain_id,
         lane.wallet,
         lane.epoch,
+        paused_for,
     )
     if not done:
         raise LostLane("Another process serves this lane")
+
+
+async def show_without_term(
+    connection: Connection, chain_id: int, wallet: Address, paused_for: str
+) -> None:
+    """The holder of the lane's lock cannot begin a term; nobody works in the lane."""
+    await connection.execute(
+        """
+        UPDATE lanes
+           SET paused_for = $3::text, paused_seen_at = now(),
+               paused_since = CASE WHEN paused_for = $3::text THEN paused_since ELSE now() END
+         WHERE chain_id = $1 AND wallet = $2
+        """,
+        chain_id,
+        wallet,
+        paused_for,
+    )
 
 
 async def working(connection: Connection, chain_id: int, kind: str) -> list[Address]:

@@ -5,8 +5,10 @@ minted rewards reads only open rows, and that count becomes an estimate once it 
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from ltzd.store.database import Connection
+from ltzd.store.lanes import SHOWN_FOR_SECONDS
 from ltzd.values import Address
 
 ESTIMATE_ABOVE = 500_000
@@ -30,7 +32,10 @@ class ChainFacts:
 
 @dataclass(frozen=True, slots=True)
 class LaneFacts:
-    """`oldest_seconds`: age of the oldest intent that is not settled; None without one."""
+    """`oldest_seconds`: age of the oldest intent that is not settled; None without one.
+
+    `paused_for`: why the lane signs nothing, as the process that holds it has said within a minute.
+    """
 
     wallet: Address
     kind: str
@@ -40,6 +45,8 @@ class LaneFacts:
     published: int
     mined: int
     oldest_seconds: float | None
+    paused_for: str | None = None
+    paused_since: datetime | None = None
 
     @property
     def in_flight(self) -> int:
@@ -48,13 +55,18 @@ class LaneFacts:
 
 @dataclass(frozen=True, slots=True)
 class RewardFacts:
-    """`in_flight` have a transaction that is not settled and no mint that we know of."""
+    """`in_flight` have a transaction that is not settled and no mint that we know of.
+
+    `above_limit` of the queued ones are above the mint limit's capacity, and wait until it is
+    raised; they do not count for `oldest_queued_seconds`.
+    """
 
     queued: int
     oldest_queued_seconds: float | None
     in_flight: int
     minted: int
     minted_is_estimate: bool
+    above_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +116,19 @@ async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:
                count(*) FILTER (WHERE open.state = 'signed'),
                count(*) FILTER (WHERE open.state = 'published'),
                count(*) FILTER (WHERE open.state = 'mined'),
-               extract(epoch FROM now() - min(open.created_at))::float8
+               extract(epoch FROM now() - min(open.created_at))::float8,
+               CASE WHEN lanes.paused_seen_at > now() - make_interval(secs => $1)
+                    THEN lanes.paused_for END,
+               CASE WHEN lanes.paused_seen_at > now() - make_interval(secs => $1)
+                    THEN lanes.paused_since END
           FROM lanes
           LEFT JOIN transactions AS open
             ON open.chain_id = lanes.chain_id AND open.wallet = lanes.wallet
            AND open.state IN ('signed', 'published', 'mined')
          GROUP BY lanes.chain_id, lanes.wallet
          ORDER BY lanes.kind, lanes.wallet
-        """
+        """,
+        SHOWN_FOR_SECONDS,
     )
     return tuple(LaneFacts(*row) for row in rows)
 
@@ -119,7 +136,9 @@ async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:
 async def _rewards(connection: Connection) -> RewardFacts:
     waiting = await connection.fetchrow(
         """
-        SELECT count(*), extract(epoch FROM now() - min(created_at))::float8
+        SELECT count(*),
+               extract(epoch FROM now() - min(created_at) FILTER (WHERE NOT above_limit))::float8,
+               count(*) FILTER (WHERE above_limit)
           FROM rewards
          WHERE transaction_id IS NULL AND failed_at IS NULL AND mint_block_hash IS NULL
         """
@@ -135,7 +154,7 @@ async def _rewards(connection: Connection) -> RewardFacts:
         """
     )
     minted, is_estimate = await _minted(connection)
-    return RewardFacts(waiting[0], waiting[1], in_flight, minted, is_estimate)
+    return RewardFacts(waiting[0], waiting[1], in_flight, minted, is_estimate, waiting[2])
 
 
 async def _relays(connection: Connection) -> RelayFacts:

@@ -33,6 +33,7 @@ HEAD = {
     "parentHash": hex_of(b"\x0f" * 32),
     "timestamp": "0x6553f100",
     "logsBloom": "0x" + "00" * 256,
+    "gasLimit": "0x1c9c380",
     "baseFeePerGas": hex(9 * GWEI),
 }
 

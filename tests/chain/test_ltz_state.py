@@ -60,6 +60,7 @@ class Chain:
             "parentHash": hex_of(OTHER),
             "timestamp": "0x1",
             "logsBloom": "0x00",
+            "gasLimit": "0x1c9c380",
         }
 
 

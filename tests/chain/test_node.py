@@ -23,6 +23,7 @@ A_BLOCK: dict[str, object] = {
     "parentHash": hex_of(PARENT),
     "timestamp": "0x65",
     "logsBloom": "0x" + "00" * 255 + "01",
+    "gasLimit": "0x1c9c380",
     "baseFeePerGas": "0x7",
 }
 A_RECEIPT: dict[str, object] = {

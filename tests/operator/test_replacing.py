@@ -435,13 +435,13 @@ async def test_a_replacement_that_the_purse_cannot_cover_waits_until_it_is_fille
         world.node.balance = 10 * old.gas_limit * old.max_fee_per_gas
         world.node.base_fee = 20 * GWEI
         world.node.mine()
-        await until(lambda: true(paused_for("balance") == 1))
+        await until(lambda: true(paused_for("funds") == 1))
         await repeated(world)
         assert await attempts(world) == 1
 
         world.node.balance *= 1000
         await in_the_pool(world, lambda sent: sent.hash != old.hash)
-        await until(lambda: true(paused_for("balance") == 0))
+        await until(lambda: true(paused_for("funds") == 0))
         world.node.mine()
         await world.minted()
     await world.each_minted_once()

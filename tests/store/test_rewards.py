@@ -13,7 +13,7 @@ from ltzd.store import rewards, transactions
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.signals import REWARDS
 from ltzd.store.transactions import Attempt
-from ltzd.values import Address, Hash32
+from ltzd.values import ZERO_ADDRESS, Address, Hash32
 from tests.support.core import (
     BRAND,
     a_hash,
@@ -26,6 +26,7 @@ from tests.support.core import (
 )
 
 OTHER_BRAND = Address(b"\x0b" * 20)
+A_BRAND, B_BRAND, C_BRAND = (Address(bytes([byte]) * 20) for byte in (0xA, 0xB, 0xC))
 
 
 async def ids_queued(pool: Pool, limit: int = 100) -> list[UUID]:
@@ -51,12 +52,141 @@ async def test_the_oldest_rewards_leave_the_queue_first(pool: Pool) -> None:
     assert await ids_queued(pool) == ids
 
 
-async def test_rewards_that_are_left_out_make_room_for_the_next(pool: Pool) -> None:
-    ids = await queue_rewards(pool, 4)
-    async with session(pool) as connection:
-        others = await rewards.queued(connection, 2, {ids[0], ids[2], uuid4()})
+# --- turns --------------------------------------------------------------------------------------
 
-    assert [reward.id for reward in others] == [ids[1], ids[3]]
+
+async def waiting(pool: Pool, limit: int = 100, **asked: Any) -> list[UUID]:
+    async with session(pool) as connection:
+        return [reward.id for reward in await rewards.queued(connection, limit, **asked)]
+
+
+async def pay(pool: Pool, brand: Address = ZERO_ADDRESS) -> UUID:
+    async with transaction(pool) as connection:
+        return await queue_reward(connection, kind=2, brand=brand)
+
+
+async def test_brands_take_turns_and_each_gives_its_oldest(pool: Pool) -> None:
+    many = await queue_for(pool, A_BRAND, 5)
+    two = await queue_for(pool, B_BRAND, 2)
+    late = await queue_for(pool, C_BRAND, 1)
+
+    assert await waiting(pool) == [
+        *(many[0], two[0], late[0]),
+        *(many[1], two[1]),
+        *many[2:],
+    ]
+    assert await waiting(pool, 4) == [many[0], two[0], late[0], many[1]]
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_the_turn_goes_on_behind_the_brand_that_was_last(pool: Pool, paused: bool) -> None:
+    if paused:
+        await add_brand(pool, Address(b"\x0a" * 19 + b"\xff"), is_paused=True)
+        await queue_for(pool, Address(b"\x0a" * 19 + b"\xff"), 200)
+    (a,), (b,), (c,) = [await queue_for(pool, brand) for brand in (A_BRAND, B_BRAND, C_BRAND)]
+
+    assert await waiting(pool, after=A_BRAND) == [b, c, a]
+    assert await waiting(pool, after=B_BRAND) == [c, a, b]
+    assert await waiting(pool, after=C_BRAND) == [a, b, c]
+    assert await waiting(pool, after=b"\x0a" * 19) == [a, b, c]
+    assert await waiting(pool, after=b"\xff" * 20) == [a, b, c]
+
+
+async def test_payments_come_first_whosever_and_however_young_they_are(pool: Pool) -> None:
+    many = await queue_for(pool, A_BRAND, 3)
+    first, second = await pay(pool), await pay(pool, B_BRAND)
+    late = await queue_for(pool, B_BRAND, 1)
+
+    assert await waiting(pool) == [first, second, many[0], late[0], *many[1:]]
+
+
+async def test_the_reward_that_saves_comes_before_the_turns_and_only_once(pool: Pool) -> None:
+    many = await queue_for(pool, A_BRAND, 2)
+    saving = await queue_for(pool, C_BRAND, 2)
+    paid = await pay(pool)
+
+    assert await waiting(pool, saver=saving[0]) == [paid, saving[0], many[0], saving[1], many[1]]
+    assert await waiting(pool, saver=paid) == [paid, many[0], saving[0], many[1], saving[1]]
+    await add_brand(pool, C_BRAND, is_paused=True)
+    assert await waiting(pool, saver=saving[0]) == [paid, *many]
+
+
+async def test_of_very_many_brands_a_hundred_have_their_turn_and_then_the_next(pool: Pool) -> None:
+    brands = [Address(number.to_bytes(20, "big")) for number in range(1, 251)]
+    ids = [(await queue_for(pool, brand))[0] for brand in brands]
+    twice = await queue_for(pool, brands[0], 1)
+
+    first = await waiting(pool)
+    assert first == ids[:100]
+    second = await waiting(pool, after=brands[99])
+    third = await waiting(pool, after=brands[199])
+    assert second == ids[100:200]
+    assert third == [*ids[200:], *ids[:50]]
+    assert twice[0] not in first + second + third, "before each has had one"
+
+
+async def test_a_term_goes_on_with_the_brand_behind_the_last_reference(pool: Pool) -> None:
+    lane = await a_lane(pool)
+    (a,) = await queue_for(pool, A_BRAND)
+    (b,) = await queue_for(pool, B_BRAND)
+    paid = await pay(pool)
+    async with session(pool) as connection:
+        assert await rewards.last_brand(connection, 0) == b""
+        intent = an_intent(0, [b, a, paid])
+        await transactions.store_signed(connection, lane, intent, an_attempt("a"))
+        assert await rewards.last_brand(connection, 3) == A_BRAND
+        assert await rewards.last_brand(connection, 1) == B_BRAND
+
+
+# --- above the mint limit -----------------------------------------------------------------------
+
+
+async def test_a_reward_above_the_limit_leaves_the_queue_until_a_limit_holds_it(
+    pool: Pool,
+) -> None:
+    ids = await queue_for(pool, A_BRAND, 3)
+    await value(pool, "UPDATE rewards SET ltz = 500 WHERE id = $1", ids[0])
+    lane = await a_lane(pool)
+    async with session(pool) as connection:
+        assert await rewards.set_above_limit(connection, lane, [ids[0], uuid4()]) == [ids[0]]
+        assert await rewards.set_above_limit(connection, lane, [ids[0]]) == []
+        assert await waiting(pool) == ids[1:]
+
+        assert await rewards.set_within_limit(connection, lane, 499, 10) == 0
+        assert await rewards.set_within_limit(connection, lane, 500, 10) == 1
+    assert await waiting(pool) == ids, "and has its old place"
+
+
+async def test_a_limit_that_was_raised_puts_so_many_back_at_a_time(pool: Pool) -> None:
+    ids = await queue_for(pool, A_BRAND, 5)
+    lane = await a_lane(pool)
+    async with session(pool) as connection:
+        await rewards.set_above_limit(connection, lane, ids)
+        counts = [await rewards.set_within_limit(connection, lane, 10**9, 2) for _ in range(4)]
+    assert counts == [2, 2, 1, 0]
+
+
+async def test_a_term_that_is_over_takes_nothing_out_and_puts_nothing_back(pool: Pool) -> None:
+    one, other = await queue_for(pool, A_BRAND, 2)
+    old = await a_lane(pool)
+    async with session(pool) as connection:
+        await rewards.set_above_limit(connection, old, [one])
+        await a_lane(pool)
+        assert await rewards.set_above_limit(connection, old, [other]) == []
+        assert await rewards.set_within_limit(connection, old, 10**9, 10) == 0
+    assert await waiting(pool) == [other]
+
+
+async def test_a_reward_with_a_transaction_a_mint_or_a_failure_is_not_above_the_limit(
+    pool: Pool,
+) -> None:
+    tied, minted, failed = ids = await queue_rewards(pool, 3)
+    lane = await a_lane(pool)
+    async with session(pool) as connection:
+        await transactions.store_signed(connection, lane, an_intent(0, [tied]), an_attempt("a"))
+        await mint(connection, minted, a_hash("a"))
+        await rewards.fail(connection, lane, {failed: "no reason"})
+        assert await rewards.set_above_limit(connection, lane, ids) == []
 
 
 async def test_a_reward_with_a_transaction_or_a_mint_is_not_queued(pool: Pool) -> None:
@@ -224,11 +354,7 @@ async def add_brand(pool: Pool, brand: Address, *, is_paused: bool) -> None:
 
 async def queue_for(pool: Pool, brand: Address, count: int = 1) -> list[UUID]:
     async with transaction(pool) as connection:
-        ids = [await queue_reward(connection) for _ in range(count)]
-        await connection.execute(
-            "UPDATE rewards SET brand_id = $1 WHERE id = ANY($2::uuid[])", brand, ids
-        )
-    return ids
+        return [await queue_reward(connection, brand=brand) for _ in range(count)]
 
 
 async def test_rewards_of_a_paused_brand_wait_until_it_goes_on(pool: Pool) -> None:
@@ -240,19 +366,16 @@ async def test_rewards_of_a_paused_brand_wait_until_it_goes_on(pool: Pool) -> No
     assert await ids_queued(pool) == others
 
     await add_brand(pool, BRAND, is_paused=False)
-    assert await ids_queued(pool) == waiting + others + late
+    assert await ids_queued(pool) == [others[0], waiting[0], others[1], waiting[1], *late]
 
 
-async def test_while_one_brand_is_paused_the_oldest_of_all_others_leave_first(pool: Pool) -> None:
+async def test_while_one_brand_is_paused_the_others_take_turns(pool: Pool) -> None:
     await add_brand(pool, BRAND, is_paused=True)
-    brands = [Address(bytes([number]) * 20) for number in (3, 1, 2)]
+    brands = [Address(bytes([number]) * 20) for number in (1, 2, 3)]
     await queue_for(pool, BRAND, 3)
     expected = [(await queue_for(pool, brands[number % 3]))[0] for number in range(12)]
 
     assert await ids_queued(pool, 7) == expected[:7]
-    async with session(pool) as connection:
-        some = await rewards.queued(connection, 3, {expected[0], expected[2]})
-    assert [reward.id for reward in some] == [expected[1], *expected[3:5]]
 
 
 async def test_a_brand_that_nobody_knows_is_not_paused(pool: Pool) -> None:
@@ -272,9 +395,11 @@ async def test_when_all_brands_are_paused_nothing_is_queued(pool: Pool) -> None:
     assert await ids_queued(pool) == []
 
 
-async def test_a_paused_brands_backlog_is_never_read(pool: Pool) -> None:
-    """Ten thousand at the head of the queue: fewer rows are looked at than one in a hundred."""
-    await add_brand(pool, BRAND, is_paused=True)
+@pytest.mark.parametrize("after", [b"", A_BRAND, OTHER_BRAND, BRAND, b"\xff"])
+@pytest.mark.parametrize("is_paused", [True, False])
+async def test_a_brands_backlog_is_never_read(pool: Pool, is_paused: bool, after: bytes) -> None:
+    """Ten thousand at the head of the queue, wherever the turn begins."""
+    await add_brand(pool, BRAND, is_paused=is_paused)
     async with session(pool) as connection:
         await connection.execute(
             """
@@ -287,9 +412,12 @@ async def test_a_paused_brands_backlog_is_never_read(pool: Pool) -> None:
         others = await queue_for(pool, OTHER_BRAND, 3)
         await connection.execute("ANALYZE rewards")
         await connection.execute("ANALYZE brands")
-        (row,) = await connection.fetch("EXPLAIN (ANALYZE, FORMAT JSON) " + rewards.QUEUED, 100, [])
-    assert await ids_queued(pool) == others
-    assert rows_read(json.loads(row[0])[0]["Plan"]) < 100
+        explain = "EXPLAIN (ANALYZE, FORMAT JSON) " + rewards.QUEUED
+        (row,) = await connection.fetch(explain, *rewards.asked(100, after))
+    found = set(await waiting(pool, after=after))
+    assert found.issuperset(others)
+    assert len(found) == (3 if is_paused else 100)
+    assert rows_read(json.loads(row[0])[0]["Plan"]) < (100 if is_paused else 900)
 
 
 def rows_read(plan: dict[str, Any]) -> float:

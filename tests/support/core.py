@@ -70,14 +70,18 @@ async def follow(pool: Pool, node: FakeNode, first_block: int = 1) -> ChainIdent
 
 
 async def queue_reward(
-    connection: Connection, wallet: Address | None = None, ltz: int = 100, kind: int = 1
+    connection: Connection,
+    wallet: Address | None = None,
+    ltz: int = 100,
+    kind: int = 1,
+    brand: Address = BRAND,
 ) -> UUID:
     reward = uuid4()
     await connection.execute(
         "INSERT INTO rewards (id, kind, brand_id, wallet, ltz) VALUES ($1, $2, $3, $4, $5)",
         reward,
         kind,
-        BRAND,
+        brand,
         wallet or a_wallet(0xA11CE),
         ltz,
     )

@@ -193,6 +193,7 @@ class Block:
     """References by seq, as of this block."""
     minted: int = 0
     """LTZ's smallest units minted up to this block."""
+    gas_limit: int = 300_000_000
 
     def logs(self) -> Iterator[tuple[Hash32, Log]]:
         for log in self.said:
@@ -227,7 +228,10 @@ class FakeNode(Rpc):
         self.mines_at_once = False
         self.cannot_simulate: Callable[[bytes], bool] = lambda _data: False
         """Which calls it answers with an error of its own."""
+        self.block_gas_limit = 300_000_000
+        """What the transactions of one block can use; a mint uses 30,000 a reward."""
         self.mint_capacity = 10**30
+        self.mint_window_seconds = 86_400
         self.mint_filled = 10**40
         """What the mint limit's bucket has ever been given."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False
@@ -359,18 +363,23 @@ class FakeNode(Rpc):
             nonces=nonces,
             used=used,
             minted=parent.minted + sum(map(_minted_in, done)),
+            gas_limit=self.block_gas_limit,
         )
 
     def _execute(
         self, parent: Block, nonces: dict[Address, int], used: dict[int, bytes]
     ) -> Iterator[Done]:
         available = self._available(parent)
+        left = self.block_gas_limit
         for sent in sorted(
             self.pool.values(), key=lambda sent: (sent.nonce, -sent.max_fee_per_gas)
         ):
             if sent.nonce < nonces.get(sent.sender, 0):
                 del self.pool[sent.hash]
+            elif sent.gas_limit > left:
+                return
             elif sent.nonce == nonces.get(sent.sender, 0) and sent.max_fee_per_gas >= self.base_fee:
+                left -= _gas_used(sent)
                 del self.pool[sent.hash]
                 nonces[sent.sender] = sent.nonce + 1
                 try:
@@ -541,7 +550,7 @@ class FakeNode(Rpc):
             bits = sum(1 << (seq % 256) for seq in used if seq // 256 == word)
             return hex_of(bits.to_bytes(32, "big"))
         if data[:4] == _MINT_LIMIT:
-            words = (self.mint_capacity, 86_400, max(0, self._available(self._seen()[-1])))
+            words = (self.mint_capacity, self.mint_window_seconds, max(0, self._available(self._seen()[-1])))
             return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
         self.simulated += 1
         if self.cannot_simulate(data):
@@ -597,6 +606,10 @@ class FakeNode(Rpc):
                 if not _outbids(sent, rival):
                     raise RpcError(-32000, "replacement transaction underpriced")
                 del self.pool[rival.hash]
+
+
+def _gas_used(sent: Sent) -> int:
+    return min(sent.gas_limit, 30_000 * len(_rewards(sent.data)) if sent.to == LTZ_AT else 50_000)
 
 
 def _outbids(sent: Sent, rival: Sent) -> bool:
@@ -657,6 +670,7 @@ def _header(block: Block | None) -> Any:
         "timestamp": hex(1_700_000_000 + block.number),
         "logsBloom": f"0x{int(bloom):0512x}",
         "baseFeePerGas": hex(block.base_fee),
+        "gasLimit": hex(block.gas_limit),
     }
 
 

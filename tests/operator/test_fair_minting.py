@@ -1,0 +1,203 @@
+"""No brand's rewards hold up another's for long: not by their size, not by their number."""
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from ltzd.store.database import session, transaction
+from ltzd.store.signals import REWARDS
+from ltzd.values import LTZ, Address
+from tests.support.core import a_wallet, value
+from tests.support.mint_world import POLICY, World
+from tests.support.waiting import until
+
+A, B, C = (Address(bytes([byte]) * 20) for byte in (0xA, 0xB, 0xC))
+MANY = 4_000
+MAINNET_BLOCK_GAS = 30_000_000
+
+
+async def queue(world: World, brand: Address, count: int = 1, ltz: int = 100, kind: int = 1) -> UUID:
+    """Answers the last reward's id."""
+    last = uuid4()
+    async with transaction(world.eyes) as connection:
+        await connection.execute(
+            """
+            INSERT INTO rewards (id, kind, brand_id, wallet, ltz)
+            SELECT CASE n WHEN $1 THEN $2 ELSE gen_random_uuid() END, $3, $4, $5, $6
+              FROM generate_series(1, $1) AS each (n)
+             ORDER BY n
+            """,
+            count,
+            last,
+            kind,
+            brand,
+            a_wallet(7),
+            ltz,
+        )
+    world.signals.ring(REWARDS)
+    return last
+
+
+async def is_minted(world: World, reward: UUID) -> bool:
+    return bool(
+        await value(
+            world.eyes, "SELECT mint_block_hash IS NOT NULL FROM rewards WHERE id = $1", reward
+        )
+    )
+
+
+async def blocks_until_minted(world: World, reward: UUID, most: int = 12) -> int:
+    """Blocks that are mined, each once the lane has done what it can, until this reward is in one."""
+    for number in range(1, most + 1):
+        await world.some_looks()
+        world.node.mine()
+        head = world.node.head.number
+
+        async def is_indexed(number: int = head) -> bool:
+            return bool(await value(world.eyes, "SELECT number >= $1 FROM chains", number))
+
+        await until(is_indexed)
+        if await is_minted(world, reward):
+            return number
+    raise AssertionError(f"not minted after {most} blocks")
+
+
+# --- by their size ------------------------------------------------------------------------------
+
+
+async def test_two_rewards_as_large_as_the_mint_limit_stop_nobody(world: World) -> None:
+    """Each fits the limit's capacity, and not what the bucket holds: they came first, and wait."""
+    world.node.mint_capacity = 1_000 * LTZ
+    world.node.mint_filled = 400 * LTZ
+    world.node.mint_window_seconds = 10
+    world.node.mines_at_once = True
+    forged = [await queue(world, A, ltz=1_000) for _ in range(2)]
+    others = [await queue(world, B), await queue(world, B, kind=2), await queue(world, C)]
+    async with world.serving():
+        for reward in others:
+            await until(lambda reward=reward: is_minted(world, reward))  # type: ignore[misc]
+
+        for _ in range(40):  # and they are minted too, though B always asks for more
+            await queue(world, B, count=4, ltz=10)
+            world.node.mint_filled = min(
+                world.node.mint_filled + 100 * LTZ, world.node.head.minted + 1_000 * LTZ
+            )
+            world.node.mine()
+            await world.some_looks()
+            if await is_minted(world, forged[1]):
+                break
+        assert await is_minted(world, forged[1])
+        world.node.mint_filled = 10**30
+        world.node.mine()
+        await world.minted()
+    assert await value(world.eyes, "SELECT bool_and(coalesce(succeeded, true)) FROM transactions")
+    await world.each_minted_once()
+
+
+async def test_rewards_above_a_lowered_limit_wait_and_the_rewards_behind_them_go(
+    world: World,
+) -> None:
+    forged = await queue(world, A, count=350, ltz=5_000)
+    own, other = await queue(world, A), await queue(world, B)
+    world.node.mint_capacity = world.node.mint_filled = 1_000 * LTZ
+    world.node.mines_at_once = True
+    async with world.serving():
+        await until(lambda: is_minted(world, other))
+        await until(lambda: is_minted(world, own), 20.0)
+        waiting = "SELECT count(*) FROM rewards WHERE above_limit AND mint_block_hash IS NULL"
+        assert await value(world.eyes, waiting) == 350
+
+    async with world.serving():  # a new term knows them, and passes them by
+        await until(lambda: is_minted(world, other))
+        world.node.mint_capacity = world.node.mint_filled = 10**30
+        world.node.mine()
+        await until(lambda: is_minted(world, forged), 20.0)
+        await world.minted()
+        assert await value(world.eyes, waiting) == 0
+
+
+async def test_while_minting_is_switched_off_no_reward_leaves_the_queue(world: World) -> None:
+    await queue(world, A, count=3)
+    world.node.mint_capacity = 0
+    async with world.serving():
+        await world.some_looks()
+        assert await value(world.eyes, "SELECT count(*) FROM rewards WHERE above_limit") == 0
+        world.node.mint_capacity = 10**30
+        world.node.mines_at_once = True
+        world.node.mine()
+        await world.minted()
+
+
+# --- by their number ----------------------------------------------------------------------------
+
+
+async def test_a_brand_with_thousands_delays_anothers_reward_by_two_blocks_at_most(
+    world: World,
+) -> None:
+    """Alone, B's reward would be in the next block. What is in flight before it comes is the worst
+    case: its nonces are mined first."""
+    world.node.block_gas_limit = MAINNET_BLOCK_GAS
+    world.node.mine()
+    async with world.serving():
+        await queue(world, A, count=MANY)
+        await world.some_looks()
+        other = await queue(world, B)
+        paid = await queue(world, Address(bytes(20)), kind=2)
+
+        assert await blocks_until_minted(world, other) <= 3
+        assert await is_minted(world, paid)
+        assert await world.unminted() > 1_000, "A waits for itself"
+
+
+@pytest.mark.parametrize("what", ["a raised limit", "a new term"])
+async def test_what_waited_with_thousands_is_minted_at_once_after(world: World, what: str) -> None:
+    world.node.block_gas_limit = MAINNET_BLOCK_GAS
+    if what == "a raised limit":
+        world.node.mint_filled = 0
+    world.node.mine()
+    await queue(world, A, count=MANY)
+    async with world.serving():
+        await world.some_looks()
+        others = [await queue(world, B), await queue(world, C)]
+        if what == "a raised limit":
+            world.node.mint_filled = 10**30
+            assert await blocks_until_minted(world, others[0]) <= 3
+    if what == "a new term":
+        async with world.serving():
+            assert await blocks_until_minted(world, others[0]) <= 3
+    assert await is_minted(world, others[1])
+
+
+async def test_two_brands_with_thousands_have_equal_shares_of_every_batch(world: World) -> None:
+    await queue(world, A, count=MANY)
+    await queue(world, B, count=MANY)
+    async with world.serving(POLICY):
+        await world.some_looks()
+    async with session(world.eyes) as connection:
+        rows = await connection.fetch(
+            """
+            SELECT count(*) FILTER (WHERE brand_id = $1) AS a,
+                   count(*) FILTER (WHERE brand_id = $2) AS b
+              FROM rewards
+             WHERE transaction_id IS NOT NULL
+             GROUP BY transaction_id
+            """,
+            A,
+            B,
+        )
+    assert {(row["a"], row["b"]) for row in rows} == {(50, 50)}
+
+
+async def test_bytes_in_flight_never_need_more_than_two_blocks(world: World) -> None:
+    world.node.block_gas_limit = MAINNET_BLOCK_GAS
+    world.node.mine()
+    await queue(world, A, count=MANY)
+    async with world.serving():
+        await world.some_looks()
+        in_flight = "SELECT sum(gas_limit) FROM transactions WHERE state IN ('signed', 'published')"
+        assert 0 < await value(world.eyes, in_flight) <= 2 * MAINNET_BLOCK_GAS
+
+        for _ in range(8):
+            world.node.mine()
+            await world.some_looks()
+        assert await world.unminted() == 0, "and every block is as full as it can be"
