@@ -129,7 +129,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             desk,
             TokenUsers(tokens, identity, Following(pool, identity)),
             constraints,
-            RelayPolicy(gas_budget_wei=settings.relay.gas_budget_wei_per_day),
+            RelayPolicy(gas_budgets=settings.relay.budgets()),
         )
         yield Daemon(
             settings=settings,
@@ -151,7 +151,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             ),
             relay_desk=desk,
             relayer=relayer,
-            perk_charges=PerkCharges(desk, brands, signatures, limits),
+            perk_charges=PerkCharges(desk, brands, signatures, limits, settings.relay.budgets()),
             constraints=constraints,
             pregeneration=pregeneration,
             domains=DomainVerification(pool, sealer, brands, _txt_records(settings)),

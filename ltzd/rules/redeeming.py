@@ -37,6 +37,7 @@ _NO_ACCOUNT = (
     "This perk is for members of the chat community. Please link your account there first."
 )
 _NO_MORE_TODAY = "Your wallet has no transactions left for today. Please try again tomorrow."
+_NOBODY_TODAY = "Perks can be redeemed again tomorrow: today's transactions have all been used."
 _FAILED = "The perk could not be redeemed. No LTZ were taken."
 ANOTHERS_WALLET: Final = (
     "Your wallet signs with its own key alone. Please redeem this perk with your wallet."
@@ -153,6 +154,8 @@ def sentence_of(refusal: Refused) -> str:
             return _LIMIT_REACHED
         case RateLimited():
             return _too_many(refusal.details)
+        case ValidationFailed() if refusal.details.get("reason") == "total_gas_budget_exhausted":
+            return _NOBODY_TODAY
         case ValidationFailed() if "constraint" in refusal.details:
             has_none = refusal.details.get("reason") == "account_not_linked"
             return _NO_ACCOUNT if has_none else _CONDITIONS

@@ -187,7 +187,7 @@ class RelayBook:
     def _standing(self, user: Address) -> Standing:
         used = sum(owner == user for owner, _ in self.sent.values())
         begun = datetime.fromtimestamp(self.reset_at, UTC) - WINDOW
-        return Standing(begun, begun, used, 0, None, False, None, ())
+        return Standing(begun, begun, used, None, False, None, ())
 
     def window(self, user: Address) -> RelayWindow:
         return self._standing(user).window()
