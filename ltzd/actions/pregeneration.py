@@ -41,7 +41,8 @@ log = structlog.get_logger()
 
 PER_MINUTE = RateLimit("pregenerate_minute", 100, 60)
 PER_DAY = RateLimit("pregenerate_day", 10_000, 86_400)
-"""Spec 8, of a brand. What the minute refuses does not use up the day."""
+"""Spec 8, of a brand. What the minute refuses does not use up the day, one of UTC, which is counted in
+the database."""
 
 _MOST_WAITING = 10_000
 
@@ -86,20 +87,18 @@ class Pregeneration:
     async def admit(self, brand_id: Address) -> Window:
         """Counts a request of the brand; answers its window of a minute.
 
-        Raises BrandUnknown, which counts nothing, and RateLimited.
+        Raises BrandUnknown, which counts nothing, RateLimited, and DatabaseUnavailable.
         """
         if self._brands.get(brand_id) is None:
             telemetry.PREGENERATIONS.labels("refused").inc()
             raise BrandUnknown("Unknown brand")
-        window = await self._count(PER_MINUTE, brand_id)
-        await self._count(PER_DAY, brand_id)
-        return window
-
-    async def _count(self, limit: RateLimit, brand_id: Address) -> Window:
-        window = await self._limits.hit(limit, hex_of(brand_id))
+        window = await self._limits.hit(PER_MINUTE, hex_of(brand_id))
         if not window.is_within:
-            telemetry.PREGENERATIONS.labels("limited").inc()
-            raise too_many(limit, max(1, math.ceil(window.reset_at - time.time())))
+            raise _limited(PER_MINUTE, max(1, math.ceil(window.reset_at - time.time())))
+        async with session(self._pool) as connection:
+            day = await pregenerations.count_today(connection, brand_id, PER_DAY.most)
+        if not day.is_within:
+            raise _limited(PER_DAY, day.seconds_left)
         return window
 
     async def pregenerate(self, request: PregenerationRequest) -> Recorded:
@@ -142,6 +141,11 @@ class Pregeneration:
         except AccountRefused as refusal:
             raise invalid_credentials(account, _hint_in(refusal)) from refusal
         return AccountWallet(user.subject, user.wallet)
+
+
+def _limited(limit: RateLimit, seconds: int) -> RateLimited:
+    telemetry.PREGENERATIONS.labels("limited").inc()
+    return too_many(limit, seconds)
 
 
 def proven_account(account: OAuthAccount, verified: Verified) -> OAuthAccount:

@@ -24,6 +24,7 @@ from ltzd.http.errors import (
 )
 from ltzd.http.json_body import EVENT_HANDLER_LIMIT
 from ltzd.http.operations import AnswerHeader, Operation
+from ltzd.http.pregeneration import too_many as too_many_of_address
 from ltzd.http.pregeneration_models import (
     BadRequestRefusal,
     ExplainedRefusal,
@@ -88,6 +89,7 @@ _EXAMPLES = {
         unreadable_body=BodyUnreadable("Content-Type must be application/json"),
         unknown_brand=BrandUnknown("Unknown brand"),
         body_too_large=BodyTooLarge(f"Request body is larger than {EVENT_HANDLER_LIMIT} bytes"),
+        address_limited=too_many_of_address(42),
         minute_used_up=too_many(PER_MINUTE, 42),
         day_used_up=too_many(PER_DAY, 4_200),
         identity_provider_away=IdentityUnavailable(""),
@@ -100,7 +102,7 @@ _EXAMPLES = {
 _WINDOW = tuple(
     AnswerHeader(name, description, {"type": "integer"}, frozenset({200, 429}))
     for name, description in (
-        ("X-RateLimit-Limit", "Requests of the brand in a minute, or in a day once that is full"),
+        ("X-RateLimit-Limit", "Requests of the brand in a minute, or of whatever limit is used up"),
         ("X-RateLimit-Remaining", "How many of them are left"),
         ("X-RateLimit-Reset", "Unix seconds when the window ends"),
     )
@@ -124,7 +126,10 @@ OPERATIONS = (
             ),
             403: ("Unknown brand", PlainRefusal),
             413: (f"Body over {EVENT_HANDLER_LIMIT:,} bytes", PlainRefusal),
-            429: ("Too many requests of the brand, in a minute or in a day", PlainRefusal),
+            429: (
+                "Too many requests of the address a minute, or of the brand a minute or a day",
+                PlainRefusal,
+            ),
             500: (
                 "A provider or the database is unavailable, or an internal error: ask again",
                 ExplainedRefusal,

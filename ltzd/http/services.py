@@ -157,6 +157,10 @@ class SiteMembers(Protocol):
         """Raises SiteUnknown and NotLoggedIn, and what keeps us from knowing who it is."""
         ...
 
+    def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
+        """Whether `member` would not have to ask the site about this log-in."""
+        ...
+
     async def link(self, member: Member, token: str) -> Member:
         """Raises LinkRefused."""
         ...

@@ -634,26 +634,41 @@ async def test_the_day_ends_for_a_brand_that_has_used_it_up(
         await process.pregeneration.admit(BRAND)
     assert refused.value.details["limit"] == 3
     assert "a day" in refused.value.message
+    seconds = refused.value.details["retryAfterSeconds"]
+    assert isinstance(seconds, int)
+    assert 1 <= seconds <= 86_400, "to the end of the UTC day"
+
+
+async def test_the_day_is_counted_in_the_database_whatever_process_and_redis_do(
+    database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty at once in two processes without a common cache, and none more after a restart."""
+    monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 30, 86_400))
+    async with (
+        a_process(database_url, sandbox, RateLimits()) as one,
+        a_process(database_url, sandbox, RateLimits()) as other,
+    ):
+        answers = await asyncio.gather(
+            *[(one, other)[n % 2].pregeneration.admit(BRAND) for n in range(50)],
+            return_exceptions=True,
+        )
+    assert sum(isinstance(answer, RateLimited) for answer in answers) == 20
+    async with a_process(database_url, sandbox, RateLimits()) as again:
+        with pytest.raises(RateLimited):
+            await again.pregeneration.admit(BRAND)
+        assert (await again.pregeneration.admit(RIVAL)).limit == 100
 
 
 async def test_what_the_minute_refuses_does_not_use_up_the_day(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hits: list[str] = []
-    limits, hit = process.pregeneration._limits, process.pregeneration._limits.hit
-
-    async def counted(limit: RateLimit, *key: str) -> Any:
-        hits.append(limit.name)
-        return await hit(limit, *key)
-
-    monkeypatch.setattr(limits, "hit", counted)
     monkeypatch.setattr(pregeneration, "PER_MINUTE", RateLimit("pregenerate_minute", 2, 60))
     for _ in range(2):
         await process.pregeneration.admit(BRAND)
     for _ in range(3):
         with pytest.raises(RateLimited):
             await process.pregeneration.admit(BRAND)
-    assert Counter(hits) == {"pregenerate_minute": 5, "pregenerate_day": 2}
+    assert await value(process.pool, "SELECT used FROM brand_usage") == 2
 
 
 def counted() -> dict[str, float]:

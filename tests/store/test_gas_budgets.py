@@ -46,7 +46,7 @@ async def sums(pool: Pool) -> tuple[int, int]:
 
 async def agrees(pool: Pool) -> bool:
     """The sums are those of the rows, in every account."""
-    differences = await value(
+    differences: int = await value(
         pool,
         """
         SELECT count(*)

@@ -526,6 +526,7 @@ class SiteBook:
     asked: list[object] = field(default_factory=list)
     refusal: BaseException | None = None
     log_in_refusal: BaseException | None = None
+    confirmed: set[HostCredentials] = field(default_factory=set)
     is_claimed: bool = False
     is_pending: bool = False
     price: int = 25 * LTZ
@@ -550,6 +551,9 @@ class SiteBook:
         if (credentials.cookie, credentials.nonce) != (COOKIE, NONCE):
             raise NotLoggedIn("You are not logged in at this site.")
         return LoggedIn(self.visitor, FRESH_NONCE)
+
+    def is_confirmed(self, _host: str, credentials: HostCredentials) -> bool:
+        return credentials in self.confirmed
 
     async def link(self, member: Member, token: str) -> Member:
         self._hear("link", token)
@@ -648,9 +652,11 @@ class Surface:
 
     def forget_pregenerations(self) -> None:
         vars(self.pregeneration).update(vars(PregenerationBook()))
+        vars(self.limits).update(vars(RateLimits()))
 
     def forget_site(self) -> None:
         vars(self.site).update(vars(SiteBook()))
+        vars(self.limits).update(vars(RateLimits()))
 
     def forget_domains(self) -> None:
         vars(self.domains).update(vars(DomainBook()))

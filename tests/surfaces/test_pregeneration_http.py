@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from schemathesis import GenerationMode
 
 from ltzd.actions.pregeneration import PER_DAY, invalid_credentials, too_many
 from ltzd.errors import DatabaseUnavailable, IdentityUnavailable, RateLimited, Unavailable
+from ltzd.http.client_address import Proxies
 from ltzd.http.errors import PREGENERATION
 from ltzd.http.json_body import EVENT_HANDLER_LIMIT
 from ltzd.http.pregeneration_models import (
@@ -30,6 +32,7 @@ from ltzd.http.pregeneration_models import (
     ProviderRefusal,
 )
 from ltzd.http.pregeneration_operations import OPERATIONS
+from ltzd.http.services import HttpPolicy
 from ltzd.rules.oauth_accounts import PROVIDERS, OAuthAccount
 from ltzd.rules.oauth_ids import TITLES, example_id
 from ltzd.store.pregenerations import AccountWallet
@@ -387,6 +390,35 @@ async def test_over_the_minutes_limit_is_429_with_the_time_to_wait(surface: Surf
         "try again in 42 seconds"
     }
     assert len(surface.pregeneration.asked) == 1
+
+
+async def test_an_address_may_ask_200_times_a_minute_broken_requests_and_foreign_brands_too(
+    surface: Surface,
+) -> None:
+    said = [b"{", an_order(brand_id="0x" + "00" * 20), an_order(oauth_user_id="1"), b""]
+    for number in range(200):
+        answer = await post(surface, said[number % 4])
+        assert (answer.status in {400, 403}, answer.window) == (True, None)
+    for body in (an_order(), b"{"):
+        answer = await post(surface, body)
+        seconds = int(answer.headers["Retry-After"])
+        assert 1 <= seconds <= 60
+        assert (answer.status, answer.window) == (429, (200, 0))
+        assert answer.body == {
+            "error": "Rate limit exceeded: an address may ask 200 times a minute; "
+            f"try again in {seconds} seconds"
+        }
+    assert (surface.pregeneration.asked, surface.pregeneration.counted) == ([], 0)
+
+
+async def test_addresses_of_one_ipv6_network_share_a_limit() -> None:
+    policy = HttpPolicy(proxies=Proxies(1, (ip_network("127.0.0.0/8"),)), requires_https=False)
+    async with a_surface(policy) as surface:
+        for number in range(200):
+            await post(surface, b"{", X_Forwarded_For=f"2001:db8:1:2::{number:x}")
+        spent = await post(surface, b"{", X_Forwarded_For="2001:db8:1:2:ffff::1")
+        assert spent.status == 429
+        assert (await post(surface, b"{", X_Forwarded_For="2001:db8:1:3::1")).status == 400
 
 
 async def test_over_the_days_limit_the_day_is_shown(
