@@ -122,7 +122,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         provider = await _payment_provider(settings, stack)
         accounts = AccountLookups(settings.accounts.policy())
         stack.push_async_callback(accounts.close)
-        pregeneration = Pregeneration(pool, brands, identity, accounts, limits)
+        pregeneration = Pregeneration(pool, brands, identity, accounts, limits, signatures)
         stack.push_async_callback(pregeneration.close)
         desk = _relay_desk(settings, pool, node, chain, signals)
         relayer = Relayer(

@@ -96,7 +96,7 @@ async def run_roles(
                 _spare_the_collector()
                 log.info("ltzd.ready", version=__version__, roles=list(settings.roles))
                 if not is_dev:
-                    _warn_of_gas(settings)
+                    warn_of_gas(settings)
                 on_ready()
                 await stop.wait()
                 log.info("ltzd.stopping")
@@ -108,7 +108,8 @@ async def run_roles(
     log.info("ltzd.stopped")
 
 
-def _warn_of_gas(settings: Settings) -> None:
+def warn_of_gas(settings: Settings) -> None:
+    """Where relays are let in: a line in the log for each budget that is 0."""
     if "http" in settings.roles:
         budgets = settings.relay.budgets()
         for sentence in gas_budgets.warnings_of(budgets, settings.operator.max_fee_wei):

@@ -1,9 +1,10 @@
 """POST /service-api/pregenerate-user, spec 4.5: an account's wallet before its owner logs in.
 
 Checks come in one order: the address's limit, size and JSON, missing fields, types, the provider,
-the form of the id, the brand, its limits, and then those of `actions/pregeneration.py`. So every
-well-formed request of a known brand counts for the brand, whatever becomes of it, and every answer
-to one shows a window of the brand.
+the form of the id, the brand, its signature where there is one, its limits, and then those of
+`actions/pregeneration.py`. So every well-formed request of a known brand counts for the brand,
+whatever becomes of it, and every answer to one shows a window of the brand. What is signed wrongly
+counts for nobody but its address.
 """
 
 import math
@@ -20,6 +21,7 @@ from ltzd.http.json_body import parsed, read_json
 from ltzd.http.pregeneration_models import PregeneratedAnswer, PregenerationOrder
 from ltzd.http.replies import Reply, json_reply
 from ltzd.http.services import Pregeneration
+from ltzd.http.signature_headers import signed_of
 
 REQUESTS_PER_CLIENT = RateLimit("pregenerate_ip", 200, 60)
 """Of all requests, before the brand's own limits (choices.md, Transport and other limits)."""
@@ -40,8 +42,11 @@ class PregenerationSurface:
 
     async def pregenerate(self, request: Request) -> Reply:
         await self._count(request)
-        asked = PregenerationOrder.from_json(parsed(await read_json(request))).asked()
-        request.ctx.window = await self._pregeneration.admit(asked.brand_id)
+        raw = await read_json(request)
+        asked = PregenerationOrder.from_json(parsed(raw)).asked()
+        request.ctx.window = await self._pregeneration.admit(
+            asked.brand_id, signed_of(request, raw)
+        )
         recorded = await self._pregeneration.pregenerate(asked)
         return json_reply(PregeneratedAnswer.body(asked.account, recorded))
 

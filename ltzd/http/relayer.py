@@ -103,11 +103,8 @@ class ClientLimit:
         return is_ours and request.method != "OPTIONS" and not hasattr(request.ctx, "window")
 
     async def count(self, request: Request) -> None:
-        """Raises RateLimited; once that is known, nobody is asked for it."""
-        client = client_network(request)
-        window = self._limits.spent(REQUESTS_PER_CLIENT, client)
-        if window is None:
-            window = await self._limits.hit(REQUESTS_PER_CLIENT, client)
+        """Raises RateLimited."""
+        window = await self._limits.hit(REQUESTS_PER_CLIENT, client_network(request))
         request.ctx.window = window
         if window.is_within:
             return

@@ -137,8 +137,9 @@ class Payments(Protocol):
 class Pregeneration(Protocol):
     """`actions/pregeneration.py`, as far as its surface uses it."""
 
-    async def admit(self, brand_id: Address) -> Window:
-        """Counts a request; the brand's window of a minute. Raises BrandUnknown, RateLimited."""
+    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+        """Counts a request; the brand's window of a minute. Raises BrandUnknown, SignatureRefused,
+        RateLimited."""
         ...
 
     async def pregenerate(self, request: PregenerationRequest) -> Recorded:

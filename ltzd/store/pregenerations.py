@@ -37,13 +37,15 @@ class DayUse:
     seconds_left: int
 
 
-async def count_today(connection: Connection, brand_id: Address, most: int) -> DayUse:
-    """Count one more request of the brand, unless `most` have been counted today."""
+async def count_today(
+    connection: Connection, brand_id: Address, most: int, *, is_signed: bool
+) -> DayUse:
+    """Count one more request of the brand, unless `most` of its kind have been counted today."""
     row = await connection.fetchrow(
         """
         WITH counted AS (
           INSERT INTO brand_usage AS u (brand_id, kind, window_start, used, maximum)
-          VALUES ($1, 'pregenerations_a_day', date_trunc('day', now(), 'UTC'), 1, $2)
+          VALUES ($1, $3, date_trunc('day', now(), 'UTC'), 1, $2)
               ON CONFLICT (brand_id, kind, window_start) DO UPDATE
              SET used = u.used + 1, maximum = excluded.maximum
            WHERE u.used < excluded.maximum
@@ -55,6 +57,7 @@ async def count_today(connection: Connection, brand_id: Address, most: int) -> D
         """,
         brand_id,
         most,
+        "signed_pregenerations_a_day" if is_signed else "pregenerations_a_day",
     )
     return DayUse(row[0], max(1, row[1]))
 

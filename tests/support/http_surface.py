@@ -466,12 +466,16 @@ class PregenerationBook:
 
     wallets: dict[tuple[str, str], AccountWallet] = field(default_factory=dict)
     asked: list[PregenerationRequest] = field(default_factory=list)
+    signed: list[SignedRequest | None] = field(default_factory=list)
     counted: int = 0
     most: int = PER_MINUTE.most
     reset_at: float = field(default_factory=lambda: time.time() + 42)
     refusal: Exception | None = None
 
-    async def admit(self, brand_id: Address) -> Window:
+    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+        self.signed.append(signed)
+        if signed is not None and not is_signed_with(signed, [SECURITY_KEY]):
+            raise SignatureRefused("The request is not signed by this brand")
         if brand_id != address_of(BRAND_ID):
             raise BrandUnknown("Unknown brand")
         self.counted += 1

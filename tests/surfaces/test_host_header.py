@@ -11,9 +11,13 @@ import pytest_asyncio
 from ltzd.http.host_header import is_authority
 from tests.support.http_surface import Surface, a_surface
 
-EVENT = {"success": False, "error": "Malformed request"}
-RELAY = {"error": "Malformed request", "code": "BAD_REQUEST"}
-SITE = {"code": "rest_bad_request", "message": "Malformed request", "data": {"status": 400}}
+EVENT: dict[str, object] = {"success": False, "error": "Malformed request"}
+RELAY: dict[str, object] = {"error": "Malformed request", "code": "BAD_REQUEST"}
+SITE: dict[str, object] = {
+    "code": "rest_bad_request",
+    "message": "Malformed request",
+    "data": {"status": 400},
+}
 ENVELOPES: list[tuple[str, dict[str, object]]] = [
     ("GET /service-api/health", EVENT),
     ("GET /service-api/debug", EVENT),

@@ -35,8 +35,16 @@ from ltzd.http.pregeneration_operations import OPERATIONS
 from ltzd.http.services import HttpPolicy
 from ltzd.rules.oauth_accounts import PROVIDERS, OAuthAccount
 from ltzd.rules.oauth_ids import TITLES, example_id
+from ltzd.rules.request_signatures import signature
 from ltzd.store.pregenerations import AccountWallet
-from tests.support.http_surface import BRAND_ID, CHECKSUMMED_WALLET, WALLET, Surface, a_surface
+from tests.support.http_surface import (
+    BRAND_ID,
+    CHECKSUMMED_WALLET,
+    SECURITY_KEY,
+    WALLET,
+    Surface,
+    a_surface,
+)
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
 ID = "175928847299117063"
@@ -48,6 +56,7 @@ WINDOW = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 SHAPES: dict[int, type[BaseModel]] = {
     200: PregeneratedAnswer,
     400: BadRequestRefusal,
+    401: PlainRefusal,
     403: PlainRefusal,
     404: PlainRefusal,
     405: PlainRefusal,
@@ -409,6 +418,27 @@ async def test_an_address_may_ask_200_times_a_minute_broken_requests_and_foreign
             f"try again in {seconds} seconds"
         }
     assert (surface.pregeneration.asked, surface.pregeneration.counted) == ([], 0)
+
+
+async def test_what_the_brand_has_signed_is_told_apart_from_what_anybody_sends(
+    surface: Surface,
+) -> None:
+    raw = json.dumps(an_order()).encode()
+    assert (await post(surface, raw)).status == 200
+    for key, status in ((SECURITY_KEY, 200), ("ltzsk_" + "0" * 40, 401)):
+        at, nonce = str(int(time.time())), "n" * 16
+        made = signature(key, at, nonce, "POST", PREGENERATION.encode(), raw)
+        headers = {
+            "X_LTZ_Brand_Id": BRAND_ID,
+            "X_LTZ_Timestamp": at,
+            "X_LTZ_Nonce": nonce,
+            "X_LTZ_Signature": made,
+        }
+        answer = await post(surface, raw, **headers)
+        assert answer.status == status
+    assert answer.body == {"error": "The request is not signed by this brand"}
+    assert answer.headers["WWW-Authenticate"] == "LTZ-HMAC"
+    assert [one is not None for one in surface.pregeneration.signed] == [False, True, True]
 
 
 async def test_addresses_of_one_ipv6_network_share_a_limit() -> None:

@@ -33,7 +33,8 @@ SELECT gas_day, account, 0, sum(gas_wei)
  WHERE gas_day IS NOT NULL AND account IS NOT NULL
  GROUP BY gas_day, account;
 
--- A brand's pregenerations of a day are counted with its other limits.
+-- A brand's pregenerations of a day are counted with its other limits, those that it has signed apart
+-- from those that anybody sends in its name.
 ALTER TABLE brand_usage
   DROP CONSTRAINT brand_usage_kind_check,
-  ADD CONSTRAINT brand_usage_kind_check CHECK (kind IN ('ltz_a_day', 'wallets_an_hour', 'pregenerations_a_day'));
+  ADD CONSTRAINT brand_usage_kind_check CHECK (kind IN ('ltz_a_day', 'wallets_an_hour', 'pregenerations_a_day', 'signed_pregenerations_a_day'));
