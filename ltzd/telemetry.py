@@ -384,16 +384,6 @@ def timed(histogram: Histogram) -> Iterator[None]:
         histogram.observe(perf_counter() - begun)
 
 
-_GAS_BUDGETS = {"gas_budget_exhausted": "identity", "total_gas_budget_exhausted": "total"}
-
-
-def count_gas_refusal(reason: object) -> None:
-    """Counts a refusal with this reason, if the reason is a spent gas budget."""
-    budget = _GAS_BUDGETS.get(str(reason))
-    if budget is not None:
-        GAS_REFUSALS.labels(budget).inc()
-
-
 def exposition() -> bytes:
     """Everything in Prometheus' text format."""
     return generate_latest(REGISTRY)

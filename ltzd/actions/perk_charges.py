@@ -15,6 +15,7 @@ import structlog
 from cachetools import LRUCache
 
 from ltzd import telemetry
+from ltzd.actions.gas_refusals import count_gas_refusal
 from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
@@ -153,7 +154,7 @@ class PerkCharges:
             redeemed = await self._redeemed(request, deadline)
         except LtzdError as error:
             telemetry.REDEMPTIONS.labels(_outcome_of(error)).inc()
-            telemetry.count_gas_refusal(error.details.get("reason"))
+            count_gas_refusal(error)
             raise
         outcome = "repeated" if redeemed.already_processed else "redeemed"
         telemetry.REDEMPTIONS.labels(outcome).inc()

@@ -13,6 +13,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.constraints import PurchaseConstraints
+from ltzd.actions.gas_refusals import count_gas_refusal
 from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relay_writing import Draft, Overtaken, RelayWriting
 from ltzd.actions.token_users import TokenUsers
@@ -156,7 +157,7 @@ class Relayer:
             answer = await self._submitted(request, standing, deadline)
         except LtzdError as error:
             telemetry.RELAYS.labels(_outcome_of(error)).inc()
-            telemetry.count_gas_refusal(error.details.get("reason"))
+            count_gas_refusal(error)
             raise
         telemetry.RELAYS.labels(answer.relayed.status.value).inc()
         return answer

@@ -87,9 +87,9 @@ class AdminDoor:
         self._is_local = is_loopback(policy.host)
 
     def guard(self, request: Request) -> None:
-        refuse_bad_host(request)
         if self._is_local:
             _refuse_foreign(request)
+        refuse_bad_host(request)
         if self._policy.token is not None and path_of(request) != OPEN_PATH:
             _refuse_without(self._policy.token, request)
 

@@ -454,7 +454,7 @@ async def test_addresses_of_one_ipv6_network_share_a_limit() -> None:
 async def test_over_the_days_limit_the_day_is_shown(
     surface: Surface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def admit(_brand: object) -> RateLimited:
+    async def admit(_brand: object, _signed: object) -> RateLimited:
         raise too_many(PER_DAY, 4_200)
 
     monkeypatch.setattr(surface.pregeneration, "admit", admit)
