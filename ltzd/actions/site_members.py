@@ -105,8 +105,8 @@ class SiteMembers:
         return LoggedIn(member, user.nonce)
 
     def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
-        """Whether the site has said so lately that it need not be asked again."""
-        return self._host_sites.is_known(
+        """Whether the site has confirmed this log-in within the hour and not denied it since."""
+        return self._host_sites.was_confirmed(
             self._base_url(host), credentials, self._policy.rest_prefix
         )
 

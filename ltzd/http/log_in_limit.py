@@ -1,7 +1,8 @@
 """How often an address may fail to log in at a brand's site, before the site is asked no more.
 
 Behind a site's plugin or a proxy all visitors have one address, so good log-ins are not counted,
-and a log-in that the site confirmed a moment ago passes while others are refused.
+and a log-in that the site confirmed within the hour passes while others are refused. Once the site
+denies such a log-in it is as the others are, so that it cannot be repeated past the limit.
 """
 
 import math

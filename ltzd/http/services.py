@@ -159,7 +159,7 @@ class SiteMembers(Protocol):
         ...
 
     def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
-        """Whether `member` would not have to ask the site about this log-in."""
+        """Whether the site has confirmed this log-in within the hour and not denied it since."""
         ...
 
     async def link(self, member: Member, token: str) -> Member:

@@ -25,6 +25,8 @@ from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy, Reques
 
 KEPT_SECONDS = 55.0
 """And the five that a site may take to answer: a log-out counts within a minute."""
+CONFIRMED_SECONDS = 3_600.0
+"""How long a log-in that was good is told from those that never were."""
 MOST_KEPT = 10_000
 _MOST_ROLES = 100
 _LONGEST_COOKIES = 4096
@@ -79,6 +81,7 @@ class HostSites:
     ) -> None:
         self._http = GuardedHttp(policy, look_up)
         self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, ticks)
+        self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, ticks)
         self._asking: dict[bytes, asyncio.Task[SiteUser | None]] = {}
         self._waiting: Counter[str] = Counter()
 
@@ -111,12 +114,17 @@ class HostSites:
                 self._asking[name].add_done_callback(lambda done: self._asked(name, done))
             return await asyncio.shield(self._asking[name])
 
-    def is_known(
+    def was_confirmed(
         self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
     ) -> bool:
-        """Whether `user_of` would answer without asking the site."""
+        """Whether the site has confirmed this log-in within the hour and not denied it since.
+
+        It may have ended: only `user_of` tells.
+        """
         headers = forwarded(credentials)
-        return headers is None or _name_of(_url_at(origin, rest_prefix), headers) in self._known
+        return headers is not None and (
+            _name_of(_url_at(origin, rest_prefix), headers) in self._confirmed
+        )
 
     @contextmanager
     def _place_at(self, origin: str) -> Iterator[None]:
@@ -143,8 +151,11 @@ class HostSites:
             except RequestFailed as error:
                 raise _unavailable(error.reason) from error
             user = _user_in(answer)
-        if user is not None:
+        if user is None:
+            self._confirmed.pop(name, None)
+        else:
             self._known[name] = user
+            self._confirmed[name] = None
         return user
 
 

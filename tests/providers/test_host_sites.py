@@ -355,17 +355,25 @@ async def test_those_who_gave_up_leave_their_places(site: Site, sites: HostSites
     assert await sites.user_of(site.base, COOKIE) is not None
 
 
-async def test_a_log_in_is_known_once_the_site_has_confirmed_it(
+async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
     site: Site, sites: HostSites, clock: Clock
 ) -> None:
-    assert not sites.is_known(site.base, COOKIE)
+    assert not sites.was_confirmed(site.base, COOKIE)
     await sites.user_of(site.base, COOKIE)
-    assert sites.is_known(site.base, COOKIE)
-    assert not sites.is_known(site.base, BASIC)
-    assert not sites.is_known(f"{site.base}/other", COOKIE)
-    assert sites.is_known(site.base, HostCredentials()), "there is nothing to ask"
-    clock.now += 60
-    assert not sites.is_known(site.base, COOKIE)
+    assert sites.was_confirmed(site.base, COOKIE)
+    assert not sites.was_confirmed(site.base, BASIC)
+    assert not sites.was_confirmed(f"{site.base}/other", COOKIE)
+    assert not sites.was_confirmed(site.base, HostCredentials())
+    clock.now += 3_599
+    assert sites.was_confirmed(site.base, COOKIE)
+    site.says(401, {"code": "rest_not_logged_in"})
+    assert await sites.user_of(site.base, COOKIE) is None
+    assert not sites.was_confirmed(site.base, COOKIE)
+
+    site.says(200, ANN)
+    await sites.user_of(site.base, COOKIE)
+    clock.now += 3_600
+    assert not sites.was_confirmed(site.base, COOKIE)
 
 
 # --- what is kept -------------------------------------------------------------------------------
