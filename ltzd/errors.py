@@ -7,6 +7,7 @@ LtzdError
 │   ├── EventNotConfigured
 │   ├── DuplicateEvent, CooldownActive, MaxClaimsReached
 │   ├── RewardTooLarge, BudgetExhausted, RateLimited     the brand's own limits
+│   │   └── LogInsLimited     of failed log-ins at a site
 │   ├── Unauthorized
 │   │   └── SignatureRefused
 │   ├── MissingFields         `missing` names them
@@ -23,7 +24,9 @@ LtzdError
 ├── Unavailable           nobody: the same request may succeed later
 │   ├── NodeUnavailable
 │   ├── IdentityUnavailable
-│   ├── PaymentsUnavailable, MintPending, DnsUnavailable, HostSiteUnavailable
+│   ├── PaymentsUnavailable, MintPending, DnsUnavailable
+│   ├── HostSiteUnavailable
+│   │   └── HostSiteBusy      too many requests wait for this one host's site
 │   ├── DatabaseUnavailable
 │   ├── OutcomeUnknown    a transaction that may or may not be mined: look before you repeat
 │   └── LostLane          another process took the lane or the chain: stand by
@@ -97,6 +100,10 @@ class BudgetExhausted(Refused):
 
 class RateLimited(Refused):
     """Details: `limit`, how many a window allows, and `retryAfterSeconds` until it ends."""
+
+
+class LogInsLimited(RateLimited):
+    """An address failed to log in at a site too often. Details as above."""
 
 
 class Unauthorized(Refused):
@@ -213,6 +220,10 @@ class DnsUnavailable(Unavailable):
 
 class HostSiteUnavailable(Unavailable):
     """The site whose user it would be does not say who he is."""
+
+
+class HostSiteBusy(HostSiteUnavailable):
+    """So many requests wait for this host's site that another one must not."""
 
 
 class DatabaseUnavailable(Unavailable):

@@ -91,6 +91,19 @@ RELAY_SECONDS = _histogram(
     "ltzd_actions_relay_seconds", "From a relay that was let in to its answer", buckets=SLOW
 )
 
+RELAY_GAS_SPENT_WEI = _gauge(
+    "ltzd_actions_relay_gas_spent_wei",
+    "Gas of today's relays in wei: in flight at its worst case, mined at its cost",
+)
+RELAY_GAS_BUDGET_WEI = _gauge(
+    "ltzd_actions_relay_gas_budget_wei", "What all relays of a UTC day may cost; 0 is no budget"
+)
+GAS_REFUSALS = _counter(
+    "ltzd_actions_relay_gas_refusals_total",
+    "Relays and redemptions refused because a day's gas budget was spent",
+    "budget",
+)
+
 REDEMPTIONS = _counter(
     "ltzd_actions_redemptions_total", "Redemptions of charges asked for", "outcome"
 )

@@ -15,6 +15,7 @@ import structlog
 from cachetools import LRUCache
 
 from ltzd import telemetry
+from ltzd.actions.gas_refusals import count_gas_refusal
 from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
@@ -31,9 +32,10 @@ from ltzd.errors import (
 )
 from ltzd.gathering import Gathering
 from ltzd.rules import perk_charges
+from ltzd.rules.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store import collections, redemptions, relays, tokens
+from ltzd.store import collections, gas_budgets, redemptions, relays, tokens
 from ltzd.store.brands import BrandBook
 from ltzd.store.collections import Owned
 from ltzd.store.database import Connection, session, transaction
@@ -99,8 +101,10 @@ class PerkCharges:
         brands: BrandBook,
         signatures: RequestSignatures,
         limits: RateLimits,
+        budgets: GasBudgets = NO_BUDGETS,
     ) -> None:
         self._pool = desk.pool
+        self._budgets = budgets
         self._signals = desk.signals
         self._node = desk.node
         self._contract = desk.contracts.perk_nft
@@ -150,6 +154,7 @@ class PerkCharges:
             redeemed = await self._redeemed(request, deadline)
         except LtzdError as error:
             telemetry.REDEMPTIONS.labels(_outcome_of(error)).inc()
+            count_gas_refusal(error)
             raise
         outcome = "repeated" if redeemed.already_processed else "redeemed"
         telemetry.REDEMPTIONS.labels(outcome).inc()
@@ -221,6 +226,7 @@ class PerkCharges:
     async def _let_in(self, request: RedeemRequest) -> tuple[Redemption | None, UUID, int]:
         """The earlier one with its key if there is one; which redemption, by which relay."""
         await self._rehearse(request)
+        worst_wei = GAS_LIMIT * await self._rehearsal.worst_fee()
         wallet = perk_charges.wallet_of(request.token_id, await self._operators.all())
         async with transaction(self._pool) as connection:
             await redemptions.lock_token(connection, request.token_id)
@@ -228,7 +234,14 @@ class PerkCharges:
             earlier = await self._earlier(connection, request)
             if earlier is not None:
                 return earlier, earlier.id, earlier.relay_id
-            return None, *await self._write(connection, request, wallet)
+            await self._refuse_over_budget(connection, worst_wei)
+            return None, *await self._write(connection, request, wallet, worst_wei)
+
+    async def _refuse_over_budget(self, connection: Connection, worst_wei: int) -> None:
+        """The relay wallets pay for redemptions, too. Raises ValidationFailed."""
+        if self._budgets.total_wei:
+            spent = await gas_budgets.spent_for(connection, self._budgets, [], worst_wei)
+            GasLedger(self._budgets, spent).admit(None, worst_wei)
 
     async def _rehearse(self, request: RedeemRequest) -> None:
         """Simulate what would be redeemed, unless others of the token go before it.
@@ -262,7 +275,11 @@ class PerkCharges:
         return earlier
 
     async def _write(
-        self, connection: Connection, request: RedeemRequest, wallet: Address | None
+        self,
+        connection: Connection,
+        request: RedeemRequest,
+        wallet: Address | None,
+        worst_wei: int,
     ) -> tuple[UUID, int]:
         token, before = await self._standing(connection, request)
         left = perk_charges.remaining_before(token, request.amount, request.user, before)
@@ -280,7 +297,9 @@ class PerkCharges:
             fingerprint=request.fingerprint,
         )
         call = _call(token.id, token.holder, request.amount, left, new.id.bytes + bytes(16))
-        relay = await redemptions.insert(connection, new, self._contract, call, GAS_LIMIT, wallet)
+        relay = await redemptions.insert(
+            connection, new, self._contract, call, GAS_LIMIT, wallet, worst_wei
+        )
         return new.id, relay
 
     async def _ended(self, redemption: UUID, relay: int) -> Redemption:

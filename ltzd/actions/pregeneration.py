@@ -19,8 +19,16 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.identities import Identities
+from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
-from ltzd.errors import AccountRefused, BrandUnknown, RateLimited, Refused, Unavailable
+from ltzd.errors import (
+    AccountRefused,
+    BrandUnknown,
+    RateLimited,
+    Refused,
+    SignatureRefused,
+    Unavailable,
+)
 from ltzd.providers.flights import Flights
 from ltzd.providers.lookup_answers import Verified
 from ltzd.rules.oauth_accounts import OAuthAccount
@@ -31,6 +39,7 @@ from ltzd.rules.oauth_ids import (
     is_same_username,
     refuse_fakes,
 )
+from ltzd.rules.request_signatures import SignedRequest
 from ltzd.store import pregenerations
 from ltzd.store.brands import BrandBook
 from ltzd.store.database import Pool, session
@@ -41,8 +50,11 @@ log = structlog.get_logger()
 
 PER_MINUTE = RateLimit("pregenerate_minute", 100, 60)
 PER_DAY = RateLimit("pregenerate_day", 10_000, 86_400)
-"""Spec 8, of a brand. What the minute refuses does not use up the day."""
+"""Spec 8, of a brand. What the minute refuses does not use up the day of UTC, which is counted in
+the database."""
 
+NONCE_SECONDS = 660
+"""A nonce is remembered for longer than a signature counts."""
 _MOST_WAITING = 10_000
 
 
@@ -69,8 +81,10 @@ class Pregeneration:
         identities: Identities,
         accounts: Accounts,
         limits: RateLimits,
+        signatures: RequestSignatures,
     ) -> None:
         self._pool = pool
+        self._signatures = signatures
         self._brands = brands
         self._identities = identities
         self._accounts = accounts
@@ -83,24 +97,38 @@ class Pregeneration:
         """Ends what is under way; its callers hear Unavailable."""
         await self._flights.close()
 
-    async def admit(self, brand_id: Address) -> Window:
+    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
         """Counts a request of the brand; answers its window of a minute.
 
-        Raises BrandUnknown, which counts nothing, and RateLimited.
+        What the brand has signed counts apart from what anybody sends in its name. Raises
+        BrandUnknown and SignatureRefused, which count nothing, RateLimited, and
+        DatabaseUnavailable.
         """
         if self._brands.get(brand_id) is None:
             telemetry.PREGENERATIONS.labels("refused").inc()
             raise BrandUnknown("Unknown brand")
-        window = await self._count(PER_MINUTE, brand_id)
-        await self._count(PER_DAY, brand_id)
+        if signed is not None:
+            await self._check(signed, brand_id)
+        sender = "anybody" if signed is None else "brand"
+        window = await self._limits.hit(PER_MINUTE, hex_of(brand_id), sender)
+        if not window.is_within:
+            raise _limited(PER_MINUTE, max(1, math.ceil(window.reset_at - time.time())))
+        async with session(self._pool) as connection:
+            day = await pregenerations.count_today(
+                connection, brand_id, PER_DAY.most, is_signed=signed is not None
+            )
+        if not day.is_within:
+            raise _limited(PER_DAY, day.seconds_left)
         return window
 
-    async def _count(self, limit: RateLimit, brand_id: Address) -> Window:
-        window = await self._limits.hit(limit, hex_of(brand_id))
-        if not window.is_within:
-            telemetry.PREGENERATIONS.labels("limited").inc()
-            raise too_many(limit, max(1, math.ceil(window.reset_at - time.time())))
-        return window
+    async def _check(self, signed: SignedRequest, brand_id: Address) -> None:
+        """Raises SignatureRefused, also for a nonce that was used."""
+        await self._signatures.check(signed, brand_id)
+        # In hex, since the names of windows do not tell capitals from small letters.
+        nonce = (hex_of(brand_id), signed.nonce.encode().hex())
+        (is_fresh,) = await self._limits.spend("signed_pregenerations", NONCE_SECONDS, [nonce])
+        if not is_fresh:
+            raise SignatureRefused("X-LTZ-Nonce has been used")
 
     async def pregenerate(self, request: PregenerationRequest) -> Recorded:
         """Raises AccountRefused, and Unavailable while asking again may help."""
@@ -142,6 +170,11 @@ class Pregeneration:
         except AccountRefused as refusal:
             raise invalid_credentials(account, _hint_in(account, refusal)) from refusal
         return AccountWallet(user.subject, user.wallet)
+
+
+def _limited(limit: RateLimit, seconds: int) -> RateLimited:
+    telemetry.PREGENERATIONS.labels("limited").inc()
+    return too_many(limit, seconds)
 
 
 def proven_account(account: OAuthAccount, verified: Verified) -> OAuthAccount:

@@ -65,6 +65,12 @@ class RelayRehearsal:
             )
         return fees
 
+    async def worst_fee(self) -> int:
+        """Wei per gas that it would be signed at now; the cap where nobody can tell."""
+        with suppress(ValidationFailed, NodeUnavailable):
+            return (await self.fees()).max_fee_per_gas
+        return self._policy.cap
+
     async def why(self, to: Address, data: bytes, sender: Address, block: int) -> str:
         """The reason of a call that failed in this block, as far as the chain can tell now."""
         said = await self.revert_at(to, data, sender, block)

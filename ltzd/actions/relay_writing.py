@@ -12,9 +12,10 @@ import structlog
 from ltzd.actions.group_commit import AGAIN, Again, GroupCommit
 from ltzd.errors import Refused
 from ltzd.rules import relay_limits
+from ltzd.rules.gas_budgets import GasBudgets, GasLedger
 from ltzd.rules.relay_limits import ClaimLimit, Standing
 from ltzd.rules.relaying import RelayPlan, RelayWindow
-from ltzd.store import relays
+from ltzd.store import gas_budgets, relays
 from ltzd.store.database import Connection, Pool, transaction
 from ltzd.store.relays import NewRelay
 from ltzd.store.signals import RELAYS, Signals
@@ -27,6 +28,7 @@ class Draft:
     """A relay as it would be sent, and what it was simulated after.
 
     `failure` says how it would revert: it is kept for its key alone then, and sent by nobody.
+    `identity` is whose gas budget it counts in.
     """
 
     plan: RelayPlan
@@ -37,6 +39,7 @@ class Draft:
     idempotency_key: str | None
     fingerprint: bytes
     failure: str | None = None
+    identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,10 @@ Outcome = Written | Overtaken
 
 
 class RelayWriting:
-    def __init__(self, pool: Pool, signals: Signals, gas_budget_wei: int) -> None:
+    def __init__(self, pool: Pool, signals: Signals, budgets: GasBudgets) -> None:
         self._pool = pool
         self._signals = signals
-        self._budget_wei = gas_budget_wei
+        self._budgets = budgets
         self._commits: GroupCommit[Draft, Outcome] = GroupCommit(
             self._write, "relay", width=2, largest=100
         )
@@ -71,7 +74,8 @@ class RelayWriting:
         await self._commits.run()
 
     async def write(self, draft: Draft) -> Outcome:
-        """Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, DatabaseUnavailable."""
+        """Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, DatabaseUnavailable, and
+        ValidationFailed for everybody's gas budget."""
         return await self._commits.submit(draft)
 
     async def _write(self, drafts: Sequence[Draft]) -> Sequence[Outcome | Exception | Again]:
@@ -80,11 +84,14 @@ class RelayWriting:
         chosen = [draft for draft in drafts if first[draft.plan.user] is draft]
         async with transaction(self._pool) as connection:
             await relays.lock_users(connection, list(first))
+            if self._budgets.identity_wei:
+                await gas_budgets.lock_identities(connection, _identities(chosen))
             standings = await relays.standings(
                 connection,
                 [(draft.plan.user, draft.idempotency_key, draft.plan.digest) for draft in chosen],
             )
-            judged = [self._judged(*each) for each in zip(chosen, standings, strict=True)]
+            ledger = await self._ledger(connection, chosen)
+            judged = [self._judged(*each, ledger) for each in zip(chosen, standings, strict=True)]
             answers = await _insert(connection, chosen, standings, judged)
         self._signals.ring(RELAYS)
         _note(chosen, answers)
@@ -94,19 +101,33 @@ class RelayWriting:
             for draft in drafts
         ]
 
-    def _judged(self, draft: Draft, standing: Standing) -> Outcome | Refused | None:
+    async def _ledger(self, connection: Connection, drafts: Sequence[Draft]) -> GasLedger | None:
+        """What is left of the day's gas while this commit lasts; None without budgets."""
+        if not self._budgets.is_set:
+            return None
+        asked_wei = sum(draft.worst_wei for draft in drafts if draft.failure is None)
+        spent = await gas_budgets.spent_for(
+            connection, self._budgets, _identities(drafts), asked_wei
+        )
+        return GasLedger(self._budgets, spent)
+
+    def _judged(
+        self, draft: Draft, standing: Standing, ledger: GasLedger | None
+    ) -> Outcome | Refused | None:
         """None for one to be written."""
         try:
             relay_limits.check_key(standing, draft.fingerprint)
             if standing.earlier is not None:
                 return Written(standing.earlier.id, standing.window(), is_ours=False)
             if draft.failure is None:
-                return self._admitted(draft, standing)
+                return self._admitted(draft, standing, ledger)
         except Refused as refusal:
             return refusal
         return None
 
-    def _admitted(self, draft: Draft, standing: Standing) -> Overtaken | None:
+    def _admitted(
+        self, draft: Draft, standing: Standing, ledger: GasLedger | None
+    ) -> Overtaken | None:
         relay_limits.check_hour(standing)
         if draft.claim_limit is not None:
             relay_limits.check_claims(standing, draft.claim_limit)
@@ -116,8 +137,13 @@ class RelayWriting:
             return Overtaken()
         if standing.twin is not None:
             return Overtaken(standing.twin)
-        relay_limits.check_budget(standing, draft.worst_wei, self._budget_wei)
+        if ledger is not None:
+            ledger.admit(draft.identity, draft.worst_wei)
         return None
+
+
+def _identities(drafts: Sequence[Draft]) -> list[str]:
+    return [draft.identity for draft in drafts if draft.identity is not None]
 
 
 def _note(drafts: Sequence[Draft], answers: Sequence[Outcome | Exception]) -> None:
@@ -160,4 +186,5 @@ def _row(draft: Draft, standing: Standing) -> NewRelay:
         fingerprint=draft.fingerprint,
         window_start=standing.start if draft.failure is None else None,
         failure=draft.failure,
+        identity=draft.identity,
     )

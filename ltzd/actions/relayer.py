@@ -13,6 +13,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.constraints import PurchaseConstraints
+from ltzd.actions.gas_refusals import count_gas_refusal
 from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relay_writing import Draft, Overtaken, RelayWriting
 from ltzd.actions.token_users import TokenUsers
@@ -29,9 +30,10 @@ from ltzd.errors import (
 from ltzd.gathering import Gathering
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules import relay_limits
+from ltzd.rules.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
 from ltzd.rules.relay_limits import ClaimLimit, Standing
 from ltzd.rules.relaying import ClaimAsked, RelayAsk, Relayed, RelayPlan, RelayStatus, RelayWindow
-from ltzd.store import relays
+from ltzd.store import gas_budgets, relays
 from ltzd.store.database import session
 from ltzd.store.relays import Progress
 from ltzd.values import Address, Hash32, hex_of
@@ -43,10 +45,8 @@ _TOO_LATE = "No relay wallet could send the transaction in time"
 
 @dataclass(frozen=True, slots=True)
 class RelayPolicy:
-    """`gas_budget_wei` is what a user may cost in a UTC day; 0: no limit but the hour's."""
-
     wait_seconds: float = 60.0
-    gas_budget_wei: int = 0
+    gas_budgets: GasBudgets = NO_BUDGETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Relayer:
         self._users = users
         self._constraints = constraints
         self._policy = policy
-        self._writing = RelayWriting(desk.pool, desk.signals, policy.gas_budget_wei)
+        self._writing = RelayWriting(desk.pool, desk.signals, policy.gas_budgets)
         self._standings: Gathering[tuple[Address, str | None], Standing] = Gathering(
             self._standings_of
         )
@@ -121,6 +121,7 @@ class Relayer:
         Raises RateLimited, and ValidationFailed for a constraint.
         """
         relay_limits.check_hour(await self._standings.ask((user, None)))
+        await self._refuse_over_budget(user, speaker)
         if collection_id is not None:
             await self._constraints.check(user, collection_id, speaker)
 
@@ -156,6 +157,7 @@ class Relayer:
             answer = await self._submitted(request, standing, deadline)
         except LtzdError as error:
             telemetry.RELAYS.labels(_outcome_of(error)).inc()
+            count_gas_refusal(error)
             raise
         telemetry.RELAYS.labels(answer.relayed.status.value).inc()
         return answer
@@ -187,6 +189,8 @@ class Relayer:
                 standing.earlier.id, standing.window(), deadline, is_new=False
             )
         understood = relay_calls.understood(request.ask, self._contracts)
+        relay_limits.check_hour(standing)
+        identity = await self._refuse_over_budget(request.ask.user, request.speaker)
         if understood.takes_turns and standing.is_turn_taken:
             # What is signed for after the one in flight, its permit say, is judged after it.
             await self._limits(request, understood.claim, standing)
@@ -194,7 +198,7 @@ class Relayer:
             return None
         plan = await self._plan(understood)
         claim_limit = await self._limits(request, plan.claim, standing)
-        draft = await self._draft(request, plan, claim_limit, standing)
+        draft = replace(await self._draft(request, plan, claim_limit, standing), identity=identity)
         _in_time(deadline)
         outcome = await self._writing.write(draft)
         if isinstance(outcome, Overtaken):
@@ -204,6 +208,22 @@ class Relayer:
         is_new = outcome.is_ours and draft.failure is None
         with telemetry.timed(telemetry.RELAY_SECONDS):
             return await self._answer(outcome.id, outcome.window, deadline, is_new=is_new)
+
+    async def _refuse_over_budget(self, user: Address, speaker: TokenUser | None) -> str:
+        """Whose gas budget a relay of this wallet counts in.
+
+        A spent budget is seen here before a node is asked for anything; the write decides. Raises
+        RateLimited, and ValidationFailed for everybody's budget.
+        """
+        identity = None if speaker is None else speaker.subject
+        budgets = self._policy.gas_budgets
+        if identity is not None and not budgets.is_set:
+            return identity
+        async with session(self._pool) as connection:
+            identity = identity or await gas_budgets.identity_of(connection, user)
+            if budgets.is_set:
+                GasLedger(budgets, await gas_budgets.spent(connection, [identity])).check(identity)
+        return identity
 
     async def _plan(self, understood: Understood) -> RelayPlan:
         questions = understood.questions

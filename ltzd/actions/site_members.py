@@ -104,9 +104,19 @@ class SiteMembers:
             member = known.member
         return LoggedIn(member, user.nonce)
 
+    def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
+        """Whether the site has confirmed this log-in within the hour and not denied it since."""
+        return self._host_sites.was_confirmed(
+            self._base_url(host), credentials, self._policy.rest_prefix
+        )
+
+    def _base_url(self, host: str) -> str:
+        return self._policy.base_url.replace("{host}", host)
+
     async def _user_of(self, host: str, credentials: HostCredentials) -> SiteUser:
-        base_url = self._policy.base_url.replace("{host}", host)
-        user = await self._host_sites.user_of(base_url, credentials, self._policy.rest_prefix)
+        user = await self._host_sites.user_of(
+            self._base_url(host), credentials, self._policy.rest_prefix
+        )
         if user is None:
             raise NotLoggedIn("You are not logged in at this site.")
         if user.id > _MOST_USERS:

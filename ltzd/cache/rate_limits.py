@@ -6,6 +6,7 @@ process's memory at once, and Redis is tried again after a pause, by one caller 
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,7 +15,7 @@ from typing import Self
 import structlog
 
 from ltzd import telemetry
-from ltzd.cache.memory_windows import MemoryWindows
+from ltzd.cache.memory_windows import MOST_WINDOWS, MemoryWindows
 from ltzd.cache.redis_windows import FAILURES, RedisWindows
 from ltzd.cache.windows import Counted, window_name
 
@@ -46,6 +47,12 @@ class Window:
     reset_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    count: int
+    ends_at: float
+
+
 class RateLimits:
     """Raises Misconfigured for a URL that Redis cannot have. None: memory only."""
 
@@ -61,6 +68,7 @@ class RateLimits:
         self._retry_seconds = retry_seconds
         self._retry_at: float | None = None
         """None while Redis is well."""
+        self._spent: OrderedDict[bytes, _Spent] = OrderedDict()
 
     async def __aenter__(self) -> Self:
         """Ask Redis once, so that a wrong address is in the log from the start."""
@@ -88,7 +96,10 @@ class RateLimits:
 
     async def hit(self, limit: RateLimit, *key: str) -> Window:
         """Count one more for `key`; refused hits count too, but lengthen nothing."""
-        counted = await self._count(window_name(limit.name, limit.seconds, key), limit.seconds)
+        name = window_name(limit.name, limit.seconds, key)
+        counted = await self._count(name, limit.seconds)
+        if counted.count >= limit.most:
+            self._remember(name, counted)
         is_within = counted.count <= limit.most
         outcome = "within" if is_within else "over"
         telemetry.RATE_LIMIT_HITS.labels(limit.name, outcome).inc()
@@ -98,6 +109,24 @@ class RateLimits:
             remaining=max(0, limit.most - counted.count),
             reset_at=time.time() + counted.left_seconds,
         )
+
+    def spent(self, limit: RateLimit, *key: str) -> Window | None:
+        """A window of which this process knows that nothing is left. Counts nothing, asks nobody.
+
+        None while there may be something left: the next hit tells.
+        """
+        spent = self._spent.get(window_name(limit.name, limit.seconds, key))
+        left_seconds = 0.0 if spent is None else spent.ends_at - time.monotonic()
+        if spent is None or left_seconds <= 0 or spent.count < limit.most:
+            return None
+        telemetry.RATE_LIMIT_HITS.labels(limit.name, "over").inc()
+        return Window(False, limit.most, 0, time.time() + left_seconds)
+
+    def _remember(self, name: bytes, counted: Counted) -> None:
+        self._spent.pop(name, None)
+        if len(self._spent) >= MOST_WINDOWS:
+            self._spent.popitem(last=False)
+        self._spent[name] = _Spent(counted.count, time.monotonic() + counted.left_seconds)
 
     async def spend(self, name: str, seconds: int, keys: Sequence[tuple[str, ...]]) -> list[bool]:
         """Use each key up for so long, all in one call; of each whether it was new."""

@@ -124,14 +124,14 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         provider = await _payment_provider(settings, stack)
         accounts = _account_lookups(settings)
         stack.push_async_callback(accounts.close)
-        pregeneration = Pregeneration(pool, brands, identity, accounts, limits)
+        pregeneration = Pregeneration(pool, brands, identity, accounts, limits, signatures)
         stack.push_async_callback(pregeneration.close)
         desk = _relay_desk(settings, pool, node, chain, signals)
         relayer = Relayer(
             desk,
             TokenUsers(tokens, identity, Following(pool, identity)),
             constraints,
-            RelayPolicy(gas_budget_wei=settings.relay.gas_budget_wei_per_day),
+            RelayPolicy(gas_budgets=settings.relay.budgets()),
         )
         yield Daemon(
             settings=settings,
@@ -153,7 +153,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             ),
             relay_desk=desk,
             relayer=relayer,
-            perk_charges=PerkCharges(desk, brands, signatures, limits),
+            perk_charges=PerkCharges(desk, brands, signatures, limits, settings.relay.budgets()),
             constraints=constraints,
             pregeneration=pregeneration,
             domains=DomainVerification(pool, sealer, brands, _txt_records(settings)),

@@ -27,7 +27,9 @@ from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.app import App
 from ltzd.http.server import serve
 from ltzd.http.tls import ServerCertificate
+from ltzd.rules import gas_budgets
 from ltzd.store import chat_claims, constraint_results, relays, webhooks
+from ltzd.store import gas_budgets as gas_spending
 from ltzd.store.database import session
 from ltzd.store.events import forget_spent
 from ltzd.store.signals import BRANDS
@@ -38,6 +40,7 @@ _HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WORKING_SECONDS = 5.0
 _FORGET_SECONDS = 60.0
 _TIDY_SECONDS = 3600.0
+_MEASURE_SECONDS = 10.0
 
 
 def run(settings: Settings) -> None:
@@ -103,6 +106,8 @@ async def run_roles(
                 await _until_working(daemon)
                 _spare_the_collector()
                 log.info("ltzd.ready", version=__version__, roles=list(settings.roles))
+                if not is_dev:
+                    warn_of_gas(settings)
                 on_ready()
                 await stop.wait()
                 log.info("ltzd.stopping")
@@ -112,6 +117,14 @@ async def run_roles(
         except BaseExceptionGroup as group_error:
             raise first_cause(group_error) from group_error
     log.info("ltzd.stopped")
+
+
+def warn_of_gas(settings: Settings) -> None:
+    """Where relays are let in: a line in the log for each budget that is 0."""
+    if "http" in settings.roles:
+        budgets = settings.relay.budgets()
+        for sentence in gas_budgets.warnings_of(budgets, settings.operator.max_fee_wei):
+            log.warning("relay.gas_unbounded", reason=sentence)
 
 
 async def _until_working(daemon: Daemon) -> None:
@@ -155,7 +168,7 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
     if "http" in daemon.settings.roles:
         loops += [daemon.events.run(), daemon.hashes.run()]
         loops += [daemon.relay_desk.board.run(), daemon.relayer.run()]
-        loops += [_keep_brands_fresh(daemon), _forget_spent(daemon)]
+        loops += [_keep_brands_fresh(daemon), _forget_spent(daemon), _measure_gas(daemon)]
     loops += [lane.run() for lane in daemon.lanes]
     if daemon.follower is not None:
         loops.append(daemon.follower.run())
@@ -207,6 +220,19 @@ async def _keep_brands_fresh(daemon: Daemon) -> None:
             log.warning("brands.not_refreshed", reason=error.message)
 
 
+async def _measure_gas(daemon: Daemon) -> None:
+    """What relays have cost today, for the metrics."""
+    telemetry.RELAY_GAS_BUDGET_WEI.set(daemon.settings.relay.total_gas_budget_wei_per_day)
+    while True:
+        try:
+            async with session(daemon.pool) as connection:
+                spent = await gas_spending.spent(connection, [])
+            telemetry.RELAY_GAS_SPENT_WEI.set(spent.total_wei)
+        except DatabaseUnavailable as error:
+            log.warning("gas.not_measured", reason=error.message)
+        await asyncio.sleep(_MEASURE_SECONDS)
+
+
 async def _tidy_webhooks(daemon: Daemon) -> None:
     """What was delivered long ago is deleted."""
     while True:
@@ -225,6 +251,7 @@ async def _forget_spent(daemon: Daemon) -> None:
             async with session(daemon.pool) as connection:
                 await forget_spent(connection)
                 await relays.tidy(connection)
+                await gas_spending.delete_expired(connection)
                 await constraint_results.forget_expired(connection)
                 await chat_claims.forget_unused(connection)
         except DatabaseUnavailable as error:

@@ -51,6 +51,7 @@ from ltzd.daemon.setting_kinds import (
 )
 from ltzd.daemon.setting_sections import Section, given_secret, secret_in
 from ltzd.errors import FileRejected, Misconfigured
+from ltzd.rules.gas_budgets import GasBudgets
 from ltzd.rules.toml_files import Place, TomlFile, dotted, reason_of
 from ltzd.secret_files import read_judged
 from ltzd.values import Address
@@ -170,7 +171,12 @@ class Operator(Section):
 
 class Relay(Section):
     gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
-    """What a user's calls may cost the operator in a UTC day; 0: no limit but 35 an hour."""
+    """What one identity's calls, of all its wallets, may cost in a UTC day; 0 is no budget."""
+    total_gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
+    """What everybody's calls and brands' redemptions may cost in a UTC day; 0 is no budget."""
+
+    def budgets(self) -> GasBudgets:
+        return GasBudgets(self.gas_budget_wei_per_day, self.total_gas_budget_wei_per_day)
 
 
 class Payments(Section):

@@ -16,9 +16,10 @@ from sanic.request import Request
 
 from ltzd import __version__, telemetry
 from ltzd.errors import DatabaseUnavailable, Misconfigured
-from ltzd.http.app import App, new_app, refuse_two_hosts
+from ltzd.http.app import App, new_app
 from ltzd.http.clock import timestamp
 from ltzd.http.errors import ForeignOrigin, NotLocal, TokenNeeded, path_of
+from ltzd.http.host_header import refuse_bad_host
 from ltzd.http.loopback import host_of, is_loopback
 from ltzd.http.replies import Reply, json_reply
 from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
@@ -86,9 +87,9 @@ class AdminDoor:
         self._is_local = is_loopback(policy.host)
 
     def guard(self, request: Request) -> None:
-        refuse_two_hosts(request)
         if self._is_local:
             _refuse_foreign(request)
+        refuse_bad_host(request)
         if self._policy.token is not None and path_of(request) != OPEN_PATH:
             _refuse_without(self._policy.token, request)
 

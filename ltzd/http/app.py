@@ -17,7 +17,7 @@ import structlog
 from sanic import Sanic
 from sanic.compat import Header
 from sanic.config import Config
-from sanic.exceptions import BadRequest, SanicException
+from sanic.exceptions import SanicException
 from sanic.http import Http
 from sanic.request import Request
 from sanic.response import HTTPResponse
@@ -42,6 +42,7 @@ from ltzd.http import (
 from ltzd.http.client_address import refuse_plain_http
 from ltzd.http.cors import Cors
 from ltzd.http.errors import OwnAnswers, Refusals
+from ltzd.http.host_header import refuse_bad_host
 from ltzd.http.json_body import READ_AWAY_LIMIT
 from ltzd.http.operations import Operation
 from ltzd.http.relayer import ClientLimit, window_headers
@@ -88,15 +89,16 @@ def build_app(services: Services, policy: HttpPolicy) -> App:
     app.ctx.grace_seconds = policy.grace_seconds
     app.ctx.proxies = policy.proxies
     cors = Cors(policy, services.is_known_domain)
-    _surround(app, cors, ClientLimit(services.limits), policy.requires_https)
+    client_limit = ClientLimit(services.limits)
+    _surround(app, cors, client_limit, policy.requires_https)
     app.blueprint(event_handler.surface(services))
     app.blueprint(relayer.surface(services.relays, cors, policy.explorer_url))
-    app.blueprint(perk_charges.surface(services.perk_charges))
+    app.blueprint(perk_charges.surface(services.perk_charges, client_limit))
     app.blueprint(constraints.surface(services.constraints, services.limits))
     app.blueprint(domain_verification.surface(services.domains, services.limits))
     app.blueprint(payments.surface(services.payments, services.limits, policy.explorer_url))
-    app.blueprint(pregeneration.surface(services.pregeneration))
-    app.blueprint(site_plugin.surface(services.site, policy.site_base))
+    app.blueprint(pregeneration.surface(services.pregeneration, services.limits))
+    app.blueprint(site_plugin.surface(services.site, services.limits, policy.site_base))
     app.blueprint(docs.surface(operations(policy)))
     return app
 
@@ -173,12 +175,6 @@ class _Durations:
         child.observe(seconds)
 
 
-def refuse_two_hosts(request: Request) -> None:
-    """RFC 9112 3.2: a proxy may have looked at the other one. Raises BadRequest."""
-    if len(request.headers.getall("host", ())) > 1:
-        raise BadRequest("Two Host headers")
-
-
 def _tell_of(context: SimpleNamespace, headers: Header) -> None:
     """What was learned on the way to the answer, or to a refusal."""
     if hasattr(context, "nonce"):
@@ -206,7 +202,7 @@ def _surround(app: App, cors: Cors, client_limit: ClientLimit, requires_https: b
         return admit(request)
 
     def admit(request: Request) -> HTTPResponse | None:
-        refuse_two_hosts(request)
+        refuse_bad_host(request)
         if request.method == "OPTIONS":
             # Spec 5: a preflight is answered on every path. Over http too: it tells nothing, and
             # only so may the page read why the request after it is refused.

@@ -34,11 +34,13 @@ from ltzd.errors import (
     DuplicateEvent,
     EventNotConfigured,
     HolderChanged,
+    HostSiteBusy,
     HostSiteUnavailable,
     IdempotencyKeyReused,
     IdentityUnavailable,
     InvalidFields,
     LinkRefused,
+    LogInsLimited,
     LtzdError,
     MaxClaimsReached,
     MilestoneRefused,
@@ -144,6 +146,7 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     CooldownActive: (429, "COOLDOWN_ACTIVE"),
     MaxClaimsReached: (429, "MAX_CLAIMS_REACHED"),
     BudgetExhausted: (429, "BUDGET_EXHAUSTED"),
+    LogInsLimited: (429, "LOG_INS_LIMITED"),
     RateLimited: (429, "RATE_LIMIT_EXCEEDED"),
     TransactionFailed: (500, "TRANSACTION_FAILED"),
     PaymentRefused: (400, "PAYMENT_REFUSED"),
@@ -161,6 +164,7 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
     MintPending: (500, "MINT_PENDING"),
     DnsUnavailable: (503, "DNS_UNAVAILABLE"),
+    HostSiteBusy: (503, "HOST_SITE_BUSY"),
     HostSiteUnavailable: (503, "HOST_SITE_UNAVAILABLE"),
     DatabaseUnavailable: (503, "DATABASE_UNAVAILABLE"),
     NodeUnavailable: (503, "NODE_UNAVAILABLE"),
@@ -175,10 +179,14 @@ FIXED_TEXTS: dict[str, str] = {
     "PAYMENTS_UNAVAILABLE": "Payment provider unavailable",
     "MINT_PENDING": "The payment is recorded and will be minted; ask again",
     "DNS_UNAVAILABLE": "DNS resolver unavailable",
+    "HOST_SITE_BUSY": "Too many requests wait for the host site",
     "HOST_SITE_UNAVAILABLE": "Host site unavailable",
     "UNAVAILABLE": "Service unavailable",
     "INTERNAL_ERROR": "Internal server error",
 }
+
+BUSY_SECONDS = "5"
+"""A site has so long to answer; then those that wait for it are fewer."""
 
 PROTOCOL: dict[int, tuple[str, str]] = {
     404: ("NOT_FOUND", "Unknown endpoint"),
@@ -293,7 +301,8 @@ def answer_of(error: BaseException) -> Answer:
 def _own(error: LtzdError) -> Answer:
     status, code = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
     if not isinstance(error, Refused):
-        return Answer(status, code, FIXED_TEXTS[code])
+        headers = {"Retry-After": BUSY_SECONDS} if isinstance(error, HostSiteBusy) else {}
+        return Answer(status, code, FIXED_TEXTS[code], headers=headers)
     return Answer(status, code, error.message, error.details, _headers(error))
 
 
@@ -356,7 +365,7 @@ class Refusals(ErrorHandler):
         answer, path = told(exception), path_of(request)
         if self._own is not None and self._own.covers(path):
             status, body = self._own.reply(path, answer)
-            return json_reply(body, status)
+            return json_reply(body, status, answer.headers if status in {429, 503} else None)
         headers = answer.headers
         if isinstance(exception, MethodNotAllowed):
             allowed = _allowed(exception) | self._always_allowed

@@ -37,7 +37,14 @@ from ltzd.http.payment_models import (
     PaymentMintRefusal,
     ProviderEvent,
 )
-from ltzd.http.payments import CHECKOUT, WEBHOOK, WEBHOOK_LIMIT, too_many
+from ltzd.http.payments import (
+    CHECKOUT,
+    CHECKOUTS_PER_CLIENT,
+    MINTS_PER_CLIENT,
+    WEBHOOK,
+    WEBHOOK_LIMIT,
+    too_many,
+)
 from ltzd.providers.payments import OpenSession
 from ltzd.rules.payments import LEAST_CENTS, MOST_CENTS, Payment, not_found, refused_refund
 from ltzd.values import Hash32, address_of
@@ -106,7 +113,7 @@ _CHECKOUT_EXAMPLES: dict[int, Examples] = {
         unknown_brand=BrandUnknown("Unknown brand"),
         another_body=IdempotencyKeyReused("This idempotency key came with another request before"),
         body_too_large=_too_large(EVENT_HANDLER_LIMIT),
-        too_many=too_many(42),
+        too_many=too_many(CHECKOUTS_PER_CLIENT, "checkouts", 42),
         provider_away=PaymentsUnavailable(""),
         identity_provider_away=IdentityUnavailable(""),
         internal_error=LtzdError(""),
@@ -128,6 +135,7 @@ _MINT_EXAMPLES: dict[int, Examples] = {
         invalid_fields=InvalidFields(["sessionId: is required"]),
         unreadable_body=BodyUnreadable("Content-Type must be application/json"),
         body_too_large=_too_large(EVENT_HANDLER_LIMIT),
+        too_many=too_many(MINTS_PER_CLIENT, "payment mints", 42),
         mint_pending=MintPending(""),
         provider_away=PaymentsUnavailable(""),
         internal_error=LtzdError(""),
@@ -147,14 +155,18 @@ _WEBHOOK_EXAMPLES: dict[int, Examples] = {
     ),
 }
 
-_WINDOW = tuple(
-    AnswerHeader(name, description, {"type": "integer"}, frozenset({200, 403, 409, 429}))
-    for name, description in (
-        ("X-RateLimit-Limit", "Checkouts that an address may open a minute"),
-        ("X-RateLimit-Remaining", "How many of them are left"),
-        ("X-RateLimit-Reset", "Unix seconds when the window ends"),
+
+def _window(statuses: frozenset[int] | None) -> tuple[AnswerHeader, ...]:
+    return tuple(
+        AnswerHeader(name, description, {"type": "integer"}, statuses)
+        for name, description in (
+            ("X-RateLimit-Limit", "How many an address may ask for a minute"),
+            ("X-RateLimit-Remaining", "How many of them are left"),
+            ("X-RateLimit-Reset", "Unix seconds when the window ends"),
+        )
     )
-)
+
+
 _WAIT = AnswerHeader(
     "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
 )
@@ -185,7 +197,7 @@ OPERATIONS = (
             503: ("Database unavailable", Refusal),
         },
         examples=_CHECKOUT_EXAMPLES,
-        headers=(*_WINDOW, _WAIT),
+        headers=(*_window(frozenset({200, 403, 409, 429})), _WAIT),
     ),
     Operation(
         "POST",
@@ -197,10 +209,12 @@ OPERATIONS = (
             200: ("Minted, now or before", PaymentMintAnswer),
             400: ("Not a session that is minted, and why", PaymentMintRefusal),
             413: (f"Body over {EVENT_HANDLER_LIMIT:,} bytes", PaymentMintRefusal),
+            429: ("Too many requests of the address", PaymentMintRefusal),
             500: ("Ask again: not published yet, or provider unavailable", PaymentMintRefusal),
             503: ("Database unavailable", PaymentMintRefusal),
         },
         examples=_MINT_EXAMPLES,
+        headers=(*_window(None), _WAIT),
     ),
     Operation(
         "POST",

@@ -1,7 +1,8 @@
 """Checkout, payment mints and the payment provider's events, spec 4.1 and 2.5 to 2.6.
 
-A checkout counts for its address once it is well-formed: from there on others are asked. Payment
-mints answer in an envelope of their own (spec 7.4), whatever goes wrong.
+A checkout counts for its address once it is well-formed: from there on others are asked. A payment
+mint counts before it is read, since each may be a question to the payment provider. Payment mints
+answer in an envelope of their own (spec 7.4), whatever goes wrong.
 """
 
 import math
@@ -35,6 +36,9 @@ WEBHOOK_LIMIT = 262_144
 CHECKOUTS_PER_CLIENT = RateLimit("checkout_ip", 600, 60)
 """A brand's server may open all of its customers' checkouts from one address."""
 
+MINTS_PER_CLIENT = RateLimit("payment_mint_ip", 120, 60)
+"""Of all requests (choices.md, Transport and other limits)."""
+
 _RECEIVED = EventReceived().model_dump()
 
 
@@ -57,11 +61,12 @@ class PaymentsSurface:
     async def create_checkout(self, request: Request) -> Reply:
         keys = [line.strip(" \t") for line in request.headers.getall("idempotency-key", ())]
         asked = checkout_request(parsed(await read_json(request)), keys)
-        await self._count(request)
+        await self._count(request, CHECKOUTS_PER_CLIENT, "checkouts")
         return json_reply(CheckoutAnswer.body(await self._payments.open_checkout(asked)))
 
     async def payment_mint(self, request: Request) -> Reply:
         """Spec 2.6: 200 once the mint is published."""
+        await self._count(request, MINTS_PER_CLIENT, "payment mints")
         asked = PaidSession.from_json(parsed(await read_json(request)))
         minted = await self._payments.mint(asked.session_id)
         return json_reply(PaymentMintAnswer.body(minted, self._explorer_url))
@@ -72,20 +77,19 @@ class PaymentsSurface:
         await self._payments.hear(raw, _signature(request))
         return json_reply(_RECEIVED)
 
-    async def _count(self, request: Request) -> None:
+    async def _count(self, request: Request, limit: RateLimit, things: str) -> None:
         """Raises RateLimited."""
-        window = await self._limits.hit(CHECKOUTS_PER_CLIENT, client_network(request))
+        window = await self._limits.hit(limit, client_network(request))
         request.ctx.window = window
         if not window.is_within:
-            raise too_many(max(1, math.ceil(window.reset_at - time.time())))
+            raise too_many(limit, things, max(1, math.ceil(window.reset_at - time.time())))
 
 
-def too_many(seconds: int) -> RateLimited:
-    most = CHECKOUTS_PER_CLIENT.most
+def too_many(limit: RateLimit, things: str, seconds: int) -> RateLimited:
     return RateLimited(
-        f"Rate limit exceeded: an address may open {most} checkouts a minute; "
+        f"Rate limit exceeded: an address may ask for {limit.most} {things} a minute; "
         f"try again in {seconds} seconds",
-        limit=most,
+        limit=limit.most,
         retryAfterSeconds=seconds,
     )
 

@@ -2,17 +2,19 @@
 
 Checks come in one order: the body's size, the signature over the request as it came, JSON, fields,
 and then those of `actions/perk_charges.py`. Once its signature is good, a read has used up its
-nonce, and so has a redemption together with what it does.
+nonce, and so has a redemption together with what it does. A request that is not signed rightly
+counts in the relayer's limit of its address; no other counts, or is refused for it.
 """
 
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from sanic import Blueprint
 from sanic.request import Request
 
 from ltzd.actions.perk_charges import Reader
-from ltzd.errors import Refused
+from ltzd.errors import Refused, SignatureRefused
 from ltzd.http.json_body import parsed, read_body, refuse_what_is_not_json
 from ltzd.http.perk_models import (
     HoldersQuery,
@@ -22,9 +24,10 @@ from ltzd.http.perk_models import (
     RedeemedAnswer,
     StatusQuery,
 )
+from ltzd.http.relayer import ClientLimit
 from ltzd.http.replies import JSON, Reply, encoded, json_reply
 from ltzd.http.services import PerkCharges
-from ltzd.http.signature_headers import signed_of
+from ltzd.http.signature_headers import is_signed, signed_of
 from ltzd.store.tokens import Page
 from ltzd.values import Address
 
@@ -37,17 +40,39 @@ BODY_LIMIT = 65_536
 
 READ = ("GET", "HEAD")
 
+Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Reply]]
 Query = TypeVar("Query", StatusQuery, HoldersQuery)
 
 
-def surface(charges: PerkCharges) -> Blueprint:
+def surface(charges: PerkCharges, client_limit: ClientLimit) -> Blueprint:
     handlers = PerkChargesSurface(charges)
     blueprint = Blueprint("perk_charges")
     # ignore_body: `read_body` reads it, of reading requests too, since a signature covers it.
-    blueprint.add_route(handlers.redeem, REDEEM, ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.status, STATUS, READ, ignore_body=True)
-    blueprint.add_route(handlers.holders, HOLDERS, READ, ignore_body=True)
+    for path, methods, handler in (
+        (REDEEM, ("POST",), handlers.redeem),
+        (STATUS, READ, handlers.status),
+        (HOLDERS, READ, handlers.holders),
+    ):
+        limited = _limited(handler, client_limit)
+        blueprint.add_route(limited, path, methods, name=handler.__name__, ignore_body=True)
     return blueprint
+
+
+def _limited(handler: Handler, client_limit: ClientLimit) -> Handler:
+    """The handler, with requests that are not signed rightly counted: without any signature
+    before their body is read, with a wrong one once that is known."""
+
+    async def limited(request: Request) -> Reply:
+        if not is_signed(request):
+            await client_limit.count(request)
+            return await handler(request)
+        try:
+            return await handler(request)
+        except SignatureRefused:
+            await client_limit.count(request)
+            raise
+
+    return limited
 
 
 class PerkChargesSurface:

@@ -17,6 +17,7 @@ from ltzd.errors import (
     MissingFields,
     NoChargesRemaining,
     NodeUnavailable,
+    RateLimited,
     SignatureRefused,
     TokenNotFound,
     TransactionFailed,
@@ -34,6 +35,7 @@ from ltzd.http.perk_models import (
     PerkStatusAnswer,
     RedeemedAnswer,
 )
+from ltzd.rules.gas_budgets import total_exhausted
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.store.redemptions import Redemption
 from ltzd.store.tokens import Page
@@ -99,10 +101,17 @@ _ALWAYS = _refusals(
     body_too_large=BodyTooLarge(
         f"Request body is larger than {BODY_LIMIT} bytes", maxBytes=BODY_LIMIT
     ),
+    too_many_unsigned=RateLimited(
+        "Rate limit exceeded",
+        message="An address may ask 100 times a minute; try again in 42 seconds",
+        limit=100,
+        retryAfterSeconds=42,
+    ),
     internal_error=LtzdError(""),
     database_away=DatabaseUnavailable(""),
 )
 _OF_REDEEM = _refusals(
+    gas_budget_spent=total_exhausted(3_600),
     unreadable_body=BodyUnreadable("Content-Type must be application/json"),
     unknown_token=_NO_TOKEN,
     no_charges_remaining=NoChargesRemaining(
@@ -139,7 +148,26 @@ _SIGNATURE = tuple(
         ("X-LTZ-Signature", "^v1=[0-9a-f]{64}(,v1=[0-9a-f]{64}){0,3}$"),
     )
 )
-_HEADERS = (AnswerHeader("WWW-Authenticate", "LTZ-HMAC", {"type": "string"}, frozenset({401})),)
+_HEADERS = (
+    AnswerHeader("WWW-Authenticate", "LTZ-HMAC", {"type": "string"}, frozenset({401})),
+    *(
+        AnswerHeader(name, description, {"type": "integer"}, frozenset({401, 429}))
+        for name, description in (
+            ("X-RateLimit-Limit", "Requests of an address a minute that are not signed rightly"),
+            ("X-RateLimit-Remaining", "How many of them are left"),
+            ("X-RateLimit-Reset", "When the window ends, in Unix seconds"),
+        )
+    ),
+)
+_WAIT = AnswerHeader(
+    "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
+)
+_WAIT_FOR_GAS = AnswerHeader(
+    "Retry-After",
+    "Seconds until the window ends, or until the day whose gas budget is spent does",
+    {"type": "integer"},
+    frozenset({403, 429}),
+)
 _COLLECTION_ID = Parameter("collectionId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
 _TOKEN_ID = Parameter("tokenId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
 _LIMIT = Parameter(
@@ -160,6 +188,7 @@ _READ_REFUSALS = {
     403: _NOT_ITS_OWN,
     404: ("Unknown collection or token", PerkRefusal),
     413: _BODY_OVER,
+    429: ("Too many requests of the address that are not signed rightly", PerkRefusal),
     500: ("An internal error", PerkRefusal),
     503: ("Database unavailable", PerkRefusal),
 }
@@ -190,6 +219,7 @@ OPERATIONS = (
             ),
             **_READ_REFUSALS,
             400: ("Unreadable body, missing or invalid fields", PerkRefusal),
+            403: ("Another brand's collection, or the day's gas budget is spent", PerkRefusal),
             409: ("No charges left, another holder, or a key of another body", PerkRefusal),
             500: ("It reverts or failed on chain, or an internal error", PerkRefusal),
             503: ("Nothing was redeemed; the same request may succeed later", PerkRefusal),
@@ -204,7 +234,7 @@ OPERATIONS = (
                 202: {"pending": _redeemed(is_mined=False)},
             },
         ),
-        headers=_HEADERS,
+        headers=(*_HEADERS, _WAIT_FOR_GAS),
     ),
     Operation(
         "GET",
@@ -221,7 +251,7 @@ OPERATIONS = (
                 }
             },
         ),
-        headers=_HEADERS,
+        headers=(*_HEADERS, _WAIT),
     ),
     Operation(
         "GET",
@@ -234,6 +264,6 @@ OPERATIONS = (
             404: ("Unknown collection", PerkRefusal),
         },
         examples=_examples({}, {200: {"a page": _page(1), "the last page": _page(2)}}),
-        headers=_HEADERS,
+        headers=(*_HEADERS, _WAIT),
     ),
 )

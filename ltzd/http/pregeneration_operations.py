@@ -11,6 +11,7 @@ from ltzd.errors import (
     InvalidFields,
     LtzdError,
     MissingFields,
+    SignatureRefused,
     Unavailable,
 )
 from ltzd.http.errors import (
@@ -23,7 +24,8 @@ from ltzd.http.errors import (
     status_of,
 )
 from ltzd.http.json_body import EVENT_HANDLER_LIMIT
-from ltzd.http.operations import AnswerHeader, Operation
+from ltzd.http.operations import AnswerHeader, Operation, Parameter
+from ltzd.http.pregeneration import too_many as too_many_of_address
 from ltzd.http.pregeneration_models import (
     BadRequestRefusal,
     ExplainedRefusal,
@@ -86,8 +88,10 @@ _EXAMPLES = {
         malformed_id=_malformed_id(),
         refused_account=invalid_credentials(_ACCOUNT, "Discord knows no account with this id"),
         unreadable_body=BodyUnreadable("Content-Type must be application/json"),
+        wrong_signature=SignatureRefused("The request is not signed by this brand"),
         unknown_brand=BrandUnknown("Unknown brand"),
         body_too_large=BodyTooLarge(f"Request body is larger than {EVENT_HANDLER_LIMIT} bytes"),
+        address_limited=too_many_of_address(42),
         minute_used_up=too_many(PER_MINUTE, 42),
         day_used_up=too_many(PER_DAY, 4_200),
         identity_provider_away=IdentityUnavailable(""),
@@ -100,7 +104,7 @@ _EXAMPLES = {
 _WINDOW = tuple(
     AnswerHeader(name, description, {"type": "integer"}, frozenset({200, 429}))
     for name, description in (
-        ("X-RateLimit-Limit", "Requests of the brand in a minute, or in a day once that is full"),
+        ("X-RateLimit-Limit", "Requests of the brand in a minute, or of whatever limit is used up"),
         ("X-RateLimit-Remaining", "How many of them are left"),
         ("X-RateLimit-Reset", "Unix seconds when the window ends"),
     )
@@ -108,6 +112,12 @@ _WINDOW = tuple(
 _WAIT = AnswerHeader(
     "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
 )
+_CHALLENGE = AnswerHeader("WWW-Authenticate", "LTZ-HMAC", {"type": "string"}, frozenset({401}))
+_SIGNATURE = tuple(
+    Parameter(name, "header", {"type": "string"}, required=False)
+    for name in ("X-LTZ-Brand-Id", "X-LTZ-Timestamp", "X-LTZ-Nonce", "X-LTZ-Signature")
+)
+"""Optional: what a brand has signed counts apart."""
 
 OPERATIONS = (
     Operation(
@@ -115,6 +125,7 @@ OPERATIONS = (
         PREGENERATION,
         "Get or make the wallet of an account at an OAuth provider before its owner logs in",
         request=PregenerationOrder,
+        parameters=_SIGNATURE,
         request_examples={"a Discord account": _ORDER, "a Google account": _GOOGLE_ORDER},
         answers={
             200: ("The account's wallet; the same whenever it is asked", PregeneratedAnswer),
@@ -122,15 +133,19 @@ OPERATIONS = (
                 "Unreadable body, missing or invalid fields, or an account that gets no wallet",
                 BadRequestRefusal,
             ),
+            401: ("Signed, but not rightly, too long ago, or with a used nonce", PlainRefusal),
             403: ("Unknown brand", PlainRefusal),
             413: (f"Body over {EVENT_HANDLER_LIMIT:,} bytes", PlainRefusal),
-            429: ("Too many requests of the brand, in a minute or in a day", PlainRefusal),
+            429: (
+                "Too many requests of the address a minute, or of the brand a minute or a day",
+                PlainRefusal,
+            ),
             500: (
                 "A provider or the database is unavailable, or an internal error: ask again",
                 ExplainedRefusal,
             ),
         },
         examples=_EXAMPLES,
-        headers=(*_WINDOW, _WAIT),
+        headers=(*_WINDOW, _WAIT, _CHALLENGE),
     ),
 )

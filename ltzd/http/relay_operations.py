@@ -30,6 +30,7 @@ from ltzd.http.errors import (
 from ltzd.http.operations import AnswerHeader, Examples, Operation, Parameter
 from ltzd.http.relay_models import RelayCall, RelayedAnswer, RelayRefusal
 from ltzd.http.relayer import BODY_LIMIT, PATH
+from ltzd.rules.gas_budgets import identity_exhausted, total_exhausted
 from ltzd.rules.relaying import Relayed, RelayStatus
 from ltzd.values import LTZ, Hash32, address_of, checksummed, hex_of
 
@@ -136,6 +137,8 @@ _OF_POST = _refusals(
         limit=35,
         retryAfterSeconds=1_800,
     ),
+    gas_budget_of_user_spent=identity_exhausted(3_600),
+    gas_budget_of_all_spent=total_exhausted(3_600),
     reverts=TransactionFailed("Transaction failed", reason="ClaimLimitExceeded"),
     failed_on_chain=TransactionFailed(
         "Transaction failed",
@@ -169,10 +172,16 @@ _HEADERS = (
     ),
     AnswerHeader("X-RateLimit-Remaining", "How many are left", {"type": "integer"}),
     AnswerHeader("X-RateLimit-Reset", "When the window ends, in Unix seconds", {"type": "integer"}),
-    AnswerHeader(
-        "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
-    ),
     AnswerHeader("WWW-Authenticate", "Bearer", {"type": "string"}, frozenset({401})),
+)
+_WAIT = AnswerHeader(
+    "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
+)
+_WAIT_FOR_GAS = AnswerHeader(
+    "Retry-After",
+    "Seconds until the window ends, or until the day whose gas budget is spent does",
+    {"type": "integer"},
+    frozenset({403, 429}),
 )
 
 OPERATIONS = (
@@ -195,10 +204,16 @@ OPERATIONS = (
             202: ("Published, but not mined within a minute; GET tells more", RelayedAnswer),
             400: ("Unreadable body, missing or invalid fields", RelayRefusal),
             401: ("No token, or one that is invalid or expired", RelayRefusal),
-            403: ("Not a call that this user may have relayed", RelayRefusal),
+            403: (
+                "Not a call that this user may have relayed, or everybody's gas budget is spent",
+                RelayRefusal,
+            ),
             409: ("No more claims for this user, or a key of another body", RelayRefusal),
             413: (f"Body over {BODY_LIMIT:,} bytes", RelayRefusal),
-            429: ("Too many requests of the address or relays of the user", RelayRefusal),
+            429: (
+                "Too many requests of the address, too many relays or too much gas of the user",
+                RelayRefusal,
+            ),
             500: ("It reverts or failed on chain, or an internal error", RelayRefusal),
             503: ("Database or node unavailable", RelayRefusal),
         },
@@ -209,7 +224,7 @@ OPERATIONS = (
                 202: {"pending": _relayed(RelayStatus.PENDING)},
             },
         ),
-        headers=_HEADERS,
+        headers=(*_HEADERS, _WAIT_FOR_GAS),
         needs_token=True,
     ),
     Operation(
@@ -241,7 +256,7 @@ OPERATIONS = (
                 },
             },
         ),
-        headers=_HEADERS,
+        headers=(*_HEADERS, _WAIT),
         needs_token=True,
     ),
 )

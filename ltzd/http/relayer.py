@@ -81,8 +81,17 @@ class RelayerSurface:
         return json_reply(RelayedAnswer.body(answer.relayed, self._explorer_url))
 
 
+COUNTED_PATHS = (PATH, "/site-links")
+"""Where every request counts, whoever sends it."""
+_BELOW = tuple(path + "/" for path in COUNTED_PATHS)
+
+
 class ClientLimit:
-    """Counts a request below /relay before anything is looked at, broken and unknown ones too."""
+    """The relayer's limit of an address (spec 8).
+
+    A request below `COUNTED_PATHS` counts before anything is looked at, broken and unknown ones
+    too. Where only some requests count, their handler calls `count`.
+    """
 
     def __init__(self, limits: RateLimits) -> None:
         self._limits = limits
@@ -90,7 +99,7 @@ class ClientLimit:
     def counts(self, request: Request) -> bool:
         """No preflight, and nothing twice: Sanic starts again with what broke on its way."""
         path = path_of(request)
-        is_ours = path == PATH or path.startswith(PATH + "/")
+        is_ours = path in COUNTED_PATHS or path.startswith(_BELOW)
         return is_ours and request.method != "OPTIONS" and not hasattr(request.ctx, "window")
 
     async def count(self, request: Request) -> None:

@@ -137,8 +137,9 @@ class Payments(Protocol):
 class Pregeneration(Protocol):
     """`actions/pregeneration.py`, as far as its surface uses it."""
 
-    async def admit(self, brand_id: Address) -> Window:
-        """Counts a request; the brand's window of a minute. Raises BrandUnknown, RateLimited."""
+    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+        """Counts a request; the brand's window of a minute. Raises BrandUnknown, SignatureRefused,
+        RateLimited."""
         ...
 
     async def pregenerate(self, request: PregenerationRequest) -> Recorded:
@@ -155,6 +156,10 @@ class SiteMembers(Protocol):
 
     async def member(self, host: str, credentials: HostCredentials) -> LoggedIn:
         """Raises SiteUnknown and NotLoggedIn, and what keeps us from knowing who it is."""
+        ...
+
+    def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
+        """Whether the site has confirmed this log-in within the hour and not denied it since."""
         ...
 
     async def link(self, member: Member, token: str) -> Member:

@@ -9,6 +9,11 @@ _ids = event_ids()
 _NAMES = ("x-ltz-brand-id", "x-ltz-timestamp", "x-ltz-nonce", "x-ltz-signature")
 
 
+def is_signed(request: Request) -> bool:
+    """Whether any of the headers is there."""
+    return any(name in request.headers for name in _NAMES)
+
+
 def signed_of(request: Request, body: bytes) -> SignedRequest | None:
     """None for a request that has none of the headers, which most have not."""
     headers = request.headers

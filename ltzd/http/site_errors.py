@@ -40,6 +40,8 @@ _OWN: Mapping[str, tuple[int, str]] = {
     "INVALID_PARAM": (400, "rest_invalid_param"),
     "INVALID_BODY": (400, "rest_invalid_json"),
     "METHOD_NOT_ALLOWED": _NO_ROUTE,
+    "LOG_INS_LIMITED": (429, "rest_too_many_requests"),
+    "HOST_SITE_BUSY": (503, "api_error"),
     "INTERNAL_ERROR": (500, "internal_server_error"),
 }
 _PROTOCOL = frozenset(
@@ -58,6 +60,7 @@ _PROTOCOL = frozenset(
 
 _AWAY = "This is not available at the moment. Please try again soon."
 _SENTENCES: Mapping[str, str] = {
+    "HOST_SITE_BUSY": "This site answers slowly at the moment. Please try again soon.",
     "INTERNAL_ERROR": "Something went wrong. Please try again later.",
     "HOST_SITE_UNAVAILABLE": (
         "This site cannot tell who you are at the moment. Please try again soon."

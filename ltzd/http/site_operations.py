@@ -17,6 +17,7 @@ from ltzd.actions.site_redemptions import PerkOffer, Redeemed
 from ltzd.errors import (
     CheckInRefused,
     DatabaseUnavailable,
+    HostSiteBusy,
     HostSiteUnavailable,
     LinkRefused,
     LtzdError,
@@ -28,6 +29,7 @@ from ltzd.errors import (
 )
 from ltzd.http import site_errors
 from ltzd.http.errors import BodyTooLarge, BodyUnreadable, answer_of
+from ltzd.http.log_in_limit import limited
 from ltzd.http.operations import AnswerHeader, Examples, Operation, Parameter
 from ltzd.http.services import HttpPolicy
 from ltzd.http.site_errors import SiteErrors
@@ -108,16 +110,40 @@ _LOG_IN_FAULTS: Mapping[str, LtzdError] = {
     "not logged in": NotLoggedIn("You are not logged in at this site."),
     "no e-mail address": no_email(),
     "host site away": HostSiteUnavailable(""),
+    "host site busy": HostSiteBusy(""),
+    "too many failed log-ins": limited(42),
 }
 _REFUSED: Mapping[int, str] = {
     400: "Unreadable body, missing or invalid parameters, or not to be had: the message says why",
     401: "Nobody is logged in with what was sent",
     413: f"Body over {BODY_LIMIT:,} bytes",
+    429: "Too many log-ins of the address have failed at this host",
+    503: "Too many requests wait for this host's site",
     500: "The Host is no brand's site, or nobody can tell at the moment",
 }
 _LOG_IN = (
     Parameter("X-WP-Nonce", "header", {"type": "string"}, required=False),
     Parameter("Authorization", "header", {"type": "string"}, required=False),
+)
+_LIMITED = (
+    AnswerHeader(
+        "Retry-After", "Seconds to wait", {"type": "integer"}, statuses=frozenset({429, 503})
+    ),
+    AnswerHeader(
+        "X-RateLimit-Limit",
+        "Failed log-ins that an address may have a minute at one host",
+        {"type": "integer"},
+        statuses=frozenset({429}),
+    ),
+    AnswerHeader(
+        "X-RateLimit-Remaining", "None are left", {"type": "integer"}, statuses=frozenset({429})
+    ),
+    AnswerHeader(
+        "X-RateLimit-Reset",
+        "Unix seconds when the window ends",
+        {"type": "integer"},
+        statuses=frozenset({429}),
+    ),
 )
 _FRESH_NONCE = AnswerHeader(
     "X-WP-Nonce", "A fresh nonce of the same log-in, where the site gave one", {"type": "string"}
@@ -152,7 +178,7 @@ class _Endpoint:
             parameters=(*self.query, *(_LOG_IN if self.needs_log_in else ())),
             request_examples=self.request_examples,
             examples={**examples, **refusals},
-            headers=(_FRESH_NONCE,) if self.needs_log_in else (),
+            headers=(_FRESH_NONCE, *_LIMITED) if self.needs_log_in else (),
         )
 
     def _refusals(self, errors: SiteErrors, path: str) -> dict[int, dict[str, dict[str, object]]]:

@@ -11,6 +11,7 @@ from typing import Any
 from sanic import Blueprint
 from sanic.request import Request
 
+from ltzd.cache.rate_limits import RateLimits
 from ltzd.errors import Refused, SiteUnknown
 from ltzd.http import site_errors
 from ltzd.http.errors import BodyTooLarge
@@ -20,6 +21,7 @@ from ltzd.http.json_body import (
     read_body,
     refuse_what_is_not_json,
 )
+from ltzd.http.log_in_limit import LogInLimit
 from ltzd.http.replies import Reply
 from ltzd.http.services import SiteServices
 from ltzd.http.site_models import (
@@ -51,8 +53,8 @@ _HOST = re.compile(r"([A-Za-z0-9.-]{1,254})(?::[0-9]{1,5})?")
 _ABSOLUTE = re.compile(rb"[^:/?#]+://([^/?#]*)")
 
 
-def surface(site: SiteServices, base: str) -> Blueprint:
-    handlers = SitePlugin(site)
+def surface(site: SiteServices, limits: RateLimits, base: str) -> Blueprint:
+    handlers = SitePlugin(site, limits)
     blueprint = Blueprint("site_plugin", url_prefix=base)
     # ignore_body: `read_body` reads it, under this surface's own limit.
     for path, handler in (
@@ -69,8 +71,9 @@ def surface(site: SiteServices, base: str) -> Blueprint:
 
 
 class SitePlugin:
-    def __init__(self, site: SiteServices) -> None:
+    def __init__(self, site: SiteServices, limits: RateLimits) -> None:
         self._members = site.members
+        self._log_ins = LogInLimit(site.members, limits)
         self._check_ins = site.check_ins
         self._leaderboards = site.leaderboards
         self._redemptions = site.redemptions
@@ -123,14 +126,14 @@ class SitePlugin:
         return site_reply(PerksAnswer.body(await self._redemptions.perks(brand)))
 
     async def _member(self, request: Request) -> Member:
-        """Raises SiteUnknown, NotLoggedIn, and what keeps us from knowing him."""
+        """Raises SiteUnknown, NotLoggedIn, LogInsLimited, and what keeps us from knowing him."""
         headers = request.headers
         credentials = HostCredentials(
             cookie="; ".join(headers.getall("cookie", ())),
             nonce=headers.getone(NONCE, None),
             authorization=headers.getone("authorization", None),
         )
-        logged_in = await self._members.member(host_of(request), credentials)
+        logged_in = await self._log_ins.member(request, host_of(request), credentials)
         if logged_in.nonce is not None:
             request.ctx.nonce = logged_in.nonce
         return logged_in.member

@@ -28,7 +28,6 @@ def policy(*, allow_loopback: bool = False) -> GuardPolicy:
         timeout_seconds=TIMEOUT_SECONDS,
         max_per_host=MOST_UNDER_WAY,
         max_waiting=MOST_UNDER_WAY,
-        max_connections=MOST_UNDER_WAY,
         look_up_threads=64,
     )
 

@@ -29,16 +29,16 @@ class AddressRefusedError(OSError):
 
 
 class GuardedConnector(aiohttp.TCPConnector):
-    def __init__(
-        self, look_up: LookUp, is_allowed: Callable[[str], bool], most_connections: int
-    ) -> None:
+    """However many connections there are to other hosts, none waits for them."""
+
+    def __init__(self, look_up: LookUp, is_allowed: Callable[[str], bool]) -> None:
         super().__init__(
             resolver=_GuardedResolver(look_up, is_allowed),
             use_dns_cache=False,
             socket_factory=self._socket_to,
             force_close=True,
             ssl=trust(),
-            limit=most_connections,
+            limit=0,
         )
         self._is_allowed = is_allowed
 

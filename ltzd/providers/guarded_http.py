@@ -10,6 +10,7 @@ secret.
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -32,7 +33,9 @@ _READ_BYTES = 1 << 14
 class GuardPolicy:
     """`allow_loopback` is for dev mode only: this machine's addresses, under any port, and by http
     if they are called localhost or 127.0.0.1. `timeout_seconds` bounds all of a request: waiting
-    for a place among `max_per_host`, DNS, connecting and reading."""
+    for a place among `max_per_host`, DNS, connecting and reading. Of one host's requests at most
+    `max_waiting` are under way or wait; no bound is shared by hosts, so that a slow one holds up
+    itself alone."""
 
     allow_loopback: bool = False
     schemes: frozenset[str] = frozenset({"https"})
@@ -41,7 +44,6 @@ class GuardPolicy:
     largest_body_bytes: int = 64 * 1024
     max_per_host: int = 8
     max_waiting: int = 1_000
-    max_connections: int = 256
     look_up_threads: int = 16
 
 
@@ -75,12 +77,15 @@ class GuardedHttp:
         self._threads = ThreadPoolExecutor(policy.look_up_threads, "guarded look-up")
         self._look_up = look_up or self._ask_the_system
         self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._under_way = 0
+        self._under_way: Counter[str] = Counter()
+        self._looking_up: dict[str, asyncio.Task[list[str]]] = {}
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
     async def close(self) -> None:
         self._is_closed = True
+        for looking_up in list(self._looking_up.values()):
+            looking_up.cancel()
         if self._session is not None:
             await self._session.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -102,9 +107,10 @@ class GuardedHttp:
 
     async def _bounded(self, url: str, exchange: Callable[[URL], Awaitable[Answer]]) -> Answer:
         target = self._checked(url)
-        if self._under_way >= self._policy.max_waiting:
+        host = target.raw_host or ""
+        if self._under_way[host] >= self._policy.max_waiting:
             raise RequestFailed("too many requests are waiting")
-        self._under_way += 1
+        self._under_way[host] += 1
         try:
             async with asyncio.timeout(self._policy.timeout_seconds), self._place_at(target):
                 return await exchange(target)
@@ -113,7 +119,9 @@ class GuardedHttp:
         except (aiohttp.ClientError, OSError) as error:
             raise _failure_of(error) from error
         finally:
-            self._under_way -= 1
+            self._under_way[host] -= 1
+            if not self._under_way[host]:
+                del self._under_way[host]
 
     def _checked(self, text: str) -> URL:
         """What goes over the wire is the text as it is: `encoded` keeps yarl from improving it."""
@@ -175,9 +183,7 @@ class GuardedHttp:
             raise RequestFailed("the client is closed")
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=GuardedConnector(
-                    self._look_up, self._is_allowed, self._policy.max_connections
-                ),
+                connector=GuardedConnector(self._look_up, self._is_allowed),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
                 headers={"User-Agent": f"ltzd/{__version__}", "Accept-Encoding": "identity"},
@@ -190,11 +196,25 @@ class GuardedHttp:
         return is_public(address) or (self._policy.allow_loopback and is_loopback_host(address))
 
     async def _ask_the_system(self, host: str) -> list[str]:
+        """One look-up of a name at a time: one slow name occupies one thread, however often it is
+        asked for, and also after its callers have given up."""
+        if host not in self._looking_up:
+            self._looking_up[host] = asyncio.create_task(self._resolved(host))
+            self._looking_up[host].add_done_callback(lambda done: self._looked_up(host, done))
+        return await asyncio.shield(self._looking_up[host])
+
+    async def _resolved(self, host: str) -> list[str]:
         # In threads of its own: slow names must not hold up the rest of the program.
         found = await asyncio.get_running_loop().run_in_executor(
             self._threads, lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         )
         return [str(address[0]) for *_, address in found]
+
+    def _looked_up(self, host: str, done: asyncio.Task[list[str]]) -> None:
+        del self._looking_up[host]
+        # Looked at here, so that a failure nobody waits for any more is not reported as forgotten.
+        if not done.cancelled():
+            done.exception()
 
 
 def _failure_of(error: Exception) -> RequestFailed:

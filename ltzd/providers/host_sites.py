@@ -10,20 +10,23 @@ import asyncio
 import hashlib
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from cachetools import TTLCache
 
 from ltzd import telemetry
-from ltzd.errors import HostSiteUnavailable
+from ltzd.errors import HostSiteBusy, HostSiteUnavailable
 from ltzd.providers.bounded_json import NotJsonError, decoded
 from ltzd.providers.guarded_connector import LookUp
 from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
 
 KEPT_SECONDS = 55.0
 """And the five that a site may take to answer: a log-out counts within a minute."""
+CONFIRMED_SECONDS = 3_600.0
+"""How long a log-in that was good is told from those that never were."""
 MOST_KEPT = 10_000
 _MOST_ROLES = 100
 _LONGEST_COOKIES = 4096
@@ -34,8 +37,17 @@ _NONCE = re.compile(r"[0-9A-Za-z]{1,64}")
 _BASIC = re.compile(r"(?i:basic) +([A-Za-z0-9+/]{1,1024}={0,2})")
 
 
+MOST_WAITING = 50
+"""Requests that wait for one host's site (choices.md, Transport and other limits)."""
+
+
 def policy(*, allow_loopback: bool = False) -> GuardPolicy:
-    return GuardPolicy(allow_loopback=allow_loopback, max_per_host=32)
+    return GuardPolicy(
+        allow_loopback=allow_loopback,
+        max_per_host=MOST_WAITING,
+        max_waiting=MOST_WAITING,
+        look_up_threads=64,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,9 @@ class HostSites:
     ) -> None:
         self._http = GuardedHttp(policy, look_up)
         self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, ticks)
+        self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, ticks)
         self._asking: dict[bytes, asyncio.Task[SiteUser | None]] = {}
+        self._waiting: Counter[str] = Counter()
 
     async def close(self) -> None:
         for asking in list(self._asking.values()):
@@ -83,20 +97,46 @@ class HostSites:
     ) -> SiteUser | None:
         """None for whoever is not logged in; `origin` may have a path, where the site lies in one.
 
-        Raises HostSiteUnavailable. The same log-in, asked about at the same time, is asked once.
+        Raises HostSiteUnavailable, and HostSiteBusy while too many wait for this site. The same
+        log-in, asked about at the same time, is asked once.
         """
         headers = forwarded(credentials)
         if headers is None:
             return None
-        url = f"{origin.rstrip('/')}/{rest_prefix}/wp/v2/users/me?context=edit"
+        url = _url_at(origin, rest_prefix)
         name = _name_of(url, headers)
         known = self._known.get(name)
         if known is not None:
             return known
-        if name not in self._asking:
-            self._asking[name] = asyncio.create_task(self._ask(name, url, headers))
-            self._asking[name].add_done_callback(lambda done: self._asked(name, done))
-        return await asyncio.shield(self._asking[name])
+        with self._place_at(origin):
+            if name not in self._asking:
+                self._asking[name] = asyncio.create_task(self._ask(name, url, headers))
+                self._asking[name].add_done_callback(lambda done: self._asked(name, done))
+            return await asyncio.shield(self._asking[name])
+
+    def was_confirmed(
+        self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
+    ) -> bool:
+        """Whether the site has confirmed this log-in within the hour and not denied it since.
+
+        It may have ended: only `user_of` tells.
+        """
+        headers = forwarded(credentials)
+        return headers is not None and (
+            _name_of(_url_at(origin, rest_prefix), headers) in self._confirmed
+        )
+
+    @contextmanager
+    def _place_at(self, origin: str) -> Iterator[None]:
+        if self._waiting[origin] >= MOST_WAITING:
+            raise HostSiteBusy("Too many requests wait for the host site")
+        self._waiting[origin] += 1
+        try:
+            yield
+        finally:
+            self._waiting[origin] -= 1
+            if not self._waiting[origin]:
+                del self._waiting[origin]
 
     def _asked(self, name: bytes, done: asyncio.Task[SiteUser | None]) -> None:
         del self._asking[name]
@@ -111,8 +151,11 @@ class HostSites:
             except RequestFailed as error:
                 raise _unavailable(error.reason) from error
             user = _user_in(answer)
-        if user is not None:
+        if user is None:
+            self._confirmed.pop(name, None)
+        else:
             self._known[name] = user
+            self._confirmed[name] = None
         return user
 
 
@@ -136,6 +179,10 @@ def _login_cookies(header: str) -> Iterator[str]:
         cookie = pair.strip(" ")
         if cookie.startswith(LOGIN_COOKIES) and "=" in cookie and _COOKIE.fullmatch(cookie):
             yield cookie
+
+
+def _url_at(origin: str, rest_prefix: str) -> str:
+    return f"{origin.rstrip('/')}/{rest_prefix}/wp/v2/users/me?context=edit"
 
 
 def _name_of(url: str, headers: Mapping[str, str]) -> bytes:

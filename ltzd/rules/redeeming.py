@@ -42,6 +42,7 @@ _BY_ACCOUNT: Final[Mapping[str, str]] = {
     "account_in_use": _ACCOUNT_IN_USE,
 }
 _NO_MORE_TODAY = "Your wallet has no transactions left for today. Please try again tomorrow."
+_NOBODY_TODAY = "Perks can be redeemed again tomorrow: today's transactions have all been used."
 _FAILED = "The perk could not be redeemed. No LTZ were taken."
 ANOTHERS_WALLET: Final = (
     "Your wallet signs with its own key alone. Please redeem this perk with your wallet."
@@ -158,6 +159,8 @@ def sentence_of(refusal: Refused) -> str:
             return _LIMIT_REACHED
         case RateLimited():
             return _too_many(refusal.details)
+        case ValidationFailed() if refusal.details.get("reason") == "total_gas_budget_exhausted":
+            return _NOBODY_TODAY
         case ValidationFailed() if "constraint" in refusal.details:
             return _BY_ACCOUNT.get(str(refusal.details.get("reason")), _CONDITIONS)
     return sentence_of_revert(str(refusal.details.get("reason", "")))

@@ -1,4 +1,4 @@
-"""How much of the operator's gas a user may spend: relays an hour, claims, wei a day.
+"""How often the operator may send for a user: relays an hour, claims, keys and turns.
 
 `Standing` is what the rows say of a user at one moment; the same rules look at it before the
 simulation, without locks, and again under the user's lock when the relay is written.
@@ -34,7 +34,6 @@ class Standing:
     now: datetime
     window_start: datetime | None
     used: int
-    spent_wei: int
     earlier: Earlier | None
     is_turn_taken: bool
     last_turn: int | None
@@ -96,17 +95,4 @@ def claim_limit_reached(collection_id: int, claims: int, most: int) -> ClaimLimi
         collectionId=collection_id,
         currentClaims=claims,
         maxPerUser=most,
-    )
-
-
-def check_budget(standing: Standing, worst_wei: int, budget_wei: int) -> None:
-    """`budget_wei` of gas for each user and UTC day; 0: none."""
-    if budget_wei == 0 or standing.spent_wei + worst_wei <= budget_wei:
-        return
-    midnight = standing.now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-    raise RateLimited(
-        "The operator pays no more gas for this user today",
-        limit=RELAYS_AN_HOUR,
-        reason="gas_budget_exhausted",
-        retryAfterSeconds=math.ceil((midnight - standing.now).total_seconds()),
     )

@@ -29,6 +29,39 @@ class Recorded:
     created_new: bool
 
 
+@dataclass(frozen=True, slots=True)
+class DayUse:
+    """Of a brand's UTC day. Times are the database's."""
+
+    is_within: bool
+    seconds_left: int
+
+
+async def count_today(
+    connection: Connection, brand_id: Address, most: int, *, is_signed: bool
+) -> DayUse:
+    """Count one more request of the brand, unless `most` of its kind have been counted today."""
+    row = await connection.fetchrow(
+        """
+        WITH counted AS (
+          INSERT INTO brand_usage AS u (brand_id, kind, window_start, used, maximum)
+          VALUES ($1, $3, date_trunc('day', now(), 'UTC'), 1, $2)
+              ON CONFLICT (brand_id, kind, window_start) DO UPDATE
+             SET used = u.used + 1, maximum = excluded.maximum
+           WHERE u.used < excluded.maximum
+       RETURNING 1
+        )
+        SELECT EXISTS (SELECT FROM counted),
+               ceil(extract(epoch FROM date_trunc('day', now(), 'UTC') + interval '1 day' - now()))
+                 ::integer
+        """,
+        brand_id,
+        most,
+        "signed_pregenerations_a_day" if is_signed else "pregenerations_a_day",
+    )
+    return DayUse(row[0], max(1, row[1]))
+
+
 async def find(connection: Connection, account: OAuthAccount) -> AccountWallet | None:
     row = await connection.fetchrow(
         """

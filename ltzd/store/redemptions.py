@@ -12,8 +12,9 @@ from uuid import UUID
 import asyncpg
 
 from ltzd.rules.perk_charges import MOST_TOKEN_ID, Token
-from ltzd.store import tokens
+from ltzd.store import gas_budgets, tokens
 from ltzd.store.database import Connection
+from ltzd.store.gas_budgets import GasChange
 from ltzd.store.signals import ORIGIN
 from ltzd.values import Address, Hash32
 
@@ -125,12 +126,14 @@ async def insert(
     data: bytes,
     gas_limit: int,
     wallet: Address | None = None,
+    worst_wei: int = 0,
 ) -> int:
     """Queue it for `wallet`, or the one that sends what goes before it, and wake the lanes.
 
-    Any wallet may send it if both are None. Answers the relay's id.
+    Any wallet may send it if both are None. `worst_wei` counts today for everybody. Answers the
+    relay's id.
     """
-    relay: int = await connection.fetchval(
+    row = await connection.fetchrow(
         """
         WITH before AS (
           SELECT coalesce(tx.wallet, l.wallet) AS wallet
@@ -142,17 +145,18 @@ async def insert(
            LIMIT 1
         ), relay AS (
           INSERT INTO relays (user_address, to_address, data, function, takes_turns, fingerprint,
-                              gas_limit, worst_wei, state, brand_id, wallet)
-          VALUES ($1, $2, $3, 'PerkNFT.redeemCharge', false, $4, $5, 0, 'queued', $6,
-                  coalesce((SELECT wallet FROM before), $16))
-       RETURNING id
+                              gas_limit, worst_wei, state, brand_id, wallet, gas_day, gas_wei)
+          VALUES ($1, $2, $3, 'PerkNFT.redeemCharge', false, $4, $5, $17, 'queued', $6,
+                  coalesce((SELECT wallet FROM before), $16), (now() AT TIME ZONE 'UTC')::date,
+                  $17)
+       RETURNING id, gas_day
         ), redemption AS (
           INSERT INTO redemptions (id, brand_id, collection_id, token_id, holder, amount,
                                    remaining_before, max_charges, reference, idempotency_key,
                                    fingerprint, relay_id)
           SELECT $7, $6, $8, $9, $1, $10, $11, $12, $13, $14, $4, id FROM relay
         )
-        SELECT id FROM relay, pg_notify('ltzd_relays', $15)
+        SELECT id, gas_day FROM relay, pg_notify('ltzd_relays', $15)
         """,
         new.holder,
         to,
@@ -170,7 +174,10 @@ async def insert(
         new.idempotency_key,
         ORIGIN,
         wallet,
+        Decimal(worst_wei),
     )
+    await gas_budgets.count(connection, [GasChange(row["gas_day"], None, worst_wei)])
+    relay: int = row["id"]
     return relay
 
 

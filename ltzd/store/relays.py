@@ -15,7 +15,9 @@ from ltzd.errors import LostLane
 from ltzd.rules.relay_limits import WINDOW, Earlier, Standing
 from ltzd.rules.relaying import ClaimAsked, Relayed, RelayPlan, RelayStatus
 from ltzd.rules.transactions import State
+from ltzd.store import gas_budgets
 from ltzd.store.database import Connection
+from ltzd.store.gas_budgets import GasChange
 from ltzd.store.lanes import Lane
 from ltzd.store.signals import ORIGIN
 from ltzd.store.transactions import Attempt
@@ -24,7 +26,10 @@ from ltzd.values import Address, Hash32
 
 @dataclass(frozen=True, slots=True)
 class NewRelay:
-    """`window_start` is None for a call that would revert, whose reason `failure` is then."""
+    """`window_start` is None for a call that would revert, whose reason `failure` is then.
+
+    Of any other `worst_wei` counts for `identity` and for everybody today.
+    """
 
     plan: RelayPlan
     gas_limit: int
@@ -33,6 +38,7 @@ class NewRelay:
     fingerprint: bytes
     window_start: datetime | None
     failure: str | None = None
+    identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ async def standings(
     """Where users stand who come with these keys and calls (their digests), in their order."""
     rows = await connection.fetch(
         """
-        SELECT now() AS at, w.window_start, coalesce(w.used, 0) AS used, s.wei, e.id, e.fingerprint,
+        SELECT now() AS at, w.window_start, coalesce(w.used, 0) AS used, e.id, e.fingerprint,
                o.is_turn_taken, o.collections, o.expected, o.twin, l.last_turn
           FROM unnest($1::bytea[], $2::text[], $4::bytea[])
                WITH ORDINALITY AS asked (user_address, key, digest, n)
@@ -100,14 +106,6 @@ async def standings(
                 LIMIT 1) AS w ON true
           LEFT JOIN relays e
             ON e.user_address = asked.user_address AND e.idempotency_key = asked.key
-         CROSS JOIN LATERAL (
-               SELECT coalesce(sum(coalesce(t.gas_used::numeric * t.effective_gas_price,
-                                            r.worst_wei)), 0) AS wei
-                 FROM relays r
-                 LEFT JOIN transactions t ON t.id = r.transaction_id
-                WHERE r.user_address = asked.user_address
-                  AND window_start > now() - interval '1 day 1 hour'
-                  AND r.created_at >= date_trunc('day', now(), 'UTC')) AS s
          CROSS JOIN LATERAL (
                SELECT coalesce(bool_or(takes_turns), false) AS is_turn_taken,
                       array_agg(collection_id) FILTER (WHERE collection_id IS NOT NULL)
@@ -138,7 +136,6 @@ def _standing(row: asyncpg.Record) -> Standing:
         now=row["at"].astimezone(UTC),
         window_start=row["window_start"],
         used=row["used"],
-        spent_wei=int(row["wei"]),
         earlier=None if row["id"] is None else Earlier(row["id"], row["fingerprint"]),
         is_turn_taken=row["is_turn_taken"],
         last_turn=row["last_turn"],
@@ -156,17 +153,23 @@ async def insert(connection: Connection, those: Sequence[NewRelay]) -> list[int]
         WITH written AS (
           INSERT INTO relays (user_address, to_address, data, function, wallet, takes_turns,
                               collection_id, expected_claims, idempotency_key, fingerprint,
-                              gas_limit, worst_wei, window_start, failure, state)
-          SELECT *, CASE WHEN failure IS NULL THEN 'queued' ELSE 'failed' END
+                              gas_limit, worst_wei, window_start, failure, identity, state,
+                              gas_day, gas_wei)
+          SELECT *, CASE WHEN failure IS NULL THEN 'queued' ELSE 'failed' END,
+                 CASE WHEN failure IS NULL THEN (now() AT TIME ZONE 'UTC')::date END,
+                 CASE WHEN failure IS NULL THEN worst_wei END
             FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::bytea[],
                         $6::boolean[], $7::numeric[], $8::numeric[], $9::text[], $10::bytea[],
-                        $11::bigint[], $12::numeric[], $13::timestamptz[], $14::text[])
+                        $11::bigint[], $12::numeric[], $13::timestamptz[], $14::text[],
+                        $16::text[])
                  AS new (user_address, to_address, data, function, wallet, takes_turns,
                          collection_id, expected_claims, idempotency_key, fingerprint,
-                         gas_limit, worst_wei, window_start, failure)
-       RETURNING id
+                         gas_limit, worst_wei, window_start, failure, identity)
+       RETURNING id, gas_day, identity, gas_wei
         )
-        SELECT id, pg_notify('ltzd_relays', $15) FROM written ORDER BY id
+        SELECT id, gas_day, identity, gas_wei, pg_notify('ltzd_relays', $15)
+          FROM written
+         ORDER BY id
         """,
         [plan.user for plan in plans],
         [plan.to for plan in plans],
@@ -183,8 +186,18 @@ async def insert(connection: Connection, those: Sequence[NewRelay]) -> list[int]
         [one.window_start for one in those],
         [one.failure for one in those],
         ORIGIN,
+        [one.identity for one in those],
     )
-    return [row[0] for row in rows]
+    await gas_budgets.count(connection, _gas_changes(rows))
+    return [row["id"] for row in rows]
+
+
+def _gas_changes(rows: Sequence[asyncpg.Record]) -> list[GasChange]:
+    return [
+        GasChange(row["gas_day"], row["identity"], int(row["gas_wei"]))
+        for row in rows
+        if row["gas_day"] is not None
+    ]
 
 
 async def queued(connection: Connection, lane: Lane, limit: int) -> list[QueuedRelay]:
@@ -269,31 +282,56 @@ async def store_signed(
 
 
 async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None:
-    """Their transactions moved: a relay is mined as long as no reorg says otherwise.
+    """In the transaction that moves theirs: a relay is mined as long as no reorg says otherwise.
 
-    One whose nonce somebody else used will never be mined; its turn is over all the same.
+    One whose nonce somebody else used will never be mined; its turn is over all the same. Its gas
+    counts as what it cost once that is known, as nothing if it will never be mined, and as its
+    worst case again after a reorg.
     """
-    await connection.execute(
+    rows = await connection.fetch(
         """
-        WITH moved AS (
+        WITH moved AS MATERIALIZED (
+          SELECT r.id, r.gas_wei AS counted_wei,
+                 CASE WHEN t.state IN ('signed', 'published') THEN 'sent' ELSE 'mined' END AS state,
+                 CASE WHEN r.gas_day IS NULL THEN NULL
+                      WHEN t.state = 'displaced' THEN 0
+                      ELSE coalesce(t.gas_used::numeric * t.effective_gas_price, r.worst_wei)
+                 END AS wei
+            FROM relays r
+            JOIN transactions t ON t.id = r.transaction_id
+           WHERE t.id = ANY($1::bigint[])
+           ORDER BY r.id
+             FOR UPDATE OF r
+        ), written AS (
           UPDATE relays r
-             SET state = CASE WHEN t.state IN ('signed', 'published') THEN 'sent' ELSE 'mined' END
-            FROM transactions t
-           WHERE t.id = ANY($1::bigint[]) AND r.transaction_id = t.id
+             SET state = moved.state, gas_wei = moved.wei
+            FROM moved
+           WHERE r.id = moved.id
+       RETURNING r.gas_day, r.identity, moved.wei - moved.counted_wei AS gas_wei
         )
-        SELECT pg_notify('ltzd_relayed', $2)
+        SELECT gas_day, identity, gas_wei
+          FROM written
+         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $2)) AS told ON true
         """,
         transaction_ids,
         ORIGIN,
     )
+    await gas_budgets.count(connection, _gas_changes(rows))
 
 
 async def withdraw(connection: Connection, relay: int) -> bool:
     """Take back a relay that no lane has signed; False if one has: then it will be sent."""
-    done = await connection.fetchval(
-        "DELETE FROM relays WHERE id = $1 AND state = 'queued' RETURNING true", relay
-    )
-    return bool(done)
+    async with connection.transaction():
+        rows = await connection.fetch(
+            """
+            DELETE FROM relays
+             WHERE id = $1 AND state = 'queued'
+         RETURNING gas_day, identity, -gas_wei AS gas_wei
+            """,
+            relay,
+        )
+        await gas_budgets.count(connection, _gas_changes(rows))
+    return bool(rows)
 
 
 async def turns_taken(connection: Connection, users: Sequence[Address]) -> set[Address]:
@@ -345,12 +383,15 @@ async def by_hash(
 
 async def tidy(connection: Connection) -> None:
     """Forget idempotency keys after a day, and what nobody waits for and nobody could send."""
-    await connection.execute(
-        """
-        DELETE FROM relays
-         WHERE state = 'queued' AND created_at < now() - interval '10 minutes'
-        """
-    )
+    async with connection.transaction():
+        rows = await connection.fetch(
+            """
+            DELETE FROM relays
+             WHERE state = 'queued' AND created_at < now() - interval '10 minutes'
+         RETURNING gas_day, identity, -gas_wei AS gas_wei
+            """
+        )
+        await gas_budgets.count(connection, _gas_changes(rows))
     await connection.execute(
         """
         DELETE FROM relays

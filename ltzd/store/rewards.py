@@ -11,7 +11,6 @@ from ltzd.store.payments import PAYMENT_REWARD
 from ltzd.store.signals import REWARDS, notify
 from ltzd.values import ZERO_ADDRESS, Address, Hash32
 
-
 BRANDS_AT_ONCE = 100
 """Brands in one answer of `queued`: as many as rewards in one mint."""
 
@@ -51,7 +50,9 @@ async def queued(
 
     Answers up to `limit` payments and up to `limit` rewards of brands; `limit` is at most 100.
     """
-    return [QueuedReward(*row) for row in await connection.fetch(QUEUED, *asked(limit, after, saver))]
+    return [
+        QueuedReward(*row) for row in await connection.fetch(QUEUED, *asked(limit, after, saver))
+    ]
 
 
 def asked(limit: int, after: bytes = b"", saver: UUID | None = None) -> tuple[object, ...]:

@@ -26,14 +26,15 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.rules.fees import FeePolicy
-from ltzd.store import redemptions
+from ltzd.rules.gas_budgets import GasBudgets
+from ltzd.store import gas_budgets, redemptions
 from ltzd.store.brands import BrandBook
-from ltzd.store.database import Connection, Pool
+from ltzd.store.database import Connection, Pool, session
 from ltzd.store.redemptions import Standing
 from ltzd.values import Address
 from tests.support.core import BRAND, a_wallet, running, value
 from tests.support.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
-from tests.support.mint_world import short_pauses
+from tests.support.mint_world import short_pauses, true
 from tests.support.perk_ledger import token_of
 from tests.support.perk_node import PerkNode
 from tests.support.relay_world import OTHER_RELAYER, OTHER_USER, USER, RelayWorld
@@ -224,6 +225,63 @@ async def test_where_nobody_serves_a_wallet_nothing_is_written(till: Till) -> No
     with pytest.raises(Unavailable):
         await till.redeem()
     assert await till.rows() == 0
+
+
+# --- the day's gas ----------------------------------------------------------------------------
+
+
+async def spent_today(till: Till) -> int:
+    async with session(till.world.eyes) as connection:
+        return (await gas_budgets.spent(connection, [])).total_wei
+
+
+async def test_a_redemption_counts_for_everybody_with_its_worst_case_and_then_its_cost(
+    till: Till,
+) -> None:
+    async with till.world.relaying():
+        asking = asyncio.create_task(till.redeem())
+        await till.is_published(1)
+        worst = await spent_today(till)
+        assert worst >= module.GAS_LIMIT
+        till.node.mine()
+        await asking
+    assert 0 < await spent_today(till) < worst
+
+
+async def test_when_everybodys_gas_is_spent_no_redemption_is_written_until_tomorrow(
+    till: Till,
+) -> None:
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        key = {"idempotency_key": "till-1-0001"}
+        done = await till.redeem(**key)
+        till.charges._budgets = GasBudgets(total_wei=await spent_today(till))
+        with pytest.raises(ValidationFailed) as refused:
+            await till.redeem()
+        assert refused.value.details["reason"] == "total_gas_budget_exhausted"
+        again = await till.redeem(**key)
+        assert (again.redemption.id, again.already_processed) == (done.redemption.id, True)
+    assert await till.rows() == 1
+
+
+async def test_redemptions_at_once_do_not_pass_the_total(till: Till) -> None:
+    async with till.world.relaying():
+        asking = asyncio.create_task(till.redeem())
+        await till.is_published(1)
+        worst = await spent_today(till)
+        till.charges._budgets = GasBudgets(total_wei=2 * worst)
+        others = [
+            asyncio.create_task(till.redeem(token_id=token))
+            for token in (TOKEN, OTHER_TOKEN)
+            for _ in range(2)
+        ]
+        await until(lambda: true(sum(task.done() for task in others) == 3))
+        till.node.mines_at_once = True
+        till.node.mine()
+        answers = await asyncio.gather(asking, *others, return_exceptions=True)
+    refused = [answer for answer in answers if isinstance(answer, ValidationFailed)]
+    assert len(refused) == 3
+    assert await till.rows() == 2
 
 
 # --- tokens that change hands -----------------------------------------------------------------

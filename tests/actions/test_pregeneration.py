@@ -5,11 +5,13 @@ The OAuth providers are a fake at the edge: which accounts there are, under whic
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 import pytest
@@ -20,6 +22,7 @@ from ltzd import telemetry
 from ltzd.actions import pregeneration
 from ltzd.actions.local_wallets import LocalWallets
 from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, Pregeneration, PregenerationRequest
+from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
@@ -29,17 +32,19 @@ from ltzd.errors import (
     DatabaseUnavailable,
     IdentityUnavailable,
     RateLimited,
+    SignatureRefused,
     Unavailable,
 )
 from ltzd.providers.identity import IdentityClient
 from ltzd.providers.lookup_answers import Verified, cannot_check, missing
 from ltzd.rules.oauth_accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth_ids import example_id
-from ltzd.store import brand_records, brands, pregenerations
+from ltzd.rules.request_signatures import SignedRequest, signature
+from ltzd.store import brand_keys, brand_records, brands, pregenerations
 from ltzd.store.brands import BrandBook
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.pregenerations import Recorded
-from ltzd.values import Address
+from ltzd.values import Address, hex_of
 from tests.support.core import BRAND, a_wallet, value
 from tests.support.event_action import SEALER, a_brand
 from tests.support.redis import a_redis
@@ -108,7 +113,14 @@ async def a_process(
                 await brands.apply(connection, said, SEALER)
             await book.refresh(connection)
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
-        action = Pregeneration(pool, book, identity, accounts, limits or RateLimits())
+        action = Pregeneration(
+            pool,
+            book,
+            identity,
+            accounts,
+            limits or RateLimits(),
+            RequestSignatures(pool, SEALER, book),
+        )
         stack.push_async_callback(action.close)
         yield Process(pool, book, identity, accounts, action)
 
@@ -648,26 +660,82 @@ async def test_the_day_ends_for_a_brand_that_has_used_it_up(
         await process.pregeneration.admit(BRAND)
     assert refused.value.details["limit"] == 3
     assert "a day" in refused.value.message
+    seconds = refused.value.details["retryAfterSeconds"]
+    assert isinstance(seconds, int)
+    assert 1 <= seconds <= 86_400, "to the end of the UTC day"
+
+
+async def test_the_day_is_counted_in_the_database_whatever_process_and_redis_do(
+    database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty at once in two processes without a common cache, and none more after a restart."""
+    monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 30, 86_400))
+    async with (
+        a_process(database_url, sandbox, RateLimits()) as one,
+        a_process(database_url, sandbox, RateLimits()) as other,
+    ):
+        answers = await asyncio.gather(
+            *[(one, other)[n % 2].pregeneration.admit(BRAND) for n in range(50)],
+            return_exceptions=True,
+        )
+    assert sum(isinstance(answer, RateLimited) for answer in answers) == 20
+    async with a_process(database_url, sandbox, RateLimits()) as again:
+        with pytest.raises(RateLimited):
+            await again.pregeneration.admit(BRAND)
+        assert (await again.pregeneration.admit(RIVAL)).limit == 100
+
+
+async def a_signed_request(process: Process, nonce: str, key: str | None = None) -> SignedRequest:
+    if key is None:
+        async with session(process.pool) as connection:
+            keys = await brand_keys.secrets_of(connection, BRAND, "security_key", SEALER)
+        key = keys[0].text
+    at, target, body = str(int(time.time())), b"/service-api/pregenerate-user", b"{}"
+    made = signature(key, at, nonce, "POST", target, body)
+    return SignedRequest(uuid4(), hex_of(BRAND), at, nonce, made, "POST", target, body)
+
+
+async def test_nobody_can_use_up_what_a_brand_signs_for(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its minute nor its day; strangers only use up each other's."""
+    monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 101, 86_400))
+    for _ in range(100):
+        await process.pregeneration.admit(BRAND)
+    with pytest.raises(RateLimited):
+        await process.pregeneration.admit(BRAND)
+    for number in range(100):
+        signed = await a_signed_request(process, f"nonce-{number:016d}")
+        assert (await process.pregeneration.admit(BRAND, signed)).remaining == 99 - number
+    with pytest.raises(RateLimited):
+        await process.pregeneration.admit(BRAND, await a_signed_request(process, "n" * 16))
+    used = "SELECT array_agg(used ORDER BY kind) FROM brand_usage"
+    assert await value(process.pool, used) == [100, 100]
+
+
+async def test_a_wrong_or_repeated_signature_uses_up_nothing_of_the_brands(
+    process: Process,
+) -> None:
+    good = await a_signed_request(process, "a" * 16)
+    assert (await process.pregeneration.admit(BRAND, good)).remaining == 99
+    wrong = await a_signed_request(process, "b" * 16, key="ltzsk_" + "0" * 40)
+    for signed in (good, wrong):
+        with pytest.raises(SignatureRefused):
+            await process.pregeneration.admit(BRAND, signed)
+    fresh = await a_signed_request(process, "c" * 16)
+    assert (await process.pregeneration.admit(BRAND, fresh)).remaining == 98
 
 
 async def test_what_the_minute_refuses_does_not_use_up_the_day(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hits: list[str] = []
-    limits, hit = process.pregeneration._limits, process.pregeneration._limits.hit
-
-    async def counted(limit: RateLimit, *key: str) -> Any:
-        hits.append(limit.name)
-        return await hit(limit, *key)
-
-    monkeypatch.setattr(limits, "hit", counted)
     monkeypatch.setattr(pregeneration, "PER_MINUTE", RateLimit("pregenerate_minute", 2, 60))
     for _ in range(2):
         await process.pregeneration.admit(BRAND)
     for _ in range(3):
         with pytest.raises(RateLimited):
             await process.pregeneration.admit(BRAND)
-    assert Counter(hits) == {"pregenerate_minute": 5, "pregenerate_day": 2}
+    assert await value(process.pool, "SELECT used FROM brand_usage") == 2
 
 
 def counted() -> dict[str, float]:

@@ -1,7 +1,7 @@
 """A relay is let in under its user's lock, by the same rules that looked at it before."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from ltzd.actions.relay_writing import Draft, Outcome, Overtaken, RelayWriting, Written
-from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited
+from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
+from ltzd.rules.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.rules.relay_limits import ClaimLimit
 from ltzd.rules.relaying import ClaimAsked
 from ltzd.rules.transactions import Bill, Place, State, Transaction
-from ltzd.store import relays
+from ltzd.store import gas_budgets, relays
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.signals import RELAYS, Signals
 from ltzd.values import Address
@@ -47,9 +48,9 @@ def a_claim(on_chain: int = 0, most: int | None = 1, **changes: Any) -> Draft:
 
 @asynccontextmanager
 async def writing(
-    pool: Pool, signals: Signals | None = None, budget_wei: int = 0
+    pool: Pool, signals: Signals | None = None, budgets: GasBudgets = NO_BUDGETS
 ) -> AsyncIterator[RelayWriting]:
-    found = RelayWriting(pool, signals or Signals(""), budget_wei)
+    found = RelayWriting(pool, signals or Signals(""), budgets)
     async with running(found.run()):
         yield found
 
@@ -187,15 +188,75 @@ async def test_a_claim_in_flight_is_counted_under_the_lock(pool: Pool) -> None:
 async def test_a_days_gas_is_reserved_at_its_worst_and_given_back_when_it_cost_less(
     pool: Pool,
 ) -> None:
-    async with writing(pool, budget_wei=3 * WORST) as it:
-        answers = await all_at_once(it, [a_draft(bytes([n])) for n in range(5)])
+    async with writing(pool, budgets=GasBudgets(3 * WORST)) as it:
+        answers = await all_at_once(it, [a_draft(bytes([n]), identity="ann") for n in range(5)])
         assert [type(answer) for answer in answers] == [Written] * 3 + [RateLimited] * 2
         refusal = answers[-1]
         assert isinstance(refusal, RateLimited)
         assert refusal.details["reason"] == "gas_budget_exhausted"
         await mine(pool)
-        assert isinstance(await it.write(a_draft()), Written)
+        assert isinstance(await it.write(a_draft(identity="ann")), Written)
     assert await value(pool, "SELECT sum(worst_wei) FROM relays") == 4 * WORST
+
+
+def of_many_wallets(count: int, identity: Callable[[int], str]) -> list[Draft]:
+    return [
+        a_draft(bytes([number]), a_wallet(number), identity=identity(number))
+        for number in range(1, count + 1)
+    ]
+
+
+async def asked_of_two_processes(
+    pool: Pool, budgets: GasBudgets, drafts: Sequence[Draft]
+) -> list[Outcome | BaseException]:
+    async with writing(pool, budgets=budgets) as one, writing(pool, budgets=budgets) as other:
+        return await asyncio.gather(
+            *[(one, other)[n % 2].write(draft) for n, draft in enumerate(drafts)],
+            return_exceptions=True,
+        )
+
+
+async def test_fifty_wallets_of_one_identity_have_one_budget_in_two_processes(pool: Pool) -> None:
+    drafts = of_many_wallets(50, lambda _: "ann")
+    answers = await asked_of_two_processes(pool, GasBudgets(10 * WORST), drafts)
+    kinds = [type(answer) for answer in answers]
+    assert (kinds.count(Written), kinds.count(RateLimited)) == (10, 40)
+    async with session(pool) as connection:
+        spent = await gas_budgets.spent(connection, ["ann"])
+    assert (spent.by_identity, spent.total_wei) == ({"ann": 10 * WORST}, 10 * WORST)
+
+
+async def test_one_identity_that_spent_its_budget_stops_nobody_else(pool: Pool) -> None:
+    budgets = GasBudgets(3 * WORST)
+    drafts = of_many_wallets(40, lambda number: "ann" if number % 2 else f"user {number}")
+    answers = await asked_of_two_processes(pool, budgets, drafts)
+    refused = [
+        draft.identity
+        for draft, answer in zip(drafts, answers, strict=True)
+        if isinstance(answer, RateLimited)
+    ]
+    assert refused == ["ann"] * 17
+
+
+async def test_fifty_identities_at_once_have_one_total_in_two_processes(pool: Pool) -> None:
+    drafts = of_many_wallets(50, lambda number: f"user {number}")
+    answers = await asked_of_two_processes(pool, GasBudgets(0, 10 * WORST), drafts)
+    refused = [answer for answer in answers if isinstance(answer, ValidationFailed)]
+    assert len(refused) == 40
+    assert sum(isinstance(answer, Written) for answer in answers) == 10
+    assert refused[0].details["reason"] == "total_gas_budget_exhausted"
+    assert 0 < int(str(refused[0].details["retryAfterSeconds"])) <= 86_400
+    assert len(await row_states(pool)) == 10
+
+
+async def test_what_cost_less_than_its_worst_leaves_room_in_the_total(pool: Pool) -> None:
+    budgets = GasBudgets(0, 2 * WORST)
+    drafts = of_many_wallets(4, lambda number: f"user {number}")
+    async with writing(pool, budgets=budgets) as it:
+        answers = await all_at_once(it, drafts[:3])
+        assert [type(answer) for answer in answers] == [Written, Written, ValidationFailed]
+        await mine(pool)
+        assert isinstance(await it.write(drafts[3]), Written)
 
 
 async def test_the_same_key_and_request_is_one_relay_for_all_who_ask(pool: Pool) -> None:

@@ -13,13 +13,21 @@ from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relayer import RelayAnswer, Relayer, RelayPolicy, RelayRequest
 from ltzd.actions.token_users import TokenUsers
 from ltzd.chain import abi
-from ltzd.errors import NodeUnavailable, TransactionFailed, Unavailable, ValidationFailed
+from ltzd.errors import (
+    NodeUnavailable,
+    RateLimited,
+    Refused,
+    TransactionFailed,
+    Unavailable,
+    ValidationFailed,
+)
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules.fees import GWEI, FeePolicy
+from ltzd.rules.gas_budgets import GasBudgets
 from ltzd.rules.relaying import RelayAsk, RelayStatus
-from ltzd.store.database import Pool
+from ltzd.store.database import Pool, session
 from ltzd.values import Address
-from tests.support.core import running
+from tests.support.core import running, value
 from tests.support.fake_node import CHAIN_ID, ETHER
 from tests.support.relay_asks import CONTRACTS
 from tests.support.relay_world import RelayWorld, a_relay_world, row_states
@@ -60,12 +68,18 @@ class Desk:
         self.loops.append(relayer.run())
         return relayer
 
-    def request(self, key: str | None = None, **changes: Any) -> RelayRequest:
+    def request(
+        self,
+        key: str | None = None,
+        speaker: TokenUser | None = None,
+        user: Address = USER,
+        **changes: Any,
+    ) -> RelayRequest:
         """A lock of its own deal: a call that takes no turn and asks the chain nothing."""
         deal = next(self._numbers).to_bytes(32, "big")
-        data = abi.call("BusinessEscrow", "lockFor", USER, b"\xb5" * 20, 5, 2**39, deal)
-        ask = RelayAsk(CONTRACTS.business_escrow, data, USER, gas_limit=90_000)
-        return RelayRequest(replace(ask, **changes), key, deal)
+        data = abi.call("BusinessEscrow", "lockFor", user, b"\xb5" * 20, 5, 2**39, deal)
+        ask = RelayAsk(CONTRACTS.business_escrow, data, user, gas_limit=90_000)
+        return RelayRequest(replace(ask, **changes), key, deal, speaker)
 
 
 @pytest_asyncio.fixture
@@ -180,3 +194,71 @@ async def test_a_collection_that_the_node_garbles_is_no_fault_of_ours(desk: Desk
 
 async def _true(value: bool) -> bool:
     return value
+
+
+# --- the day's gas ----------------------------------------------------------------------------
+
+ANN, BOB = TokenUser("did:privy:ann", None), TokenUser("did:privy:bob", None)
+OTHER_WALLET = Address(b"\xa2" * 20)
+
+
+def budgeted(budgets: GasBudgets) -> RelayPolicy:
+    return RelayPolicy(wait_seconds=5.0, gas_budgets=budgets)
+
+
+async def worst_of_one(desk: Desk) -> int:
+    """What a relay of these tests reserves."""
+    relayer = desk.relayer(budgeted(GasBudgets()))
+    async with running(*desk.loops), desk.world.relaying():
+        await relayed(relayer, desk.request(speaker=TokenUser("first", None)))
+    worst: int = await value(desk.world.eyes, "SELECT max(worst_wei)::bigint FROM relays")
+    return worst
+
+
+async def reason_of(relayer: Relayer, request: RelayRequest) -> object:
+    with pytest.raises(Refused) as refused:
+        await relayer.send(request, asyncio.get_running_loop().time() + 5)
+    return type(refused.value), refused.value.details["reason"]
+
+
+async def test_a_budget_is_one_identitys_over_its_wallets_and_over_the_doors_it_comes_by(
+    desk: Desk,
+) -> None:
+    """The second wallet comes from a site's session, without a token; ltzd knows whose it is."""
+    desk.world.node.mines_at_once = True
+    worst = await worst_of_one(desk)
+    async with session(desk.world.eyes) as connection:
+        await connection.execute(
+            "INSERT INTO users (id, email_key, identity_subject, wallet) "
+            "VALUES (gen_random_uuid(), 'ann@shop.example', $1, $2)",
+            ANN.subject,
+            OTHER_WALLET,
+        )
+        cost = await connection.fetchval("SELECT max(gas_wei)::bigint FROM relays")
+    relayer = desk.relayer(budgeted(GasBudgets(worst + cost)))
+    async with running(*desk.loops[2:]), desk.world.relaying():
+        await relayed(relayer, desk.request(speaker=ANN))
+        session_of_ann = desk.request(user=OTHER_WALLET)
+        await relayer.send(session_of_ann, asyncio.get_running_loop().time() + 5)
+        spent = (RateLimited, "gas_budget_exhausted")
+        assert await reason_of(relayer, desk.request(speaker=ANN)) == spent
+        assert await reason_of(relayer, desk.request(user=OTHER_WALLET)) == spent
+        stranger = Address(b"\xa3" * 20)
+        assert await reason_of(relayer, desk.request(speaker=ANN, user=stranger)) == spent
+        await relayed(relayer, desk.request(speaker=BOB))
+
+
+async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(desk: Desk) -> None:
+    desk.world.node.mines_at_once = True
+    await worst_of_one(desk)
+    relayer = desk.relayer(budgeted(GasBudgets(total_wei=1)))
+    methods = ("eth_call", "eth_estimateGas")
+    before = [desk.world.node.asked[method] for method in methods]
+    async with running(*desk.loops[2:]):
+        for speaker in (ANN, None):
+            found = await reason_of(relayer, desk.request(speaker=speaker))
+            assert found == (ValidationFailed, "total_gas_budget_exhausted")
+        with pytest.raises(ValidationFailed):
+            await relayer.refuse_hopeless(USER, None, ANN)
+    assert [desk.world.node.asked[method] for method in methods] == before
+    assert await row_states(desk.world.eyes) == ["mined"]

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
+from ltzd.cache import rate_limits
 from ltzd.cache.rate_limits import PATIENCE_SECONDS, RateLimit, RateLimits, Window
 from ltzd.dev import ports
 from ltzd.errors import Misconfigured
@@ -194,6 +195,41 @@ async def test_a_key_that_lost_its_end_gets_another(redis: RedisServer, limits: 
         await client.persist(key)
         assert not (await limits.hit(TEN, "x")).is_within
         assert 0 < await client.pttl(key) <= 60_000
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["redis", "memory"])
+async def test_a_spent_window_is_known_without_asking_until_it_ends(
+    redis: RedisServer, is_shared: bool
+) -> None:
+    async with RateLimits(redis.url if is_shared else None, patience_seconds=PATIENT) as limits:
+        soon = RateLimit("soon_spent", 3, 1)
+        await hits(limits, 2, "x", limit=soon)
+        assert limits.spent(soon, "x") is None
+        await hits(limits, 1, "x", limit=soon)
+        spent = limits.spent(soon, "X")
+        assert spent is not None
+        assert (spent.is_within, spent.limit, spent.remaining) == (False, 3, 0)
+        assert time.time() < spent.reset_at <= time.time() + 1
+        assert limits.spent(soon, "y") is None
+        assert limits.spent(replace(soon, most=4), "x") is None, "more may be allowed at once"
+
+        async def is_over() -> bool:
+            return limits.spent(soon, "x") is None
+
+        await until(is_over)
+        assert (await limits.hit(soon, "x")).is_within
+
+
+async def test_spent_windows_are_remembered_of_a_bounded_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rate_limits, "MOST_WINDOWS", 3)
+    async with RateLimits() as limits:
+        once = RateLimit("bounded", 1, 60)
+        for number in range(5):
+            await limits.hit(once, str(number))
+        known = [limits.spent(once, str(number)) is not None for number in range(5)]
+        assert known == [False, False, True, True, True]
 
 
 async def test_hits_are_counted_by_limit_and_outcome(limits: RateLimits) -> None:

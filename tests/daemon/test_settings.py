@@ -6,10 +6,13 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from ltzd.daemon.identity_settings import OidcIdentity, VendorIdentity
-from ltzd.daemon.settings import Settings, read_node, read_settings
+from ltzd.daemon.main import warn_of_gas
+from ltzd.daemon.settings import Relay, Settings, read_node, read_settings
 from ltzd.errors import FileRejected, Misconfigured
+from ltzd.rules.gas_budgets import NO_BUDGETS, GasBudgets
 from tests.support.secret_files import write_secret
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "ltzd.example.toml"
@@ -97,6 +100,36 @@ def test_the_example_is_right(folder: Path) -> None:
     assert settings.http.own_origins == ("https://app.example",)
     assert vendor_of(settings).secret().get_secret_value() == "hunter2"
     settings.refuse_dev_providers()
+
+
+def test_gas_budgets_are_told_in_wei(folder: Path) -> None:
+    assert read_settings(a_file(folder)).relay.budgets() == NO_BUDGETS
+    section = "[relay]\ngas_budget_wei_per_day = 5\ntotal_gas_budget_wei_per_day = 7\n"
+    told = read_settings(a_file(folder, SHORT.replace("[identity]", f"{section}[identity]")))
+    assert told.relay.budgets() == GasBudgets(5, 7)
+    for name in ("gas_budget_wei_per_day", "total_gas_budget_wei_per_day"):
+        wrong = SHORT.replace("[identity]", f"[relay]\n{name} = -1\n[identity]")
+        (fault,) = faults_of(a_file(folder, wrong))
+        assert f"relay.{name}" in fault
+
+
+@pytest.mark.parametrize(
+    ("budgets", "warned"),
+    [
+        ({}, ["relay.gas_budget_wei_per_day", "relay.total_gas_budget_wei_per_day"]),
+        ({"gas_budget_wei_per_day": 5}, ["relay.total_gas_budget_wei_per_day"]),
+        ({"gas_budget_wei_per_day": 5, "total_gas_budget_wei_per_day": 7}, []),
+    ],
+)
+def test_a_start_without_a_gas_budget_says_what_that_may_cost(
+    folder: Path, budgets: dict[str, int], warned: list[str]
+) -> None:
+    settings = read_settings(a_file(folder)).model_copy(update={"relay": Relay(**budgets)})
+    with capture_logs() as logs:
+        warn_of_gas(settings)
+        warn_of_gas(settings.model_copy(update={"roles": ("operator",)}))
+    assert [entry["reason"].split(" ")[0] for entry in logs] == warned
+    assert all("ether" in entry["reason"] for entry in logs)
 
 
 def test_nothing_secret_shows(folder: Path) -> None:

@@ -121,6 +121,21 @@ async def test_every_relay_has_one_outcome_through_kills(
             ask.answers[-1].assert_relayed(ask.answers[-1].body["status"])
         await assert_each_once(relays, asks, begun, block)
         assert await relays.chain.balance(friend) == kills * USERS * LTZ
+        assert await relays.instance.ask(_UNACCOUNTED) == 0
+
+
+_UNACCOUNTED = """
+SELECT count(*)
+  FROM (SELECT gas_day AS day, account, sum(gas_wei) AS wei
+          FROM relays
+         CROSS JOIN LATERAL unnest(ARRAY['', identity]) AS each (account)
+         WHERE account IS NOT NULL
+         GROUP BY 1, 2) AS rows
+  FULL JOIN (SELECT day, identity AS account, sum(wei) AS wei
+               FROM gas_spent GROUP BY 1, 2) AS sums USING (day, account)
+ WHERE coalesce(rows.wei, 0) <> coalesce(sums.wei, 0)
+"""
+"""Accounts of gas in which the day's sum is not that of its relays."""
 
 
 async def die_under(relays: Relays, asks: list[Ask], moments: random.Random) -> None:

@@ -16,7 +16,9 @@ MANY = 4_000
 MAINNET_BLOCK_GAS = 30_000_000
 
 
-async def queue(world: World, brand: Address, count: int = 1, ltz: int = 100, kind: int = 1) -> UUID:
+async def queue(
+    world: World, brand: Address, count: int = 1, ltz: int = 100, kind: int = 1
+) -> UUID:
     """Answers the last reward's id."""
     last = uuid4()
     async with transaction(world.eyes) as connection:

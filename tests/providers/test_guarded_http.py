@@ -6,6 +6,8 @@ import gzip
 import ipaddress
 import socket
 import ssl
+import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -604,6 +606,60 @@ async def test_a_host_is_asked_by_so_many_at_once_and_others_do_not_wait_for_it(
         assert [(await one).status for one in asking] == [200] * 6
 
     assert most == 2
+
+
+async def test_a_name_that_cannot_be_resolved_in_time_occupies_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However often it is asked for: other names are resolved meanwhile."""
+    release, asked = threading.Event(), Counter[str]()
+
+    def resolve(host: str, *_: object, **__: object) -> list[Any]:
+        asked[host] += 1
+        if host == "slow.localhost":
+            release.wait(10)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    policy = replace(DEV, max_per_host=100, timeout_seconds=0.2, look_up_threads=2)
+    async with serving(hello) as port, guarded(policy) as http:
+        slow = [reason_of(http.ask("GET", f"http://slow.localhost:{port}/")) for _ in range(20)]
+        assert set(await asyncio.gather(*slow)) == {"no answer in time"}
+        for name in ("one", "two", "three"):
+            assert (await http.ask("GET", f"http://{name}.localhost:{port}/")).status == 200
+        assert asked["slow.localhost"] == 1
+        release.set()
+
+        async def is_back() -> bool:
+            return await reason_or_status(http, f"http://slow.localhost:{port}/") == 200
+
+        await until(is_back)
+
+
+async def reason_or_status(http: GuardedHttp, url: str) -> str | int:
+    try:
+        return (await http.ask("GET", url)).status
+    except RequestFailed as error:
+        return error.reason
+
+
+async def test_places_are_counted_for_each_host_alone() -> None:
+    gate = asyncio.Event()
+
+    async def answer(_request: web.Request) -> web.Response:
+        await gate.wait()
+        return web.Response()
+
+    names = Names(a_localhost=[["127.0.0.1"]])
+    policy = replace(DEV, max_per_host=2, max_waiting=2, timeout_seconds=10)
+    async with serving(answer) as port, guarded(policy, names) as http:
+        urls = [f"http://127.0.0.1:{port}/", f"http://a.localhost:{port}/"] * 2
+        asking = [asyncio.create_task(http.ask("GET", url)) for url in urls]
+        await asyncio.sleep(0)
+        for url in urls[:2]:
+            assert await reason_of(http.ask("GET", url)) == "too many requests are waiting"
+        gate.set()
+        assert [(await one).status for one in asking] == [200] * 4
 
 
 async def test_a_failure_gives_its_place_back() -> None:

@@ -14,11 +14,14 @@ import pytest
 from aiohttp import web
 
 from ltzd.dev.sandbox import Sandbox
-from ltzd.errors import HostSiteUnavailable
+from ltzd.errors import HostSiteBusy, HostSiteUnavailable
 from ltzd.providers import host_sites
 from ltzd.providers.guarded_http import GuardPolicy
 from ltzd.providers.host_sites import HostCredentials, HostSites, SiteUser, forwarded
 from tests.support.brand_api import never
+from tests.support.mint_world import true
+from tests.support.site_world import a_fake_site
+from tests.support.waiting import until
 
 LOGGED_IN = "wordpress_logged_in_5d41402abc4b2a76b9719d911017c592=ann%7C1900000000%7Ctoken%7Chmac"
 SEC = "wordpress_sec_5d41402abc4b2a76b9719d911017c592=ann%7C1900000000%7Ctoken%7Cother"
@@ -89,6 +92,10 @@ async def site() -> AsyncIterator[Site]:
     yield site
     site.gate.set()
     await runner.cleanup()
+
+
+async def now(addresses: list[str]) -> list[str]:
+    return addresses
 
 
 class Clock:
@@ -276,6 +283,97 @@ async def test_a_user_without_an_address_or_a_fresh_nonce_is_a_user(
 ) -> None:
     site.says(200, ANN | {"email": "", "roles": []}, {"X-WP-Nonce": "not a nonce"})
     assert await sites.user_of(site.base, COOKIE) == SiteUser(42, "ann", None)
+
+
+# --- how many wait -------------------------------------------------------------------------------
+
+
+def a_log_in(number: int) -> HostCredentials:
+    return HostCredentials(cookie=f"{LOGGED_IN}{number}", nonce=NONCE)
+
+
+async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Site) -> None:
+    """Of the slow host alone: it is called by two names of this machine here."""
+    sites = HostSites(host_sites.policy(allow_loopback=True))
+    slow = [f"{site.base}/{name}" for name in ("one", "two", "three", "four", "five", "six")]
+    site.gate.clear()
+    waiting = [
+        asyncio.create_task(sites.user_of(origin, a_log_in(number)))
+        for origin in slow[:1]
+        for number in range(50)
+    ]
+    await until(lambda: true(len(site.asked) == 50))
+    for number in (0, 50):  # a log-in that is asked about already waits, too
+        with pytest.raises(HostSiteBusy):
+            await sites.user_of(slow[0], a_log_in(number))
+    async with a_fake_site() as quick:
+        quick_base = quick.base.replace("127.0.0.1", "localhost")
+        async with asyncio.timeout(2):
+            assert await sites.user_of(quick_base, COOKIE) is not None
+    site.gate.set()
+    assert all(await asyncio.gather(*waiting))
+    assert await sites.user_of(slow[0], a_log_in(51)) is not None
+    await sites.close()
+
+
+async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
+    """More than any bound that all of them could share: 20 hosts with 50 each."""
+    sites = HostSites(
+        host_sites.policy(allow_loopback=True), look_up=lambda _host: now(["127.0.0.1"])
+    )
+    site.gate.clear()
+    port = site.base.rpartition(":")[2]
+    waiting = [
+        asyncio.create_task(sites.user_of(f"http://s{host}.localhost:{port}", a_log_in(number)))
+        for host in range(20)
+        for number in range(50)
+    ]
+    await until(lambda: true(len(site.asked) == 1_000))
+    async with a_fake_site() as quick:
+        quick_base = quick.base.replace("127.0.0.1", "quick.localhost")
+        async with asyncio.timeout(2):
+            assert await sites.user_of(quick_base, COOKIE) is not None
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    site.gate.set()
+    await sites.close()
+
+
+async def test_those_who_gave_up_leave_their_places(site: Site, sites: HostSites) -> None:
+    site.gate.clear()
+    waiting = [
+        asyncio.create_task(sites.user_of(site.base, a_log_in(number))) for number in range(50)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(HostSiteBusy):
+        await sites.user_of(site.base, COOKIE)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    site.gate.set()
+    assert await sites.user_of(site.base, COOKIE) is not None
+
+
+async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
+    site: Site, sites: HostSites, clock: Clock
+) -> None:
+    assert not sites.was_confirmed(site.base, COOKIE)
+    await sites.user_of(site.base, COOKIE)
+    assert sites.was_confirmed(site.base, COOKIE)
+    assert not sites.was_confirmed(site.base, BASIC)
+    assert not sites.was_confirmed(f"{site.base}/other", COOKIE)
+    assert not sites.was_confirmed(site.base, HostCredentials())
+    clock.now += 3_599
+    assert sites.was_confirmed(site.base, COOKIE)
+    site.says(401, {"code": "rest_not_logged_in"})
+    assert await sites.user_of(site.base, COOKIE) is None
+    assert not sites.was_confirmed(site.base, COOKIE)
+
+    site.says(200, ANN)
+    await sites.user_of(site.base, COOKIE)
+    clock.now += 3_600
+    assert not sites.was_confirmed(site.base, COOKIE)
 
 
 # --- what is kept -------------------------------------------------------------------------------

@@ -21,11 +21,14 @@ def asks_of(*said: tuple[Address | None, int]) -> list[MintAsk]:
 
 
 def allot(
-    asks: list[MintAsk], capacity: int, spendable: int, reserve: Reserve, at_most: int, refill: int = 0
+    asks: list[MintAsk],
+    capacity: int,
+    spendable: int,
+    reserve: Reserve,
+    at_most: int,
+    refill: int = 0,
 ) -> Allotment:
-    return mint_turns.allot(
-        asks, mint_turns.Bucket(capacity, spendable, refill), reserve, at_most
-    )
+    return mint_turns.allot(asks, mint_turns.Bucket(capacity, spendable, refill), reserve, at_most)
 
 
 def taken(allotment: Allotment) -> list[int]:

@@ -17,6 +17,7 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.rules import redeeming
+from ltzd.rules.gas_budgets import total_exhausted
 from ltzd.rules.redeeming import (
     ALPHABET,
     CODE_ENTROPY_BYTES,
@@ -148,6 +149,7 @@ def test_what_is_free_needs_no_budget_even_of_one_who_overspent_while_linked() -
         (RateLimited("x", limit=35, retryAfterSeconds=61), "try again in 2 minutes."),
         (RateLimited("x", limit=35, retryAfterSeconds=60), "try again in 1 minute."),
         (RateLimited("x", reason="gas_budget_exhausted", retryAfterSeconds=9), "tomorrow"),
+        (total_exhausted(9), "redeemed again tomorrow"),
         (ValidationFailed("x", constraint="ltz_balance"), "conditions"),
         (
             ValidationFailed("x", constraint="chat_role", reason="account_not_linked"),

@@ -14,7 +14,6 @@ from ltzd.rules.relay_limits import (
     ClaimLimit,
     Earlier,
     Standing,
-    check_budget,
     check_claims,
     check_hour,
     check_key,
@@ -23,7 +22,7 @@ from ltzd.rules.relaying import ClaimAsked, RelayWindow
 
 NOON = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-NEW = Standing(NOON, None, 0, 0, None, False, None, ())
+NEW = Standing(NOON, None, 0, None, False, None, ())
 
 
 def refusal_of(check: Callable[[], None]) -> dict[str, object]:
@@ -172,39 +171,6 @@ def test_the_number_told_is_that_of_claims_on_chain_and_in_flight(
     with pytest.raises(ClaimLimitReached) as refused:
         check_claims(standing, a_limit(counted, most))
     assert refused.value.details["currentClaims"] == claims
-
-
-# --- the day's gas ----------------------------------------------------------------------------
-
-
-def test_no_budget_is_no_limit() -> None:
-    check_budget(replace(NEW, spent_wei=10**30), 10**30, budget_wei=0)
-
-
-def test_a_relay_must_fit_into_what_is_left_of_the_budget_at_its_worst() -> None:
-    standing = replace(NEW, spent_wei=70)
-    check_budget(standing, 30, budget_wei=100)
-    details = refusal_of(lambda: check_budget(standing, 31, budget_wei=100))
-    assert details == {
-        "limit": 35,
-        "reason": "gas_budget_exhausted",
-        "retryAfterSeconds": 12 * 3600,
-    }
-
-
-@pytest.mark.parametrize(
-    ("now", "seconds"),
-    [
-        ("2026-03-10T00:00:00", 86_400),
-        ("2026-03-10T23:59:59.500000", 1),
-        ("2026-12-31T23:00:00", 3600),
-        ("2028-02-28T12:00:00", 43_200),
-    ],
-)
-def test_a_spent_budget_is_there_again_at_the_end_of_the_day(now: str, seconds: int) -> None:
-    standing = replace(NEW, now=datetime.fromisoformat(now).replace(tzinfo=UTC), spent_wei=100)
-    details = refusal_of(lambda: check_budget(standing, 1, budget_wei=100))
-    assert details["retryAfterSeconds"] == seconds
 
 
 # --- keys -------------------------------------------------------------------------------------

@@ -14,7 +14,17 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.rules.fees import Fees
 from ltzd.rules.transactions import Bill, Place, State, Transaction
-from ltzd.store import brand_keys, brands, database, lanes, relays, rewards, tokens, transactions
+from ltzd.store import (
+    brand_keys,
+    brands,
+    database,
+    gas_budgets,
+    lanes,
+    relays,
+    rewards,
+    tokens,
+    transactions,
+)
 from ltzd.store.chains import ChainIdentity
 from ltzd.store.lanes import Lane
 from ltzd.store.signals import Signals
@@ -399,3 +409,48 @@ async def test_what_was_redeemed_before_names_the_fact_that_paid_it_if_one_match
         unpaid: None,
         open_: None,
     }
+
+
+async def test_todays_relays_count_for_their_wallets_when_gas_budgets_come(
+    empty_url: str,
+) -> None:
+    """Yesterday's do not, nor what was never sent; a brand's charge counts for everybody alone."""
+    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0013")
+    connection = await database.connect(empty_url, "test")
+    for worst, age, state, brand in (
+        (5, "0", "queued", None),
+        (7, "0", "queued", None),
+        (9, "2 days", "queued", None),
+        (11, "0", "failed", None),
+        (13, "0", "queued", BRAND),
+    ):
+        await connection.execute(
+            """
+            INSERT INTO relays (user_address, to_address, data, function, takes_turns, fingerprint,
+                                gas_limit, worst_wei, window_start, state, failure, brand_id,
+                                created_at)
+            VALUES ($1, $1, '', 'f', false, '', 1, $2,
+                    CASE WHEN $3 = 'queued' AND $5::bytea IS NULL THEN now() END, $3,
+                    CASE WHEN $3 = 'failed' THEN 'Paused' END, $5, now() - $4::text::interval)
+            """,
+            a_wallet(1),
+            worst,
+            state,
+            age,
+            brand,
+        )
+    await connection.close()
+
+    await database.migrate(empty_url)
+
+    pool = await database.open_pool(empty_url, size=1)
+    wallet = "0x" + a_wallet(1).hex()
+    try:
+        async with database.session(pool) as connection:
+            spent = await gas_budgets.spent(connection, [wallet])
+            assert (spent.by_identity, spent.total_wei) == ({wallet: 12}, 25)
+            await relays.tidy(connection)
+            await relays.withdraw(connection, 1)
+            assert (await gas_budgets.spent(connection, [wallet])).total_wei == 20
+    finally:
+        await pool.close()

@@ -27,7 +27,6 @@ from tests.support.relay_world import (
     OTHER_USER,
     RELAYER,
     USER,
-    WORST_WEI,
     a_plan,
     a_relay,
     a_relay_lane,
@@ -81,7 +80,7 @@ async def age(pool: Pool, how_old: str, relay: int) -> None:
 
 async def test_somebody_new_has_no_hour_and_nothing_under_way(pool: Pool) -> None:
     found = await standing(pool)
-    assert found == Standing(found.now, None, 0, 0, None, False, None, [])
+    assert found == Standing(found.now, None, 0, None, False, None, [])
     assert found.now.tzinfo is UTC
     assert abs(datetime.now(UTC) - found.now) < timedelta(seconds=30)
 
@@ -106,15 +105,12 @@ async def test_many_users_stand_each_where_he_does_in_the_order_asked(pool: Pool
     assert [one.last_turn for one in found] == [None, None, second, second]
     assert [one.claims for one in found] == [[], [], [ClaimAsked(7, 2)], [ClaimAsked(7, 2)]]
     assert [one.window_start for one in found] == [start, None, start, start]
-    assert [one.spent_wei for one in found] == [WORST_WEI, 0, 2 * WORST_WEI, 2 * WORST_WEI]
 
 
 async def test_numbers_of_256_bits_survive(pool: Pool) -> None:
     largest = 2**256 - 1
-    await write(pool, a_relay(a_plan(claim=(largest, largest)), worst_wei=2**200))
-    found = await standing(pool)
-    assert found.claims == [ClaimAsked(largest, largest)]
-    assert found.spent_wei == 2**200
+    await write(pool, a_relay(a_plan(claim=(largest, largest))))
+    assert (await standing(pool)).claims == [ClaimAsked(largest, largest)]
 
 
 async def test_an_hour_that_is_over_counts_nothing(pool: Pool) -> None:
@@ -149,42 +145,12 @@ async def test_turns_are_remembered_when_they_are_over_and_their_hour_is(pool: P
     assert (found.is_turn_taken, found.last_turn, found.claims) == (False, relay, [])
 
 
-async def test_what_was_mined_costs_what_it_did_cost(pool: Pool) -> None:
-    lane = await a_relay_lane(pool)
-    await write(pool, a_relay(), a_relay(worst_wei=7))
-    mined, _ = await send(pool, lane)
-    assert (await standing(pool)).spent_wei == WORST_WEI + 7
-
-    await mine(pool, lane, mined.id, a_place())
-    assert (await standing(pool)).spent_wei == 50_000 * 2 + 7
-
-    lost = Transaction(State.PUBLISHED)
-    await move(pool, lane, mined.id, State.MINED, lost)
-    assert (await standing(pool)).spent_wei == WORST_WEI + 7
-
-
-async def test_the_days_wei_are_those_since_midnight_in_utc(pool: Pool) -> None:
-    today, yesterday = await write(pool, a_relay(worst_wei=5), a_relay(worst_wei=70))
-    async with session(pool) as connection:
-        for relay, before in ((today, "0"), (yesterday, "1 microsecond")):
-            await connection.execute(
-                "UPDATE relays SET created_at = date_trunc('day', now(), 'UTC') - "
-                "$2::text::interval WHERE id = $1",
-                relay,
-                before,
-            )
-        await connection.execute("SET TIME ZONE 'Pacific/Kiritimati'")
-        (found,) = await relays.standings(connection, [(USER, None, None)])
-        await connection.execute("RESET TIME ZONE")
-    assert found.spent_wei == 5
-
-
 async def test_a_simulated_failure_counts_nothing_but_holds_its_key(pool: Pool) -> None:
     failed = a_relay(a_plan(claim=(7, 0)), key="k", failure="ClaimsPaused()")
     (relay,) = await write(pool, failed)
     found = await standing(pool, key="k")
     assert found == Standing(
-        found.now, None, 0, 0, Earlier(relay, failed.fingerprint), False, None, []
+        found.now, None, 0, Earlier(relay, failed.fingerprint), False, None, []
     )
     told = await progress(pool, relay)
     assert (told.failure, told.relayed) == ("ClaimsPaused()", None)
@@ -348,7 +314,7 @@ async def test_what_was_taken_back_leaves_nothing(pool: Pool) -> None:
         assert not await relays.withdraw(connection, relay)
         assert await relays.progress(connection, [relay]) == {}
     found = await standing(pool, key="k")
-    assert found == Standing(found.now, None, 0, 0, None, False, None, [])
+    assert found == Standing(found.now, None, 0, None, False, None, [])
 
 
 @pytest.mark.parametrize("commits", [True, False])

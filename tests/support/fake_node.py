@@ -550,7 +550,11 @@ class FakeNode(Rpc):
             bits = sum(1 << (seq % 256) for seq in used if seq // 256 == word)
             return hex_of(bits.to_bytes(32, "big"))
         if data[:4] == _MINT_LIMIT:
-            words = (self.mint_capacity, self.mint_window_seconds, max(0, self._available(self._seen()[-1])))
+            words = (
+                self.mint_capacity,
+                self.mint_window_seconds,
+                max(0, self._available(self._seen()[-1])),
+            )
             return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
         self.simulated += 1
         if self.cannot_simulate(data):

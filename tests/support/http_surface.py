@@ -188,7 +188,7 @@ class RelayBook:
     def _standing(self, user: Address) -> Standing:
         used = sum(owner == user for owner, _ in self.sent.values())
         begun = datetime.fromtimestamp(self.reset_at, UTC) - WINDOW
-        return Standing(begun, begun, used, 0, None, False, None, ())
+        return Standing(begun, begun, used, None, False, None, ())
 
     def window(self, user: Address) -> RelayWindow:
         return self._standing(user).window()
@@ -467,12 +467,16 @@ class PregenerationBook:
 
     wallets: dict[tuple[str, str], AccountWallet] = field(default_factory=dict)
     asked: list[PregenerationRequest] = field(default_factory=list)
+    signed: list[SignedRequest | None] = field(default_factory=list)
     counted: int = 0
     most: int = PER_MINUTE.most
     reset_at: float = field(default_factory=lambda: time.time() + 42)
     refusal: Exception | None = None
 
-    async def admit(self, brand_id: Address) -> Window:
+    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+        self.signed.append(signed)
+        if signed is not None and not is_signed_with(signed, [SECURITY_KEY]):
+            raise SignatureRefused("The request is not signed by this brand")
         if brand_id != address_of(BRAND_ID):
             raise BrandUnknown("Unknown brand")
         self.counted += 1
@@ -527,6 +531,7 @@ class SiteBook:
     asked: list[object] = field(default_factory=list)
     refusal: BaseException | None = None
     log_in_refusal: BaseException | None = None
+    confirmed: set[HostCredentials] = field(default_factory=set)
     is_claimed: bool = False
     is_pending: bool = False
     price: int = 25 * LTZ
@@ -551,6 +556,9 @@ class SiteBook:
         if (credentials.cookie, credentials.nonce) != (COOKIE, NONCE):
             raise NotLoggedIn("You are not logged in at this site.")
         return LoggedIn(self.visitor, FRESH_NONCE)
+
+    def is_confirmed(self, _host: str, credentials: HostCredentials) -> bool:
+        return credentials in self.confirmed
 
     async def link(self, member: Member, token: str) -> Member:
         self._hear("link", token)
@@ -649,9 +657,11 @@ class Surface:
 
     def forget_pregenerations(self) -> None:
         vars(self.pregeneration).update(vars(PregenerationBook()))
+        vars(self.limits).update(vars(RateLimits()))
 
     def forget_site(self) -> None:
         vars(self.site).update(vars(SiteBook()))
+        vars(self.limits).update(vars(RateLimits()))
 
     def forget_domains(self) -> None:
         vars(self.domains).update(vars(DomainBook()))

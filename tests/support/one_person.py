@@ -76,12 +76,12 @@ class World:
             signals = Signals(self.url)
             self.following = Following(self.pool, self.identity, self.ticks)
             self.users = TokenUsers(self.tokens, self.identity, self.following)
+            signatures = RequestSignatures(self.pool, SEALER, book)
             self.pregeneration = Pregeneration(
-                self.pool, book, self.identity, EverybodyExists(), limits
+                self.pool, book, self.identity, EverybodyExists(), limits, signatures
             )
             stack.push_async_callback(self.pregeneration.close)
             hashes = PublishedHashes(self.pool, signals)
-            signatures = RequestSignatures(self.pool, SEALER, book)
             self.events = EventHandler(
                 self.pool, signals, book, self.identity, hashes, signatures, limits
             )

@@ -60,6 +60,7 @@ def a_relay(
     failure: str | None = None,
     window_start: datetime | None = None,
     worst_wei: int = WORST_WEI,
+    identity: str | None = None,
 ) -> NewRelay:
     plan = plan or a_plan()
     start = window_start or datetime.now(UTC)
@@ -71,6 +72,7 @@ def a_relay(
         fingerprint=hashlib.sha256(plan.data).digest(),
         window_start=None if failure else start,
         failure=failure,
+        identity=identity,
     )
 
 

@@ -220,6 +220,8 @@ async def test_elsewhere_the_token_opens_everything(path: str) -> None:
             assert answer.status == (404 if path == "/nowhere" else 200)
         async with client.get(url + "/healthz", headers={"Host": "ltzd.example"}) as answer:
             assert answer.status == 200
+        async with client.get(url + "/healthz", headers={"Host": "a b"}) as answer:
+            assert answer.status == 400
 
 
 async def test_the_token_is_in_no_repr() -> None:

@@ -196,6 +196,7 @@ def test_every_code_of_perk_charges_has_an_example() -> None:
         (403, "VALIDATION_FAILED"),
         (404, "COLLECTION_NOT_FOUND"),
         (413, "PAYLOAD_TOO_LARGE"),
+        (429, "RATE_LIMIT_EXCEEDED"),
         (500, "INTERNAL_ERROR"),
         (503, "DATABASE_UNAVAILABLE"),
     }
@@ -243,7 +244,10 @@ async def test_the_relayer_documents_its_token_headers_and_examples(surface: Sur
         said = described["paths"][operation.path][method]
         assert said["security"] == [{"bearer": []}]
         for status, answer in said["responses"].items():
-            more = {"429": {"Retry-After"}, "401": {"WWW-Authenticate"}}.get(status, set())
+            of_status = {"429": {"Retry-After"}, "401": {"WWW-Authenticate"}}
+            if method == "post":  # the day's gas budget, which ends at midnight
+                of_status["403"] = {"Retry-After"}
+            more = of_status.get(status, set())
             assert set(answer["headers"]) == RELAY_WINDOW | more
             examples = answer["content"]["application/json"]["examples"]
             values = {name: example["value"] for name, example in examples.items()}
@@ -258,7 +262,10 @@ async def test_perk_charges_document_the_four_headers_of_a_signature(surface: Su
         named = {one["name"] for one in said["parameters"] if one["in"] == "header"}
         assert named == {"X-LTZ-Brand-Id", "X-LTZ-Timestamp", "X-LTZ-Nonce", "X-LTZ-Signature"}
         assert all(one["required"] for one in said["parameters"] if one["in"] == "header")
-        assert set(said["responses"]["401"]["headers"]) == {"WWW-Authenticate"}
+        responses = said["responses"]
+        assert set(responses["401"]["headers"]) == {"WWW-Authenticate", *RELAY_WINDOW}
+        assert set(responses["429"]["headers"]) == {"Retry-After", *RELAY_WINDOW}
+        assert "headers" not in responses["200"], "a request that is signed rightly has no window"
 
 
 async def test_operations_keep_their_ids(surface: Surface) -> None:

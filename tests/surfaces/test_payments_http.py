@@ -276,6 +276,35 @@ async def test_an_address_may_open_six_hundred_checkouts_a_minute(
 # --- payment-mint -------------------------------------------------------------------------------
 
 
+async def test_an_address_may_ask_for_120_payment_mints_a_minute_broken_ones_too(
+    surface: Surface,
+) -> None:
+    """Each may be a question to the payment provider (choices.md, Transport and other limits)."""
+    said = [b"{", b"", b"x" * (EVENT_HANDLER_LIMIT + 1), {"sessionId": "cs_unknown"}]
+    for number in range(120):
+        answer = await post(surface, PAYMENT_MINT, said[number % 4])
+        assert answer.status in {400, 413}
+        assert [answer.headers[name] for name in WINDOW[:2]] == ["120", str(119 - number)]
+    asked = len(surface.payments.asked)
+    surface.payments.paid["cs_1"] = a_payment("cs_1")
+    for body in ({"sessionId": "cs_1"}, b"{"):
+        refused = await post(surface, PAYMENT_MINT, body)
+        seconds = int(refused.headers["Retry-After"])
+        assert 1 <= seconds <= 60
+        assert (refused.status, refused.body) == (
+            429,
+            {
+                "success": False,
+                "message": "Rate limit exceeded: an address may ask for 120 payment mints a "
+                f"minute; try again in {seconds} seconds",
+            },
+        )
+        assert [refused.headers[name] for name in WINDOW[:2]] == ["120", "0"]
+    assert len(surface.payments.asked) == asked
+    assert (await post(surface, CHECKOUT, GOOD)).status == 200
+    assert (await post(surface, WEBHOOK, b"{}", Stripe_Signature="t=1,v1=good")).status == 200
+
+
 async def test_a_paid_session_is_minted_and_a_repeat_says_so(surface: Surface) -> None:
     surface.payments.paid["cs_1"] = a_payment("cs_1")
     first = await post(surface, PAYMENT_MINT, {"sessionId": "cs_1"})

@@ -738,6 +738,75 @@ async def test_signed_requests_know_no_limit_of_their_address(surface: Surface) 
     assert not {"X-RateLimit-Limit", "Retry-After"} & set(answer.headers)
 
 
+def window_of(answer: Answer) -> tuple[int, int]:
+    assert int(answer.headers["X-RateLimit-Reset"]) >= time.time() - 1
+    return int(answer.headers["X-RateLimit-Limit"]), int(answer.headers["X-RateLimit-Remaining"])
+
+
+async def test_requests_that_are_not_signed_rightly_count_in_the_relayers_limit(
+    surface: Surface,
+) -> None:
+    nonce = uuid4().hex
+    replayed = signed("GET", OF_PERK, nonce=nonce)
+    assert (await ask(surface, "GET", OF_PERK, None, replayed)).status == 200
+    wrong: list[dict[str, str]] = [
+        {},
+        {"X-LTZ-Nonce": "x"},
+        signed("GET", OF_PERK, key="ltzsk_" + "0" * 40),
+        signed("GET", OF_PERK, brand_id="0x" + "ee" * 20),
+        signed("GET", OF_PERK, age=301),
+        replayed,
+    ]
+    for left, headers in enumerate(wrong, start=1):
+        answer = await ask(surface, "GET", OF_PERK, None, headers)
+        assert (answer.code, window_of(answer)) == ((401, "UNAUTHORIZED"), (100, 100 - left))
+    for path in (REDEEM, HOLDERS):
+        method = "POST" if path == REDEEM else "GET"
+        left += 1
+        answer = await ask(surface, method, path, None, {})
+        assert (answer.status, window_of(answer)) == (401, (100, 100 - left))
+    async with surface.client.get(surface.url + "/relay/x") as relay:
+        assert relay.headers["X-RateLimit-Remaining"] == str(99 - left)
+
+
+async def test_past_the_limit_only_requests_that_are_signed_rightly_are_heard(
+    surface: Surface,
+) -> None:
+    bad_key = "ltzsk_" + "0" * 40
+    for _ in range(100):
+        assert (await ask(surface, "GET", OF_PERK, None, {})).status == 401
+    heard = len(surface.perks.heard)
+    for method, path, raw in REQUESTS:
+        answer = await ask(surface, method, path, raw or None, {})
+        seconds = int(answer.headers["Retry-After"])
+        assert answer.code == (429, "RATE_LIMIT_EXCEEDED")
+        assert answer.body["details"]["message"] == (
+            f"An address may ask 100 times a minute; try again in {seconds} seconds"
+        )
+        assert window_of(answer) == (100, 0)
+    assert len(surface.perks.heard) == heard, "who is not signed at all is not looked at"
+    for method, path, raw in REQUESTS:
+        sent = signed(method, path, raw, key=bad_key)
+        assert (await ask(surface, method, path, raw or None, sent)).status == 429
+    async with surface.client.get(surface.url + "/relay/x") as relay:
+        assert relay.status == 429
+
+    answer = await get(surface, OF_PERK)
+    assert (answer.status, "X-RateLimit-Limit" in answer.headers) == (200, False)
+    assert (await redeem(surface)).status == 200
+
+
+async def test_a_signed_read_asks_nobody_about_its_address(
+    surface: Surface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hit(*_: object) -> None:
+        raise AssertionError("a limit was counted")
+
+    monkeypatch.setattr(surface.limits, "hit", hit)
+    assert (await get(surface, OF_PERK)).status == 200
+    assert (await redeem(surface)).status == 200
+
+
 @pytest.mark.parametrize("path", [REDEEM, STATUS, HOLDERS])
 async def test_other_methods_are_405_in_the_relayers_envelope(surface: Surface, path: str) -> None:
     answer = await ask(surface, "PUT", path, b"{}", {})

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from schemathesis import GenerationMode
 
 from ltzd.actions.pregeneration import PER_DAY, invalid_credentials, too_many
 from ltzd.errors import DatabaseUnavailable, IdentityUnavailable, RateLimited, Unavailable
+from ltzd.http.client_address import Proxies
 from ltzd.http.errors import PREGENERATION
 from ltzd.http.json_body import EVENT_HANDLER_LIMIT
 from ltzd.http.pregeneration_models import (
@@ -30,10 +32,19 @@ from ltzd.http.pregeneration_models import (
     ProviderRefusal,
 )
 from ltzd.http.pregeneration_operations import OPERATIONS
+from ltzd.http.services import HttpPolicy
 from ltzd.rules.oauth_accounts import PROVIDERS, OAuthAccount
 from ltzd.rules.oauth_ids import TITLES, example_id
+from ltzd.rules.request_signatures import signature
 from ltzd.store.pregenerations import AccountWallet
-from tests.support.http_surface import BRAND_ID, CHECKSUMMED_WALLET, WALLET, Surface, a_surface
+from tests.support.http_surface import (
+    BRAND_ID,
+    CHECKSUMMED_WALLET,
+    SECURITY_KEY,
+    WALLET,
+    Surface,
+    a_surface,
+)
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
 ID = "175928847299117063"
@@ -45,6 +56,7 @@ WINDOW = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 SHAPES: dict[int, type[BaseModel]] = {
     200: PregeneratedAnswer,
     400: BadRequestRefusal,
+    401: PlainRefusal,
     403: PlainRefusal,
     404: PlainRefusal,
     405: PlainRefusal,
@@ -389,10 +401,60 @@ async def test_over_the_minutes_limit_is_429_with_the_time_to_wait(surface: Surf
     assert len(surface.pregeneration.asked) == 1
 
 
+async def test_an_address_may_ask_200_times_a_minute_broken_requests_and_foreign_brands_too(
+    surface: Surface,
+) -> None:
+    said = [b"{", an_order(brand_id="0x" + "00" * 20), an_order(oauth_user_id="1"), b""]
+    for number in range(200):
+        answer = await post(surface, said[number % 4])
+        assert (answer.status in {400, 403}, answer.window) == (True, None)
+    for body in (an_order(), b"{"):
+        answer = await post(surface, body)
+        seconds = int(answer.headers["Retry-After"])
+        assert 1 <= seconds <= 60
+        assert (answer.status, answer.window) == (429, (200, 0))
+        assert answer.body == {
+            "error": "Rate limit exceeded: an address may ask 200 times a minute; "
+            f"try again in {seconds} seconds"
+        }
+    assert (surface.pregeneration.asked, surface.pregeneration.counted) == ([], 0)
+
+
+async def test_what_the_brand_has_signed_is_told_apart_from_what_anybody_sends(
+    surface: Surface,
+) -> None:
+    raw = json.dumps(an_order()).encode()
+    assert (await post(surface, raw)).status == 200
+    for key, status in ((SECURITY_KEY, 200), ("ltzsk_" + "0" * 40, 401)):
+        at, nonce = str(int(time.time())), "n" * 16
+        made = signature(key, at, nonce, "POST", PREGENERATION.encode(), raw)
+        headers = {
+            "X_LTZ_Brand_Id": BRAND_ID,
+            "X_LTZ_Timestamp": at,
+            "X_LTZ_Nonce": nonce,
+            "X_LTZ_Signature": made,
+        }
+        answer = await post(surface, raw, **headers)
+        assert answer.status == status
+    assert answer.body == {"error": "The request is not signed by this brand"}
+    assert answer.headers["WWW-Authenticate"] == "LTZ-HMAC"
+    assert [one is not None for one in surface.pregeneration.signed] == [False, True, True]
+
+
+async def test_addresses_of_one_ipv6_network_share_a_limit() -> None:
+    policy = HttpPolicy(proxies=Proxies(1, (ip_network("127.0.0.0/8"),)), requires_https=False)
+    async with a_surface(policy) as surface:
+        for number in range(200):
+            await post(surface, b"{", X_Forwarded_For=f"2001:db8:1:2::{number:x}")
+        spent = await post(surface, b"{", X_Forwarded_For="2001:db8:1:2:ffff::1")
+        assert spent.status == 429
+        assert (await post(surface, b"{", X_Forwarded_For="2001:db8:1:3::1")).status == 400
+
+
 async def test_over_the_days_limit_the_day_is_shown(
     surface: Surface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def admit(_brand: object) -> RateLimited:
+    async def admit(_brand: object, _signed: object) -> RateLimited:
         raise too_many(PER_DAY, 4_200)
 
     monkeypatch.setattr(surface.pregeneration, "admit", admit)

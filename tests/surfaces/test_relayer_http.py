@@ -19,6 +19,7 @@ from ltzd.errors import (
     DatabaseUnavailable,
     IdempotencyKeyReused,
     IdentityUnavailable,
+    LtzdError,
     NodeUnavailable,
     OutcomeUnknown,
     RateLimited,
@@ -30,6 +31,7 @@ from ltzd.http.fields import MOST_DATA_BYTES
 from ltzd.http.relay_models import RelayedAnswer, RelayRefusal, fingerprint
 from ltzd.http.relayer import BODY_LIMIT
 from ltzd.http.services import HttpPolicy
+from ltzd.rules.gas_budgets import identity_exhausted, total_exhausted
 from ltzd.rules.relaying import PermitGiven, RelayAsk, RelayStatus
 from ltzd.values import address_of, checksummed
 from tests.support.http_surface import (
@@ -290,6 +292,28 @@ async def test_another_users_relay_is_not_there(surface: Surface) -> None:
             },
         ),
         (
+            identity_exhausted(3_600),
+            429,
+            {
+                "error": "The operator pays no more gas for this user today",
+                "code": "RATE_LIMIT_EXCEEDED",
+                "details": {
+                    "limit": 35,
+                    "reason": "gas_budget_exhausted",
+                    "retryAfterSeconds": 3_600,
+                },
+            },
+        ),
+        (
+            total_exhausted(3_600),
+            403,
+            {
+                "error": "The operator's gas budget for today is spent: try again tomorrow",
+                "code": "VALIDATION_FAILED",
+                "details": {"reason": "total_gas_budget_exhausted", "retryAfterSeconds": 3_600},
+            },
+        ),
+        (
             TransactionFailed("Transaction failed", reason="PerkSoldOut(7)"),
             500,
             {
@@ -328,6 +352,9 @@ async def test_each_refusal_of_the_action_has_its_status_code_and_body(
     answer = await post(surface)
     assert (answer.status, answer.body) == (status, body)
     assert answer.window[0] == 35
+    details = refusal.details if isinstance(refusal, LtzdError) else {}
+    wait = details.get("retryAfterSeconds")
+    assert answer.headers.get("Retry-After") == (None if wait is None else str(wait))
 
 
 async def test_a_spent_hour_says_when_it_ends(surface: Surface) -> None:

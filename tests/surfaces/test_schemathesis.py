@@ -237,4 +237,5 @@ async def test_bodies_that_no_document_describes_get_documented_answers(
                 case.validate_response(answer, checks=CHECKS)
 
     run = await fuzzed(event_surface, await document(event_surface), fuzz)
-    assert {status for _, status in run.seen} == {400, 413}
+    # The limits of the address are those of all tests here.
+    assert {status for _, status in run.seen} - {429} == {400, 413}

@@ -102,7 +102,7 @@ async def test_a_sane_request_id_comes_back_and_others_are_replaced(surface: Sur
     assert len(set(ids)) == 3
 
 
-POST = b"POST /service-api/manual-event HTTP/1.1\r\n"
+POST = b"POST /service-api/manual-event HTTP/1.1\r\nHost: x\r\n"
 CLOSING = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
@@ -157,7 +157,7 @@ async def test_two_host_headers_are_refused(
 async def test_a_client_that_hangs_up_early_hurts_nobody(surface: Surface) -> None:
     port = int(surface.url.rpartition(":")[2])
     _, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"POST /service-api/manual-event HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+    writer.write(POST + b"Content-Length: 100\r\n\r\n{")
     await writer.drain()
     writer.close()
     await writer.wait_closed()

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from ltzd import telemetry
 from ltzd.actions.newcomers import Newcomers
 from ltzd.actions.site_members import SiteMembers, SitePolicy
 from ltzd.daemon.surfaces import http_app
@@ -166,6 +167,31 @@ async def site(running: str, event_surface: EventSurface) -> AsyncIterator[Site]
     )
     yield Site(running, event_surface, brand, host)
     event_surface.sandbox.faults.order("site", Fault(times=0))
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+async def test_of_many_failed_log_ins_in_a_row_the_site_hears_sixty(site: Site) -> None:
+    """A log-in that was good before them still is, for as long as it is kept."""
+    ann = await site.session()
+    assert (await ann.ask("me")).status == 200
+    before = site_requests()
+    for number in range(100):
+        stolen = {"Cookie": f"{ann.told['cookie']}{number}", "X_WP_Nonce": ann.told["nonce"]}
+        answer = await site.ask("me", **stolen)
+        wanted = (401, "not_logged_in") if number < 60 else (429, "rest_too_many_requests")
+        assert answer.code == wanted, number
+    assert site_requests() - before == 60
+    assert (await ann.ask("me")).status == 200
+    newcomer = await site.session()
+    assert (await newcomer.ask("me")).code == (429, "rest_too_many_requests")
+
+
+def site_requests() -> float:
+    name = "ltzd_providers_request_seconds_count"
+    labels = {"provider": "host_site", "outcome": "ok"}
+    return telemetry.REGISTRY.get_sample_value(name, labels) or 0.0
 
 
 # --- what a member does -------------------------------------------------------------------------

@@ -1,0 +1,46 @@
+"""The Host header's form, which every surface and the admin port want (RFC 9112 3.2).
+
+A proxy may have read another of two Host headers, or have let pass what it took for something else.
+"""
+
+import re
+from functools import lru_cache
+from ipaddress import IPv6Address
+
+from sanic.exceptions import BadRequest
+from sanic.request import Request
+
+_AUTHORITY = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)"
+    r"(?::(?P<port>[0-9]{0,5}))?"
+)
+_MOST_PORT = 65_535
+
+
+def refuse_bad_host(request: Request) -> None:
+    """Raises BadRequest for two hosts, for what is no host, and for none over HTTP/1.1."""
+    if request.method == "NONE":  # Sanic's own, in place of a head that it could not read
+        return
+    hosts = request.headers.getall("host", ())
+    if len(hosts) == 1:
+        if not is_authority(hosts[0]):
+            raise BadRequest("The Host header is malformed")
+    elif hosts or request.version == "1.1":
+        raise BadRequest("The Host header must be given once")
+
+
+@lru_cache(maxsize=4096)
+def is_authority(text: str) -> bool:
+    """Whether this is a name or an address, with or without a port."""
+    match = _AUTHORITY.fullmatch(text.strip(" \t"))
+    if match is None or int(match["port"] or 0) > _MOST_PORT:
+        return False
+    return match["v6"] is None or _is_ipv6(match["v6"])
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
