@@ -18,8 +18,7 @@
     const words = JSON.parse(root.dataset.words);
     let nonce = root.dataset.nonce;
 
-    const fill = (text, ...values) =>
-      values.reduce((filled, value, at) => filled.replace(`%${at + 1}$s`, value).replace("%s", value), text);
+    const fill = (text, ...values) => text.replace(/%(?:([1-9])\$)?s/g, (_, at = 1) => values[at - 1]);
     const tell = (text) => (part("news").textContent = text);
 
     async function send(path, method = "GET", body = undefined) {
