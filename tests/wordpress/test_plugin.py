@@ -33,13 +33,15 @@ SEC = "wordpress_sec_5d41402abc4b2a76b9719d911017c592=ann%7C1900000000%7Ctoken%7
 NONCE = "a1b2c3d4e5"
 SESSION = {"Cookie": LOGGED_IN, "X-WP-Nonce": NONCE}
 BASIC = "Basic YWRhOmFiY2QgRUZHSA=="
-REDEEM = {"perkId": "6f1c2d3e-0000-4000-8000-000000000001"}
+REDEEM = {"perkId": "6f1c2d3e-0000-4000-8000-000000000001", "maxCost": 25}
 
+# By the route, and by the method where a route has two.
 FAILURES = {
     "checkin": ("POST", 400, "checkin_failed"),
     "redeem": ("POST", 400, "redeem_failed"),
     "claim-milestone": ("POST", 400, "claim_failed"),
     "link": ("POST", 400, "link_failed"),
+    "DELETE link": ("DELETE", 400, "link_failed"),
     "leaderboard": ("GET", 500, "api_error"),
     "me": ("GET", 500, "api_error"),
     "perks": ("GET", 500, "api_error"),
@@ -109,6 +111,14 @@ class WordPress:
     def keep(self, **options: object) -> None:
         (self.folder / "options.json").write_text(json.dumps(options))
 
+    def keep_users(self, users: Mapping[int, Json]) -> None:
+        (self.folder / "users.json").write_text(json.dumps(users))
+
+    def mails(self) -> list[tuple[str, str]]:
+        """Address and text of each mail that was sent."""
+        path = self.folder / "mails.json"
+        return [(to, text) for to, text in json.loads(path.read_text())] if path.exists() else []
+
     def options(self) -> Json:
         found: Json = json.loads((self.folder / "options.json").read_text())
         return found
@@ -126,7 +136,7 @@ class WordPress:
         self, route: str, *, json: object = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Json, Mapping[str, str]]:
         method = FAILURES[route.partition("?")[0]][0]
-        url = f"{self.url}/wp-json/loyalty/v1/{route}"
+        url = f"{self.url}/wp-json/loyalty/v1/{route.removeprefix('DELETE ')}"
         async with self.http.request(method, url, json=json, headers=headers) as reply:
             return reply.status, await reply.json(), reply.headers
 
@@ -137,6 +147,27 @@ class WordPress:
             said = await reader.read()
         writer.close()
         return said
+
+    async def users_me(self, change: Json | None = None) -> tuple[int, Json]:
+        """WordPress's own route; with a change it writes, as core does."""
+        method = "GET" if change is None else "POST"
+        url = f"{self.url}/wp-json/wp/v2/users/me?context=edit"
+        async with self.http.request(method, url, json=change) as reply:
+            return reply.status, await reply.json()
+
+    async def confirm_email(self) -> tuple[int, Json]:
+        url = f"{self.url}/wp-json/loyalty/v1/confirm-email"
+        async with self.http.post(url, json={}) as reply:
+            return reply.status, await reply.json()
+
+    def mailed_link(self) -> str:
+        """The newest, as a path of this site."""
+        _, _, rest = self.mails()[-1][1].partition("https://site.example")
+        return rest.split()[0]
+
+    async def open(self, path: str) -> tuple[int, str]:
+        async with self.http.get(f"{self.url}{path}", allow_redirects=False) as reply:
+            return reply.status, await reply.text()
 
     async def page(self) -> str:
         async with self.http.get(f"{self.url}/wp-admin/options-general.php") as reply:
@@ -154,6 +185,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Word
     php = str(php_path())
     folder = tmp_path_factory.mktemp("wordpress")
     (folder / "options.json").write_text("{}")
+    (folder / "users.json").write_text("{}")
     port = ports.free_port()
     environment = {
         "PATH": os.environ["PATH"],
@@ -206,6 +238,8 @@ async def upstream() -> AsyncIterator[Upstream]:
 def site(server: WordPress, upstream: Upstream) -> WordPress:
     """Set up to ask `upstream`."""
     server.keep(ltzd_loyalty={"url": upstream.url, "brand": BRAND, "host": ""})
+    server.keep_users({1: {"login": "ann", "email": "ann@site.example", "capabilities": []}})
+    (server.folder / "mails.json").unlink(missing_ok=True)
     return server
 
 
@@ -247,7 +281,7 @@ async def test_each_route_is_asked_of_ltzd_under_the_sites_name(
     assert len(upstream.asked) == 1
     assert (upstream.last.method, upstream.last.target) == (
         FAILURES[route][0],
-        f"/wp-json/loyalty/v1/{route}",
+        f"/wp-json/loyalty/v1/{route.removeprefix('DELETE ')}",
     )
     assert upstream.last.header("Host") == "site.example"
 
@@ -272,7 +306,8 @@ async def test_a_broken_body_is_ltzds_to_refuse(site: WordPress, upstream: Upstr
     refusal = {"code": "rest_invalid_json", "message": "No", "data": {"status": 400}}
     upstream.says(400, refusal)
     url = f"{site.url}/wp-json/loyalty/v1/redeem"
-    async with site.http.post(url, data=b"{'", headers={"Content-Type": "text/plain"}) as reply:
+    headers = {**SESSION, "Content-Type": "text/plain"}
+    async with site.http.post(url, data=b"{'", headers=headers) as reply:
         assert (reply.status, await reply.json()) == (400, refusal)
     assert (upstream.last.body, upstream.last.header("Content-Type")) == (b"{'", "text/plain")
 
@@ -326,12 +361,10 @@ async def test_the_sites_name_may_be_another_than_the_platforms(
         ({"Authorization": BASIC}, {"Authorization": BASIC}),
         ({"Authorization": "basic   YWRh"}, {"Authorization": "Basic YWRh"}),
         ({"Cookie": LOGGED_IN, "Authorization": BASIC}, {"Authorization": BASIC}),
-        ({"Cookie": LOGGED_IN}, {}),
-        ({"X-WP-Nonce": NONCE}, {}),
-        ({"Cookie": f"{LOGGED_IN}{'x' * 5000}", "X-WP-Nonce": NONCE}, {}),
-        ({"Authorization": "Bearer YWRh"}, {}),
-        ({"Authorization": "Basic YWRh:x"}, {}),
-        ({"X-Forwarded-For": "1.2.3.4", "Origin": "https://elsewhere.example"}, {}),
+        (
+            {**SESSION, "X-Forwarded-For": "1.2.3.4", "Origin": "https://elsewhere.example"},
+            SESSION,
+        ),
     ],
 )
 async def test_only_what_proves_a_log_in_is_handed_on(
@@ -342,6 +375,38 @@ async def test_only_what_proves_a_log_in_is_handed_on(
 ) -> None:
     await site.ask("me", headers=given)
     assert handed_on(upstream.last) == sent
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"Cookie": LOGGED_IN},
+        {"X-WP-Nonce": NONCE},
+        {"Cookie": f"{LOGGED_IN}{'x' * 5000}", "X-WP-Nonce": NONCE},
+        {"Authorization": "Bearer YWRh"},
+        {"Authorization": "Basic YWRh:x"},
+    ],
+)
+async def test_without_a_log_in_nothing_is_asked_of_ltzd(
+    site: WordPress, upstream: Upstream, given: Mapping[str, str]
+) -> None:
+    for route in FAILURES:
+        if route not in ("leaderboard", "perks"):
+            status, body, _ = await site.ask(route, headers=given)
+            assert (status, body["code"], body["data"]) == (401, "not_logged_in", {"status": 401})
+    assert upstream.asked == []
+
+
+async def test_a_strangers_failed_log_ins_do_not_reach_ltzd(
+    site: WordPress, upstream: Upstream
+) -> None:
+    """All visitors of a site share its address at ltzd, where failed log-ins are limited."""
+    site.keep(user=0, **site.options())
+    for headers in (SESSION, {"Authorization": BASIC}):
+        status, body, _ = await site.ask("me", headers=headers)
+        assert (status, body["code"]) == (401, "not_logged_in")
+    assert upstream.asked == []
 
 
 PLATFORMS = {"Host", "User-Agent", "Connection", "Accept", "Content-Length", "Content-Type"}
@@ -420,6 +485,16 @@ async def test_a_fresh_nonce_is_passed_back_and_no_other_header(
     upstream.says(200, {"success": True}, X_WP_Nonce="not a nonce")
     _, _, headers = await site.ask("me", headers=SESSION)
     assert "X-WP-Nonce" not in headers
+
+
+async def test_a_refusal_says_when_to_ask_again(site: WordPress, upstream: Upstream) -> None:
+    refusal = {"code": "rest_too_many_requests", "message": "No", "data": {"status": 429}}
+    upstream.says(429, refusal, Retry_After="540")
+    status, body, headers = await site.ask("link", json={"code": "ABCD2345"}, headers=SESSION)
+    assert (status, body, headers["Retry-After"]) == (429, refusal, "540")
+    upstream.says(429, refusal, Retry_After="soon")
+    _, _, headers = await site.ask("link", json={"code": "ABCD2345"}, headers=SESSION)
+    assert "Retry-After" not in headers
 
 
 async def test_a_redemption_that_the_chain_has_not_decided_is_told_as_such(
@@ -605,6 +680,82 @@ async def test_of_a_plugin_that_is_removed_nothing_is_left(site: WordPress) -> N
     async with site.http.get(f"{site.url}/uninstall") as reply:
         assert reply.status == 200
     assert site.options() == {"another": "stays"}
+
+
+async def test_of_a_plugin_that_is_removed_no_confirmation_is_left(site: WordPress) -> None:
+    await site.confirm_email()
+    await site.open(site.mailed_link())
+    async with site.http.get(f"{site.url}/uninstall") as reply:
+        assert reply.status == 200
+    (user,) = json.loads((site.folder / "users.json").read_text()).values()
+    assert not user["meta"]
+    assert "ltzd_loyalty_secret" not in site.options()
+
+
+# --- e-mail addresses; what WordPress itself does with them, test_real_wordpress.py shows ---------
+
+
+async def test_a_member_gives_himself_no_unconfirmed_address(site: WordPress) -> None:
+    status, body = await site.users_me({"email": "rich@shop.example"})
+    assert (status, body["code"]) == (403, "ltzd_unconfirmed_email")
+    assert body["data"] == {"status": 403}
+    assert await site.users_me() == (
+        200,
+        {"id": 1, "email": "ann@site.example", "ltzd_email_confirmed": False},
+    )
+    assert (await site.users_me({"email": "ann@site.example"}))[0] == 200
+
+
+async def test_whoever_edits_users_gets_the_address_but_unconfirmed(site: WordPress) -> None:
+    await site.confirm_email()
+    assert (await site.open(site.mailed_link()))[0] == 200
+    users = json.loads((site.folder / "users.json").read_text())
+    site.keep_users({1: users["1"] | {"capabilities": ["edit_users"]}})
+    assert (await site.users_me())[1]["ltzd_email_confirmed"] is True
+    status, user = await site.users_me({"email": "rich@shop.example"})
+    assert (status, user["email"], user["ltzd_email_confirmed"]) == (
+        200,
+        "rich@shop.example",
+        False,
+    )
+
+
+async def test_the_mailed_link_confirms_once(site: WordPress) -> None:
+    status, body = await site.confirm_email()
+    assert (status, body) == (200, {"success": True, "confirmed": False})
+    ((to, _),) = site.mails()
+    assert to == "ann@site.example"
+    assert (await site.users_me())[1]["ltzd_email_confirmed"] is False
+    link = site.mailed_link()
+
+    site.keep(user=0, **site.options())
+    status, page = await site.open(link)
+    assert status == 302
+    site.keep(**(site.options() | {"user": 1}))
+    assert await site.open(link.replace("confirm_email=", "confirm_email=0")) == (400, BAD_LINK)
+    assert await site.open(link) == (200, "Your e-mail address is confirmed.")
+    assert await site.open(link) == (400, BAD_LINK)
+
+    assert (await site.users_me())[1]["ltzd_email_confirmed"] is True
+    status, body = await site.confirm_email()
+    assert (status, body) == (200, {"success": True, "confirmed": True})
+
+
+async def test_a_second_link_is_not_mailed_at_once(site: WordPress) -> None:
+    await site.confirm_email()
+    status, body = await site.confirm_email()
+    assert (status, body["code"]) == (429, "rest_too_many_requests")
+    assert len(site.mails()) == 1
+
+
+BAD_LINK = (
+    "This link was used before, has ended, or is another member&#039;s. Please ask for a new one."
+)
+
+
+async def test_the_field_is_shown_for_editing_alone(site: WordPress) -> None:
+    async with site.http.get(f"{site.url}/wp-json/wp/v2/users/me") as reply:
+        assert await reply.json() == {"id": 1}
 
 
 # --- a live ltzd --------------------------------------------------------------------------------
