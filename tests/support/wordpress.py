@@ -142,9 +142,7 @@ class WordPressSite:
         form = {"log": name, "pwd": PASSWORD, "testcookie": "1"}
         headers = {"Cookie": "wordpress_test_cookie=WP%20Cookie%20check"}
         url = f"{self.url}/wp-login.php"
-        async with self.http.post(
-            url, data=form, headers=headers, allow_redirects=False
-        ) as answer:
+        async with self.http.post(url, data=form, headers=headers, allow_redirects=False) as answer:
             assert answer.status == 302, await answer.text()
             cookies = {key: morsel.coded_value for key, morsel in answer.cookies.items()}
         session = Session(self, cookies, "")

@@ -473,7 +473,7 @@ async def test_of_a_deleted_plugin_nothing_is_left(site: WordPressSite) -> None:
     await confirm(member)
     await site.run("Ltzd\\Loyalty\\uninstall();")
     code = (
-        "global $wpdb; echo $wpdb->get_var( \"SELECT (SELECT count(*) FROM $wpdb->usermeta"
+        'global $wpdb; echo $wpdb->get_var( "SELECT (SELECT count(*) FROM $wpdb->usermeta'
         " WHERE meta_key LIKE '%ltzd%') + (SELECT count(*) FROM $wpdb->options"
         " WHERE option_name LIKE '%ltzd%' AND option_name NOT LIKE '%active%')\" );"
     )
