@@ -25,7 +25,8 @@ from tests.support.waiting import until
 
 SOURCE = Path("/usr/share/wordpress")
 PLUGIN = Path(__file__).parents[2] / "integrations/wordpress/ltzd-loyalty"
-PASSWORD = "a password of the tests"  # noqa: S105 - everybody's, in a site that lives for a minute
+PASSWORD = "a password of the tests"
+"""Everybody's, in a site that lives for a minute."""
 _WORKERS = 4
 _STOP_SECONDS = 10
 
@@ -73,7 +74,8 @@ _THEME = {
     "index.php": (
         '<!doctype html><html lang="en"><head><title>Plain</title>'
         '<link rel="icon" href="data:,"><?php wp_head(); ?></head>'
-        "<body><?php while ( have_posts() ) { the_post(); the_content(); } wp_footer(); ?>"
+        "<body><?php while ( have_posts() ) { the_post(); the_content(); }"
+        " wp_footer(); ?></body></html>"
     ),
 }
 
@@ -156,7 +158,8 @@ class WordPressSite:
         shutil.copytree(PLUGIN, target)
         await self.run(
             "require_once ABSPATH . 'wp-admin/includes/plugin.php';"
-            "$done = activate_plugin( 'ltzd-loyalty/ltzd-loyalty.php' ); exit( null === $done ? 0 : 1 );"
+            "$done = activate_plugin( 'ltzd-loyalty/ltzd-loyalty.php' );"
+            "exit( null === $done ? 0 : 1 );"
         )
 
     async def deactivate(self) -> None:
@@ -234,7 +237,7 @@ def _copy(target: Path) -> None:
 async def _database(folder: Path) -> AsyncIterator[str]:
     """A MariaDB that listens on a socket alone; its path."""
     # A socket's path may have 107 characters, and pytest's folders are longer.
-    socket = Path(f"/tmp/ltzd-wordpress-{os.getpid()}.sock")  # noqa: S108 - removed with the server
+    socket = Path(f"/tmp/ltzd-wordpress-{os.getpid()}.sock")
     own = [f"--datadir={folder}", "--user=root"]
     install = await asyncio.create_subprocess_exec(
         *("mariadb-install-db", "--no-defaults", *own),
@@ -266,7 +269,6 @@ async def _database(folder: Path) -> AsyncIterator[str]:
         yield str(socket)
     finally:
         await _ended(process)
-        socket.unlink(missing_ok=True)
 
 
 @asynccontextmanager

@@ -729,7 +729,7 @@ async def test_the_mailed_link_confirms_once(site: WordPress) -> None:
     link = site.mailed_link()
 
     site.keep(user=0, **site.options())
-    status, page = await site.open(link)
+    status, _ = await site.open(link)
     assert status == 302
     site.keep(**(site.options() | {"user": 1}))
     assert await site.open(link.replace("confirm_email=", "confirm_email=0")) == (400, BAD_LINK)
