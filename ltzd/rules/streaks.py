@@ -62,6 +62,15 @@ def checked_in(before: Streak | None, day: date, site: Site) -> CheckIn | None:
     return CheckIn(Streak(days, day, best), site.reward_of(days))
 
 
+def own_share(check_in: CheckIn, own_days: int, site: Site) -> int:
+    """How much of the reward is the member's own doing; the rest is owed to the days on which
+    another member of the same wallet checked in.
+
+    `own_days` are the member's own days in a row, this one included.
+    """
+    return min(check_in.reward, site.reward_of(min(own_days, check_in.streak.days)))
+
+
 def shown(streak: Streak | None, today: date, site: Site, claimed: Collection[int]) -> StreakShown:
     """`claimed` are the days of milestones. The multiplier is that of the streak as it is, or of
     the first day of a new one."""
