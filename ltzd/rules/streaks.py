@@ -62,13 +62,15 @@ def checked_in(before: Streak | None, day: date, site: Site) -> CheckIn | None:
     return CheckIn(Streak(days, day, best), site.reward_of(days))
 
 
-def own_share(check_in: CheckIn, own_days: int, site: Site) -> int:
-    """How much of the reward is the member's own doing; the rest is owed to the days on which
-    another member of the same wallet checked in.
+def days_with(check_in: CheckIn, own_days: int) -> int:
+    """The member's own days in a row, this one included; `own_days` were up to the streak's last
+    day. Other days of the streak are those of other members with the same wallet."""
+    return min(own_days + 1, check_in.streak.days)
 
-    `own_days` are the member's own days in a row, this one included.
-    """
-    return min(check_in.reward, site.reward_of(min(own_days, check_in.streak.days)))
+
+def own_share(check_in: CheckIn, own_days: int, site: Site) -> int:
+    """How much of the reward the member's own days in a row account for."""
+    return min(check_in.reward, site.reward_of(own_days))
 
 
 def shown(streak: Streak | None, today: date, site: Site, claimed: Collection[int]) -> StreakShown:

@@ -101,3 +101,12 @@ UPDATE site_redemptions s
                                       AND e.period = 'all' AND e.starts = '1970-01-01'
                  WHERE r.state <> 'failed') AS spent) AS paid
  WHERE s.id = paid.id;
+
+-- Whose they were, where only one member can have begun them: nobody else is told their codes.
+UPDATE site_redemptions s
+   SET host = m.host, site_user_id = m.site_user_id
+  FROM (SELECT brand_id, wallet, min(host) AS host, min(site_user_id) AS site_user_id
+          FROM site_members
+         GROUP BY brand_id, wallet
+        HAVING count(*) = 1) AS m
+ WHERE s.brand_id = m.brand_id AND s.wallet = m.wallet;
