@@ -31,7 +31,7 @@ from ltzd.chain.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.daemon.identities import identities
 from ltzd.daemon.settings import Settings
-from ltzd.daemon.sites import site_services
+from ltzd.daemon.sites import LinkOwners, site_services
 from ltzd.deliveries.chat_sweep import ChatSweep
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
@@ -125,9 +125,10 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits)
         stack.push_async_callback(pregeneration.close)
         desk = _relay_desk(settings, pool, node, chain, signals)
+        users = TokenUsers(tokens, identity, Following(pool, identity))
         relayer = Relayer(
             desk,
-            TokenUsers(tokens, identity, Following(pool, identity)),
+            users,
             constraints,
             RelayPolicy(gas_budget_wei=settings.relay.gas_budget_wei_per_day),
         )
@@ -165,7 +166,14 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 MintCapacity(pool, node, chain.chain_id, chain.ltz),
             ),
             site=site_services(
-                settings.site, desk, relayer, brands, identity, tokens, stack, is_dev=is_dev
+                settings.site,
+                desk,
+                relayer,
+                brands,
+                identity,
+                LinkOwners(users, sealer),
+                stack,
+                is_dev=is_dev,
             ),
             lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
             follower=_follower(settings, pool, node, chain, signals),

@@ -57,6 +57,7 @@ from ltzd.errors import (
     SignatureRefused,
     SiteUnknown,
     TokenNotFound,
+    TooManyTries,
     TransactionFailed,
     Unauthorized,
     Unavailable,
@@ -145,6 +146,7 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     MaxClaimsReached: (429, "MAX_CLAIMS_REACHED"),
     BudgetExhausted: (429, "BUDGET_EXHAUSTED"),
     RateLimited: (429, "RATE_LIMIT_EXCEEDED"),
+    TooManyTries: (429, "TOO_MANY_TRIES"),
     TransactionFailed: (500, "TRANSACTION_FAILED"),
     PaymentRefused: (400, "PAYMENT_REFUSED"),
     SiteUnknown: (500, "NOT_CONFIGURED"),
@@ -356,12 +358,18 @@ class Refusals(ErrorHandler):
         answer, path = told(exception), path_of(request)
         if self._own is not None and self._own.covers(path):
             status, body = self._own.reply(path, answer)
-            return json_reply(body, status)
+            return json_reply(body, status, _when_to_retry(status, answer))
         headers = answer.headers
         if isinstance(exception, MethodNotAllowed):
             allowed = _allowed(exception) | self._always_allowed
             headers = {"Allow": ", ".join(sorted(allowed))}
         return json_reply(envelope_of(path)(answer), status_of(path, answer), headers)
+
+
+def _when_to_retry(status: int, answer: Answer) -> dict[str, str]:
+    if status != 429 or "Retry-After" not in answer.headers:
+        return {}
+    return {"Retry-After": answer.headers["Retry-After"]}
 
 
 def told(error: BaseException) -> Answer:

@@ -17,7 +17,7 @@ from ltzd.actions.relayer import failure_of
 from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
 from ltzd.errors import NotFound, RateLimited, Unauthorized, ValidationFailed
 from ltzd.http.client_address import client_network
-from ltzd.http.cors import Cors
+from ltzd.http.cors import LINKS_PATH, Cors
 from ltzd.http.errors import path_of
 from ltzd.http.json_body import parsed, read_json
 from ltzd.http.relay_models import RelayedAnswer, relay_request
@@ -34,6 +34,8 @@ BODY_LIMIT = 65_536
 REQUESTS_PER_CLIENT = RateLimit("relay_ip", 100, 60)
 """Spec 8: API requests to relayer."""
 
+_COUNTED = (PATH, LINKS_PATH)
+_BELOW_COUNTED = tuple(f"{path}/" for path in _COUNTED)
 _BEARER = re.compile(r"(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *")
 _HASH = re.compile(r"0x[0-9A-Fa-f]{64}")
 
@@ -82,7 +84,8 @@ class RelayerSurface:
 
 
 class ClientLimit:
-    """Counts a request below /relay before anything is looked at, broken and unknown ones too."""
+    """Counts a request below /relay or /site-links before anything is looked at, broken and unknown
+    ones too."""
 
     def __init__(self, limits: RateLimits) -> None:
         self._limits = limits
@@ -90,7 +93,7 @@ class ClientLimit:
     def counts(self, request: Request) -> bool:
         """No preflight, and nothing twice: Sanic starts again with what broke on its way."""
         path = path_of(request)
-        is_ours = path == PATH or path.startswith(PATH + "/")
+        is_ours = path in _COUNTED or path.startswith(_BELOW_COUNTED)
         return is_ours and request.method != "OPTIONS" and not hasattr(request.ctx, "window")
 
     async def count(self, request: Request) -> None:

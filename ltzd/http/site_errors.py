@@ -40,6 +40,7 @@ _OWN: Mapping[str, tuple[int, str]] = {
     "INVALID_PARAM": (400, "rest_invalid_param"),
     "INVALID_BODY": (400, "rest_invalid_json"),
     "METHOD_NOT_ALLOWED": _NO_ROUTE,
+    "TOO_MANY_TRIES": (429, "rest_too_many_requests"),
     "INTERNAL_ERROR": (500, "internal_server_error"),
 }
 _PROTOCOL = frozenset(
