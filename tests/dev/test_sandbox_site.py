@@ -325,8 +325,24 @@ async def test_the_site_says_whether_an_address_is_confirmed_once_it_is_told_to(
     await changed(site, session, "me", {"email": "rich@shop.example"})
     assert (await site.me(session))[1][field] is False
 
-    status, answer = await site.open_door({"username": "ann", "emailConfirmed": "yes"})
-    assert (status, answer["field"]) == (400, "emailConfirmed")
+    await site.open_door({"username": "ann", "emailConfirmed": "absent"})
+    assert field not in (await site.me(session))[1]
+    for confirmed in ("yes", 1, 0, [], {}):
+        status, answer = await site.open_door({"username": "ann", "emailConfirmed": confirmed})
+        assert (status, answer["field"]) == (400, "emailConfirmed")
+
+
+async def test_a_changed_address_is_unconfirmed_unless_the_site_stands_for_core_alone(
+    site: Site,
+) -> None:
+    field = "ltzd_email_confirmed"
+    session, core = await site.log_in("ann"), await site.log_in("ben")
+    await site.open_door({"username": "ben", "emailConfirmed": "absent"})
+    for each, address in ((session, "rich@shop.example"), (core, "richer@shop.example")):
+        status, user = await changed(site, each, "me", {"email": address})
+        assert (status, user["email"]) == (200, address)
+    assert (await site.me(session))[1][field] is False
+    assert field not in (await site.me(core))[1]
 
 
 # --- application passwords ----------------------------------------------------------------------

@@ -54,7 +54,8 @@ require_once ABSPATH . 'wp-settings.php';
 
 _MAIL = """<?php
 add_filter( 'pre_wp_mail', function ( $done, $mail ) {
-	file_put_contents( ABSPATH . 'mail.jsonl', json_encode( $mail ) . "\\n", FILE_APPEND | LOCK_EX );
+	$line = json_encode( $mail ) . "\\n";
+	file_put_contents( ABSPATH . 'mail.jsonl', $line, FILE_APPEND | LOCK_EX );
 	return true;
 }, 10, 2 );
 """

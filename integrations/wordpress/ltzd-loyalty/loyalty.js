@@ -80,10 +80,10 @@
       return card;
     }
 
-    // Never for more than the price that the page shows.
+    // Never for more than the price that the page shows, in whole LTZ.
     async function redeem({ id, cost }) {
       try {
-        const { confirmationCode } = await send("redeem", "POST", { perkId: id, maxCost: cost });
+        const { confirmationCode } = await send("redeem", "POST", { perkId: id, maxCost: Math.ceil(cost) });
         tell(confirmationCode === null ? words.waiting : fill(words.code, confirmationCode));
       } catch (refusal) {
         const current = (await load()).find((perk) => perk.id === id);

@@ -80,13 +80,6 @@ def number_in(body: Body, name: str, least: float, most: float) -> float:
     return float(value)
 
 
-def boolean_in(body: Body, name: str) -> bool:
-    value = body.get(name)
-    if not isinstance(value, bool):
-        raise BadInputError(name, "must be true or false")
-    return value
-
-
 def object_in(body: Body, name: str) -> Body:
     value = body.get(name)
     if not isinstance(value, dict):

@@ -2,7 +2,8 @@
 
 Speaks WordPress's. A cookie counts with a nonce of its session only: without one its bearer is a
 stranger, and with a wrong one he is refused. An application password needs none. As in WordPress
-core, a user changes his own e-mail address at once and without any confirmation.
+core, a user changes his own e-mail address at once and without any confirmation; the site then says
+that the new one is unconfirmed, unless it stands for core alone.
 """
 
 import base64

@@ -31,7 +31,9 @@ class SiteUser:
     registered_at: int
     roles: tuple[str, ...] = ("subscriber",)
     email_confirmed: bool | None = None
-    """What a plugin such as ours says of the address; None where the site has no such plugin."""
+    """What the site says of the address; None as long as it says nothing."""
+    is_core_alone: bool = False
+    """Whether the site never says anything of this user's address, as without our plugin."""
     application_password: str | None = field(default=None, repr=False)
 
 
@@ -65,11 +67,15 @@ class SiteUsers:
             return None
         if email == user.email:
             return user
-        confirmed = None if user.email_confirmed is None else False
+        confirmed = None if user.is_core_alone else False
         return await self._keep(replace(user, email=email, email_confirmed=confirmed))
 
-    async def set_confirmed(self, user: SiteUser, confirmed: bool) -> SiteUser:
-        return await self._keep(replace(user, email_confirmed=confirmed))
+    async def set_confirmed(self, user: SiteUser, confirmed: bool | None) -> SiteUser:
+        """With None the site says nothing of the address from now on, as WordPress's core."""
+        is_core_alone = confirmed is None
+        return await self._keep(
+            replace(user, email_confirmed=confirmed, is_core_alone=is_core_alone)
+        )
 
     async def _keep(self, user: SiteUser) -> SiteUser:
         self._admit(user)
@@ -86,8 +92,8 @@ class SiteUsers:
     def remember(self, record: Record) -> None:
         """Raises KeyError, TypeError or ValueError for a record that is none."""
         roles, password = record["roles"], record["application_password"]
-        # Journals of older versions do not have it.
-        confirmed = record.get("email_confirmed")
+        # Journals of older versions have neither of the two.
+        confirmed, is_core_alone = record.get("email_confirmed"), record.get("is_core_alone")
         if not isinstance(roles, list):
             raise TypeError
         self._admit(
@@ -98,6 +104,7 @@ class SiteUsers:
                 int(str(record["registered_at"])),
                 tuple(map(str, roles)),
                 confirmed if isinstance(confirmed, bool) else None,
+                is_core_alone is True,
                 password if isinstance(password, str) else None,
             )
         )
@@ -151,5 +158,6 @@ def _record_of(user: SiteUser) -> Record:
         "registered_at": user.registered_at,
         "roles": list(user.roles),
         "email_confirmed": user.email_confirmed,
+        "is_core_alone": user.is_core_alone,
         "application_password": user.application_password,
     }

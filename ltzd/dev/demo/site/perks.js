@@ -82,7 +82,7 @@ async function atShownPrice(perkId, redeemed) {
 async function redemption(perkId, maxCost) {
   const ends = performance.now() + LONGEST_WAIT_MILLISECONDS;
   for (;;) {
-    const said = await send("redeem", { perkId, maxCost });
+    const said = await send("redeem", { perkId, maxCost: Math.ceil(maxCost) }); // Whole LTZ.
     if (said.confirmationCode !== null || performance.now() > ends) return said;
     tell("One moment: your order is in, and the next block confirms it.");
     await pause(1000);
