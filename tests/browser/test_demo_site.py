@@ -148,6 +148,8 @@ async def with_foreign_ltz(member: Visitor, instance: Instance) -> None:
     foreign = {"brandId": OTHER_BRAND, "domain": "other.example"}
     event = await instance.post_event(await member.email(), **foreign)
     await instance.minted(event.event_id)
+    await member.page.reload()
+    await expect(member.at("balance")).to_have_text("10")
     await member.button("Check in").click()
     await expect(member.at("balance")).to_have_text("20")
     await expect(member.at("pending")).to_be_hidden()

@@ -52,17 +52,18 @@ class Visitor:
 
     async def email(self) -> str:
         """The address that the page hands to the wallet app."""
-        address = await self.at("wallet-app").get_attribute("href")
+        address = await self.page.locator(".wallet-app").first.get_attribute("href")
         assert address is not None
         (email,) = parse_qs(urlsplit(address).query)["email"]
         return email
 
     async def wallet_app(self) -> Page:
         """The page that plays the visitor's wallet app, opened as the visitor opens it."""
-        if not await self.at("link-code").is_visible():
+        way = self.page.locator(".wallet-app:visible")
+        if not await way.count():
             await self.page.get_by_text("LTZ from elsewhere?").click()
         async with self.page.context.expect_page() as opened:
-            await self.at("wallet-app").click()
+            await way.click()
         page = await opened.value
         await page.get_by_role("button", name="Open the wallet").click()
         return page
