@@ -4,7 +4,7 @@ import asyncio
 import re
 from typing import Literal
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from tests.support.instance import Instance
 from tests.support.site_visitors import NewVisitor, Visitor
@@ -314,6 +314,50 @@ async def test_it_reads_well_on_a_small_screen_in_light_and_dark(new_visitor: Ne
     await page.get_by_text("LTZ from elsewhere?").click()
     await fits_and_reads_well(page)
     assert await page.evaluate(NAMELESS) == []
+
+    app = await visitor.wallet_app()
+    await app.get_by_role("button", name="Get a code").click()
+    code = await app.get_by_role("status").inner_text()
+    await fits_and_reads_well(app)
+    assert await app.evaluate(NAMELESS) == []
+    await page.get_by_label("Code from your wallet app").fill(code)
+    await visitor.button("Link the wallet").click()
+    await expect(visitor.button("End the link")).to_be_visible()
+    await fits_and_reads_well(page)
+
+
+async def test_the_keyboard_alone_gets_a_code_links_and_ends_the_link(member: Visitor) -> None:
+    page = member.page
+    await to_reach(page, page.get_by_text("LTZ from elsewhere?"))
+    await page.keyboard.press("Enter")
+    await to_reach(page, page.locator("#unlinked .wallet-app"))
+    async with page.context.expect_page() as opened:
+        await page.keyboard.press("Enter")
+    app = await opened.value
+    await app.get_by_label("E-mail address").focus()
+    await app.keyboard.press("Enter")
+    await app.get_by_label("LTZ a day").fill("70")
+    await app.keyboard.press("Enter")
+    code = await app.get_by_role("status").inner_text()
+    await app.close()
+
+    await page.get_by_label("Code from your wallet app").focus()
+    await page.keyboard.type(code)
+    await page.keyboard.press("Enter")
+    await expect(member.at("link-terms")).to_contain_text("70 LTZ of 70 LTZ are left today")
+    await expect(member.at("wallet-title")).to_be_focused()
+    await to_reach(page, member.button("End the link"))
+    await page.keyboard.press("Enter")
+    await expect(member.button("End the link")).to_be_hidden()
+    await expect(member.at("wallet-title")).to_be_focused()
+
+
+async def to_reach(page: Page, target: Locator) -> None:
+    for _ in range(3 * MOST_TABS):
+        await page.keyboard.press("Tab")
+        if await target.evaluate("each => each === document.activeElement"):
+            return
+    raise AssertionError("the keyboard does not get there")
 
 
 async def fits_and_reads_well(page: Page) -> None:

@@ -585,6 +585,7 @@ function answer_page( string $path ): void {
 			header( 'Content-Type: text/javascript' );
 			readfile( dirname( getenv( 'LTZD_TEST_PLUGIN' ) ) . '/loyalty.js' );
 			return;
+		case '/':
 		case '/blog/':
 			do_action( 'template_redirect' );
 			echo 'The home page';
