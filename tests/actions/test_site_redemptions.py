@@ -31,6 +31,7 @@ from tests.support.core import a_wallet, running, value
 from tests.support.mint_world import short_pauses
 from tests.support.redeeming_desk import Process, Sites, some_sites
 from tests.support.relay_world import a_plan, a_relay, row_states, write
+from tests.support.site_members import linked
 from tests.support.waiting import until
 
 __all__ = ["short_pauses"]
@@ -322,6 +323,7 @@ async def test_a_session_spends_what_its_brand_gave_and_an_owner_all_that_he_has
         code_of(await sites.redeem(ann, cheap))
         assert "only 30 LTZ" in await refusal_of(sites.redeem(ann, dear))
         assert await sites.balance(ann) == 70
+        await linked(sites.pool, ann)
         code_of(await sites.redeem(replace(ann, subject="did:ann"), dear))
     assert (await sites.has(ann, dear), await sites.balance(ann)) == (1, 20)
     heard = [speaker and speaker.subject for speaker in sites.conditions.speakers]
