@@ -86,7 +86,9 @@ async def test_the_page_shows_the_wallet_and_redeems_at_the_price_it_shows(
     async with member.page.expect_request("**/redeem") as asked:
         await member.page.get_by_role("button", name=f"Redeem {MUG}").click()
 
-    assert (await asked.value).post_data_json["maxCost"] == 15
+    order = (await asked.value).post_data_json
+    assert order is not None
+    assert order["maxCost"] == 15
     await expect(member.news).to_contain_text("Your code: ")
 
 

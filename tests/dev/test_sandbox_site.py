@@ -327,8 +327,9 @@ async def test_the_site_says_whether_an_address_is_confirmed_once_it_is_told_to(
 
     await site.open_door({"username": "ann", "emailConfirmed": "absent"})
     assert field not in (await site.me(session))[1]
-    for confirmed in ("yes", 1, 0, [], {}):
-        status, answer = await site.open_door({"username": "ann", "emailConfirmed": confirmed})
+    wrong: tuple[object, ...] = ("yes", 1, 0, [], {})
+    for each in wrong:
+        status, answer = await site.open_door({"username": "ann", "emailConfirmed": each})
         assert (status, answer["field"]) == (400, "emailConfirmed")
 
 

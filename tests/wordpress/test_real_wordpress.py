@@ -4,6 +4,7 @@ Skipped where Debian's packages wordpress, mariadb-server-core and php-mysql are
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
@@ -12,6 +13,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from ltzd.providers.host_sites import HostCredentials, HostSites, policy
 from tests.support.wordpress import PASSWORD, Session, WordPressSite, a_wordpress
 
 RICH = "rich@shop.example"
@@ -245,7 +247,10 @@ async def test_the_field_is_a_members_own_and_only_for_editing(member: Session) 
     admin = await member.site.log_in("admin")
     _, shown = await admin.ask("GET", f"/wp/v2/users/{user['id']}?context=edit")
     assert shown[FIELD] is None
-    _, users = await admin.ask("GET", "/wp/v2/users?context=edit&per_page=100")
+    async with admin.site.http.get(
+        f"{admin.site.url}/wp-json/wp/v2/users?context=edit&per_page=100", headers=admin.headers
+    ) as answer:
+        users = await answer.json()
     assert {each[FIELD] for each in users if each["slug"] != "admin"} == {None}
 
 
@@ -281,6 +286,65 @@ async def test_one_members_proof_is_nothing_at_another_member(member: Session) -
     await member.site.run(code, *ids)
     assert (await other.me())[FIELD] is False
     assert (await member.me())[FIELD] is True
+
+
+# --- what ltzd reads, and the page --------------------------------------------------------------
+
+
+@pytest_asyncio.fixture
+async def ltzd() -> AsyncIterator[HostSites]:
+    """ltzd's own client of host sites."""
+    client = HostSites(policy(allow_loopback=True))
+    yield client
+    await client.close()
+
+
+async def read_by(ltzd: HostSites, member: Session) -> tuple[str | None, bool | None]:
+    """Address and confirmation, as ltzd has them of the member's session."""
+    credentials = HostCredentials(member.headers["Cookie"], member.headers["X-WP-Nonce"])
+    user = await ltzd.user_of(member.site.url, credentials)
+    assert user is not None
+    return user.email, user.email_confirmed
+
+
+async def test_ltzd_reads_from_core_alone_whatever_a_member_has_typed(
+    core_alone: WordPressSite, ltzd: HostSites
+) -> None:
+    member = await a_member(core_alone)
+    await member.ask("POST", ME, json={"email": "typed@shop.example"})
+    assert await read_by(ltzd, member) == ("typed@shop.example", None)
+
+
+async def test_ltzd_reads_that_nobody_has_confirmed_the_address(
+    member: Session, ltzd: HostSites
+) -> None:
+    user = await member.me()
+    await member.ask("POST", ME, json={"email": RICH})
+    assert await read_by(ltzd, member) == (user["email"], False)
+
+
+async def test_ltzd_reads_that_a_member_has_confirmed_the_address(
+    member: Session, ltzd: HostSites
+) -> None:
+    email = await confirm(member)
+    assert await read_by(ltzd, member) == (email, True)
+
+
+async def test_the_shortcode_shows_a_member_his_page(member: Session) -> None:
+    code = (
+        "echo get_permalink( wp_insert_post( [ 'post_type' => 'page', 'post_title' => 'Rewards',"
+        " 'post_status' => 'publish', 'post_content' => '[ltzd_loyalty]' ] ) );"
+    )
+    address = await member.site.run(code)
+    status, page = await member.open(address)
+    assert status == 200
+    assert f'data-root="{member.site.url}/wp-json/loyalty/v1/"' in page
+    script = re.search(r'src=[\'"]([^\'"]+/ltzd-loyalty/loyalty\.js[^\'"]*)', page)
+    assert script is not None
+    assert (await member.open(script[1]))[0] == 200
+    assert "It is not confirmed yet." in page
+    async with member.site.http.get(address) as answer:
+        assert "Log in to see your rewards." in await answer.text()
 
 
 # --- confirming ---------------------------------------------------------------------------------

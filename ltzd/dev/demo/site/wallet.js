@@ -35,8 +35,9 @@ export function show(me) {
 }
 
 function terms({ dailyAllowance, allowanceLeft, expiresAt }) {
-  const left = `${ltz(allowanceLeft)} of ${ltz(dailyAllowance)} are left today`;
-  return `Linked until ${day.format(new Date(expiresAt))}: from the rest of your wallet ${left}.`;
+  const end = day.format(new Date(expiresAt));
+  const allowance = `Of the ${ltz(dailyAllowance)} a day from the rest of your wallet`;
+  return `Linked until ${end}. ${allowance}, ${ltz(allowanceLeft)} are left today.`;
 }
 
 // LTZ that a coming block brings or takes; `settled` is called once everything is there.
