@@ -60,11 +60,12 @@ async def gave(pool: Pool, brand: Address, wallet: Address, ltz: int, bought: in
 async def checked_in(
     pool: Pool, member: Member, ltz: int, *, own_ltz: int | None = None, mined: bool = True
 ) -> None:
-    """On the next day of his wallet's."""
+    """On the next day that neither he nor his wallet has claimed."""
     async with session(pool) as connection:
         standing = await checkins.standing(connection, member)
         last = None if standing.streak is None else standing.streak.last_day
-        day = FIRST_DAY if last is None else last + timedelta(days=1)
+        claimed = [day for day in (last, standing.checked_in_on) if day is not None]
+        day = max(claimed) + timedelta(days=1) if claimed else FIRST_DAY
         days = 1 if standing.streak is None else standing.streak.days + 1
         new = NewCheckIn(
             member=member,
