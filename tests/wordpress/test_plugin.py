@@ -677,3 +677,27 @@ async def test_a_live_ltzd_refuses_a_stranger_through_the_plugin(
     site.keep(home="https://nobodys.example", ltzd_loyalty={"url": one_instance.base_url})
     status, body, _ = await site.ask("leaderboard")
     assert (status, body["code"]) == (500, "not_configured")
+
+
+async def test_a_member_who_takes_a_strangers_address_spends_nothing_of_the_strangers(
+    site: StubbedSite, one_instance: Instance
+) -> None:
+    """The site lets a user change his address at once, as WordPress's core does."""
+    host = one_instance.door["site"]["host"]
+    site.keep(home=f"https://{host}", ltzd_loyalty={"url": one_instance.base_url})
+    rich = "rich@shop.example"
+    event = await one_instance.post_event(rich)
+    await one_instance.minted(event.event_id)
+    session = await a_session(one_instance, "mallory")
+    url = f"{one_instance.door['sandboxUrl']}/site/wp-json/wp/v2/users/me"
+    async with one_instance.http.post(url, json={"email": rich}, headers=session) as reply:
+        assert (reply.status, (await reply.json())["email"]) == (200, rich)
+
+    _, me, _ = await site.ask("me", headers=session)
+    assert (me["balance"], me["spendable"]) == (100, 0)
+    mug = {"perkId": "0e9f8d7c-6b5a-4938-a716-25f4c3d2e1b0", "maxCost": 15}
+    status, body, _ = await site.ask("redeem", json=mug, headers=session)
+    assert (status, body["code"]) == (400, "redeem_failed")
+    assert "Link your wallet" in body["message"]
+    _, me, _ = await site.ask("me", headers=session)
+    assert me["balance"] == 100

@@ -47,8 +47,9 @@ button { font: inherit; font-weight: 600; padding: .5rem 1.1rem; border-radius: 
 button.main { background: var(--mark); color: var(--card); }
 button.plain { background: none; color: var(--mark); }
 label { display: block; font-weight: 600; margin-bottom: .9rem; max-width: 26rem; }
-input { display: block; width: 100%; margin-top: .25rem; padding: .5rem .7rem; font: inherit; font-weight: 400;
-  color: var(--ink); background: var(--card); border: 1px solid var(--dim); border-radius: .45rem; }
+input { display: block; width: 100%; margin-top: .25rem; padding: .5rem .7rem;
+  font: inherit; font-weight: 400; color: var(--ink); background: var(--card);
+  border: 1px solid var(--dim); border-radius: .45rem; }
 :focus-visible { outline: 3px solid var(--mark); outline-offset: 2px; }
 p.code { font: 700 clamp(1.5rem, 8vw, 2.4rem)/1.3 ui-monospace, monospace; letter-spacing: .12em;
   margin: .5rem 0; overflow-wrap: anywhere; }
