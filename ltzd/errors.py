@@ -19,6 +19,7 @@ LtzdError
 │   ├── PaymentRefused    a checkout session that cannot be minted, and why
 │   ├── SiteUnknown, NotLoggedIn                         a site's request
 │   ├── CheckInRefused, RedemptionRefused, MilestoneRefused, LinkRefused     told to its user
+│   ├── TooManyTries      somebody may be guessing; `retryAfterSeconds`
 │   └── NotFound
 │       └── CollectionNotFound, TokenNotFound
 ├── Unavailable           nobody: the same request may succeed later
@@ -146,7 +147,11 @@ class MilestoneRefused(Refused):
 
 
 class LinkRefused(Refused):
-    """The identity token is none, or its subject has no wallet."""
+    """No code of this site's, or a member who may not have the code's wallet."""
+
+
+class TooManyTries(Refused):
+    """Of somebody who may be guessing. Details: `retryAfterSeconds`."""
 
 
 class NotFound(Refused):

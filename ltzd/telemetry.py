@@ -155,6 +155,11 @@ SITE_MILESTONES = _counter(
 SITE_REDEMPTIONS = _counter(
     "ltzd_actions_site_redemptions_total", "Perks asked to be redeemed at brands' sites", "outcome"
 )
+SITE_LINKS = _counter(
+    "ltzd_actions_site_links_total",
+    "Links of site members with wallets: codes made and typed, links ended",
+    "outcome",
+)
 
 # --- operator -----------------------------------------------------------------------------------
 

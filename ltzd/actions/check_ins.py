@@ -24,7 +24,15 @@ from ltzd.errors import (
 )
 from ltzd.rules.brands import Brand, Site
 from ltzd.rules.limits import budget_of, local_day
-from ltzd.rules.streaks import CheckIn, Milestone, StreakShown, checked_in, shown
+from ltzd.rules.streaks import (
+    CheckIn,
+    Milestone,
+    StreakShown,
+    checked_in,
+    days_with,
+    own_share,
+    shown,
+)
 from ltzd.store import checkins
 from ltzd.store.brands import BrandBook
 from ltzd.store.checkins import NewCheckIn, NewMilestone, Standing
@@ -40,6 +48,7 @@ _QUEUED_MILESTONES = telemetry.REWARDS_QUEUED.labels("milestone")
 
 _AUTOMATION_OFF = "Rewards are switched off here at the moment. Please try again later."
 _CLAIMED = "You have claimed this milestone already."
+_MOVED = "Your account at this site has just changed. Please try again."
 _BUDGET_SPENT = "Today's rewards have all been given out. Please come back tomorrow."
 
 
@@ -84,17 +93,22 @@ class CheckIns:
         while True:
             standing = await checkins.standing(connection, member)
             today = local_day(standing.now, brand.time_zone)
+            if standing.wallet != member.wallet:
+                raise CheckInRefused(_MOVED)
             claim = checked_in(standing.streak, today, site)
             if claim is None or _has_checked_in(standing, today):
                 return CheckedIn(_shown(standing, brand, site), 0, already_claimed=True)
+            own_days = days_with(claim, standing.own_days)
             new = NewCheckIn(
                 member=member,
                 before=standing.streak,
                 check_in=claim,
                 reward_id=uuid4(),
                 budget=budget_of(brand, standing.now),
+                own_days=own_days,
+                own_ltz=own_share(claim, own_days, site),
             )
-            # What comes in between is another check-in, after which there is none to be made.
+            # What comes in between is another check-in or another wallet: the next look shows it.
             if await checkins.write_check_in(connection, new):
                 self._tell(member, claim)
                 streak = shown(claim.streak, today, site, standing.claimed)
@@ -134,13 +148,14 @@ class CheckIns:
         async with session(self._pool) as connection:
             standing = await checkins.standing(connection, member)
             _refuse_unreached(standing, milestone)
+            own_days = await checkins.own_best(connection, member)
             new = NewMilestone(
-                brand_id=member.brand_id,
-                wallet=member.wallet,
+                member=member,
                 milestone=milestone,
                 day=local_day(standing.now, brand.time_zone),
                 reward_id=uuid4(),
                 budget=budget_of(brand, standing.now),
+                own_ltz=milestone.bonus if own_days >= milestone.days else 0,
             )
             # A streak's best never shrinks, so who comes too late here met another claim.
             if not await checkins.write_milestone(connection, new):

@@ -1,36 +1,30 @@
 """Who asks at a brand's site: the Host names the brand, and the site itself its user.
 
-A user of the site is a member, whose wallet is that of his e-mail address, as it is for events. An
-administrator of the site can make anybody's address a user's; only an identity token shows that a
-wallet is the user's own. Addresses are neither logged nor shown.
+A user of the site is a member, whose wallet is that of his e-mail address, as it is for events. A
+member, or an administrator of the site, may have typed anybody's address; only a wallet's owner can
+link a member with it (`site_links.py`). Addresses are neither logged nor shown.
 """
 
 from dataclasses import dataclass, replace
 
 import structlog
 
-from ltzd.actions.following import Following
-from ltzd.actions.identities import Identities, UserTokens
 from ltzd.actions.newcomers import Newcomers
-from ltzd.actions.token_users import TokenUsers
 from ltzd.errors import (
     HostSiteUnavailable,
     InvalidFields,
-    LinkRefused,
     NotLoggedIn,
     Refused,
     SiteUnknown,
-    Unauthorized,
 )
 from ltzd.providers.email_addresses import proven_address
 from ltzd.providers.host_sites import HostCredentials, HostSites, SiteUser
-from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules.brands import Brand
-from ltzd.store import facts, site_members, users
+from ltzd.store import site_links, site_members, users
 from ltzd.store.brands import BrandBook
 from ltzd.store.database import Pool, session
 from ltzd.store.site_members import Known, Member
-from ltzd.values import Address, LtzUnits, hex_of
+from ltzd.values import hex_of
 
 log = structlog.get_logger()
 
@@ -66,15 +60,12 @@ class SiteMembers:
         brands: BrandBook,
         newcomers: Newcomers,
         host_sites: HostSites,
-        tokens: UserTokens,
-        identity: Identities,
         policy: SitePolicy,
     ) -> None:
         self._pool = pool
         self._brands = brands
         self._newcomers = newcomers
         self._host_sites = host_sites
-        self._users = TokenUsers(tokens, identity, Following(pool, identity))
         self._policy = policy
 
     def brand_of(self, host: str) -> Brand:
@@ -98,11 +89,13 @@ class SiteMembers:
         username, key = _shown_name(user.username), users.email_key(email)
         if known is None or known.email_key != key:
             member = await self._meet(brand, host, user.id, username, email)
+        elif known.has_ended_link:
+            member = await self._settle(known)
         elif known.member.username != username:
             member = await self._rename(known, username)
         else:
             member = known.member
-        return LoggedIn(member, user.nonce)
+        return LoggedIn(replace(member, email_confirmed=user.email_confirmed), user.nonce)
 
     def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
         """Whether the site has confirmed this log-in within the hour and not denied it since."""
@@ -142,36 +135,17 @@ class SiteMembers:
         async with session(self._pool) as connection:
             return await site_members.keep(connection, met, known.email_key)
 
-    async def balance_of(self, wallet: Address) -> LtzUnits:
-        """As of the indexed block."""
+    async def _settle(self, known: Known) -> Member:
+        """A member whose link has ended has the wallet of his e-mail address again."""
+        member = known.member
         async with session(self._pool) as connection:
-            return LtzUnits(await facts.balance(connection, wallet))
-
-    async def link(self, member: Member, token: str) -> Member:
-        """The member, whose wallet is one of the token's user from now on.
-
-        Raises LinkRefused, and Unavailable.
-        """
-        user = await self._verified(token)
-        wallets = await self._users.wallets_of(user, wanted=member.wallet)
-        if not wallets:
-            raise LinkRefused("The identity token's user has no wallet yet.")
-        async with session(self._pool) as connection:
-            linked = await site_members.link(connection, member, user.subject, wallets)
-        if linked is None:
-            if member.subject not in {None, user.subject}:
-                raise LinkRefused("Your account at this site is linked to another wallet already.")
-            raise LinkRefused("Your account at this site has just changed. Please try again.")
-        _log("member.linked", linked)
-        return linked
-
-    async def _verified(self, token: str) -> TokenUser:
-        try:
-            return await self._users.user_of(token)
-        except Unauthorized as refusal:
-            raise LinkRefused(
-                "The identity token is not valid, or no longer. Please log in again."
-            ) from refusal
+            await site_links.settle(connection, member)
+            settled = await site_members.find(
+                connection, member.brand_id, member.host, member.site_user_id
+            )
+        assert settled is not None, "members are never deleted"
+        _log("member.link_ended", settled.member)
+        return settled.member
 
 
 def _email_of(user: SiteUser) -> str:

@@ -4,6 +4,9 @@ A row is written before anything is signed, and everything that follows bears it
 idempotency key, the reference on chain. So whoever goes on after a death, or comes along meanwhile,
 finds what was done, and no perk is paid for twice. What stands in the way is told before a relay
 exists, as long as the chain can tell; then no wallet of the operator's has spent anything.
+
+How much the session may spend, and which pot pays, is decided with the row, under the locks of the
+wallet and of the member (`rules/site_spending.py`, docs/decisions/0023).
 """
 
 import asyncio
@@ -27,14 +30,17 @@ from ltzd.errors import (
     Unavailable,
     ValidationFailed,
 )
-from ltzd.rules import redeeming
+from ltzd.rules import redeeming, site_spending
 from ltzd.rules.brands import Brand, Perk
 from ltzd.rules.redeeming import LEFT_BEHIND, OVERTAKEN, Standing
 from ltzd.rules.relaying import Relayed, RelayStatus
-from ltzd.store import redemption_payments, site_redemptions
+from ltzd.rules.site_spending import Payment
+from ltzd.store import facts, redemption_payments, site_redemptions
+from ltzd.store import site_spending as spending
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.site_members import Member
 from ltzd.store.site_redemptions import NewRedemption, Redemption, State
+from ltzd.store.site_spending import Account, LastingLink
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -46,6 +52,7 @@ _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.5
 """Between two looks for the fact that pays, which the indexer writes a moment after the relay is
 mined."""
+_MOVED = "Your account at this site has just changed. Please try again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +73,25 @@ class Redeemed:
 
 
 @dataclass(frozen=True, slots=True)
+class Funds:
+    """What a member's wallet holds, as of the indexed block, and what this session may spend of it.
+
+    In LTZ's smallest unit. `link` is the one that lasts.
+    """
+
+    balance: int
+    spendable: int
+    link: LastingLink | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Order:
+    """`max_cost` is in LTZ's smallest unit; None for whatever the perk costs."""
+
     brand: Brand
     member: Member
     perk_id: UUID
+    max_cost: int | None
     deadline: float
 
 
@@ -97,15 +119,26 @@ class SiteRedemptions:
             if offer is not None and offer.brand == brand.address
         ]
 
-    async def redeem(self, brand: Brand, member: Member, perk_id: UUID) -> Redeemed:
-        """Answers when the perk is the wallet's, or after a minute.
+    async def funds(self, brand: Brand, member: Member) -> Funds:
+        async with session(self._pool) as connection:
+            balance = await facts.balance(connection, member.wallet)
+            account = await spending.account(connection, member)
+        if account is None or not account.is_of(member):
+            return Funds(balance, 0, None)
+        return Funds(balance, _pots(brand, account, balance).total, account.link)
+
+    async def redeem(
+        self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None = None
+    ) -> Redeemed:
+        """Answers when the perk is the wallet's, or after a minute. A perk that costs more than
+        `max_cost` is refused.
 
         The same perk again, while one is open or within a minute of its answer, is the same
         redemption. Raises RedemptionRefused, and Unavailable where the next try goes on with it.
         """
         deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
         try:
-            return await self._redeemed(_Order(brand, member, perk_id, deadline))
+            return await self._redeemed(_Order(brand, member, perk_id, max_cost, deadline))
         except LtzdError as error:
             outcome = "refused" if isinstance(error, Refused) else "unavailable"
             telemetry.SITE_REDEMPTIONS.labels(outcome).inc()
@@ -136,10 +169,11 @@ class SiteRedemptions:
         if perk is None:
             raise RedemptionRefused(redeeming.UNKNOWN)
         standing = await self._orders.standing(perk, order.member.wallet)
+        redeeming.check_cost(standing.offer.price, order.max_cost)
         redeeming.check(standing, order.brand.address)
         await self._refuse_hopeless(order, perk)
         while True:
-            begun = await self._begin(order, perk, standing.offer.price)
+            begun = await self._begin(order, perk, standing)
             if begun is not None:
                 return begun
 
@@ -153,9 +187,9 @@ class SiteRedemptions:
         except Refused as refusal:
             raise RedemptionRefused(redeeming.sentence_of(refusal)) from refusal
 
-    async def _begin(self, order: _Order, perk: Perk, price: int) -> Redemption | None:
+    async def _begin(self, order: _Order, perk: Perk, standing: Standing) -> Redemption | None:
         """None if its code was another's."""
-        brand, wallet = order.brand.address, order.member.wallet
+        brand, wallet, price = order.brand.address, order.member.wallet, standing.offer.price
         async with transaction(self._pool) as connection:
             await site_redemptions.lock_wallet(connection, wallet)
             earlier = await self._joinable(connection, order)
@@ -163,17 +197,21 @@ class SiteRedemptions:
                 return earlier
             for one in await site_redemptions.left_behind(connection, brand, wallet):
                 await site_redemptions.fail(connection, one, LEFT_BEHIND)
-            budget = await site_redemptions.budget(connection, brand, wallet)
-            redeeming.check_budget(budget, price, is_linked=order.member.subject is not None)
+            await spending.lock_member(connection, order.member)
+            account = await spending.account(connection, order.member)
+            if account is None or not account.is_of(order.member):
+                raise RedemptionRefused(_MOVED)
+            allowed = _pots(order.brand, account, standing.balance)
+            payment = site_spending.pay(price, allowed, is_linked=account.link is not None)
             begun = await site_redemptions.insert(connection, _new(order, perk, price))
+            if begun is not None:
+                await spending.charge(connection, begun.id, order.member, payment, account.link)
         if begun is not None:
             log.info("site_redemption.begun", redemption=str(begun.id), brand=hex_of(brand))
         return begun
 
     async def _joinable(self, connection: Connection, order: _Order) -> Redemption | None:
-        return await site_redemptions.joinable(
-            connection, order.brand.address, order.member.wallet, order.perk_id
-        )
+        return await site_redemptions.joinable(connection, order.member, order.perk_id)
 
     # --- carrying on, as the only one of this wallet and process --------------------------------
 
@@ -290,6 +328,12 @@ class SiteRedemptions:
         if is_over:
             log.info("site_redemption.failed", redemption=str(one.id))
         return is_over
+
+
+def _pots(brand: Brand, account: Account, balance: int) -> Payment:
+    verified_emails = brand.site is not None and brand.site.verified_emails
+    believed = site_spending.is_believed(account.address, verified_emails=verified_emails)
+    return site_spending.pots(account.ledger, believed=believed, balance=balance)
 
 
 def _new(order: _Order, perk: Perk, price: int) -> NewRedemption:

@@ -31,7 +31,7 @@ from ltzd.chain.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.daemon.identities import identities
 from ltzd.daemon.settings import Settings
-from ltzd.daemon.sites import site_services
+from ltzd.daemon.sites import LinkOwners, site_services
 from ltzd.deliveries.chat_sweep import ChatSweep
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
@@ -127,9 +127,10 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits, signatures)
         stack.push_async_callback(pregeneration.close)
         desk = _relay_desk(settings, pool, node, chain, signals)
+        users = TokenUsers(tokens, identity, Following(pool, identity))
         relayer = Relayer(
             desk,
-            TokenUsers(tokens, identity, Following(pool, identity)),
+            users,
             constraints,
             RelayPolicy(gas_budgets=settings.relay.budgets()),
         )
@@ -167,7 +168,14 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 MintCapacity(pool, node, chain.chain_id, chain.ltz),
             ),
             site=site_services(
-                settings.site, desk, relayer, brands, identity, tokens, stack, is_dev=is_dev
+                settings.site,
+                desk,
+                relayer,
+                brands,
+                identity,
+                LinkOwners(users, sealer),
+                stack,
+                is_dev=is_dev,
             ),
             lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
             follower=_follower(settings, pool, node, chain, signals),

@@ -1,20 +1,32 @@
 """Builds what serves the users of brands' sites."""
 
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from ltzd.actions.check_ins import CheckIns
-from ltzd.actions.identities import Identities, UserTokens
+from ltzd.actions.identities import Identities
 from ltzd.actions.leaderboards import Leaderboards
 from ltzd.actions.newcomers import Newcomers
 from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relayer import Relayer
+from ltzd.actions.site_links import SiteLinks
 from ltzd.actions.site_members import SiteMembers, SitePolicy
 from ltzd.actions.site_redemptions import SiteRedemptions
+from ltzd.actions.token_users import TokenUsers
 from ltzd.daemon.settings import Site
 from ltzd.http.services import SiteServices
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import HostSites
 from ltzd.store.brands import BrandBook
+from ltzd.store.sealing import Sealer
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOwners:
+    """How owners of wallets are known, and what keeps their codes."""
+
+    users: TokenUsers
+    sealer: Sealer
 
 
 def site_services(
@@ -23,7 +35,7 @@ def site_services(
     relayer: Relayer,
     brands: BrandBook,
     identity: Identities,
-    tokens: UserTokens,
+    owners: LinkOwners,
     stack: AsyncExitStack,
     *,
     is_dev: bool,
@@ -31,10 +43,11 @@ def site_services(
     asked = HostSites(host_sites.policy(allow_loopback=is_dev))
     stack.push_async_callback(asked.close)
     policy = SitePolicy(settings.base_url, settings.rest_prefix)
-    newcomers = Newcomers(desk.pool, identity)
+    members = SiteMembers(desk.pool, brands, Newcomers(desk.pool, identity), asked, policy)
     return SiteServices(
-        members=SiteMembers(desk.pool, brands, newcomers, asked, tokens, identity, policy),
+        members=members,
         check_ins=CheckIns(desk.pool, desk.signals, brands),
         leaderboards=Leaderboards(desk.pool),
         redemptions=SiteRedemptions(desk, relayer, identity),
+        links=SiteLinks(desk.pool, members, owners.users, owners.sealer),
     )

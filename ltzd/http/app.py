@@ -36,12 +36,14 @@ from ltzd.http import (
     pregeneration_operations,
     relay_operations,
     relayer,
+    site_link_operations,
+    site_links,
     site_operations,
     site_plugin,
 )
 from ltzd.http.client_address import refuse_plain_http
 from ltzd.http.cors import Cors
-from ltzd.http.errors import OwnAnswers, Refusals
+from ltzd.http.errors import OwnAnswers, Refusals, path_of
 from ltzd.http.host_header import refuse_bad_host
 from ltzd.http.json_body import READ_AWAY_LIMIT
 from ltzd.http.operations import Operation
@@ -72,6 +74,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
         *payment_operations.OPERATIONS,
         *pregeneration_operations.OPERATIONS,
         *relay_operations.OPERATIONS,
+        *site_link_operations.OPERATIONS,
         *perk_operations.OPERATIONS,
         *constraints.OPERATIONS,
         *site_operations.operations(policy),
@@ -94,6 +97,7 @@ def build_app(services: Services, policy: HttpPolicy) -> App:
     app.blueprint(event_handler.surface(services))
     app.blueprint(relayer.surface(services.relays, cors, policy.explorer_url))
     app.blueprint(perk_charges.surface(services.perk_charges, client_limit))
+    app.blueprint(site_links.surface(services.site.links, cors))
     app.blueprint(constraints.surface(services.constraints, services.limits))
     app.blueprint(domain_verification.surface(services.domains, services.limits))
     app.blueprint(payments.surface(services.payments, services.limits, policy.explorer_url))
@@ -217,6 +221,7 @@ def _surround(app: App, cors: Cors, client_limit: ClientLimit, requires_https: b
         cors.apply(
             request.headers.getone("origin", None),
             headers,
+            path_of(request),
             is_preflight=request.method == "OPTIONS",
         )
         _tell_of(context, headers)

@@ -11,6 +11,9 @@ from sanic.compat import Header
 from ltzd.http.loopback import is_loopback
 from ltzd.http.services import HttpPolicy
 
+LINKS_PATH = "/site-links"
+"""Where owners make links with brands' sites, and end them."""
+
 _ORIGIN = re.compile(r"(https?)://([A-Za-z0-9.-]{1,253}|\[::1\])(?::([0-9]{1,5}))?")
 
 FOR_BROWSERS = {
@@ -22,6 +25,10 @@ FOR_BROWSERS = {
     ),
     "Access-Control-Max-Age": "600",
 }
+
+METHODS_OF_LINKS = "GET, POST, DELETE, OPTIONS"
+"""Spec 5 names three methods for every path; below /site-links, which it does not know, an owner's
+page also ends a link."""
 
 
 class Cors:
@@ -41,12 +48,16 @@ class Cors:
             return True
         return scheme == "https" and self._is_known_domain(host)
 
-    def apply(self, origin: str | None, headers: Header, *, is_preflight: bool = False) -> None:
+    def apply(
+        self, origin: str | None, headers: Header, path: str = "/", *, is_preflight: bool = False
+    ) -> None:
         """Answers differ by Origin, so caches are told even where there is none."""
         headers["Vary"] = "Origin"
         if origin is None and not is_preflight:
             return
         for name, value in FOR_BROWSERS.items():
             headers[name] = value
+        if path.startswith(LINKS_PATH + "/"):
+            headers["Access-Control-Allow-Methods"] = METHODS_OF_LINKS
         if origin is not None and self.grants(origin):
             headers["Access-Control-Allow-Origin"] = origin

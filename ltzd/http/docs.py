@@ -79,9 +79,11 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
         body = operation["requestBody"]
         yield f"<tr><th>body<td>{_kind(_content(body)['schema'])}{_examples(body)}</tr>"
     for status, answer in operation["responses"].items():
-        shape = _kind(_content(answer)["schema"])
-        yield f"<tr><th>{status}<td>{escape(answer['description'])}: {shape}"
-        yield f"{_headers(answer)}{_examples(answer)}</tr>"
+        yield f"<tr><th>{status}<td>{escape(answer['description'])}"
+        if "content" not in answer:
+            yield f", without a body{_headers(answer)}</tr>"
+            continue
+        yield f": {_kind(_content(answer)['schema'])}{_headers(answer)}{_examples(answer)}</tr>"
     yield "</table>"
 
 

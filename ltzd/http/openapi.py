@@ -56,10 +56,9 @@ def _described(operation: Operation) -> dict[str, Any]:
 
 def _answer(operation: Operation, status: int) -> dict[str, Any]:
     text, model = operation.answers[status]
-    answer: dict[str, Any] = {
-        "description": text,
-        "content": _json(model, operation.examples.get(status, {})),
-    }
+    answer: dict[str, Any] = {"description": text}
+    if model is not None:
+        answer["content"] = _json(model, operation.examples.get(status, {}))
     headers = {
         header.name: {"description": header.description, "schema": dict(header.schema)}
         for header in operation.headers
@@ -95,7 +94,8 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
         if operation.request is not None:
             models[operation.request, "validation"] = None
         for _, model in operation.answers.values():
-            models[model, "serialization"] = None
+            if model is not None:
+                models[model, "serialization"] = None
     _, schemas = models_json_schema(list(models), ref_template=REF)
     defined: dict[str, Any] = schemas["$defs"]
     return defined

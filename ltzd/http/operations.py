@@ -30,12 +30,13 @@ Examples = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`examples` are by status; `needs_token` asks for a bearer token."""
+    """`examples` are by status; `needs_token` asks for a bearer token. An answer without a model
+    has no body."""
 
     method: str
     path: str
     summary: str
-    answers: Mapping[int, tuple[str, type[BaseModel]]]
+    answers: Mapping[int, tuple[str, type[BaseModel] | None]]
     request: type[BaseModel] | None = None
     parameters: tuple[Parameter, ...] = ()
     request_examples: Examples = field(default_factory=dict)

@@ -17,7 +17,7 @@ from ltzd.actions.relayer import failure_of
 from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
 from ltzd.errors import NotFound, RateLimited, Unauthorized, ValidationFailed
 from ltzd.http.client_address import client_network
-from ltzd.http.cors import Cors
+from ltzd.http.cors import LINKS_PATH, Cors
 from ltzd.http.errors import path_of
 from ltzd.http.json_body import parsed, read_json
 from ltzd.http.relay_models import RelayedAnswer, relay_request
@@ -34,6 +34,9 @@ BODY_LIMIT = 65_536
 REQUESTS_PER_CLIENT = RateLimit("relay_ip", 100, 60)
 """Spec 8: API requests to relayer."""
 
+COUNTED_PATHS = (PATH, LINKS_PATH)
+"""Every request to these paths counts in the limit of its address, broken ones too."""
+_BELOW_COUNTED = tuple(f"{path}/" for path in COUNTED_PATHS)
 _BEARER = re.compile(r"(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *")
 _HASH = re.compile(r"0x[0-9A-Fa-f]{64}")
 
@@ -81,11 +84,6 @@ class RelayerSurface:
         return json_reply(RelayedAnswer.body(answer.relayed, self._explorer_url))
 
 
-COUNTED_PATHS = (PATH, "/site-links")
-"""Where every request counts, whoever sends it."""
-_BELOW = tuple(path + "/" for path in COUNTED_PATHS)
-
-
 class ClientLimit:
     """The relayer's limit of an address (spec 8).
 
@@ -99,7 +97,7 @@ class ClientLimit:
     def counts(self, request: Request) -> bool:
         """No preflight, and nothing twice: Sanic starts again with what broke on its way."""
         path = path_of(request)
-        is_ours = path in COUNTED_PATHS or path.startswith(_BELOW)
+        is_ours = path in COUNTED_PATHS or path.startswith(_BELOW_COUNTED)
         return is_ours and request.method != "OPTIONS" and not hasattr(request.ctx, "window")
 
     async def count(self, request: Request) -> None:

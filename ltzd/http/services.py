@@ -12,8 +12,9 @@ from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import AsOf, Reader, Redeemed, RedeemRequest
 from ltzd.actions.pregeneration import PregenerationRequest
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
+from ltzd.actions.site_links import LinkCode, Linked
 from ltzd.actions.site_members import LoggedIn
-from ltzd.actions.site_redemptions import PerkOffer
+from ltzd.actions.site_redemptions import Funds, PerkOffer
 from ltzd.actions.site_redemptions import Redeemed as SiteRedeemed
 from ltzd.cache.rate_limits import RateLimits, Window
 from ltzd.errors import Refused
@@ -28,6 +29,7 @@ from ltzd.rules.relay_limits import Standing
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.rules.streaks import StreakShown
 from ltzd.store.pregenerations import Recorded
+from ltzd.store.site_links import Link
 from ltzd.store.site_members import Member
 from ltzd.store.tokens import Page
 from ltzd.values import Address, Hash32
@@ -162,14 +164,6 @@ class SiteMembers(Protocol):
         """Whether the site has confirmed this log-in within the hour and not denied it since."""
         ...
 
-    async def link(self, member: Member, token: str) -> Member:
-        """Raises LinkRefused."""
-        ...
-
-    async def balance_of(self, wallet: Address) -> int:
-        """LTZ's smallest units, as of the indexed block."""
-        ...
-
 
 class CheckIns(Protocol):
     """`actions/check_ins.py`, as far as its surface uses it."""
@@ -194,11 +188,39 @@ class Leaderboards(Protocol):
 class SiteRedemptions(Protocol):
     """`actions/site_redemptions.py`, as far as its surface uses it."""
 
-    async def redeem(self, brand: Brand, member: Member, perk_id: UUID) -> SiteRedeemed:
-        """Raises RedemptionRefused."""
+    async def redeem(
+        self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None
+    ) -> SiteRedeemed:
+        """`max_cost` is in LTZ's smallest unit. Raises RedemptionRefused."""
         ...
 
+    async def funds(self, brand: Brand, member: Member) -> Funds: ...
+
     async def perks(self, brand: Brand) -> list[PerkOffer]: ...
+
+
+class SiteLinks(Protocol):
+    """`actions/site_links.py`, as far as the surfaces of owners and of sites use it."""
+
+    async def owner_of(self, token: str) -> TokenUser:
+        """Raises Unauthorized and IdentityUnavailable."""
+        ...
+
+    async def new_code(self, owner: TokenUser, host: str, daily_allowance: int) -> LinkCode:
+        """Raises NotFound for a host of no site, ValidationFailed, RateLimited."""
+        ...
+
+    async def links_of(self, owner: TokenUser) -> list[Link]: ...
+
+    async def end_at(self, owner: TokenUser, host: str) -> None:
+        """Raises NotFound."""
+        ...
+
+    async def link(self, member: Member, typed: str) -> Linked:
+        """Raises LinkRefused, TooManyTries."""
+        ...
+
+    async def end(self, member: Member) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +231,7 @@ class SiteServices:
     check_ins: CheckIns
     leaderboards: Leaderboards
     redemptions: SiteRedemptions
+    links: SiteLinks
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ _OWN: Mapping[str, tuple[int, str]] = {
     "METHOD_NOT_ALLOWED": _NO_ROUTE,
     "LOG_INS_LIMITED": (429, "rest_too_many_requests"),
     "HOST_SITE_BUSY": (503, "api_error"),
+    "TOO_MANY_TRIES": (429, "rest_too_many_requests"),
     "INTERNAL_ERROR": (500, "internal_server_error"),
 }
 _PROTOCOL = frozenset(

@@ -21,7 +21,8 @@ from pydantic_core import PydanticCustomError
 
 from ltzd.actions.check_ins import CheckedIn
 from ltzd.actions.leaderboards import Board
-from ltzd.actions.site_redemptions import PerkOffer, Redeemed
+from ltzd.actions.site_links import Linked
+from ltzd.actions.site_redemptions import Funds, PerkOffer, Redeemed
 from ltzd.http.errors import InvalidParams, MissingMilestone, MissingPerkId
 from ltzd.http.fields import UUID_TEXT, faults_in
 from ltzd.http.models import Answered, Sent
@@ -30,7 +31,8 @@ from ltzd.rules.amounts import ltz_of
 from ltzd.rules.leaderboards import Metric, Period
 from ltzd.rules.streaks import Milestone, StreakShown
 from ltzd.store.site_members import Member
-from ltzd.values import checksummed
+from ltzd.store.site_spending import LastingLink
+from ltzd.values import LTZ, checksummed, iso
 
 METRICS: tuple[str, ...] = get_args(Metric)
 PERIODS: tuple[str, ...] = get_args(Period)
@@ -91,9 +93,12 @@ Number = Annotated[Decimal, WithJsonSchema({"type": "number", "minimum": 0})]
 
 
 class PerkOrder(Sent):
-    """Which of the brand's perks is to be redeemed."""
+    """Which of the brand's perks is to be redeemed, and what it may cost."""
 
     perk_id: PerkIdText
+    max_cost: int | None = Field(
+        None, ge=0, description="Whole LTZ: what the member was shown. A dearer perk is refused"
+    )
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
@@ -105,6 +110,11 @@ class PerkOrder(Sent):
     @property
     def perk(self) -> UUID:
         return UUID(self.perk_id)
+
+    @property
+    def max_cost_units(self) -> int | None:
+        """In LTZ's smallest unit."""
+        return None if self.max_cost is None else self.max_cost * LTZ
 
 
 class MilestoneOrder(Sent):
@@ -121,10 +131,10 @@ class MilestoneOrder(Sent):
 
 
 class LinkOrder(Sent):
-    """What shows whose wallet it is."""
+    """The code that the wallet's owner was told by POST /site-links."""
 
-    identity_token: str = Field(
-        min_length=1, description="An access or identity token of the identity provider"
+    code: str = Field(
+        min_length=1, description="Case, spaces and hyphens do not count; I and L are 1, O is 0"
     )
 
     @classmethod
@@ -298,14 +308,45 @@ class LeaderboardAnswer(Answered):
 
 
 class LinkAnswer(Answered):
-    """The wallet is the token's user's, and from now on the member's."""
+    """The wallet is the code's owner's, and the member's while the link lasts."""
 
     success: Literal[True]
     wallet_address: str
+    daily_allowance: int = Field(description="Whole LTZ a day, in UTC")
 
     @staticmethod
-    def body(member: Member) -> dict[str, object]:
-        return {"success": True, "walletAddress": checksummed(member.wallet)}
+    def body(linked: Linked) -> dict[str, object]:
+        return {
+            "success": True,
+            "walletAddress": checksummed(linked.wallet),
+            "dailyAllowance": linked.daily_allowance,
+        }
+
+
+class UnlinkAnswer(Answered):
+    """No link lasts."""
+
+    success: Literal[True]
+
+    @staticmethod
+    def body() -> dict[str, object]:
+        return {"success": True}
+
+
+class MemberLink(Answered):
+    """What the wallet's owner lets the member spend beyond what the brand gave."""
+
+    daily_allowance: Number = Field(description="LTZ a day, in UTC")
+    allowance_left: Number = Field(description="LTZ, today")
+    expires_at: str = Field(json_schema_extra={"format": "date-time"})
+
+    @staticmethod
+    def body(link: LastingLink) -> dict[str, object]:
+        return {
+            "dailyAllowance": ltz_of(link.allowance.per_day),
+            "allowanceLeft": ltz_of(link.allowance.left),
+            "expiresAt": iso(link.expires_at),
+        }
 
 
 class MemberAnswer(Answered):
@@ -316,15 +357,21 @@ class MemberAnswer(Answered):
     wallet_address: str
     balance: Number = Field(description="LTZ, as of the last block that was read")
     streak: SiteStreak
+    linked: bool = Field(description="Whether the wallet's owner has linked the member")
+    spendable: Number = Field(description="LTZ of the balance that this session may spend now")
+    link: MemberLink | None
 
     @staticmethod
-    def body(member: Member, balance: int, streak: StreakShown) -> dict[str, object]:
+    def body(member: Member, funds: Funds, streak: StreakShown) -> dict[str, object]:
         return {
             "success": True,
             "username": member.username,
             "walletAddress": checksummed(member.wallet),
-            "balance": ltz_of(balance),
+            "balance": ltz_of(funds.balance),
             "streak": SiteStreak.body(streak),
+            "linked": funds.link is not None,
+            "spendable": ltz_of(funds.spendable),
+            "link": None if funds.link is None else MemberLink.body(funds.link),
         }
 
 

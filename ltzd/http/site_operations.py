@@ -5,6 +5,7 @@ Examples are made by the code that answers. Where the paths lie, the settings sa
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from uuid import UUID
 
@@ -12,8 +13,9 @@ from pydantic import BaseModel
 
 from ltzd.actions.check_ins import CheckedIn
 from ltzd.actions.leaderboards import Board, Entry
+from ltzd.actions.site_links import Linked
 from ltzd.actions.site_members import no_email
-from ltzd.actions.site_redemptions import PerkOffer, Redeemed
+from ltzd.actions.site_redemptions import Funds, PerkOffer, Redeemed
 from ltzd.errors import (
     CheckInRefused,
     DatabaseUnavailable,
@@ -26,6 +28,7 @@ from ltzd.errors import (
     RedemptionRefused,
     Refused,
     SiteUnknown,
+    TooManyTries,
 )
 from ltzd.http import site_errors
 from ltzd.http.errors import BodyTooLarge, BodyUnreadable, answer_of
@@ -50,13 +53,16 @@ from ltzd.http.site_models import (
     PerkRedeemedAnswer,
     PerksAnswer,
     SiteRefusal,
+    UnlinkAnswer,
 )
 from ltzd.http.site_plugin import BODY_LIMIT
 from ltzd.rules.brands import Perk
-from ltzd.rules.redeeming import code_of
+from ltzd.rules.redeeming import check_cost, code_of
+from ltzd.rules.site_spending import Allowance, Payment, pay
 from ltzd.rules.streaks import Milestone, StreakShown
 from ltzd.store.site_members import Member
 from ltzd.store.site_redemptions import Redemption
+from ltzd.store.site_spending import LastingLink
 from ltzd.values import LTZ, address_of
 
 _PERK = Perk(
@@ -82,6 +88,12 @@ _MEMBER = Member(
     user_id=UUID("6a6f7d0e-2f53-5b0c-9d3a-8d1d0f5f5a11"),
     wallet=_REDEMPTION.wallet,
     subject=None,
+)
+_LINK = LastingLink(
+    id=_REDEMPTION.id,
+    expires_at=datetime(2026, 9, 10, 9, 30, tzinfo=UTC),
+    day=date(2026, 3, 14),
+    allowance=Allowance(500 * LTZ, 40 * LTZ),
 )
 _STREAK = StreakShown(
     current_streak=8,
@@ -117,7 +129,7 @@ _REFUSED: Mapping[int, str] = {
     400: "Unreadable body, missing or invalid parameters, or not to be had: the message says why",
     401: "Nobody is logged in with what was sent",
     413: f"Body over {BODY_LIMIT:,} bytes",
-    429: "Too many log-ins of the address have failed at this host",
+    429: "Too many log-ins of the address failed at this host, or too many codes were wrong",
     503: "Too many requests wait for this host's site",
     500: "The Host is no brand's site, or nobody can tell at the moment",
 }
@@ -240,10 +252,17 @@ _ENDPOINTS = (
         faults={
             "missing perk": _refused(lambda: PerkOrder.from_json({})),
             "malformed perk": _refused(lambda: PerkOrder.from_json({"perkId": "coffee"})),
+            "malformed cost": _refused(
+                lambda: PerkOrder.from_json({"perkId": _PERK.id, "maxCost": -1})
+            ),
+            "dearer": _refused(lambda: check_cost(30 * LTZ, 25 * LTZ)),
+            "beyond the session": _refused(
+                lambda: pay(30 * LTZ, Payment(earned=10 * LTZ), is_linked=False)
+            ),
             "sold out": RedemptionRefused("This perk is sold out."),
         },
         request=PerkOrder,
-        request_examples={"a perk": {"perkId": _PERK.id}},
+        request_examples={"a perk": {"perkId": _PERK.id, "maxCost": 25}},
     ),
     _Endpoint(
         "POST",
@@ -268,22 +287,36 @@ _ENDPOINTS = (
     _Endpoint(
         "POST",
         site_errors.LINK,
-        "Show with a token of the identity provider that the wallet is the member's own: he may "
-        "then spend what other brands gave",
+        "Type the code of a wallet's owner (POST /site-links): the member has that wallet, and may "
+        "spend its daily allowance, until the link ends",
         good=(
             (
                 200,
-                "The member's wallet from now on: the old one if the token's user has it",
+                "The member's wallet: the old one if it is the owner's",
                 LinkAnswer,
-                {"linked": LinkAnswer.body(_MEMBER)},
+                {"linked": LinkAnswer.body(Linked(_MEMBER.wallet, 500))},
             ),
         ),
         faults={
-            "missing token": _refused(lambda: LinkOrder.from_json({})),
-            "bad token": LinkRefused("The identity token is not valid, or no longer."),
+            "missing code": _refused(lambda: LinkOrder.from_json({})),
+            "wrong code": LinkRefused(
+                "This code is wrong, or has expired, or was used. Please get a new one."
+            ),
+            "too many wrong codes": TooManyTries(
+                "You have typed too many wrong codes. Please try again in 10 minutes with a new "
+                "code.",
+                retryAfterSeconds=600,
+            ),
         },
         request=LinkOrder,
-        request_examples={"a token": {"identityToken": "eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl"}},
+        request_examples={"a code": {"code": "7KQ2-M9XA"}},
+    ),
+    _Endpoint(
+        "DELETE",
+        site_errors.LINK,
+        "End the member's link, if there is one",
+        good=((200, "There is none now", UnlinkAnswer, {"unlinked": UnlinkAnswer.body()}),),
+        faults={},
     ),
     _Endpoint(
         "GET",
@@ -332,13 +365,20 @@ _ENDPOINTS = (
     _Endpoint(
         "GET",
         site_errors.ME,
-        "Who is logged in, with his wallet, its LTZ and his streak",
+        "Who is logged in, with the wallet, its LTZ, what this session may spend, and the streak",
         good=(
             (
                 200,
                 "The member",
                 MemberAnswer,
-                {"a member": MemberAnswer.body(_MEMBER, 1_250 * LTZ, _STREAK)},
+                {
+                    "a member": MemberAnswer.body(
+                        _MEMBER, Funds(1_250 * LTZ, 320 * LTZ, None), _STREAK
+                    ),
+                    "a linked one": MemberAnswer.body(
+                        _MEMBER, Funds(1_250 * LTZ, 780 * LTZ, _LINK), _STREAK
+                    ),
+                },
             ),
         ),
         faults={},

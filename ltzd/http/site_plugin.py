@@ -36,9 +36,11 @@ from ltzd.http.site_models import (
     PerkOrder,
     PerkRedeemedAnswer,
     PerksAnswer,
+    UnlinkAnswer,
     site_reply,
 )
 from ltzd.providers.host_sites import HostCredentials
+from ltzd.rules.brands import Brand
 from ltzd.rules.domains import normal_domain
 from ltzd.store.site_members import Member
 
@@ -64,6 +66,7 @@ def surface(site: SiteServices, limits: RateLimits, base: str) -> Blueprint:
         (site_errors.LINK, handlers.link),
     ):
         blueprint.add_route(handler, f"/{path}", ["POST"], ignore_body=True)
+    blueprint.add_route(handlers.unlink, f"/{site_errors.LINK}", ["DELETE"], ignore_body=True)
     blueprint.add_route(handlers.leaderboard, f"/{site_errors.LEADERBOARD}", READ)
     blueprint.add_route(handlers.me, f"/{site_errors.ME}", READ)
     blueprint.add_route(handlers.perks, f"/{site_errors.PERKS}", READ)
@@ -77,6 +80,7 @@ class SitePlugin:
         self._check_ins = site.check_ins
         self._leaderboards = site.leaderboards
         self._redemptions = site.redemptions
+        self._links = site.links
 
     async def check_in(self, request: Request) -> Reply:
         with suppress(BodyTooLarge):  # whatever it holds means nothing
@@ -88,11 +92,9 @@ class SitePlugin:
         """202 while the chain has not decided; asked again then, it is the same redemption."""
         body = await _body_of(request)
         member = await self._member(request)
-        perk_id = PerkOrder.from_json(_checked(body)).perk
-        brand = self._members.brand_of(member.host)
-        if brand.address != member.brand_id:
-            raise SiteUnknown("This site has just become another brand's.")
-        redeemed = await self._redemptions.redeem(brand, member, perk_id)
+        order = PerkOrder.from_json(_checked(body))
+        brand = self._brand_of(member)
+        redeemed = await self._redemptions.redeem(brand, member, order.perk, order.max_cost_units)
         status = 202 if redeemed.is_pending else 200
         return site_reply(PerkRedeemedAnswer.body(redeemed), status)
 
@@ -106,8 +108,15 @@ class SitePlugin:
     async def link(self, request: Request) -> Reply:
         body = await _body_of(request)
         member = await self._member(request)
-        token = LinkOrder.from_json(_checked(body)).identity_token
-        return site_reply(LinkAnswer.body(await self._members.link(member, token)))
+        code = LinkOrder.from_json(_checked(body)).code
+        return site_reply(LinkAnswer.body(await self._links.link(member, code)))
+
+    async def unlink(self, request: Request) -> Reply:
+        """Also if there is no link: afterwards there is none."""
+        with suppress(BodyTooLarge):  # whatever it holds means nothing
+            await read_body(request, BODY_LIMIT)
+        await self._links.end(await self._member(request))
+        return site_reply(UnlinkAnswer.body())
 
     async def leaderboard(self, request: Request) -> Reply:
         brand = self._members.brand_of(host_of(request))
@@ -118,12 +127,19 @@ class SitePlugin:
     async def me(self, request: Request) -> Reply:
         member = await self._member(request)
         streak = await self._check_ins.streak(member)
-        balance = await self._members.balance_of(member.wallet)
-        return site_reply(MemberAnswer.body(member, balance, streak), headers=_PRIVATE)
+        funds = await self._redemptions.funds(self._brand_of(member), member)
+        return site_reply(MemberAnswer.body(member, funds, streak), headers=_PRIVATE)
 
     async def perks(self, request: Request) -> Reply:
         brand = self._members.brand_of(host_of(request))
         return site_reply(PerksAnswer.body(await self._redemptions.perks(brand)))
+
+    def _brand_of(self, member: Member) -> Brand:
+        """Raises SiteUnknown."""
+        brand = self._members.brand_of(member.host)
+        if brand.address != member.brand_id:
+            raise SiteUnknown("This site has just become another brand's.")
+        return brand
 
     async def _member(self, request: Request) -> Member:
         """Raises SiteUnknown, NotLoggedIn, LogInsLimited, and what keeps us from knowing him."""

@@ -32,6 +32,8 @@ _MOST_ROLES = 100
 _LONGEST_COOKIES = 4096
 LOGIN_COOKIES = ("wordpress_logged_in_", "wordpress_sec_")
 """How the platform's own begin."""
+CONFIRMED = "ltzd_email_confirmed"
+"""A field of our own in a site's `users/me` (choices.md, Site)."""
 _COOKIE = re.compile(r"[!-:<-~]+")
 _NONCE = re.compile(r"[0-9A-Za-z]{1,64}")
 _BASIC = re.compile(r"(?i:basic) +([A-Za-z0-9+/]{1,1024}={0,2})")
@@ -61,13 +63,17 @@ class HostCredentials:
 
 @dataclass(frozen=True, slots=True)
 class SiteUser:
-    """`id` is the site's own. `nonce` is a fresh one for the same log-in, to be passed back."""
+    """`id` is the site's own. `nonce` is a fresh one for the same log-in, to be passed back.
+
+    `email_confirmed`: whether the address's owner has confirmed it; None if the site does not say.
+    """
 
     id: int
     username: str
     email: str | None = field(repr=False)
     roles: tuple[str, ...] = ()
     nonce: str | None = field(default=None, repr=False)
+    email_confirmed: bool | None = None
 
 
 class HostSites:
@@ -215,7 +221,14 @@ def _user_from(said: Mapping[str, object], nonce: str | None) -> SiteUser:
         raise _unavailable("the user is not told whole")
     fresh = nonce if nonce is not None and _NONCE.fullmatch(nonce) else None
     own_roles = tuple(role for role in roles if isinstance(role, str))
-    return SiteUser(user_id, username, email or None, own_roles, fresh)
+    return SiteUser(user_id, username, email or None, own_roles, fresh, _confirmed_in(said))
+
+
+def _confirmed_in(said: Mapping[str, object]) -> bool | None:
+    """What is there and not a truth value confirms nothing: a site that means to answer, and
+    answers wrongly, must not be read as one that says nothing."""
+    confirmed = said.get(CONFIRMED)
+    return confirmed if confirmed is None else confirmed is True
 
 
 def _unavailable(reason: str) -> HostSiteUnavailable:

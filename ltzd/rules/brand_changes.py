@@ -1,13 +1,13 @@
 """What applying a brand file changes, a line for each change, for a person to read first."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import BaseModel
 
 from ltzd.rules.brand_toml import toml_value
-from ltzd.rules.brands import LISTS, Brand
+from ltzd.rules.brands import LISTS, Brand, Site
 from ltzd.rules.constraints import ExternalApi
 
 
@@ -41,9 +41,10 @@ def changes(old: Brand | None, new: Brand) -> list[str]:
     if old is None:
         lines = [f"+ brand {new.id}: new", *_settings(new)]
     else:
-        fields = [name for name in Brand.model_fields if name not in LISTS]
+        fields = [name for name in Brand.model_fields if name not in LISTS and name != "site"]
         changed = [name for name in fields if getattr(old, name) != getattr(new, name)]
         lines = [f"~ {name}: {_shown(old, name)} -> {_shown(new, name)}" for name in changed]
+        lines += _site_changes(old.site, new.site)
     for each in _LISTS:
         before = () if old is None else getattr(old, each.name)
         lines += _entry_changes(each, before, getattr(new, each.name))
@@ -56,8 +57,19 @@ def _settings(brand: Brand) -> list[str]:
     return [
         f"+ {name}: {_shown(brand, name)}"
         for name, field in fields.items()
-        if name not in LISTS and getattr(brand, name) != field.default
-    ]
+        if name not in (*LISTS, "site") and getattr(brand, name) != field.default
+    ] + _site_changes(None, brand.site)
+
+
+def _site_changes(old: Site | None, new: Site | None) -> list[str]:
+    if old == new:
+        return []
+    if new is None:
+        return ["- site"]
+    if old is None:
+        said = [name for name in Site.model_fields if name in new.model_fields_set]
+        return ["+ site: " + ", ".join(f"{name} {_shown(new, name)}" for name in said)]
+    return [f"~ site: {_changes(old, new)}"]
 
 
 def _entry_changes(each: _List, old: Sequence[BaseModel], new: Sequence[BaseModel]) -> list[str]:
@@ -101,4 +113,6 @@ def _shown(record: BaseModel, name: str) -> str:
             return str(value).lower()
         case tuple():
             return "[" + ", ".join(map(str, value)) + "]"
+        case Mapping():
+            return toml_value(value)
     return str(value)

@@ -3,7 +3,7 @@
 It spells defaults out, so that the file means the same to a version with others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 from pydantic import BaseModel
@@ -14,15 +14,20 @@ _ESCAPED = {'"': '\\"', "\\": "\\\\"}
 
 
 def toml_of(brand: Brand) -> str:
-    lines = ["[brand]", *_settings(brand, but=LISTS)]
+    lines = ["[brand]", *_settings(brand, but=(*LISTS, "site"))]
     for name in LISTS:
         for entry in getattr(brand, name):
             lines += ["", f"[[{name}]]", *_settings(entry)]
+    if brand.site is not None:
+        lines += ["", "[site]", *_settings(brand.site)]
     return "\n".join(lines) + "\n"
 
 
 def toml_value(value: object) -> str:
-    """Text, numbers, truths and lists of these. Raises TypeError for anything else."""
+    """Text, numbers, truths, lists of these, and tables of these by whole numbers.
+
+    Raises TypeError for anything else.
+    """
     match value:
         case bool():
             return str(value).lower()
@@ -35,6 +40,9 @@ def toml_value(value: object) -> str:
             return f'"{"".join(_ESCAPED.get(char, char) for char in value)}"'
         case tuple():
             return f"[{', '.join(map(toml_value, value))}]"
+        case Mapping():
+            entries = [f"{int(key)} = {toml_value(entry)}" for key, entry in value.items()]
+            return f"{{ {', '.join(entries)} }}" if entries else "{}"
     raise TypeError(f"a brand holds no {type(value).__name__}")
 
 

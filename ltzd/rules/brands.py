@@ -228,6 +228,8 @@ class Site(BaseModel):
     """The `[site]` section: the brand's host sites, and what checking in there earns.
 
     `multipliers` and `milestones` are by the days of a streak; rewards are whole LTZ.
+    `verified_emails` is the operator's word that the sites let nobody log in with an e-mail address
+    that its owner has not confirmed.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -236,6 +238,7 @@ class Site(BaseModel):
     checkin_reward: Annotated[int, Field(ge=0, le=10**6, strict=True)] = 0
     multipliers: Mapping[StreakDays, Multiplier] = {}
     milestones: Mapping[StreakDays, Bonus] = {}
+    verified_emails: StrictBool = False
 
     def multiplier_of(self, days: int) -> Decimal:
         """Of a streak this long: that of the longest length which it has reached."""

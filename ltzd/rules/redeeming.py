@@ -11,7 +11,7 @@ from typing import Final
 
 from ltzd.errors import ClaimLimitReached, RateLimited, RedemptionRefused, Refused, ValidationFailed
 from ltzd.rules.amounts import ltz_of
-from ltzd.values import LTZ, Address
+from ltzd.values import Address
 
 ALPHABET: Final = "23456789ABCDEFGHJKMNPQRTUWXY"
 """Without 0 and O, 1, I and L, which nobody tells apart; without S, V and Z, which a hand writes
@@ -90,18 +90,6 @@ class Standing:
     claims: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What a brand gave or sold to a wallet, and what the sessions of its sites have spent."""
-
-    given: int
-    spent: int
-
-    @property
-    def left(self) -> int:
-        return max(0, self.given - self.spent)
-
-
 def code_of(entropy: bytes) -> str:
     """A confirmation code, XXXX-XXXX-XXXX, of random bytes."""
     if len(entropy) < CODE_ENTROPY_BYTES:
@@ -134,20 +122,15 @@ def check(standing: Standing, brand: Address) -> None:
 
 
 def check_price(offer: Offer, price: int) -> None:
-    """What was agreed to, and what the budget was asked for, is what is paid."""
+    """The price that the redemption's row names, and that its pots pay, is what is paid."""
     if offer.price != price:
         raise RedemptionRefused(_PRICE_MOVED)
 
 
-def check_budget(budget: Budget, price: int, *, is_linked: bool) -> None:
-    """A site could log anybody in. So its sessions spend what its brand gave or sold, and no more,
-    unless the wallet's owner has shown himself (choices.md, Site)."""
-    if is_linked or price == 0 or price <= budget.given - budget.spent:
-        return
-    raise RedemptionRefused(
-        f"This perk costs {in_ltz(price)}, but this site may spend only {in_ltz(budget.left)} of "
-        "your wallet: what you got here and have not spent. Link your wallet to use all of it."
-    )
+def check_cost(price: int, max_cost: int | None) -> None:
+    """`max_cost` is what the member was shown and agreed to; None if the caller names none."""
+    if max_cost is not None and price > max_cost:
+        raise RedemptionRefused(f"The price is now {in_ltz(price)}.")
 
 
 def sentence_of(refusal: Refused) -> str:
@@ -179,11 +162,6 @@ def is_about_the_market(refusal: Refused) -> bool:
 def in_ltz(units: int) -> str:
     """`12.5 LTZ`, exact."""
     return f"{ltz_of(units):f} LTZ"
-
-
-def budget_of(given_ltz: int, spent_units: int) -> Budget:
-    """Rewards are whole LTZ."""
-    return Budget(given_ltz * LTZ, spent_units)
 
 
 def _fault_of(offer: Offer) -> str | None:

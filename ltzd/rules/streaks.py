@@ -62,6 +62,17 @@ def checked_in(before: Streak | None, day: date, site: Site) -> CheckIn | None:
     return CheckIn(Streak(days, day, best), site.reward_of(days))
 
 
+def days_with(check_in: CheckIn, own_days: int) -> int:
+    """The member's own days in a row, this one included; `own_days` were up to the streak's last
+    day. Other days of the streak are those of other members with the same wallet."""
+    return min(own_days + 1, check_in.streak.days)
+
+
+def own_share(check_in: CheckIn, own_days: int, site: Site) -> int:
+    """How much of the reward the member's own days in a row account for."""
+    return min(check_in.reward, site.reward_of(own_days))
+
+
 def shown(streak: Streak | None, today: date, site: Site, claimed: Collection[int]) -> StreakShown:
     """`claimed` are the days of milestones. The multiplier is that of the streak as it is, or of
     the first day of a new one."""

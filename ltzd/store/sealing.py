@@ -7,6 +7,7 @@ wallet, so that nobody can move one's key to another's row.
 """
 
 import hashlib
+import hmac
 import os
 import re
 import secrets
@@ -82,6 +83,15 @@ class Sealer:
                 f"{what} was changed or moved in the database; restore the row from a backup."
             ) from error
 
+    def keyed_hash(self, text: bytes) -> bytes:
+        """An HMAC that only a holder of the sealing key can make again: for what is too short to
+        be safe under a plain hash."""
+        return _hash_with(self._raw[self.key_id], text)
+
+    def keyed_hashes(self, text: bytes) -> list[bytes]:
+        """What `keyed_hash` answers with any of the keys, also one that has sealed before."""
+        return [_hash_with(key, text) for key in self._raw.values()]
+
     def _seal(self, raw: bytes, place: bytes) -> bytes:
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + self._keys[self.key_id].encrypt(nonce, raw, place)
@@ -98,6 +108,12 @@ class Sealer:
 
 def _key_id(key: bytes) -> str:
     return hashlib.sha256(b"ltzd master key id" + key).hexdigest()[:16]
+
+
+def _hash_with(key: bytes, text: bytes) -> bytes:
+    # Not the key itself, which serves AES: a key of its own, derived from it.
+    derived = hmac.digest(key, b"ltzd keyed hash", "sha256")
+    return hmac.digest(derived, text, "sha256")
 
 
 def _brand_place(brand: Address, name: str) -> bytes:

@@ -14,9 +14,10 @@ from uuid import UUID
 
 import asyncpg
 
-from ltzd.rules.redeeming import Budget, Offer, budget_of
+from ltzd.rules.redeeming import Offer
 from ltzd.store import relays
 from ltzd.store.database import Connection
+from ltzd.store.site_members import Member
 from ltzd.values import Address
 
 
@@ -99,31 +100,37 @@ async def lock_wallet(connection: Connection, wallet: Address) -> None:
     )
 
 
-async def joinable(
-    connection: Connection, brand: Address, wallet: Address, perk_id: UUID
-) -> Redemption | None:
-    """The redemption that asking again means: one that is open, or was answered a minute ago, or
-    whose payment is lost and may come again."""
+async def joinable(connection: Connection, member: Member, perk_id: UUID) -> Redemption | None:
+    """The redemption that asking again means: one that is open, or was answered a minute ago.
+
+    Of this very member: another one with the same wallet may be a stranger who has typed its
+    owner's e-mail address, and is told nobody else's code. A redemption of a version that wrote
+    down no member is anybody's who has the wallet.
+    """
     row = await connection.fetchrow(
         """
         SELECT *
           FROM site_redemptions
          WHERE wallet = $1 AND brand_id = $2 AND perk_id = $3
+           AND (host IS NULL OR host = $4 AND site_user_id = $5)
            AND (state = 'open'
                 OR state = 'done' AND (answered_at > clock_timestamp() - interval '60 seconds'
                                        OR payment_lost_at IS NOT NULL))
          ORDER BY created_at DESC
          LIMIT 1
         """,
-        wallet,
-        brand,
+        member.wallet,
+        member.brand_id,
         perk_id,
+        member.host,
+        member.site_user_id,
     )
     return None if row is None else _redemption(row)
 
 
 async def insert(connection: Connection, new: NewRedemption) -> Redemption | None:
-    """None if another redemption has this code already."""
+    """None if another redemption has this code already. Who pays it with what, the same transaction
+    writes next (`site_spending.charge`)."""
     row = await connection.fetchrow(
         """
         INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, collection_id,
@@ -150,25 +157,6 @@ async def by_id(connection: Connection, redemption: UUID) -> Redemption:
     """Of one that was begun: none is ever deleted."""
     row = await connection.fetchrow("SELECT * FROM site_redemptions WHERE id = $1", redemption)
     return _redemption(row)
-
-
-async def budget(connection: Connection, brand: Address, wallet: Address) -> Budget:
-    """What is under way counts as spent."""
-    row = await connection.fetchrow(
-        """
-        SELECT coalesce((SELECT ltz + bought
-                           FROM earnings
-                          WHERE brand_id = $1 AND period = 'all' AND starts = '1970-01-01'
-                            AND wallet = $2), 0) AS given,
-               coalesce((SELECT sum(price)
-                           FROM site_redemptions
-                          WHERE wallet = $2 AND brand_id = $1
-                            AND state NOT IN ('failed', 'reversed')), 0) AS spent
-        """,
-        brand,
-        wallet,
-    )
-    return budget_of(int(row["given"]), int(row["spent"]))
 
 
 async def left_behind(

@@ -93,7 +93,7 @@ WITH proven AS MATERIALIZED (
   UPDATE site_members m
      SET wallet = $4
     FROM proven
-   WHERE m.user_id = proven.id AND m.subject IS NULL AND m.wallet <> $4
+   WHERE m.user_id = proven.id AND m.link_id IS NULL AND m.wallet <> $4
 )
 UPDATE users u
    SET wallet = $4, identity_subject = $3, proven_by = $2

@@ -24,7 +24,7 @@ from ltzd.errors import (
     SiteUnknown,
 )
 from ltzd.rules.streaks import Milestone
-from ltzd.store import brands, site_members
+from ltzd.store import brands
 from ltzd.store.brands import BrandBook
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.signals import REWARDS, Bell, Signals
@@ -32,6 +32,7 @@ from ltzd.store.site_members import Member
 from ltzd.values import Address
 from tests.support.core import BRAND, a_wallet, value
 from tests.support.event_action import SEALER, a_brand
+from tests.support.site_members import linked, on_record
 
 SITE: dict[str, Any] = {
     "hosts": ("site.example",),
@@ -61,12 +62,6 @@ NOT_REACHED = (
 )
 
 
-async def meet(pool: Pool, member: Member) -> None:
-    """As his first log-in does."""
-    async with session(pool) as connection:
-        await site_members.keep(connection, member, f"{member.site_user_id}@mail.example")
-
-
 class World:
     """One process's worth of the action."""
 
@@ -81,6 +76,11 @@ class World:
         async with transaction(self.pool) as connection:
             await brands.apply(connection, a_brand(site=site, **changes), SEALER)
             await self.book.refresh(connection)
+
+    async def meet(self, *members: Member) -> None:
+        """As their first log-ins do."""
+        for member in members:
+            await on_record(self.pool, member)
 
     async def at(self, moment: datetime) -> None:
         """Set the database's clock."""
@@ -107,6 +107,7 @@ async def a_world(url: str) -> AsyncIterator[World]:
     pool = await open_pool(url)
     world = World(url, pool)
     await world.brand()
+    await world.meet(ANN)
     yield world
     pool.terminate()
 
@@ -183,9 +184,9 @@ async def test_fifty_at_once_over_two_processes_are_one_check_in(
 async def test_another_wallet_is_no_new_day(world: World) -> None:
     """A member's wallet changes with his e-mail address, and by linking."""
     await world.brand()
-    await meet(world.pool, ANN)
     await world.check_ins.check_in(ANN)
     moved = replace(ANN, wallet=a_wallet(77))
+    await linked(world.pool, ANN, wallet=moved.wallet)
     again = await world.check_ins.check_in(moved)
     assert (again.already_claimed, again.reward) == (True, 0)
     await world.at(NOON + ONE_DAY)
@@ -194,6 +195,7 @@ async def test_another_wallet_is_no_new_day(world: World) -> None:
 
 async def test_members_and_their_streaks_are_told_apart_by_their_wallets(world: World) -> None:
     same_wallet = a_member(2, wallet=ANN.wallet)
+    await world.meet(same_wallet, a_member(3))
     answers = [await world.check_ins.check_in(who) for who in (ANN, same_wallet, a_member(3))]
     assert [answer.already_claimed for answer in answers] == [False, True, False]
 
@@ -358,6 +360,7 @@ async def test_a_crowd_spends_the_brands_budget_and_no_more(world: World, clocke
     await world.brand(daily_mint_budget=55)
     refused = counted(telemetry.SITE_CHECKINS, "refused")
     crowd = [a_member(number) for number in range(1, 21)]
+    await world.meet(*crowd)
     async with a_world(clocked_url) as other:
         await other.brand(daily_mint_budget=55)
         answers = await at_once([world, other], crowd)
@@ -385,6 +388,7 @@ async def test_a_milestone_waits_while_the_budget_is_spent(world: World) -> None
 
     await world.brand(daily_mint_budget=50)
     assert await world.check_ins.claim_milestone(ANN, 4) == 50
+    await world.meet(a_member(2))
     with pytest.raises(CheckInRefused, match="come back tomorrow"):
         await world.check_ins.check_in(a_member(2))
 

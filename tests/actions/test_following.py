@@ -33,6 +33,7 @@ from tests.support.one_person import (
     a_local_world,
     a_vendor_world,
 )
+from tests.support.site_members import linked
 from tests.support.waiting import until
 
 EMAIL = "ann@shop.example"
@@ -176,7 +177,7 @@ async def test_a_member_of_a_site_goes_along_unless_he_is_linked(local: LocalWor
     async with session(local.pool) as connection:
         for member in (plain, replace(plain, site_user_id=2)):
             await site_members.keep(connection, member, EMAIL)
-        await site_members.link(connection, replace(plain, site_user_id=2), "x", [before.wallet])
+    await linked(local.pool, replace(plain, site_user_id=2))
 
     await local.used(local.token("user-7", DISCORD, email=EMAIL))
 

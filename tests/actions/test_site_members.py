@@ -3,102 +3,32 @@ whatever a test has it tell."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from ltzd.actions.newcomers import Newcomers
 from ltzd.actions.site_members import (
     LONGEST_USERNAME,
-    LoggedIn,
     NoEmailAddress,
-    SiteMembers,
-    SitePolicy,
 )
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import (
     HostSiteUnavailable,
     IdentityUnavailable,
-    LinkRefused,
     NotLoggedIn,
     RateLimited,
     SiteUnknown,
 )
-from ltzd.providers.host_sites import HostCredentials, HostSites
-from ltzd.providers.identity import IdentityClient
-from ltzd.providers.identity_tokens import IdentityTokens
-from ltzd.store import brands
-from ltzd.store.brands import BrandBook
-from ltzd.store.database import Pool, session, transaction
-from ltzd.store.site_members import Member
-from ltzd.values import Address, address_of
+from ltzd.providers.host_sites import HostCredentials
+from ltzd.store.database import Pool, session
+from ltzd.values import address_of
 from tests.support.core import BRAND, value
-from tests.support.event_action import SEALER, a_brand, a_handler
+from tests.support.event_action import a_brand, a_handler
 from tests.support.event_action import a_request as an_event
-from tests.support.site_world import SHORT, FakeSite, a_fake_site, a_log_in
-
-HOST = "site.example"
-SITE = {"hosts": (HOST, "other.example")}
-
-
-class World:
-    """One process's worth of the action, and what stands around it."""
-
-    def __init__(self, pool: Pool, sandbox: Sandbox, site: FakeSite) -> None:
-        self.pool = pool
-        self.sandbox = sandbox
-        self.site = site
-        self.book = BrandBook()
-        self.members: SiteMembers
-        self.http: aiohttp.ClientSession
-
-    async def brand(self, **changes: Any) -> None:
-        async with transaction(self.pool) as connection:
-            await brands.apply(connection, a_brand(**{"site": SITE} | changes), SEALER)
-            await self.book.refresh(connection)
-
-    async def log_in(self, host: str = HOST, **user: object) -> Member:
-        """As whoever the site says from now on."""
-        self.site.user |= user
-        return (await self.members.member(host, a_log_in())).member
-
-    async def token(self, email: str, **more: object) -> dict[str, str]:
-        url = self.sandbox.doors()["identityTokenUrl"]
-        async with self.http.post(url, json={"email": email} | more) as answer:
-            assert answer.status == 200
-            tokens: dict[str, str] = await answer.json()
-            return tokens
-
-    async def rows(self) -> int:
-        count: int = await value(self.pool, "SELECT count(*) FROM site_members")
-        return count
-
-
-@asynccontextmanager
-async def a_world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
-    async with AsyncExitStack() as stack:
-        world = World(pool, sandbox, await stack.enter_async_context(a_fake_site()))
-        await world.brand()
-        world.http = await stack.enter_async_context(aiohttp.ClientSession())
-        identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
-        tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
-        sites = HostSites(SHORT)
-        stack.push_async_callback(sites.close)
-        world.members = SiteMembers(
-            pool,
-            world.book,
-            Newcomers(pool, identity),
-            sites,
-            tokens,
-            identity,
-            SitePolicy(world.site.base + "/{host}", "api"),
-        )
-        yield world
+from tests.support.site_log_ins import HOST, SITE, World, a_world
+from tests.support.site_world import a_log_in
 
 
 @pytest_asyncio.fixture
@@ -269,119 +199,23 @@ async def test_without_credentials_nobody_is_asked(world: World) -> None:
     assert world.site.asked == []
 
 
-# --- whose wallet -------------------------------------------------------------------------------
+# --- what the site says of the address ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["identityToken", "accessToken"])
-async def test_the_own_token_links_the_own_wallet(world: World, kind: str) -> None:
-    member = await world.log_in()
-    tokens = await world.token("ann@site.example")
-
-    linked = await world.members.link(member, tokens[kind])
-
-    assert (linked.wallet, linked.subject) == (member.wallet, tokens["subject"])
-    assert await world.log_in() == linked
-
-
-@pytest.mark.parametrize("kind", ["identityToken", "accessToken"])
-async def test_anothers_token_links_his_wallet(world: World, kind: str) -> None:
-    member = await world.log_in()
-    tokens = await world.token("ben@site.example")
-
-    linked = await world.members.link(member, tokens[kind])
-
-    assert (linked.wallet, linked.subject) == (
-        address_of(tokens["walletAddress"]),
-        tokens["subject"],
-    )
-    assert linked.user_id == member.user_id
-    assert await world.log_in() == linked
-    own = await world.token("ann@site.example")
-    back = await world.members.link(linked, own["identityToken"])
-    assert (back.wallet, back.subject) == (member.wallet, own["subject"])
-
-
-async def test_a_linked_member_is_linked_to_no_third_wallet(world: World) -> None:
-    """Else he would check in, and claim what is free, once with each of many."""
-    member = await world.log_in()
-    ben = await world.token("ben@site.example")
-    linked = await world.members.link(member, ben["identityToken"])
-    with pytest.raises(LinkRefused, match="another wallet already"):
-        await world.members.link(linked, (await world.token("cid@site.example"))["identityToken"])
-    assert await world.log_in() == linked
-    assert await world.members.link(linked, ben["identityToken"]) == linked
-
-
-async def test_a_token_that_lists_the_members_address_leads_it_to_the_linked_wallet(
-    world: World,
+@pytest.mark.parametrize("confirmed", [True, False, None])
+async def test_a_member_comes_with_what_the_site_says_of_his_address(
+    world: World, confirmed: bool | None
 ) -> None:
-    member = await world.log_in()
-    tokens = await world.token("ben@site.example", links=[{"email": "ann@site.example"}])
-
-    linked = await world.members.link(member, tokens["identityToken"])
-
-    home = address_of(tokens["walletAddress"])
-    assert linked.wallet == home != member.wallet
-    assert await value(world.pool, "SELECT wallet FROM users") == home
+    said = {} if confirmed is None else {"ltzd_email_confirmed": confirmed}
+    for _ in range(2):  # as a new member and as a known one
+        assert (await world.log_in(**said)).email_confirmed is confirmed
 
 
-async def test_a_link_ends_with_the_e_mail_address_that_it_was_made_under(world: World) -> None:
-    member = await world.log_in()
-    await world.members.link(member, (await world.token("ann@site.example"))["identityToken"])
-
-    other = await world.log_in(email="ben@site.example")
-    again = await world.log_in(email="ann@site.example")
-
-    assert (other.subject, again.subject, again.wallet) == (None, None, member.wallet)
-
-
-async def test_a_bad_token_links_nothing(world: World) -> None:
-    member = await world.log_in()
-    expired = await world.token("ann@site.example", expiresIn=-1)
-    foreign = await world.token("ann@site.example", claims={"aud": "another"})
-    for token in ("", "rubbish", "a.b.c", expired["identityToken"], foreign["accessToken"]):
-        with pytest.raises(LinkRefused, match="not valid"):
-            await world.members.link(member, token)
-    assert await world.log_in() == member
-
-
-async def test_a_user_without_a_wallet_links_nothing(world: World) -> None:
-    member = await world.log_in()
-    nobody = await world.token("ann@site.example", claims={"sub": "did:privy:nobody"})
-    with pytest.raises(LinkRefused, match="no wallet"):
-        await world.members.link(member, nobody["accessToken"])
-    assert await world.log_in() == member
-
-
-async def test_a_link_fails_once_the_member_has_another_address(world: World) -> None:
-    member = await world.log_in()
-    other = await world.log_in(email="ben@site.example")
-    token = (await world.token("ann@site.example"))["identityToken"]
-    with pytest.raises(LinkRefused, match="try again"):
-        await world.members.link(member, token)
-    assert await world.log_in() == other
-
-
-async def test_a_balance_is_what_the_index_says(world: World) -> None:
-    member = await world.log_in()
-    assert await world.members.balance_of(member.wallet) == 0
-    await value(
-        world.pool, "INSERT INTO balances (wallet, amount) VALUES ($1, 10^27)", member.wallet
-    )
-    assert await world.members.balance_of(member.wallet) == 10**27
-    assert await world.members.balance_of(Address(bytes(20))) == 0
-
-
-async def test_no_log_holds_an_address_a_cookie_or_a_token(world: World) -> None:
+async def test_no_log_holds_an_address_or_a_cookie(world: World) -> None:
     with capture_logs() as logs:
         log_in = a_log_in()
-        found: LoggedIn = await world.members.member(HOST, log_in)
-        tokens = await world.token("ann@site.example")
-        await world.members.link(found.member, tokens["identityToken"])
-        with pytest.raises(LinkRefused):
-            await world.members.link(found.member, tokens["identityToken"] + "x")
-    events = [entry["event"] for entry in logs]
-    assert (events.count("member.met"), events.count("member.linked")) == (1, 1)
+        await world.members.member(HOST, log_in)
+    assert [entry["event"] for entry in logs] == ["member.met"]
     said = str(logs).lower()
-    for secret in ("ann@", str(log_in.cookie).lower(), tokens["identityToken"].lower()):
+    for secret in ("ann@", str(log_in.cookie).lower()):
         assert secret not in said

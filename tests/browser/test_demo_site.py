@@ -1,12 +1,14 @@
 """The demo site in a real browser, on top of everything that `ltzd dev` starts."""
 
+import asyncio
 import re
 from typing import Literal
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from tests.support.instance import Instance
 from tests.support.site_visitors import NewVisitor, Visitor
+from tests.support.waiting import until
 
 MOST_TABS = 10
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -135,24 +137,162 @@ async def test_the_board_follows_the_choice(member: Visitor) -> None:
             await expect(names).to_have_text([entry["username"] for entry in ranked])
 
 
-async def test_a_wallet_is_linked_and_what_the_api_refuses_is_told_in_its_words(
-    member: Visitor,
+# --- what the site may spend, and links ----------------------------------------------------------
+
+MUG = "Enamel mug"
+CLASSES = "Ten yoga classes"
+
+
+async def with_foreign_ltz(member: Visitor, instance: Instance) -> None:
+    """Checked in at the site for 10 LTZ, and 10 more that another brand gave to the wallet."""
+    foreign = {"brandId": OTHER_BRAND, "domain": "other.example"}
+    event = await instance.post_event(await member.email(), **foreign)
+    await instance.minted(event.event_id)
+    await member.page.reload()
+    await expect(member.at("balance")).to_have_text("10")
+    await member.button("Check in").click()
+    await expect(member.at("balance")).to_have_text("20")
+    await expect(member.at("pending")).to_be_hidden()
+
+
+OTHER_BRAND = "0xb4a2d0000000000000000000000000000000d0e2"
+
+
+async def test_a_code_from_the_wallet_app_lets_the_site_spend_the_rest_until_it_is_ended(
+    member: Visitor, one_instance: Instance
 ) -> None:
-    page, button = member.page, member.button("Link the wallet")
+    await with_foreign_ltz(member, one_instance)
+    card = member.page.get_by_role("listitem").filter(has_text=MUG)
+    await expect(member.at("spendable")).to_have_text("10 LTZ")
+    await expect(card).to_contain_text("Link your wallet to use what else is in it")
+    await expect(member.button(f"Redeem {MUG}")).to_be_disabled()
+
+    code = await member.link_code()
+    await member.page.get_by_label("Code from your wallet app").fill(f" {code.lower()} ")
+    await member.page.keyboard.press("Enter")
+
+    await expect(member.news).to_have_text("Your wallet is linked.")
+    await expect(member.at("spendable")).to_have_text("20 LTZ")
+    await expect(member.at("link-terms")).to_contain_text(
+        "Of the 500 LTZ a day from the rest of your wallet, 500 LTZ are left today."
+    )
+    await expect(member.at("link-code")).to_be_hidden()
+    await member.button(f"Redeem {MUG}").click()
+    await member.button("Done").click()
+    await expect(member.at("balance")).to_have_text("5")
+    await expect(member.at("link-terms")).to_contain_text("495 LTZ are left today")
+
+    await member.button("End the link").click()
+
+    await expect(member.news).to_contain_text("The link is ended")
+    await expect(member.at("spendable")).to_have_text("0 LTZ")
+    await expect(member.button("End the link")).to_be_hidden()
+    assert member.times_asked("DELETE link") == 1
+    await member.page.reload()
+    await expect(member.at("spendable")).to_have_text("0 LTZ")
+
+
+async def test_the_owner_sees_the_link_in_the_wallet_app_and_ends_it(member: Visitor) -> None:
+    await member.page.get_by_text("LTZ from elsewhere?").click()
+    await member.page.get_by_label("Code from your wallet app").fill(await member.link_code())
+    await member.button("Link the wallet").click()
+    await expect(member.button("End the link")).to_be_visible()
+
+    app = await member.wallet_app()
+    await app.get_by_role("button", name="End the link to site.example").click()
+
+    await expect(app.get_by_text("The link to site.example is ended.")).to_be_visible()
+    await expect(app.get_by_text("No site is linked to this wallet.")).to_be_visible()
+    await member.page.reload()
+    await expect(member.at("unlinked")).to_be_visible()
+
+
+async def test_a_wrong_code_is_told_beside_its_field(member: Visitor) -> None:
+    page, field = member.page, member.page.get_by_label("Code from your wallet app")
     await page.get_by_text("LTZ from elsewhere?").click()
-    await page.get_by_label("Identity token").fill("rubbish")
+    await field.fill("ABCD2345")
     async with page.expect_response("**/link") as told:
-        await button.click()
+        await member.button("Link the wallet").click()
     said = await (await told.value).json()
     assert said["code"] == "link_failed"
-    await expect(member.news).to_have_text(said["message"])
+    await expect(member.at("link-fault")).to_have_text(said["message"])
+    await expect(field).to_have_attribute("aria-invalid", "true")
+    await expect(field).to_be_focused()
+    await expect(field).to_have_value("ABCD2345")
     member.refused = 1
 
-    await page.get_by_label("Identity token").fill(await member.identity_token())
-    await button.click()
+    await field.fill(await member.link_code())
+    await member.button("Link the wallet").click()
+    await expect(member.news).to_have_text("Your wallet is linked.")
+    await expect(member.at("link-fault")).to_have_text("")
 
-    await expect(member.news).to_contain_text("Your wallet is linked")
-    await expect(page.get_by_label("Identity token")).to_have_value("")
+
+async def test_a_code_works_once(member: Visitor, new_visitor: NewVisitor) -> None:
+    code = await member.link_code()
+    await member.page.get_by_label("Code from your wallet app").fill(code)
+    await member.button("Link the wallet").click()
+    await expect(member.news).to_have_text("Your wallet is linked.")
+    other = await new_visitor()
+    await other.log_in()
+    await other.page.get_by_text("LTZ from elsewhere?").click()
+    await other.page.get_by_label("Code from your wallet app").fill(code)
+    await other.button("Link the wallet").click()
+    await expect(other.at("link-fault")).not_to_have_text("")
+    await expect(other.button("End the link")).to_be_hidden()
+    other.refused = 1
+
+
+# --- prices ---------------------------------------------------------------------------------------
+
+
+async def test_a_perk_is_redeemed_for_no_more_than_the_page_showed(
+    member: Visitor, one_instance: Instance
+) -> None:
+    event = await one_instance.post_event(await member.email())
+    await one_instance.minted(event.event_id)
+    await member.page.reload()
+    card = member.page.get_by_role("listitem").filter(has_text=CLASSES)
+    redeem = member.button(f"Redeem {CLASSES}")
+    await expect(card).to_contain_text("40 LTZ")
+    await expect(member.at("spendable")).to_have_text("100 LTZ")
+    try:
+        await price_of_classes(one_instance, "45.5")
+        await redeem.click()
+
+        await expect(member.news).to_contain_text("The price is now 45.5 LTZ.")
+        await expect(member.news).to_contain_text("Press Redeem again to take it at that price.")
+        await expect(card).to_contain_text("45.5 LTZ")
+        await expect(member.at("balance")).to_have_text("100")
+        member.refused = 1
+
+        async with member.page.expect_request("**/redeem") as asked:
+            await redeem.click()
+        order = (await asked.value).post_data_json
+        assert order is not None
+        assert order["maxCost"] == 46
+        await expect(member.page.get_by_role("dialog", name=CLASSES)).to_be_visible()
+        await member.button("Done").click()
+        await expect(member.at("balance")).to_have_text("54.5")
+    finally:
+        await price_of_classes(one_instance, "40")
+
+
+async def price_of_classes(instance: Instance, price: str) -> None:
+    """Changed on the chain by the REGISTRAR, and read by ltzd."""
+    key = str(instance.data_dir / "keys/admin")
+    place = ("--key", key, "--data-dir", str(instance.data_dir))
+    command = ("collection", "set", "2", "--price", price, *place)
+    process = await instance.command(*command, output=asyncio.subprocess.PIPE)
+    output, errors = await process.communicate()
+    assert process.returncode == 0, (output, errors)
+    url = f"{instance.base_url}/wp-json/loyalty/v1/perks"
+
+    async def is_read() -> bool:
+        async with instance.http.get(url, headers={"Host": "site.example"}) as answer:
+            perks = (await answer.json())["perks"]
+        return any(perk["name"] == CLASSES and perk["cost"] == float(price) for perk in perks)
+
+    await until(is_read)
 
 
 async def test_who_is_no_longer_logged_in_hears_it(member: Visitor) -> None:
@@ -178,6 +318,50 @@ async def test_it_reads_well_on_a_small_screen_in_light_and_dark(new_visitor: Ne
     await page.get_by_text("LTZ from elsewhere?").click()
     await fits_and_reads_well(page)
     assert await page.evaluate(NAMELESS) == []
+
+    app = await visitor.wallet_app()
+    await app.get_by_role("button", name="Get a code").click()
+    code = await app.get_by_role("status").inner_text()
+    await fits_and_reads_well(app)
+    assert await app.evaluate(NAMELESS) == []
+    await page.get_by_label("Code from your wallet app").fill(code)
+    await visitor.button("Link the wallet").click()
+    await expect(visitor.button("End the link")).to_be_visible()
+    await fits_and_reads_well(page)
+
+
+async def test_the_keyboard_alone_gets_a_code_links_and_ends_the_link(member: Visitor) -> None:
+    page = member.page
+    await to_reach(page, page.get_by_text("LTZ from elsewhere?"))
+    await page.keyboard.press("Enter")
+    await to_reach(page, page.locator("#unlinked .wallet-app"))
+    async with page.context.expect_page() as opened:
+        await page.keyboard.press("Enter")
+    app = await opened.value
+    await app.get_by_label("E-mail address").focus()
+    await app.keyboard.press("Enter")
+    await app.get_by_label("LTZ a day").fill("70")
+    await app.keyboard.press("Enter")
+    code = await app.get_by_role("status").inner_text()
+    await app.close()
+
+    await page.get_by_label("Code from your wallet app").focus()
+    await page.keyboard.type(code)
+    await page.keyboard.press("Enter")
+    await expect(member.at("link-terms")).to_contain_text("70 LTZ are left today")
+    await expect(member.at("wallet-title")).to_be_focused()
+    await to_reach(page, member.button("End the link"))
+    await page.keyboard.press("Enter")
+    await expect(member.button("End the link")).to_be_hidden()
+    await expect(member.at("wallet-title")).to_be_focused()
+
+
+async def to_reach(page: Page, target: Locator) -> None:
+    for _ in range(3 * MOST_TABS):
+        await page.keyboard.press("Tab")
+        if await target.evaluate("each => each === document.activeElement"):
+            return
+    raise AssertionError("the keyboard does not get there")
 
 
 async def fits_and_reads_well(page: Page) -> None:

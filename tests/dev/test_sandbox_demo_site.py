@@ -151,8 +151,9 @@ async def test_pages_load_nothing_from_elsewhere_and_run_no_script_of_their_own(
     for page in pages:
         assert not re.search(r"<script(?![^>]*src=)|\son\w+=|\sstyle=|<style", page)
         named = re.findall(r'(?:src|href)="([^"#]+)"', page)
-        assert named
-        for each in named:
+        loaded = [each for each in named if not each.startswith("../wallet/?")]
+        assert loaded
+        for each in loaded:
             assert "//" not in each
             async with visitor.http.get(f"{sandbox.site_url}/{each}") as answer:
                 assert answer.status == 200

@@ -244,6 +244,108 @@ async def test_cookies_and_nonces_end_with_their_time(tmp_path: Path) -> None:
     await journal.close()
 
 
+# --- addresses ----------------------------------------------------------------------------------
+
+
+async def changed(site: Site, session: Json, path: str, body: object, method: str = "POST") -> Any:
+    headers = {"Cookie": session["cookie"], "X-WP-Nonce": session["nonce"]}
+    url = f"{site.sandbox.site_url}/wp-json/wp/v2/users/{path}"
+    async with aiohttp.request(method, url, json=body, headers=headers) as response:
+        return response.status, await response.json()
+
+
+async def test_a_user_changes_his_address_at_once_as_in_the_platforms_core(site: Site) -> None:
+    session = await site.log_in()
+    status, user = await changed(site, session, "me", {"email": "rich@shop.example"})
+    assert (status, user["email"], user["username"]) == (200, "rich@shop.example", "ann")
+    assert (await site.me(session))[1]["email"] == "rich@shop.example"
+    again = await site.log_in()
+    async with IdentityClient(site.sandbox.identity_policy()) as client:
+        rich = await client.wallet_of_email("rich@shop.example")
+    assert (again["email"], address_of(again["walletAddress"])) == (
+        "rich@shop.example",
+        rich.wallet,
+    )
+    # The address that he has left is free for somebody else.
+    other = await site.log_in("ben")
+    status, _ = await changed(site, other, "me", {"email": "ann@site.example"}, "PATCH")
+    assert status == 200
+
+
+async def test_a_user_changes_no_other_users_address_and_takes_none_that_another_has(
+    site: Site,
+) -> None:
+    session, other = await site.log_in("ann"), await site.log_in("ben")
+    ids = [(await site.me(each))[1]["id"] for each in (session, other)]
+    body = {"email": "new@shop.example"}
+    status, answer = await changed(site, session, str(ids[1]), body)
+    assert (status, answer["code"]) == (403, "rest_cannot_edit")
+    status, answer = await changed(site, session, "me", {"email": "BEN@site.example"})
+    assert (status, answer["code"]) == (400, "rest_user_invalid_email")
+    assert (await changed(site, session, str(ids[0]), body, "PUT"))[0] == 200
+    assert (await site.me(other))[1]["email"] == "ben@site.example"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"email": "ann"}, "rest_invalid_param"),
+        ({"email": 7}, "rest_invalid_param"),
+        ([], "rest_invalid_json"),
+    ],
+)
+async def test_a_bad_address_is_refused_and_changes_nothing(
+    site: Site, body: object, code: str
+) -> None:
+    session = await site.log_in()
+    status, answer = await changed(site, session, "me", body)
+    assert (status, answer["code"]) == (400, code)
+    status, answer = await changed(site, {**session, "nonce": "0"}, "me", {"email": "a@b.example"})
+    assert (status, answer) == (403, BAD_NONCE)
+    assert (await site.me(session))[1]["email"] == "ann@site.example"
+
+
+async def test_the_site_says_whether_an_address_is_confirmed_once_it_is_told_to(
+    site: Site,
+) -> None:
+    field = "ltzd_email_confirmed"
+    session = await site.log_in()
+    assert field not in (await site.me(session))[1]
+    for confirmed in (True, False, True):
+        status, answer = await site.open_door({"username": "ann", "emailConfirmed": confirmed})
+        assert (status, set(answer)) == (200, set(session))
+        assert (await site.me(session))[1][field] is confirmed
+    await site.log_in()
+    assert (await site.me(session))[1][field] is True
+    said = {"Cookie": session["cookie"], "X_WP_Nonce": session["nonce"]}
+    assert field not in (await site.ask(f"{ME}?context=view", **said))[1]
+
+    await changed(site, session, "me", {"email": "ann@site.example"})
+    assert (await site.me(session))[1][field] is True
+    await changed(site, session, "me", {"email": "rich@shop.example"})
+    assert (await site.me(session))[1][field] is False
+
+    await site.open_door({"username": "ann", "emailConfirmed": "absent"})
+    assert field not in (await site.me(session))[1]
+    wrong: tuple[object, ...] = ("yes", 1, 0, [], {})
+    for each in wrong:
+        status, answer = await site.open_door({"username": "ann", "emailConfirmed": each})
+        assert (status, answer["field"]) == (400, "emailConfirmed")
+
+
+async def test_a_changed_address_is_unconfirmed_unless_the_site_stands_for_core_alone(
+    site: Site,
+) -> None:
+    field = "ltzd_email_confirmed"
+    session, core = await site.log_in("ann"), await site.log_in("ben")
+    await site.open_door({"username": "ben", "emailConfirmed": "absent"})
+    for each, address in ((session, "rich@shop.example"), (core, "richer@shop.example")):
+        status, user = await changed(site, each, "me", {"email": address})
+        assert (status, user["email"]) == (200, address)
+    assert (await site.me(session))[1][field] is False
+    assert field not in (await site.me(core))[1]
+
+
 # --- application passwords ----------------------------------------------------------------------
 
 
@@ -326,12 +428,17 @@ async def test_users_sessions_and_passwords_survive_a_restart(
 ) -> None:
     first = await started(tmp_path)
     session, door = await Site(first, http).log_in("ann"), first.site_door()
+    other = await Site(first, http).log_in("ben")
+    await Site(first, http).open_door({"username": "ben", "emailConfirmed": True})
+    await changed(Site(first, http), other, "me", {"email": "rich@shop.example"})
     await first.stop()
 
     second = await started(tmp_path)
     again = Site(second, http)
     assert (await again.me(session))[0] == 200
     assert second.site_door() == door
+    user = (await again.me(other))[1]
+    assert (user["email"], user["ltzd_email_confirmed"]) == ("rich@shop.example", False)
     status, _ = await again.by_password(door["username"], door["applicationPassword"])
     assert status == 200
     assert (await again.log_in("ann"))["walletAddress"] == session["walletAddress"]

@@ -38,12 +38,12 @@ class Visitor:
     headers: Mapping[str, str]
 
     async def ask(
-        self, path: str, body: object = None, host: str | None = None
+        self, path: str, body: object = None, host: str | None = None, method: str | None = None
     ) -> tuple[int, dict[str, Any]]:
         site = self.instance.door["site"]
         url = f"{self.instance.base_url}/{site['restPrefix']}/{site['namespace']}/v1/{path}"
         headers = {**self.headers, "Host": host or site["host"]}
-        method = "GET" if body is None else "POST"
+        method = method or ("GET" if body is None else "POST")
         async with self.instance.http.request(method, url, json=body, headers=headers) as reply:
             return reply.status, await reply.json()
 
@@ -102,11 +102,29 @@ async def earned(instance: Instance, email: str, brand: str, event_type: str) ->
     await all_minted(instance)
 
 
-async def identity_token(instance: Instance, email: str) -> str:
+async def access_token(instance: Instance, email: str) -> str:
     url = instance.door["sandbox"]["identityTokenUrl"]
     async with instance.http.post(url, json={"email": email}) as reply:
-        token: str = (await reply.json())["identityToken"]
+        token: str = (await reply.json())["accessToken"]
         return token
+
+
+async def as_owner(
+    instance: Instance, email: str, method: str, path: str = "", body: object = None
+) -> tuple[int, dict[str, Any]]:
+    """What /site-links answers to whoever has proven this address."""
+    headers = {"Authorization": f"Bearer {await access_token(instance, email)}"}
+    url = f"{instance.base_url}/site-links{path}"
+    async with instance.http.request(method, url, json=body, headers=headers) as reply:
+        return reply.status, await reply.json() if await reply.read() else {}
+
+
+async def link_code(instance: Instance, email: str, allowance: int = 500) -> str:
+    body = {"host": instance.door["site"]["host"], "dailyAllowance": allowance}
+    status, answer = await as_owner(instance, email, "POST", body=body)
+    assert status == 201, answer
+    code: str = answer["code"]
+    return code
 
 
 def perk(instance: Instance, kind: str, place: int = 0) -> dict[str, str]:
@@ -193,20 +211,61 @@ async def test_a_sites_administrator_cannot_spend_what_another_brand_gave(
     status, _ = await session.ask("redeem", perk(one_instance, "collections", 1))
     assert status == 400
 
-    # The victim's own consent lifts it.
-    token = await identity_token(one_instance, victim)
-    assert (await session.ask("link", {"identityToken": token}))[0] == 200
+    # The victim's own consent lifts it, as far as the allowance goes.
+    await session.insist("link", {"code": await link_code(one_instance, victim, 1)})
+    status, answer = await session.ask("redeem", perk(one_instance, "collections", 1))
+    assert (status, answer["code"]) == (400, "redeem_failed")
+    await session.insist("link", {"code": await link_code(one_instance, victim)})
     status, answer = await session.ask("redeem", perk(one_instance, "collections", 1))
     assert (status, answer["success"]) == (200, True), answer
 
 
-async def test_a_stolen_link_needs_the_owners_own_token(one_instance: Instance) -> None:
+async def test_once_an_address_is_proven_a_session_spends_what_its_member_earned_there(
+    one_instance: Instance,
+) -> None:
+    """The site's word, `verified_emails` too, no longer counts for what others gave."""
+    visitor = await a_visitor(one_instance)
+    await earned(one_instance, visitor.email, "brand", "account_creation")
+    await visitor.insist("checkin", {})
+    await all_minted(one_instance)
+
+    async def spendable() -> int:
+        amount: int = (await visitor.ask("me"))[1]["spendable"]
+        return amount
+
+    assert await spendable() == 110
+    assert (await as_owner(one_instance, visitor.email, "GET"))[0] == 200
+    assert await spendable() == 110, "nothing was asked of the owner's wallets"
+    code = await link_code(one_instance, visitor.email, 40)
+    assert await spendable() == 10
+    await visitor.insist("link", {"code": code})
+    assert await spendable() == 50
+    host = one_instance.door["site"]["host"]
+    assert (await as_owner(one_instance, visitor.email, "DELETE", f"/{host}"))[0] == 204
+    assert await spendable() == 10
+
+
+async def test_a_link_survives_a_kill_and_its_end_does_too(one_instance: Instance) -> None:
+    visitor = await a_visitor(one_instance)
+    code = await link_code(one_instance, visitor.email, 40)
+    await visitor.insist("link", {"code": code})
+    await one_instance.kill9()
+    await one_instance.start_again()
+    assert (await visitor.ask("me"))[1]["link"]["dailyAllowance"] == 40
+    assert (await visitor.ask("link", {"code": code}))[1]["code"] == "link_failed"
+    assert (await visitor.ask("link", method="DELETE"))[0] == 200
+    await one_instance.kill9()
+    await one_instance.start_again()
+    assert (await visitor.ask("me"))[1]["linked"] is False
+
+
+async def test_a_code_gives_its_owners_wallet_and_nobody_elses(one_instance: Instance) -> None:
     victim, thief = await a_visitor(one_instance), await a_visitor(one_instance)
-    token = await identity_token(one_instance, thief.email)
-    status, answer = await victim.ask("link", {"identityToken": token})
-    # The site's user speaks for the thief's wallet from now on, not the thief for the victim's.
+    code = await link_code(one_instance, thief.email)
+    status, answer = await victim.ask("link", {"code": code})
+    # The site's user has the thief's wallet from now on, not the thief the victim's.
     assert (status, answer["walletAddress"]) == (200, thief.wallet)
-    status, answer = await thief.ask("link", {"identityToken": token[:-4] + "AAAA"})
+    status, answer = await thief.ask("link", {"code": code})
     assert (status, answer["code"]) == (400, "link_failed")
 
 

@@ -15,11 +15,13 @@ from ltzd.rules.brands import (
     Brand,
     EventRule,
     Perk,
+    Site,
     parse_brand_file,
 )
 from ltzd.rules.constraints import Constraint, ExternalApi, LtzBalance, NftHolding
 
-TEXT = st.text(min_size=1, max_size=20).filter(str.isprintable) | st.sampled_from(
+PRINTABLE = st.characters(categories=("L", "N", "P", "S")) | st.just(" ")
+TEXT = st.text(PRINTABLE, min_size=1, max_size=20) | st.sampled_from(
     ['"', "\\", '"""', "'''", "# no comment", "[[events]]", "a = 1", "Ω", "\U0001f600"]
 )
 TEXTS = st.lists(TEXT, max_size=3).map(tuple)
@@ -124,6 +126,21 @@ CONSTRAINTS: st.SearchStrategy[Constraint] = (
 )
 
 
+DAYS = st.integers(1, 99_999)
+SITES = st.builds(
+    Site,
+    hosts=st.lists(
+        st.sampled_from(["site.example", "a.site.example", "other.example"]),
+        min_size=1,
+        unique=True,
+    ).map(tuple),
+    checkin_reward=st.integers(0, 10**6),
+    multipliers=st.dictionaries(DAYS, decimals("0", 1000), max_size=3),
+    milestones=st.dictionaries(DAYS, st.integers(1, 10**6), max_size=3),
+    verified_emails=st.booleans(),
+)
+
+
 @st.composite
 def brands(draw: st.DrawFn) -> Brand:
     own = st.text("aZ0_", min_size=1, max_size=5)
@@ -144,6 +161,7 @@ def brands(draw: st.DrawFn) -> Brand:
         events=tuple(draw(rules(kind)) for kind in kinds),
         perks=tuple(draw(st.lists(perks(), max_size=3, unique_by=lambda perk: perk.id))),
         constraints=tuple(draw(st.lists(CONSTRAINTS, max_size=4, unique=True))),
+        site=draw(st.none() | SITES),
     )
 
 
@@ -156,6 +174,17 @@ def test_applying_what_is_shown_changes_nothing(brand: Brand) -> None:
     assert again == brand
     assert changes(brand, again) == []
     assert toml_of(again) == toml_of(brand)
+
+
+@given(brands(), SITES)
+def test_what_a_sites_section_changes_is_told_field_by_field(brand: Brand, site: Site) -> None:
+    old = brand.model_copy(update={"site": site.model_copy(update={"verified_emails": False})})
+    new = brand.model_copy(update={"site": site.model_copy(update={"verified_emails": True})})
+    assert changes(old, new) == ["~ site: verified_emails false -> true"]
+    assert changes(new, new.model_copy(update={"site": None})) == ["- site"]
+    (line,) = changes(new.model_copy(update={"site": None}), new)
+    assert line.startswith("+ site: hosts [")
+    assert "verified_emails true" in line
 
 
 @given(TEXT | st.booleans() | COUNTS | TEXTS | decimals("0", 10**6))

@@ -1,4 +1,4 @@
-"""What redeemers are told, what a site's sessions may spend, and codes that can be read aloud."""
+"""What redeemers are told, and codes that can be read aloud."""
 
 import hashlib
 import math
@@ -22,12 +22,10 @@ from ltzd.rules.redeeming import (
     ALPHABET,
     CODE_ENTROPY_BYTES,
     CODE_LENGTH,
-    Budget,
     Offer,
     Standing,
-    budget_of,
     check,
-    check_budget,
+    check_cost,
     check_price,
     code_of,
     is_about_the_market,
@@ -118,25 +116,16 @@ def test_another_price_than_agreed_is_refused() -> None:
             check_price(OFFER, price)
 
 
-# --- what sessions may spend ------------------------------------------------------------------
+# --- what was agreed to -----------------------------------------------------------------------
 
 
-def test_a_session_spends_to_the_last_unit_what_its_brand_gave_and_no_more() -> None:
-    budget = Budget(given=10 * LTZ, spent=4 * LTZ)
-    check_budget(budget, 6 * LTZ, is_linked=False)
-    with pytest.raises(RedemptionRefused, match=r"only 6 LTZ .* Link your wallet"):
-        check_budget(budget, 6 * LTZ + 1, is_linked=False)
-
-
-def test_a_linked_wallet_spends_what_it_has() -> None:
-    check_budget(Budget(0, 0), 10**30, is_linked=True)
-
-
-def test_what_is_free_needs_no_budget_even_of_one_who_overspent_while_linked() -> None:
-    overspent = budget_of(given_ltz=1, spent_units=9 * LTZ)
-    check_budget(overspent, 0, is_linked=False)
-    with pytest.raises(RedemptionRefused, match="only 0 LTZ"):
-        check_budget(overspent, 1, is_linked=False)
+def test_a_perk_that_costs_more_than_was_shown_is_refused_with_its_price() -> None:
+    for most in (None, 25 * LTZ, 26 * LTZ):
+        check_cost(25 * LTZ, most)
+    check_cost(0, 0)
+    with pytest.raises(RedemptionRefused) as refused:
+        check_cost(25 * LTZ + LTZ // 2, 25 * LTZ)
+    assert refused.value.message == "The price is now 25.5 LTZ."
 
 
 # --- refusals that were made for programs -----------------------------------------------------

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 
 from ltzd.rules.brands import Site
 from ltzd.rules.limits import local_day
-from ltzd.rules.streaks import CheckIn, Milestone, Streak, StreakShown, checked_in, shown
+from ltzd.rules.streaks import (
+    CheckIn,
+    Milestone,
+    Streak,
+    StreakShown,
+    checked_in,
+    days_with,
+    own_share,
+    shown,
+)
 
 DAY = date(2026, 3, 10)
 ONE_DAY = timedelta(days=1)
@@ -287,3 +296,35 @@ def test_whenever_they_come_a_streak_is_what_the_list_of_all_days_says(
         assert seen == naive.shown(moment)
         if act == "claim" and seen.unclaimed_milestones:
             naive.claimed_milestones.add(seen.unclaimed_milestones[-1].days)
+
+
+# --- whose doing it was -------------------------------------------------------------------------
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40))
+def test_a_member_earns_what_his_own_days_in_a_row_would_have_earned(mine: list[bool]) -> None:
+    """Of a wallet in which another member checks in on the other days."""
+    site = Site(
+        hosts=("site.example",),
+        checkin_reward=10,
+        multipliers={1: Decimal(1), 3: Decimal("1.5"), 7: Decimal(2)},
+    )
+    streak, own_days, alone = None, 0, 0
+    for number, is_mine in enumerate(mine):
+        check_in = checked_in(streak, date(2026, 3, 1) + timedelta(days=number), site)
+        assert check_in is not None
+        streak = check_in.streak
+        own_days = days_with(check_in, own_days) if is_mine else 0
+        alone = alone + 1 if is_mine else 0
+        assert own_days == alone
+        if is_mine:
+            assert own_share(check_in, own_days, site) == site.reward_of(alone) <= check_in.reward
+
+
+def test_a_days_own_share_is_never_more_than_its_reward() -> None:
+    falling = Site(
+        hosts=("site.example",), checkin_reward=10, multipliers={1: Decimal(3), 2: Decimal(1)}
+    )
+    check_in = checked_in(Streak(1, date(2026, 3, 1), 1), date(2026, 3, 2), falling)
+    assert check_in is not None
+    assert own_share(check_in, 1, falling) == check_in.reward == 10

@@ -22,6 +22,7 @@ from ltzd.store.signals import REWARDS
 from ltzd.store.site_members import Member
 from ltzd.values import Address
 from tests.support.core import BRAND, a_wallet, value
+from tests.support.site_members import on_record
 
 WALLET = a_wallet(0xA11CE)
 DAY = date(2026, 3, 10)
@@ -40,11 +41,14 @@ def a_check_in(
 
 
 def a_member(wallet: Address = WALLET, brand: Address = BRAND) -> Member:
-    return Member(brand, "site.example", 7, "ann", UUID(int=7), wallet, None)
+    number = int.from_bytes(wallet)
+    return Member(
+        brand, "site.example", number & (2**62 - 1), "ann", UUID(bytes=wallet[:16]), wallet, None
+    )
 
 
 def a_milestone(days: int = 1, bonus: int = 50, **changes: Any) -> NewMilestone:
-    said: dict[str, Any] = {"brand_id": BRAND, "wallet": WALLET, "budget": None}
+    said: dict[str, Any] = {"member": a_member(), "budget": None}
     return NewMilestone(
         milestone=Milestone(days, bonus), day=DAY, reward_id=uuid4(), **said | changes
     )
@@ -56,6 +60,8 @@ def a_budget(maximum: int) -> Quota:
 
 
 async def write(pool: Pool, *those: NewCheckIn) -> list[bool]:
+    for new in those:
+        await on_record(pool, new.member)
     async with session(pool) as connection:
         return [await checkins.write_check_in(connection, new) for new in those]
 
@@ -158,6 +164,7 @@ async def test_of_many_at_once_one_is_written(pool: Pool) -> None:
 async def test_what_is_rolled_back_leaves_nothing(pool: Pool) -> None:
     nothing = await everything(pool)
 
+    await on_record(pool, a_member())
     async with session(pool) as connection:
         undone = connection.transaction()
         await undone.start()
@@ -238,7 +245,7 @@ async def test_no_crowd_passes_the_budget(pool: Pool) -> None:
 
 async def test_a_fault_that_is_not_the_budgets_is_not_called_so(pool: Pool) -> None:
     with pytest.raises(asyncpg.CheckViolationError):
-        await write(pool, a_check_in(wallet=Address(bytes(19))))
+        await write(pool, a_check_in(own_ltz=11))
 
 
 # --- ranks --------------------------------------------------------------------------------------

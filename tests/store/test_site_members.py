@@ -3,12 +3,12 @@
 from dataclasses import replace
 from uuid import UUID
 
-from ltzd.store import payments, site_members
+from ltzd.store import payments, site_links, site_members
 from ltzd.store.database import Pool, session
 from ltzd.store.site_members import Known, Member
 from ltzd.store.users import User
-from ltzd.values import Address
 from tests.support.core import BRAND, a_wallet, value
+from tests.support.site_members import expire, linked
 
 OWN, OTHER, THIRD = a_wallet(1), a_wallet(2), a_wallet(3)
 ANN = User(UUID(int=1), "ann@site.example", "did:ann", OWN)
@@ -31,11 +31,6 @@ async def found(pool: Pool, host: str = "site.example", site_user_id: int = 42) 
         return await site_members.find(connection, BRAND, host, site_user_id)
 
 
-async def linked(pool: Pool, member: Member, *wallets: Address) -> Member | None:
-    async with session(pool) as connection:
-        return await site_members.link(connection, member, "did:somebody", wallets)
-
-
 async def test_a_member_is_found_as_he_was_kept(pool: Pool) -> None:
     assert await found(pool) is None
     assert await kept(pool, a_member()) == a_member()
@@ -53,37 +48,54 @@ async def test_the_same_number_at_another_site_is_another_member(pool: Pool) -> 
 
 async def test_a_new_name_leaves_a_linked_wallet_alone(pool: Pool) -> None:
     member = await kept(pool, a_member())
-    await linked(pool, member, OTHER)
+    await linked(pool, member, wallet=OTHER)
 
     renamed = await kept(pool, a_member(username="anna"))
 
-    assert renamed == a_member(username="anna", wallet=OTHER, subject="did:somebody")
-    assert await value(pool, "SELECT linked_at IS NOT NULL FROM site_members")
+    assert renamed == a_member(username="anna", wallet=OTHER, subject="did:owner")
 
 
 async def test_another_e_mail_address_is_another_user_who_has_shown_nothing(pool: Pool) -> None:
     member = await kept(pool, a_member())
-    await linked(pool, member, THIRD)
+    await linked(pool, member, wallet=THIRD)
 
     assert await kept(pool, a_member(BEN), BEN) == a_member(BEN)
     assert await found(pool) == Known(a_member(BEN), BEN.email_key)
-    assert await value(pool, "SELECT linked_at IS NULL FROM site_members")
+    assert await kept(pool, a_member()) == a_member(), "nor has he shown it to whom he was"
 
 
-async def test_a_link_prefers_the_e_mail_addresss_wallet_to_the_first(pool: Pool) -> None:
+async def test_a_link_whose_time_is_over_is_told_and_settled_once(pool: Pool) -> None:
     member = await kept(pool, a_member())
+    await linked(pool, member, wallet=OTHER)
+    assert await found(pool) == Known(a_member(wallet=OTHER, subject="did:owner"), ANN.email_key)
+    await expire(pool)
 
-    assert await linked(pool, member, OTHER, OWN) == a_member(subject="did:somebody")
-    assert await linked(pool, member, OTHER, THIRD) == a_member(
-        wallet=OTHER, subject="did:somebody"
-    )
-    # Also from another one, which an earlier link gave.
-    assert await linked(pool, member, THIRD, OWN) == a_member(subject="did:somebody")
+    ended = Known(a_member(wallet=OTHER), ANN.email_key, has_ended_link=True)
+    assert await found(pool) == ended
+    async with session(pool) as connection:
+        await site_links.settle(connection, member)
+        assert await found(pool) == Known(a_member(), ANN.email_key)
+        await linked(pool, member, wallet=THIRD)
+        await site_links.settle(connection, member)
+    now = Known(a_member(wallet=THIRD, subject="did:owner"), ANN.email_key)
+    assert await found(pool) == now, "a new one is left alone"
 
 
-async def test_a_link_that_was_begun_under_another_address_changes_nothing(pool: Pool) -> None:
+async def test_a_link_lasts_only_for_the_user_and_the_wallet_that_it_was_made_for(
+    pool: Pool,
+) -> None:
+    """Also if a version that knows no links has written the member's row."""
     member = await kept(pool, a_member())
-    await kept(pool, a_member(BEN), BEN)
-
-    assert await linked(pool, member, OWN) is None
-    assert await found(pool) == Known(a_member(BEN), BEN.email_key)
+    await kept(pool, a_member(BEN, site_user_id=43), BEN)
+    changes: dict[str, tuple[object, object]] = {
+        "wallet": (THIRD, OWN),
+        "user_id": (BEN.id, ANN.id),
+    }
+    for column, (other, own) in changes.items():
+        await linked(pool, member)
+        change = f"UPDATE site_members SET {column} = $1 WHERE site_user_id = 42"
+        await value(pool, change, other)
+        now = await found(pool)
+        assert now is not None
+        assert (now.member.subject, now.has_ended_link) == (None, True)
+        await value(pool, change, own)

@@ -1,4 +1,4 @@
-"""What the rows say of redemptions at sites: which are the same, what is spent, what may come."""
+"""What the rows say of redemptions at sites: which are the same, and what may come."""
 
 import asyncio
 import json
@@ -14,23 +14,35 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from ltzd.rules.redeeming import Budget, Offer
+from ltzd.rules.redeeming import Offer
+from ltzd.rules.site_spending import Payment
 from ltzd.rules.transactions import Place, Transaction
 from ltzd.rules.transactions import State as Sending
-from ltzd.store import brands, facts, redemption_payments, relays, site_redemptions, webhook_bodies
+from ltzd.store import (
+    brands,
+    facts,
+    redemption_payments,
+    relays,
+    site_redemptions,
+    site_spending,
+    webhook_bodies,
+)
 from ltzd.store.database import Pool, session, transaction
+from ltzd.store.site_members import Member
 from ltzd.store.site_redemptions import NewRedemption, Redemption, State, Traces
 from ltzd.store.webhooks import Due
-from ltzd.values import LTZ, Address, hex_of
+from ltzd.values import LTZ, hex_of
 from tests.support.core import BRAND, a_hash, a_wallet, follow, save, value
 from tests.support.event_action import SEALER, a_brand
 from tests.support.fake_node import FakeNode
 from tests.support.relay_world import a_plan, a_relay, a_relay_lane, row_states, send, write
+from tests.support.site_members import on_record
 from tests.support.waiting import until
 
 WALLET, OTHER_WALLET = a_wallet(0xA1), a_wallet(0xA2)
 OTHER_BRAND = a_wallet(0xB2)
 PERK = UUID("6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77")
+ANN = Member(BRAND, "site.example", 7, "ann", UUID(int=7), WALLET, None)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
@@ -74,22 +86,23 @@ async def found(pool: Pool, one: NewRedemption) -> Redemption:
         return await site_redemptions.by_id(connection, one.id)
 
 
-async def joinable(
-    pool: Pool, brand: Address = BRAND, wallet: Address = WALLET, perk: UUID = PERK
-) -> UUID | None:
+async def joinable(pool: Pool, perk: UUID = PERK, **member: Any) -> UUID | None:
     async with session(pool) as connection:
-        one = await site_redemptions.joinable(connection, brand, wallet, perk)
+        one = await site_redemptions.joinable(connection, replace(ANN, **member), perk)
     return None if one is None else one.id
+
+
+async def spent_in_all(pool: Pool) -> int:
+    """What the sessions of the brand's sites have spent of Ann's wallet."""
+    async with session(pool) as connection:
+        account = await site_spending.account(connection, ANN)
+    assert account is not None
+    return account.ledger.spent_in_all
 
 
 async def traces(pool: Pool, one: NewRedemption) -> Traces:
     async with session(pool) as connection:
         return await site_redemptions.traces(connection, one)
-
-
-async def budget(pool: Pool, brand: Address = BRAND, wallet: Address = WALLET) -> Budget:
-    async with session(pool) as connection:
-        return await site_redemptions.budget(connection, brand, wallet)
 
 
 async def left_behind(pool: Pool) -> list[UUID]:
@@ -213,37 +226,19 @@ async def test_a_failed_one_is_not_joined_nor_anothers(pool: Pool) -> None:
     await failed(pool, await begun(pool))
     assert await joinable(pool) is None
     await begun(pool)
-    assert await joinable(pool, brand=OTHER_BRAND) is None
+    assert await joinable(pool, brand_id=OTHER_BRAND) is None
     assert await joinable(pool, wallet=OTHER_WALLET) is None
     assert await joinable(pool, perk=uuid4()) is None
 
 
-# --- what is spent ----------------------------------------------------------------------------
-
-
-async def test_what_is_open_or_done_is_spent_and_what_failed_is_not(pool: Pool) -> None:
-    await begun(pool, price=1)
-    await finished(pool, await begun(pool, price=20))
-    await failed(pool, await begun(pool, price=300))
-    await begun(pool, price=4_000, brand=OTHER_BRAND)
-    await begun(pool, price=50_000, wallet=OTHER_WALLET)
-    assert await budget(pool) == Budget(0, 21)
-
-
-async def test_what_this_brand_gave_and_sold_in_all_time_counts(pool: Pool) -> None:
-    await value(
-        pool,
-        """
-        INSERT INTO earnings (brand_id, period, starts, wallet, ltz, rewards, bought)
-        VALUES ($1, 'all', '1970-01-01', $2, 70, 1, 5), ($1, 'week', '2026-03-09', $2, 900, 1, 0),
-               ($3, 'all', '1970-01-01', $2, 4000, 1, 0), ($1, 'all', '1970-01-01', $4, 30000, 1, 0)
-        """,
-        BRAND,
-        WALLET,
-        OTHER_BRAND,
-        OTHER_WALLET,
-    )
-    assert await budget(pool) == Budget(75 * LTZ, 0)
+async def test_only_the_member_who_began_a_redemption_joins_it(pool: Pool) -> None:
+    one = await begun(pool)
+    assert await joinable(pool, site_user_id=8) == one.id, "nobody is on record as its member"
+    async with session(pool) as connection:
+        await site_spending.charge(connection, one.id, ANN, Payment(given=one.price), None)
+    assert await joinable(pool) == one.id
+    assert await joinable(pool, site_user_id=8) is None
+    assert await joinable(pool, host="other.example") is None
 
 
 # --- what came of it --------------------------------------------------------------------------
@@ -449,6 +444,7 @@ async def test_what_cannot_be_paid_any_more_is_reversed_once_and_the_brand_is_to
     async with session(pool) as connection:
         brand = a_brand(id=hex_of(BRAND), webhook_url="https://shop.example/hook")
         await brands.apply(connection, brand, SEALER)
+    await on_record(pool, ANN)
     one = await begun(pool)
     await relayed(pool, one)
     lane = await a_relay_lane(pool)
@@ -456,6 +452,7 @@ async def test_what_cannot_be_paid_any_more_is_reversed_once_and_the_brand_is_to
     await finished(pool, one)
     await undone(pool)
     await at_block(pool, 9, 5)
+    assert await spent_in_all(pool) == one.price
     assert not await reversed_(pool, one), "the operator publishes it again"
     state, succeeded = ENDS[end]
     await value(
@@ -473,7 +470,7 @@ async def test_what_cannot_be_paid_any_more_is_reversed_once_and_the_brand_is_to
     assert await reversed_(pool, one)
     assert not await reversed_(pool, one)
     assert (await found(pool, one)).state is State.REVERSED
-    assert await budget(pool) == Budget(0, 0)
+    assert await spent_in_all(pool) == 0
     assert await joinable(pool) is None
     async with session(pool) as connection:
         due = Due(uuid4(), BRAND, "", 1, "redemption_reversed", one.id, 1, datetime.now(UTC))

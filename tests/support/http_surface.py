@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,8 +21,9 @@ from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import AsOf, Reader, Redeemed, RedeemRequest
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
 from ltzd.actions.relayer import RelayAnswer, RelayRequest
+from ltzd.actions.site_links import LinkCode, Linked
 from ltzd.actions.site_members import LoggedIn
-from ltzd.actions.site_redemptions import PerkOffer
+from ltzd.actions.site_redemptions import Funds, PerkOffer
 from ltzd.actions.site_redemptions import Redeemed as SiteRedeemed
 from ltzd.cache.rate_limits import RateLimits, Window
 from ltzd.errors import (
@@ -53,16 +54,21 @@ from ltzd.rules.brands import Brand, EventRule, Perk
 from ltzd.rules.leaderboards import Metric, Period
 from ltzd.rules.payments import Payment, not_found
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
+from ltzd.rules.redeeming import check_cost
 from ltzd.rules.relay_limits import RELAYS_AN_HOUR, WINDOW, Standing
 from ltzd.rules.relaying import Relayed, RelayStatus, RelayWindow
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
+from ltzd.rules.site_links import CODE_LIFE, LINK_LIFE
+from ltzd.rules.site_spending import Allowance
 from ltzd.rules.streaks import Milestone, StreakShown
 from ltzd.store.pregenerations import AccountWallet, Recorded
 from ltzd.store.redemptions import Redemption
+from ltzd.store.site_links import Link
 from ltzd.store.site_members import Member
 from ltzd.store.site_redemptions import Redemption as SiteRedemption
+from ltzd.store.site_spending import LastingLink
 from ltzd.store.tokens import Page
-from ltzd.values import LTZ, Address, Hash32, LtzUnits, address_of
+from ltzd.values import LTZ, Address, Hash32, address_of
 
 BRAND_ID = "0x" + "ab" * 20
 WALLET = Address(bytes.fromhex("5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"))
@@ -502,6 +508,8 @@ COFFEE = Perk(
     id="6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77", name="Free coffee", category="drinks", item_id=1
 )
 CODE = "UCR8-E7T3-2FNP"
+LINK_CODE = "7KQ2M9XA"
+LINKED_AT = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 ANN = Member(
     brand_id=address_of(BRAND_ID),
     host=SITE_HOST,
@@ -536,11 +544,16 @@ class SiteBook:
     is_pending: bool = False
     price: int = 25 * LTZ
     balance: int = 1_250 * LTZ
+    spendable: int = 320 * LTZ
+    codes: dict[str, tuple[str, int]] = field(default_factory=lambda: {LINK_CODE: ("user", 500)})
+    links: dict[str, list[Link]] = field(default_factory=dict)
     multiplier: Decimal = Decimal("1.5")
     entries: tuple[Entry, ...] = (Entry("9d2c6a1f", "ann", 320, 1),)
 
     def services(self) -> SiteServices:
-        return SiteServices(members=self, check_ins=self, leaderboards=self, redemptions=self)
+        return SiteServices(
+            members=self, check_ins=self, leaderboards=self, redemptions=self, links=self
+        )
 
     def brand_of(self, host: str) -> Brand:
         self.heard.append(f"brand_of {host}")
@@ -560,15 +573,50 @@ class SiteBook:
     def is_confirmed(self, _host: str, credentials: HostCredentials) -> bool:
         return credentials in self.confirmed
 
-    async def link(self, member: Member, token: str) -> Member:
-        self._hear("link", token)
-        if token != TOKEN:
-            raise LinkRefused("The identity token is not valid.")
-        return replace(member, subject="user")
+    async def owner_of(self, token: str) -> TokenUser:
+        self.heard.append("owner_of")
+        if token not in (TOKEN, OTHER_TOKEN):
+            raise Unauthorized("Invalid or expired token")
+        return TokenUser("user" if token == TOKEN else "other", (WALLET,))
 
-    async def balance_of(self, wallet: Address) -> LtzUnits:
-        self._hear("balance_of", wallet)
-        return LtzUnits(self.balance)
+    async def new_code(self, owner: TokenUser, host: str, daily_allowance: int) -> LinkCode:
+        self._hear("new_code", (owner.subject, host, daily_allowance))
+        if host != SITE_HOST:
+            raise NotFound("No brand has a site at this host")
+        self.codes[LINK_CODE] = (owner.subject, daily_allowance)
+        return LinkCode(LINK_CODE, host, daily_allowance, LINKED_AT + CODE_LIFE)
+
+    async def links_of(self, owner: TokenUser) -> list[Link]:
+        self._hear("links_of", owner.subject)
+        return self.links.get(owner.subject, [])
+
+    async def end_at(self, owner: TokenUser, host: str) -> None:
+        self._hear("end_at", (owner.subject, host))
+        if host != SITE_HOST or not self.links.pop(owner.subject, None):
+            raise NotFound("You have no link at this host")
+
+    async def link(self, member: Member, typed: str) -> Linked:
+        self._hear("link", typed)
+        if typed not in self.codes:
+            raise LinkRefused("This code is wrong.")
+        subject, allowance = self.codes.pop(typed)
+        made = (LINKED_AT, LINKED_AT + LINK_LIFE)
+        link = Link(member.brand_id, member.host, member.username, WALLET, allowance, *made)
+        self.links[subject] = [link]
+        return Linked(WALLET, allowance)
+
+    async def end(self, member: Member) -> None:
+        self._hear("end", member)
+        self.links.clear()
+
+    async def funds(self, brand: Brand, member: Member) -> Funds:
+        self._hear("funds", member.wallet)
+        link = next((one for links in self.links.values() for one in links), None)
+        if link is None:
+            return Funds(self.balance, self.spendable, None)
+        allowance = Allowance(link.daily_allowance * LTZ, 40 * LTZ)
+        lasting = LastingLink(uuid4(), link.expires_at, date(2026, 3, 14), allowance)
+        return Funds(self.balance, self.spendable + allowance.left, lasting)
 
     async def check_in(self, member: Member) -> CheckedIn:
         self._hear("check_in", member)
@@ -592,8 +640,11 @@ class SiteBook:
         self._hear("read", (brand.id, metric, period, limit))
         return Board(self.entries[:limit], len(self.entries))
 
-    async def redeem(self, brand: Brand, member: Member, perk_id: UUID) -> SiteRedeemed:
+    async def redeem(
+        self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None
+    ) -> SiteRedeemed:
         self._hear("redeem", perk_id)
+        check_cost(self.price, max_cost)
         perk = brand.perk(perk_id)
         if perk is None:
             raise RedemptionRefused("This site offers no such perk.")

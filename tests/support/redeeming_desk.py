@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -21,7 +22,7 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.operator.relay_lane import RelayLane
 from ltzd.providers.identity_tokens import TokenUser
-from ltzd.rules.brands import Brand, Perk
+from ltzd.rules.brands import Brand, Perk, Site
 from ltzd.rules.fees import GWEI, FeePolicy
 from ltzd.store import chains
 from ltzd.store.chains import BlockRow, ChainIdentity
@@ -34,6 +35,7 @@ from tests.support.contracts import Contracts as Deployed
 from tests.support.contracts import Party
 from tests.support.core import BRAND, running, value
 from tests.support.mint_world import POLICY, true
+from tests.support.site_members import gave, on_record
 from tests.support.waiting import until
 
 PAYOUT = Party().address
@@ -104,12 +106,19 @@ class Sites:
     stack: AsyncExitStack
     conditions: Conditions = field(default_factory=Conditions)
     perks: list[Perk] = field(default_factory=list)
+    members: int = 0
     first: Process = field(init=False)
+
+    verified_emails: bool = True
 
     @property
     def brand(self) -> Brand:
         return Brand(
-            id=hex_of(BRAND), name="Demo", domains=("shop.example",), perks=tuple(self.perks)
+            id=hex_of(BRAND),
+            name="Demo",
+            domains=("shop.example",),
+            perks=tuple(self.perks),
+            site=Site(hosts=("site.example",), verified_emails=self.verified_emails),
         )
 
     async def process(self) -> Process:
@@ -187,18 +196,32 @@ class Sites:
             await self.deployed.send(
                 self.deployed.minter, "LTZ", "mintReward", user.wallet, ltz * LTZ, reference
             )
+        await gave(self.pool, BRAND, user.wallet, ltz if given is None else given)
+        self.members += 1
+        member = Member(BRAND, "site.example", self.members, "ann", uuid4(), user.wallet, None)
+        return await on_record(self.pool, member)
+
+    async def redeem(
+        self,
+        member: Member,
+        perk: Perk,
+        process: Process | None = None,
+        max_cost: int | None = None,
+    ) -> Redeemed:
+        redemptions = (process or self.first).redemptions
+        return await redemptions.redeem(self.brand, member, UUID(perk.id), max_cost)
+
+    async def spendable(self, member: Member) -> int:
+        """In whole LTZ, where the index knows as much of the wallet as the chain."""
         await value(
             self.pool,
-            "INSERT INTO earnings VALUES ($1, 'all', '1970-01-01', $2, $3, 1, 0)",
-            BRAND,
-            user.wallet,
-            ltz if given is None else given,
+            "INSERT INTO balances (wallet, amount) VALUES ($1, $2) "
+            "ON CONFLICT (wallet) DO UPDATE SET amount = excluded.amount",
+            member.wallet,
+            Decimal(await self.balance(member) * LTZ),
         )
-        return Member(BRAND, "site.example", 7, "ann", uuid4(), user.wallet, None)
-
-    async def redeem(self, member: Member, perk: Perk, process: Process | None = None) -> Redeemed:
-        redemptions = (process or self.first).redemptions
-        return await redemptions.redeem(self.brand, member, UUID(perk.id))
+        funds = await self.first.redemptions.funds(self.brand, member)
+        return funds.spendable // LTZ
 
     # What became of it
 

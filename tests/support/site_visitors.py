@@ -1,12 +1,10 @@
 """Who visits the demo site with a browser, and what the browser says of the visit."""
 
-import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Request, expect
@@ -52,23 +50,30 @@ class Visitor:
     async def balance(self) -> int:
         return int((await self.at("balance").inner_text()).replace(",", ""))
 
-    async def identity_token(self) -> str:
-        """As the page says that one gets it."""
-        url, body = await self._token_order()
-        answer = await self.page.request.post(url, data=body)
-        token: str = (await answer.json())["identityToken"]
-        return token
-
     async def email(self) -> str:
-        _, body = await self._token_order()
-        found: str = json.loads(body)["email"]
-        return found
+        """The address that the page hands to the wallet app."""
+        address = await self.page.locator(".wallet-app").first.get_attribute("href")
+        assert address is not None
+        (email,) = parse_qs(urlsplit(address).query)["email"]
+        return email
 
-    async def _token_order(self) -> tuple[str, str]:
-        line = await self.page.locator("#token-hint .line").text_content()
-        found = re.fullmatch(r"curl (\S+) -d '(.*)'", line or "")
-        assert found is not None, line
-        return found[1], found[2]
+    async def wallet_app(self) -> Page:
+        """The page that plays the visitor's wallet app, opened as the visitor opens it."""
+        way = self.page.locator(".wallet-app:visible")
+        if not await way.count():
+            await self.page.get_by_text("LTZ from elsewhere?").click()
+        async with self.page.context.expect_page() as opened:
+            await way.click()
+        page = await opened.value
+        await page.get_by_role("button", name="Open the wallet").click()
+        return page
+
+    async def link_code(self) -> str:
+        app = await self.wallet_app()
+        await app.get_by_role("button", name="Get a code").click()
+        code = await app.get_by_role("status").inner_text()
+        await app.close()
+        return code
 
     def times_asked(self, line: str) -> int:
         return self.asked.count(line)

@@ -15,8 +15,11 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
+from ltzd.actions.following import Following
 from ltzd.actions.newcomers import Newcomers
+from ltzd.actions.site_links import SiteLinks
 from ltzd.actions.site_members import SiteMembers, SitePolicy
+from ltzd.actions.token_users import TokenUsers
 from ltzd.daemon.surfaces import http_app
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.http.services import HttpPolicy
@@ -25,6 +28,7 @@ from ltzd.http.site_operations import operations
 from ltzd.providers.host_sites import HostSites
 from ltzd.providers.identity_tokens import IdentityTokens
 from ltzd.values import address_of
+from tests.support.event_action import SEALER
 from tests.support.event_surface import BrandAtWork, EventSurface
 from tests.support.http_surface import serving
 from tests.support.site_world import SHORT
@@ -47,10 +51,12 @@ FAILURES = {
 BODIES: dict[str, dict[str, object]] = {
     "redeem": {"perkId": PERK_ID},
     "claim-milestone": {"milestoneDays": 1},
-    "link": {"identityToken": "x"},
+    "link": {"code": "x"},
 }
 MODELS = {
-    one.path.rpartition("/")[2]: {status: model for status, (_, model) in one.answers.items()}
+    (one.method, one.path.rpartition("/")[2]): {
+        status: model for status, (_, model) in one.answers.items()
+    }
     for one in operations(HttpPolicy())
 }
 
@@ -87,12 +93,14 @@ class Site:
             assert answer.status == 200
             return Session(self, await answer.json())
 
-    async def ask(self, path: str, said: object = None, **headers: str) -> Answer:
+    async def ask(
+        self, path: str, said: object = None, method: str | None = None, **headers: str
+    ) -> Answer:
         """Every answer fits what is documented, and none holds an e-mail address.
 
         But for `me`, which tells a member his own name.
         """
-        method = "POST" if path in {"checkin", *BODIES} else "GET"
+        method = method or ("POST" if path in {"checkin", *BODIES} else "GET")
         sent = {"Host": self.host} | headers
         sent = {name.replace("_", "-"): value for name, value in sent.items() if value}
         async with self.shop.http.request(
@@ -100,7 +108,9 @@ class Site:
         ) as reply:
             text = await reply.text()
             answer = Answer(reply.status, json.loads(text), reply.headers)
-        MODELS[path.partition("?")[0]][answer.status].model_validate(answer.body)
+        model = MODELS[method, path.partition("?")[0]][answer.status]
+        assert model is not None
+        model.model_validate(answer.body)
         assert path == "me" or "@" not in text
         return answer
 
@@ -109,6 +119,25 @@ class Site:
         async with self.shop.http.post(url, json={"email": email} | more) as answer:
             tokens: dict[str, str] = await answer.json()
             return tokens
+
+    async def as_owner(
+        self, token: str, method: str, path: str = "", said: object = None
+    ) -> tuple[int, Any]:
+        """What /site-links answers the token's user."""
+        async with self.shop.http.request(
+            method,
+            f"{self.url}/site-links{path}",
+            json=said,
+            headers={"Authorization": f"Bearer {token}"},
+        ) as reply:
+            return reply.status, await reply.json() if await reply.read() else None
+
+    async def code(self, token: str, allowance: int = 500) -> str:
+        said = {"host": self.host, "dailyAllowance": allowance}
+        status, body = await self.as_owner(token, "POST", said=said)
+        assert (status, body["host"], body["dailyAllowance"]) == (201, self.host, allowance)
+        code: str = body["code"]
+        return code
 
     def fails(self, **fault: Any) -> None:
         """The host site, until the test ends."""
@@ -124,10 +153,12 @@ class Session:
     def wallet(self) -> str:
         return self.told["walletAddress"]
 
-    async def ask(self, path: str, said: object = None, **headers: str) -> Answer:
+    async def ask(
+        self, path: str, said: object = None, method: str | None = None, **headers: str
+    ) -> Answer:
         log_in = {"Cookie": self.told["cookie"], "X_WP_Nonce": self.told["nonce"]}
         body = BODIES.get(path) if said is None else said
-        return await self.site.ask(path, body, **log_in | headers)
+        return await self.site.ask(path, body, method, **log_in | headers)
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -137,17 +168,17 @@ async def running(event_surface: EventSurface) -> AsyncIterator[str]:
     async with AsyncExitStack() as stack:
         sites = HostSites(SHORT)
         stack.push_async_callback(sites.close)
-        tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
         members = SiteMembers(
             daemon.pool,
             daemon.brands,
             Newcomers(daemon.pool, daemon.identity),
             sites,
-            tokens,
-            daemon.identity,
             SitePolicy(sandbox.site_url),
         )
-        site = replace(daemon.site, members=members)
+        tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
+        owners = TokenUsers(tokens, daemon.identity, Following(daemon.pool, daemon.identity))
+        links = SiteLinks(daemon.pool, members, owners, SEALER)
+        site = replace(daemon.site, members=members, links=links)
         app = http_app(replace(daemon, site=site), is_dev=False)
         yield await stack.enter_async_context(serving(app))
 
@@ -227,6 +258,9 @@ async def test_a_member_sees_himself_and_what_he_claimed(site: Site) -> None:
             "walletAddress": ann.wallet,
             "balance": 0,
             "streak": FIRST_DAY,
+            "linked": False,
+            "spendable": 0,
+            "link": None,
         },
     )
 
@@ -392,43 +426,76 @@ async def test_a_member_whose_wallet_nobody_can_tell_is_told_to_come_again(site:
 # --- linking ------------------------------------------------------------------------------------
 
 
-async def test_the_own_token_links_the_own_wallet(site: Site) -> None:
+async def test_an_owner_links_a_member_sees_it_and_ends_it(site: Site) -> None:
     ann = await site.session()
-    tokens = await site.token(ann.told["email"])
-    for kind in ("identityToken", "accessToken"):
-        answer = await ann.ask("link", {"identityToken": tokens[kind]})
-        assert (answer.status, answer.body) == (
-            200,
-            {"success": True, "walletAddress": ann.wallet},
-        )
-    assert (
-        await site.shop.value(
-            "SELECT subject FROM site_members WHERE wallet = $1", address_of(ann.wallet)
-        )
-        == tokens["subject"]
-    )
+    token = (await site.token(ann.told["email"]))["accessToken"]
+    code = await site.code(token, 40)
+
+    answer = await ann.ask("link", {"code": code})
+
+    said = {"success": True, "walletAddress": ann.wallet, "dailyAllowance": 40}
+    assert (answer.status, answer.body) == (200, said)
+    me = (await ann.ask("me")).body
+    assert (me["linked"], me["link"]["dailyAllowance"], me["spendable"]) == (True, 40, 0)
+    (link,) = (await site.as_owner(token, "GET"))[1]["links"]
+    assert (link["host"], link["username"]) == (site.host, ann.told["username"])
+    assert link["walletAddress"] == ann.wallet
+    assert (await ann.ask("link", {"code": code})).code == (400, "link_failed")
+
+    assert (await site.as_owner(token, "DELETE", f"/{site.host}"))[0] == 204
+    assert not (await ann.ask("me")).body["linked"]
+    assert (await site.as_owner(token, "DELETE", f"/{site.host}"))[0] == 404
 
 
-async def test_anothers_token_links_his_wallet_and_streak(site: Site) -> None:
+async def test_a_member_ends_his_link_himself(site: Site) -> None:
     ann, ben = await site.session(), await site.session()
+    code = await site.code((await site.token(ben.told["email"]))["accessToken"])
     await ben.ask("checkin")
-    tokens = await site.token(ben.told["email"])
 
-    linked = await ann.ask("link", {"identityToken": tokens["identityToken"]})
+    linked = await ann.ask("link", {"code": code.lower()})
 
     assert linked.body["walletAddress"] == ben.wallet
     assert (await ann.ask("me")).body["walletAddress"] == ben.wallet
     assert (await ann.ask("checkin")).body["alreadyClaimed"] is True
-
-
-async def test_rubbish_links_nothing(site: Site) -> None:
-    ann = await site.session()
-    expired = await site.token(ann.told["email"], expiresIn=-1)
-    for token in ("x", "a.b.c", "x" * 9_000, "\u0661.\u0662.\u0663", expired["accessToken"]):
-        answer = await ann.ask("link", {"identityToken": token})
-        assert answer.code == (400, "link_failed")
-        assert token not in answer.body["message"]
+    for _ in range(2):
+        answer = await ann.ask("link", method="DELETE")
+        assert (answer.status, answer.body) == (200, {"success": True})
     assert (await ann.ask("me")).body["walletAddress"] == ann.wallet
+
+
+async def test_tokens_and_rubbish_link_nothing_and_the_sixth_try_waits(site: Site) -> None:
+    ann = await site.session()
+    token = (await site.token(ann.told["email"]))["accessToken"]
+    good = await site.code(token)
+    answer = await ann.ask("link", {"identityToken": token})
+    assert answer.body["data"]["params"] == {"code": "is required"}
+    for code in ("x", "00000000", "x" * 9_000, token, "\u0661\u0662"):
+        answer = await ann.ask("link", {"code": code})
+        assert answer.code == (400, "link_failed")
+        assert len(code) < 8 or code not in answer.body["message"]
+    answer = await ann.ask("link", {"code": good})
+    assert answer.code == (429, "rest_too_many_requests")
+    assert 590 <= int(answer.headers["Retry-After"]) <= 600
+    assert not (await ann.ask("me")).body["linked"]
+
+
+# --- an address that is another's -----------------------------------------------------------------
+
+
+async def test_a_member_with_a_strangers_address_may_spend_nothing_of_the_strangers(
+    site: Site,
+) -> None:
+    """He logs in as somebody whom the site gives the victim's address."""
+    email = f"{uuid4().hex}@mail.example"
+    thief = await site.session(email)
+    assert thief.told["email"] == email
+    wallet, brand = address_of(thief.wallet), site.brand.brand.address
+    await site.shop.value(
+        "INSERT INTO earnings VALUES ($1, 'all', '1970-01-01', $2, 90, 1, 0)", brand, wallet
+    )
+    await site.shop.value("INSERT INTO balances VALUES ($1, 100 * 10^18)", wallet)
+    me = (await thief.ask("me")).body
+    assert (me["balance"], me["spendable"], me["linked"]) == (100, 0, False)
 
 
 # --- what is kept to itself ---------------------------------------------------------------------
@@ -439,16 +506,18 @@ async def test_no_log_holds_an_address_a_cookie_or_a_token(site: Site) -> None:
         ann = await site.session()
         tokens = await site.token(ann.told["email"])
         await ann.ask("checkin")
-        await ann.ask("link", {"identityToken": tokens["accessToken"]})
-        await ann.ask("link", {"identityToken": tokens["accessToken"] + "x"})
+        code = await site.code(tokens["accessToken"])
+        await ann.ask("link", {"code": tokens["accessToken"]})
+        await ann.ask("link", {"code": code})
         site.fails(status=500)
         fresh = await site.session(ann.told["username"])
         await fresh.ask("checkin")
     said = str(logs)
-    assert {"member.met", "checkin.claimed", "member.linked", "http.unavailable"} <= {
+    assert {"member.met", "checkin.claimed", "site_link.made", "http.unavailable"} <= {
         entry["event"] for entry in logs
     }
     assert tokens["accessToken"] not in said
+    assert code not in said
     for secret in (ann.told["email"], ann.told["cookie"], ann.told["nonce"], "wordpress_logged"):
         assert secret not in said
 

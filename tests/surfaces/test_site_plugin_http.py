@@ -35,6 +35,7 @@ from ltzd.errors import (
     OutcomeUnknown,
     RateLimited,
     RedemptionRefused,
+    TooManyTries,
     TransactionFailed,
     Unavailable,
 )
@@ -56,9 +57,9 @@ from tests.support.http_surface import (
     COFFEE,
     COOKIE,
     FRESH_NONCE,
+    LINK_CODE,
     NONCE,
     SITE_HOST,
-    TOKEN,
     Surface,
     a_surface,
 )
@@ -83,7 +84,7 @@ FAILED = {
 GOOD: dict[str, object] = {
     "redeem": {"perkId": COFFEE.id},
     "claim-milestone": {"milestoneDays": 7},
-    "link": {"identityToken": TOKEN},
+    "link": {"code": LINK_CODE},
 }
 POSTED = ("checkin", *GOOD)
 READ = ("leaderboard", "me", "perks")
@@ -214,8 +215,27 @@ async def test_a_link_is_answered_with_the_wallet(surface: Surface) -> None:
     answer = await post(surface, "link")
     assert (answer.status, answer.body) == (
         200,
-        {"success": True, "walletAddress": CHECKSUMMED_WALLET},
+        {"success": True, "walletAddress": CHECKSUMMED_WALLET, "dailyAllowance": 500},
     )
+    assert (await post(surface, "link")).said == (400, "link_failed", "This code is wrong.")
+
+
+async def test_a_link_is_ended_also_where_there_is_none(surface: Surface) -> None:
+    await post(surface, "link")
+    assert (await get(surface, "me")).body["linked"]
+    for said in (None, b"x" * (BODY_LIMIT + 1)):
+        answer = await ask(surface, "DELETE", "link", said)
+        assert (answer.status, answer.body) == (200, {"success": True})
+        assert not (await get(surface, "me")).body["linked"]
+    assert (await ask(surface, "DELETE", "link", X_WP_Nonce="")).said[:2] == (401, "not_logged_in")
+
+
+async def test_too_many_wrong_codes_are_answered_with_when_to_try_again(surface: Surface) -> None:
+    surface.site.refusal = TooManyTries("You have typed too many.", retryAfterSeconds=431)
+    answer = await post(surface, "link")
+    assert answer.said == (429, "rest_too_many_requests", "You have typed too many.")
+    assert answer.headers["Retry-After"] == "431"
+    assert answer.headers["X-WP-Nonce"] == FRESH_NONCE
 
 
 async def test_the_leaderboard_needs_no_log_in_and_has_defaults(surface: Surface) -> None:
@@ -255,9 +275,56 @@ async def test_a_member_sees_himself(surface: Surface) -> None:
             "walletAddress": CHECKSUMMED_WALLET,
             "balance": 1250,
             "streak": STREAK,
+            "linked": False,
+            "spendable": 320,
+            "link": None,
         },
     )
     assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_a_linked_member_sees_what_the_link_still_allows(surface: Surface) -> None:
+    await post(surface, "link")
+    body = (await get(surface, "me")).body
+    assert (body["linked"], body["spendable"]) == (True, 780)
+    assert body["link"] == {
+        "dailyAllowance": 500,
+        "allowanceLeft": 460,
+        "expiresAt": "2026-09-10T09:30:00.000Z",
+    }
+
+
+@pytest.mark.parametrize("most", [25, 26, 10**30, None])
+async def test_a_perk_that_costs_no_more_than_was_shown_is_redeemed(
+    surface: Surface, most: int | None
+) -> None:
+    assert (await post(surface, "redeem", {"perkId": COFFEE.id, "maxCost": most})).status == 200
+
+
+async def test_a_perk_that_has_become_dearer_is_refused_with_its_price(surface: Surface) -> None:
+    for most in (0, 24):
+        answer = await post(surface, "redeem", {"perkId": COFFEE.id, "maxCost": most})
+        assert answer.said == (400, "redeem_failed", "The price is now 25 LTZ.")
+
+
+@pytest.mark.parametrize(
+    ("most", "reason"),
+    [
+        (-1, "must be at least 0"),
+        (25.0, "must be an integer"),
+        (24.5, "must be an integer"),
+        ("25", "must be an integer"),
+        (True, "must be an integer"),
+        ([25], "must be an integer"),
+        ("", "must be an integer"),
+    ],
+)
+async def test_a_malformed_cost_is_an_invalid_parameter(
+    surface: Surface, most: object, reason: str
+) -> None:
+    answer = await post(surface, "redeem", {"perkId": COFFEE.id, "maxCost": most})
+    assert answer.params == {"maxCost": reason}
+    assert surface.site.asked == []
 
 
 async def test_a_member_is_shown_his_own_name_as_the_site_has_it(surface: Surface) -> None:
@@ -296,10 +363,12 @@ async def test_perks_are_listed_for_everybody(surface: Surface) -> None:
     ],
 )
 async def test_amounts_are_exact_json_numbers(surface: Surface, units: int, text: str) -> None:
-    surface.site.price = surface.site.balance = units
+    surface.site.price = surface.site.balance = surface.site.spendable = units
     assert f'"cost":{text},' in (await post(surface, "redeem")).text
     assert f'"cost":{text},' in (await get(surface, "perks")).text
-    assert f'"balance":{text},' in (await get(surface, "me")).text
+    me = (await get(surface, "me")).text
+    assert f'"balance":{text},' in me
+    assert f'"spendable":{text},' in me
 
 
 @pytest.mark.parametrize(
@@ -476,15 +545,17 @@ async def test_days_that_no_machine_number_holds_are_refused(surface: Surface) -
     [
         (None, "is required"),
         ({}, "is required"),
-        ({"identityToken": None}, "is required"),
-        ({"identityToken": ""}, "is required"),
-        ({"identityToken": 7}, "must be a string"),
-        ({"identityToken": ["x"]}, "must be a string"),
+        ({"identityToken": "header.payload.signature"}, "is required"),
+        ({"code": None}, "is required"),
+        ({"code": ""}, "is required"),
+        ({"code": 7}, "must be a string"),
+        ({"code": ["x"]}, "must be a string"),
     ],
     ids=str,
 )
-async def test_a_link_needs_a_token(surface: Surface, said: object, reason: str) -> None:
-    assert (await post(surface, "link", said)).params == {"identityToken": reason}
+async def test_a_link_needs_a_code(surface: Surface, said: object, reason: str) -> None:
+    assert (await post(surface, "link", said)).params == {"code": reason}
+    assert surface.site.asked == []
 
 
 @pytest.mark.parametrize(
@@ -597,6 +668,7 @@ async def test_what_is_no_route_is_said_to_be_none(surface: Surface, path: str) 
 @pytest.mark.parametrize("path", FAILED)
 async def test_a_wrong_method_is_no_route(surface: Surface, path: str) -> None:
     allowed = {"POST"} if path in POSTED else {"GET", "HEAD"}
+    allowed |= {"DELETE"} if path == "link" else set()
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - allowed:
         answer = await ask(surface, method, path)
         assert (answer.status, answer.body) == (404, NO_ROUTE)
@@ -880,12 +952,13 @@ async def test_a_target_may_name_the_host_once_more(surface: Surface) -> None:
 # --- the document -------------------------------------------------------------------------------
 
 SITE_OPERATIONS = operations(HttpPolicy())
-ENDPOINTS = {one.path.rpartition("/")[2]: one for one in SITE_OPERATIONS}
+ENDPOINTS = {one.path.rpartition("/")[2]: one for one in SITE_OPERATIONS if one.method != "DELETE"}
 
 
 def shapes() -> Iterator[tuple[Operation, int, type[BaseModel]]]:
     for operation in SITE_OPERATIONS:
         for status, (_, model) in operation.answers.items():
+            assert model is not None
             yield operation, status, model
 
 
@@ -944,7 +1017,9 @@ def test_every_code_of_the_specification_has_an_example_where_it_belongs() -> No
 async def test_good_answers_fit_what_is_documented(surface: Surface) -> None:
     for name, operation in ENDPOINTS.items():
         answer = await well(surface, name)
-        operation.answers[200][1].model_validate(answer.body)
+        _, model = operation.answers[200]
+        assert model is not None
+        model.model_validate(answer.body)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))

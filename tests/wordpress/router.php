@@ -4,7 +4,8 @@
  *
  * Slashes what it is given and unslashes it for the REST API, as WordPress does; sends headers as
  * they are, so that a line break in one would be seen. LTZD_TEST_FOLDER holds the options
- * (options.json) and gets the arguments of the last request that was sent out (asked.json).
+ * (options.json) and the users (users.json), and gets the arguments of the last request that was sent
+ * out (asked.json) and the mails (mails.json). The option `user` is the id of who is logged in.
  */
 
 declare(strict_types=1);
@@ -29,14 +30,25 @@ function in_folder( string $name ): string {
 
 // --- Hooks, options, words ----------------------------------------------------------------------
 
-function add_action( string $hook, callable $callback ): void {
+function add_action( string $hook, callable $callback, int $priority = 10, int $arguments = 1 ): void {
 	$GLOBALS['hooks'][ $hook ][] = $callback;
 }
 
-function do_action( string $hook ): void {
+function do_action( string $hook, ...$arguments ): void {
 	foreach ( $GLOBALS['hooks'][ $hook ] ?? [] as $callback ) {
-		$callback();
+		$callback( ...$arguments );
 	}
+}
+
+function add_filter( string $hook, callable $callback, int $priority = 10, int $arguments = 1 ): void {
+	add_action( $hook, $callback );
+}
+
+function apply_filters( string $hook, $value, ...$more ) {
+	foreach ( $GLOBALS['hooks'][ $hook ] ?? [] as $callback ) {
+		$value = $callback( $value, ...$more );
+	}
+	return $value;
 }
 
 function register_activation_hook( string $file, callable $callback ): void {
@@ -65,9 +77,29 @@ function delete_option( string $name ): void {
 	file_put_contents( in_folder( 'options.json' ), json_encode( (object) array_diff_key( options(), [ $name => 0 ] ) ) );
 }
 
+function get_site_option( string $name ) {
+	return get_option( $name );
+}
+
+function add_site_option( string $name, $value ): void {
+	file_put_contents( in_folder( 'options.json' ), json_encode( options() + [ $name => $value ] ) );
+}
+
+function delete_site_option( string $name ): void {
+	delete_option( $name );
+}
+
 function __( string $text, string $domain ): string {
 	assert( 'ltzd-loyalty' === $domain );
 	return $text;
+}
+
+function esc_html__( string $text, string $domain ): string {
+	return esc_html( __( $text, $domain ) );
+}
+
+function esc_html_e( string $text, string $domain ): void {
+	echo esc_html__( $text, $domain );
 }
 
 function __return_true(): bool {
@@ -90,8 +122,12 @@ function esc_url( string $url ): string {
 	return htmlspecialchars( $url, ENT_QUOTES );
 }
 
-function home_url(): string {
-	return get_option( 'home', 'https://site.example/blog' );
+function home_url( string $path = '' ): string {
+	return get_option( 'home', 'https://site.example/blog' ) . $path;
+}
+
+function add_query_arg( string $name, string $value, string $url ): string {
+	return "$url?$name=$value";
 }
 
 function admin_url( string $path ): string {
@@ -125,7 +161,10 @@ function get_admin_page_title(): string {
 }
 
 function current_user_can( string $capability ): bool {
-	return 'manage_options' === $capability && get_option( 'is_administrator', true );
+	if ( 'manage_options' === $capability ) {
+		return get_option( 'is_administrator', true );
+	}
+	return in_array( $capability, users()[ get_current_user_id() ]['capabilities'] ?? [], true );
 }
 
 function register_setting( string $group, string $name, array $about ): void {
@@ -157,6 +196,181 @@ function do_settings_sections( string $page ): void {
 
 function submit_button(): void {
 	echo '<button>Save Changes</button>';
+}
+
+// --- Users, and mail to them --------------------------------------------------------------------
+
+const DAY_IN_SECONDS = 86400;
+
+final class WP_User {
+	public $ID;
+	public $user_login;
+	public $user_email;
+
+	public function __construct( int $id ) {
+		$kept             = users()[ $id ] ?? [];
+		$this->ID         = [] === $kept ? 0 : $id;
+		$this->user_login = $kept['login'] ?? '';
+		$this->user_email = $kept['email'] ?? '';
+	}
+}
+
+function users(): array {
+	return json_decode( file_get_contents( in_folder( 'users.json' ) ), true );
+}
+
+function keep_user( int $id, array $user ): void {
+	file_put_contents( in_folder( 'users.json' ), json_encode( [ $id => $user ] + users() ) );
+}
+
+function get_current_user_id(): int {
+	return get_option( 'user', 1 );
+}
+
+function wp_get_current_user(): WP_User {
+	return new WP_User( get_current_user_id() );
+}
+
+function is_user_logged_in(): bool {
+	return 0 !== get_current_user_id();
+}
+
+function get_userdata( int $id ) {
+	return isset( users()[ $id ] ) ? new WP_User( $id ) : false;
+}
+
+function get_user_meta( int $id, string $key, bool $is_single ) {
+	assert( $is_single );
+	return users()[ $id ]['meta'][ $key ] ?? '';
+}
+
+function update_user_meta( int $id, string $key, $value ): void {
+	$user                 = users()[ $id ];
+	$user['meta'][ $key ] = $value;
+	keep_user( $id, $user );
+}
+
+function delete_user_meta( int $id, string $key ): bool {
+	$user    = users()[ $id ];
+	$was_set = isset( $user['meta'][ $key ] );
+	unset( $user['meta'][ $key ] );
+	keep_user( $id, $user );
+	return $was_set;
+}
+
+function delete_metadata( string $type, int $id, string $key, string $value, bool $is_of_all ): void {
+	assert( 'user' === $type && $is_of_all );
+	foreach ( array_keys( users() ) as $each ) {
+		delete_user_meta( $each, $key );
+	}
+}
+
+function wp_update_user( array $given ) {
+	$old  = get_userdata( $given['ID'] );
+	$data = [ 'user_email' => $given['user_email'] ?? $old->user_email ];
+	$data = apply_filters( 'wp_pre_insert_user_data', $data, true, $old->ID, $given );
+	if ( [] === $data ) {
+		return new WP_Error( 'empty_data', 'Not enough data to create this user.' );
+	}
+	keep_user( $old->ID, [ 'email' => $data['user_email'] ] + users()[ $old->ID ] );
+	do_action( 'profile_update', $old->ID, $old );
+	return $old->ID;
+}
+
+function wp_slash( string $text ): string {
+	return $text;
+}
+
+function is_email( string $text ): bool {
+	return false !== filter_var( $text, FILTER_VALIDATE_EMAIL );
+}
+
+function wp_specialchars_decode( string $text, int $quotes ): string {
+	return htmlspecialchars_decode( $text, $quotes );
+}
+
+function wp_mail( string $to, string $subject, string $text ): bool {
+	$mails = file_exists( in_folder( 'mails.json' ) ) ? json_decode( file_get_contents( in_folder( 'mails.json' ) ), true ) : [];
+	file_put_contents( in_folder( 'mails.json' ), json_encode( array_merge( $mails, [ [ $to, $text ] ] ) ) );
+	return true;
+}
+
+function wp_cache_delete( int $id, string $group ): void {
+	assert( 'user_meta' === $group );
+}
+
+function wp_login_url( string $then ): string {
+	return '/wp-login.php?redirect_to=' . rawurlencode( $then );
+}
+
+function wp_safe_redirect( string $url ): void {
+	header( "Location: $url", true, 302 );
+}
+
+function wp_die( string $message, string $title, array $arguments ): void {
+	http_response_code( $arguments['response'] );
+	echo $message;
+	exit;
+}
+
+/** There is no database here: a lock is always free. */
+final class Database {
+	public function prepare( string $query, ...$values ): string {
+		return $query;
+	}
+
+	public function get_var( string $query ): string {
+		return '1';
+	}
+
+	public function query( string $query ): void {
+	}
+}
+
+$wpdb = new Database();
+
+// --- A page with the shortcode ------------------------------------------------------------------
+
+function add_shortcode( string $name, callable $show ): void {
+	$GLOBALS['admin']['shortcodes'][ $name ] = $show;
+}
+
+function plugins_url( string $file, string $beside ): string {
+	return "/wp-content/plugins/ltzd-loyalty/$file";
+}
+
+function wp_register_script( string $name, string $url, array $needs, string $version, bool $is_last ): void {
+	$GLOBALS['admin']['scripts'][ $name ] = $url;
+}
+
+function wp_enqueue_script( string $name ): void {
+	$GLOBALS['admin']['enqueued'][] = $GLOBALS['admin']['scripts'][ $name ];
+}
+
+function get_permalink(): string {
+	return home_url( '/rewards/' );
+}
+
+function rest_url( string $path ): string {
+	return "/wp-json/$path";
+}
+
+function wp_create_nonce( string $action ): string {
+	assert( 'wp_rest' === $action );
+	return get_option( 'nonce', '0123456789' );
+}
+
+function wp_json_encode( $value ): string {
+	return json_encode( $value );
+}
+
+function show_shortcode(): void {
+	do_action( 'init' );
+	$content = $GLOBALS['admin']['shortcodes']['ltzd_loyalty']();
+	echo '<!doctype html><html lang="en"><head><title>Rewards</title><link rel="icon" href="data:,"></head><body>', $content;
+	foreach ( $GLOBALS['admin']['enqueued'] ?? [] as $url ) {
+		echo '<script src="', esc_attr( $url ), '"></script>';
+	}
 }
 
 // --- The REST API -------------------------------------------------------------------------------
@@ -201,6 +415,10 @@ final class WP_REST_Request {
 	public function get_body(): string {
 		return file_get_contents( 'php://input' );
 	}
+
+	public function get_param( string $name ) {
+		return json_decode( $this->get_body(), true )[ $name ] ?? unslashed( $_GET )[ $name ] ?? null;
+	}
 }
 
 final class WP_REST_Response {
@@ -219,19 +437,50 @@ final class WP_REST_Response {
 }
 
 function register_rest_route( string $namespace, string $route, array $about ): void {
-	$GLOBALS['routes'][ "/$namespace$route" ] = $about;
+	$GLOBALS['routes'][ "$about[methods] /$namespace$route" ] = $about;
+}
+
+function register_rest_field( string $type, string $name, array $about ): void {
+	assert( 'user' === $type && ! isset( $about['update_callback'] ) );
+	$GLOBALS['fields'][ $name ] = $about;
+}
+
+/** What WordPress's own users/me does with an address, and shows of a user. */
+function own_user( WP_REST_Request $request ) {
+	$user = wp_get_current_user();
+	if ( 0 === $user->ID ) {
+		return new WP_Error( 'rest_not_logged_in', 'You are not currently logged in.', [ 'status' => 401 ] );
+	}
+	$email = $request->get_param( 'email' );
+	$done  = null === $email ? $user->ID : wp_update_user( [ 'ID' => $user->ID, 'user_email' => $email ] );
+	if ( is_wp_error( $done ) ) {
+		return $done;
+	}
+	$user    = get_userdata( $user->ID );
+	$context = null === $email ? $_GET['context'] ?? 'view' : 'edit';
+	$shown   = [ 'id' => $user->ID ] + ( 'edit' === $context ? [ 'email' => $user->user_email ] : [] );
+	foreach ( $GLOBALS['fields'] as $name => $about ) {
+		if ( in_array( $context, $about['schema']['context'], true ) ) {
+			$shown[ $name ] = $about['get_callback']( $shown, $name, $request );
+		}
+	}
+	return new WP_REST_Response( $shown, 200 );
+}
+
+foreach ( [ 'GET', 'POST' ] as $method ) {
+	$routes[ "$method /wp/v2/users/me" ] = [ 'callback' => 'own_user', 'permission_callback' => '__return_true' ];
 }
 
 function dispatched( string $path ): WP_REST_Response {
-	$route = $GLOBALS['routes'][ $path ] ?? null;
-	if ( null === $route || $_SERVER['REQUEST_METHOD'] !== $route['methods'] ) {
+	$route = $GLOBALS['routes'][ "$_SERVER[REQUEST_METHOD] $path" ] ?? null;
+	if ( null === $route ) {
 		$message = 'No route was found matching the URL and request method.';
 		return ( new WP_Error( 'rest_no_route', $message, [ 'status' => 404 ] ) )->as_response();
 	}
 	$request = new WP_REST_Request();
 	assert( true === $route['permission_callback']( $request ) );
-	$found = $route['callback']( $request );
-	return is_wp_error( $found ) ? $found->as_response() : $found;
+	$response = apply_filters( 'rest_request_after_callbacks', $route['callback']( $request ) );
+	return is_wp_error( $response ) ? $response->as_response() : $response;
 }
 
 function send( WP_REST_Response $response ): void {
@@ -328,6 +577,18 @@ function answer_page( string $path ): void {
 			do_action( 'admin_init' );
 			update_option( 'ltzd_loyalty', json_decode( file_get_contents( 'php://input' ), true ) );
 			echo json_encode( [ 'kept' => get_option( 'ltzd_loyalty' ), 'errors' => (object) $GLOBALS['admin']['errors'] ] );
+			return;
+		case '/rewards/':
+			show_shortcode();
+			return;
+		case '/wp-content/plugins/ltzd-loyalty/loyalty.js':
+			header( 'Content-Type: text/javascript' );
+			readfile( dirname( getenv( 'LTZD_TEST_PLUGIN' ) ) . '/loyalty.js' );
+			return;
+		case '/':
+		case '/blog/':
+			do_action( 'template_redirect' );
+			echo 'The home page';
 			return;
 		case '/uninstall':
 			do_action( 'activate' );

@@ -5,27 +5,21 @@ It asks an ltzd that says what a test has it say, and at the end a live one.
 
 import asyncio
 import json
-import os
-import signal
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
 
 from ltzd.dev import ports
 from tests.support.instance import Instance
+from tests.support.plugin_site import FAILURES, PLUGIN, StubbedSite, a_stubbed_site
 from tests.support.tools import php_path
 from tests.support.waiting import until
 
-PLUGIN = Path(__file__).parents[2] / "integrations/wordpress/ltzd-loyalty/ltzd-loyalty.php"
-ROUTER = Path(__file__).with_name("router.php")
 BRAND = "0x" + "ab" * 20
 
 LOGGED_IN = "wordpress_logged_in_5d41402abc4b2a76b9719d911017c592=ann%7C1900000000%7Ctoken%7Chmac"
@@ -33,17 +27,7 @@ SEC = "wordpress_sec_5d41402abc4b2a76b9719d911017c592=ann%7C1900000000%7Ctoken%7
 NONCE = "a1b2c3d4e5"
 SESSION = {"Cookie": LOGGED_IN, "X-WP-Nonce": NONCE}
 BASIC = "Basic YWRhOmFiY2QgRUZHSA=="
-REDEEM = {"perkId": "6f1c2d3e-0000-4000-8000-000000000001"}
-
-FAILURES = {
-    "checkin": ("POST", 400, "checkin_failed"),
-    "redeem": ("POST", 400, "redeem_failed"),
-    "claim-milestone": ("POST", 400, "claim_failed"),
-    "link": ("POST", 400, "link_failed"),
-    "leaderboard": ("GET", 500, "api_error"),
-    "me": ("GET", 500, "api_error"),
-    "perks": ("GET", 500, "api_error"),
-}
+REDEEM = {"perkId": "6f1c2d3e-0000-4000-8000-000000000001", "maxCost": 25}
 
 Json = dict[str, Any]
 
@@ -98,95 +82,10 @@ class Upstream:
         return self.asked[-1]
 
 
-@dataclass
-class WordPress:
-    """The site: its REST API and its settings page."""
-
-    folder: Path
-    port: int
-    http: aiohttp.ClientSession
-
-    def keep(self, **options: object) -> None:
-        (self.folder / "options.json").write_text(json.dumps(options))
-
-    def options(self) -> Json:
-        found: Json = json.loads((self.folder / "options.json").read_text())
-        return found
-
-    def sent_with(self) -> Json:
-        """The arguments of the last request that went out."""
-        found: Json = json.loads((self.folder / "asked.json").read_text())
-        return found
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    async def ask(
-        self, route: str, *, json: object = None, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, Json, Mapping[str, str]]:
-        method = FAILURES[route.partition("?")[0]][0]
-        url = f"{self.url}/wp-json/loyalty/v1/{route}"
-        async with self.http.request(method, url, json=json, headers=headers) as reply:
-            return reply.status, await reply.json(), reply.headers
-
-    async def ask_raw(self, request: bytes) -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(request)
-        async with asyncio.timeout(10):
-            said = await reader.read()
-        writer.close()
-        return said
-
-    async def page(self) -> str:
-        async with self.http.get(f"{self.url}/wp-admin/options-general.php") as reply:
-            assert reply.status == 200, await reply.text()
-            return await reply.text()
-
-    async def save(self, given: object) -> tuple[Json, Json]:
-        async with self.http.post(f"{self.url}/wp-admin/options.php", json=given) as reply:
-            told = json.loads(await reply.text())
-            return told["kept"], told["errors"]
-
-
 @pytest_asyncio.fixture(scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WordPress]:
-    php = str(php_path())
-    folder = tmp_path_factory.mktemp("wordpress")
-    (folder / "options.json").write_text("{}")
-    port = ports.free_port()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "LTZD_TEST_FOLDER": str(folder),
-        "LTZD_TEST_PLUGIN": str(PLUGIN),
-    }
-    with (folder / "said").open("wb") as said:
-        process = await asyncio.create_subprocess_exec(
-            *(php, "-n", "-d", "display_errors=1", "-S", f"127.0.0.1:{port}", str(ROUTER)),
-            cwd=folder,
-            env=environment,
-            stdout=said,
-            stderr=said,
-        )
-    cookies = aiohttp.DummyCookieJar()
-    # A browser names no type for a body that is none.
-    async with aiohttp.ClientSession(
-        cookie_jar=cookies, skip_auto_headers=["Content-Type"]
-    ) as http:
-        site = WordPress(folder, port, http)
-
-        async def is_up() -> bool:
-            assert process.returncode is None, (folder / "said").read_text()
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                return True
-            return False
-
-        await until(is_up)
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[StubbedSite]:
+    async with a_stubbed_site(tmp_path_factory.mktemp("wordpress")) as site:
         yield site
-    process.send_signal(signal.SIGTERM)
-    await process.wait()
 
 
 @pytest_asyncio.fixture
@@ -203,9 +102,11 @@ async def upstream() -> AsyncIterator[Upstream]:
 
 
 @pytest.fixture
-def site(server: WordPress, upstream: Upstream) -> WordPress:
+def site(server: StubbedSite, upstream: Upstream) -> StubbedSite:
     """Set up to ask `upstream`."""
     server.keep(ltzd_loyalty={"url": upstream.url, "brand": BRAND, "host": ""})
+    server.keep_users({1: {"login": "ann", "email": "ann@site.example", "capabilities": []}})
+    (server.folder / "mails.json").unlink(missing_ok=True)
     return server
 
 
@@ -237,7 +138,7 @@ async def test_opened_without_wordpress_it_does_and_says_nothing() -> None:
 
 @pytest.mark.parametrize("route", FAILURES)
 async def test_each_route_is_asked_of_ltzd_under_the_sites_name(
-    site: WordPress, upstream: Upstream, route: str
+    site: StubbedSite, upstream: Upstream, route: str
 ) -> None:
     upstream.says(200, {"success": True, "streak": {"multiplier": 1.5, "nextMilestone": None}})
     status, body, headers = await site.ask(route, headers=SESSION)
@@ -247,12 +148,14 @@ async def test_each_route_is_asked_of_ltzd_under_the_sites_name(
     assert len(upstream.asked) == 1
     assert (upstream.last.method, upstream.last.target) == (
         FAILURES[route][0],
-        f"/wp-json/loyalty/v1/{route}",
+        f"/wp-json/loyalty/v1/{route.removeprefix('DELETE ')}",
     )
     assert upstream.last.header("Host") == "site.example"
 
 
-async def test_body_and_query_arrive_as_they_were_sent(site: WordPress, upstream: Upstream) -> None:
+async def test_body_and_query_arrive_as_they_were_sent(
+    site: StubbedSite, upstream: Upstream
+) -> None:
     await site.ask("redeem", json=REDEEM, headers=SESSION)
     assert json.loads(upstream.last.body) == REDEEM
     assert upstream.last.header("Content-Type") == "application/json"
@@ -268,23 +171,24 @@ async def test_body_and_query_arrive_as_they_were_sent(site: WordPress, upstream
     ]
 
 
-async def test_a_broken_body_is_ltzds_to_refuse(site: WordPress, upstream: Upstream) -> None:
+async def test_a_broken_body_is_ltzds_to_refuse(site: StubbedSite, upstream: Upstream) -> None:
     refusal = {"code": "rest_invalid_json", "message": "No", "data": {"status": 400}}
     upstream.says(400, refusal)
     url = f"{site.url}/wp-json/loyalty/v1/redeem"
-    async with site.http.post(url, data=b"{'", headers={"Content-Type": "text/plain"}) as reply:
+    headers = {**SESSION, "Content-Type": "text/plain"}
+    async with site.http.post(url, data=b"{'", headers=headers) as reply:
         assert (reply.status, await reply.json()) == (400, refusal)
     assert (upstream.last.body, upstream.last.header("Content-Type")) == (b"{'", "text/plain")
 
 
-async def test_a_check_in_without_a_body_is_no_form(site: WordPress, upstream: Upstream) -> None:
+async def test_a_check_in_without_a_body_is_no_form(site: StubbedSite, upstream: Upstream) -> None:
     await site.ask("checkin", headers=SESSION)
     assert upstream.last.body == b""
     assert upstream.last.header("Content-Type") == "application/json"
 
 
 async def test_a_redemption_may_take_longer_and_nothing_is_asked_elsewhere(
-    site: WordPress, upstream: Upstream
+    site: StubbedSite, upstream: Upstream
 ) -> None:
     seconds = {}
     for route in FAILURES:
@@ -297,7 +201,7 @@ async def test_a_redemption_may_take_longer_and_nothing_is_asked_elsewhere(
 
 
 async def test_the_sites_name_may_be_another_than_the_platforms(
-    site: WordPress, upstream: Upstream
+    site: StubbedSite, upstream: Upstream
 ) -> None:
     site.keep(ltzd_loyalty={"url": f"{upstream.url}/behind", "host": "club.example"})
     await site.ask("me", headers=SESSION)
@@ -326,22 +230,52 @@ async def test_the_sites_name_may_be_another_than_the_platforms(
         ({"Authorization": BASIC}, {"Authorization": BASIC}),
         ({"Authorization": "basic   YWRh"}, {"Authorization": "Basic YWRh"}),
         ({"Cookie": LOGGED_IN, "Authorization": BASIC}, {"Authorization": BASIC}),
-        ({"Cookie": LOGGED_IN}, {}),
-        ({"X-WP-Nonce": NONCE}, {}),
-        ({"Cookie": f"{LOGGED_IN}{'x' * 5000}", "X-WP-Nonce": NONCE}, {}),
-        ({"Authorization": "Bearer YWRh"}, {}),
-        ({"Authorization": "Basic YWRh:x"}, {}),
-        ({"X-Forwarded-For": "1.2.3.4", "Origin": "https://elsewhere.example"}, {}),
+        (
+            {**SESSION, "X-Forwarded-For": "1.2.3.4", "Origin": "https://elsewhere.example"},
+            SESSION,
+        ),
     ],
 )
 async def test_only_what_proves_a_log_in_is_handed_on(
-    site: WordPress,
+    site: StubbedSite,
     upstream: Upstream,
     given: Mapping[str, str],
     sent: Mapping[str, str],
 ) -> None:
     await site.ask("me", headers=given)
     assert handed_on(upstream.last) == sent
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"Cookie": LOGGED_IN},
+        {"X-WP-Nonce": NONCE},
+        {"Cookie": f"{LOGGED_IN}{'x' * 5000}", "X-WP-Nonce": NONCE},
+        {"Authorization": "Bearer YWRh"},
+        {"Authorization": "Basic YWRh:x"},
+    ],
+)
+async def test_without_a_log_in_nothing_is_asked_of_ltzd(
+    site: StubbedSite, upstream: Upstream, given: Mapping[str, str]
+) -> None:
+    for route in FAILURES:
+        if route not in ("leaderboard", "perks"):
+            status, body, _ = await site.ask(route, headers=given)
+            assert (status, body["code"], body["data"]) == (401, "not_logged_in", {"status": 401})
+    assert upstream.asked == []
+
+
+async def test_a_strangers_failed_log_ins_do_not_reach_ltzd(
+    site: StubbedSite, upstream: Upstream
+) -> None:
+    """All visitors of a site share its address at ltzd, where failed log-ins are limited."""
+    site.keep(user=0, **site.options())
+    for headers in (SESSION, {"Authorization": BASIC}):
+        status, body, _ = await site.ask("me", headers=headers)
+        assert (status, body["code"]) == (401, "not_logged_in")
+    assert upstream.asked == []
 
 
 PLATFORMS = {"Host", "User-Agent", "Connection", "Accept", "Content-Length", "Content-Type"}
@@ -353,7 +287,7 @@ def handed_on(asked: Asked) -> Mapping[str, str]:
 
 
 async def test_a_nonce_in_the_query_counts_as_the_platform_has_it(
-    site: WordPress, upstream: Upstream
+    site: StubbedSite, upstream: Upstream
 ) -> None:
     await site.ask(f"me?_wpnonce={NONCE}", headers={"Cookie": LOGGED_IN})
     assert handed_on(upstream.last) == SESSION
@@ -362,7 +296,7 @@ async def test_a_nonce_in_the_query_counts_as_the_platform_has_it(
 
 @pytest.mark.parametrize("route", ["leaderboard?limit=3", "perks"])
 async def test_what_is_for_everybody_is_asked_without_anybodys_log_in(
-    site: WordPress, upstream: Upstream, route: str
+    site: StubbedSite, upstream: Upstream, route: str
 ) -> None:
     await site.ask(route, headers={**SESSION, "Authorization": BASIC})
     assert handed_on(upstream.last) == {}
@@ -388,7 +322,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 async def test_no_value_becomes_a_header_of_its_own(
-    site: WordPress, upstream: Upstream, case: str
+    site: StubbedSite, upstream: Upstream, case: str
 ) -> None:
     target, headers = HOSTILE[case]
     method = FAILURES[target.partition("?")[0]][0]
@@ -410,7 +344,7 @@ async def test_no_value_becomes_a_header_of_its_own(
 
 
 async def test_a_fresh_nonce_is_passed_back_and_no_other_header(
-    site: WordPress, upstream: Upstream
+    site: StubbedSite, upstream: Upstream
 ) -> None:
     upstream.says(200, {"success": True}, X_WP_Nonce="0123456789", Set_Cookie="a=b", X_Own="1")
     _, _, headers = await site.ask("me", headers=SESSION)
@@ -422,8 +356,18 @@ async def test_a_fresh_nonce_is_passed_back_and_no_other_header(
     assert "X-WP-Nonce" not in headers
 
 
+async def test_a_refusal_says_when_to_ask_again(site: StubbedSite, upstream: Upstream) -> None:
+    refusal = {"code": "rest_too_many_requests", "message": "No", "data": {"status": 429}}
+    upstream.says(429, refusal, Retry_After="540")
+    status, body, headers = await site.ask("link", json={"code": "ABCD2345"}, headers=SESSION)
+    assert (status, body, headers["Retry-After"]) == (429, refusal, "540")
+    upstream.says(429, refusal, Retry_After="soon")
+    _, _, headers = await site.ask("link", json={"code": "ABCD2345"}, headers=SESSION)
+    assert "Retry-After" not in headers
+
+
 async def test_a_redemption_that_the_chain_has_not_decided_is_told_as_such(
-    site: WordPress, upstream: Upstream
+    site: StubbedSite, upstream: Upstream
 ) -> None:
     upstream.says(202, {"success": True, "confirmationCode": None, "perk": {}})
     status, body, _ = await site.ask("redeem", json=REDEEM, headers=SESSION)
@@ -440,7 +384,7 @@ async def test_a_redemption_that_the_chain_has_not_decided_is_told_as_such(
     ],
 )
 async def test_what_ltzd_refuses_is_told_in_its_own_words(
-    site: WordPress, upstream: Upstream, route: str, status: int, code: str
+    site: StubbedSite, upstream: Upstream, route: str, status: int, code: str
 ) -> None:
     data = {"status": status, "params": {"limit": "is none"}, "details": {}}
     refusal = {"code": code, "message": "“No”", "data": data}
@@ -460,7 +404,7 @@ def has_failed(route: str, status: int, body: Json) -> bool:
 
 
 @pytest.mark.parametrize("route", FAILURES)
-async def test_where_ltzd_is_away_the_route_has_failed(site: WordPress, route: str) -> None:
+async def test_where_ltzd_is_away_the_route_has_failed(site: StubbedSite, route: str) -> None:
     site.keep(ltzd_loyalty={"url": f"http://127.0.0.1:{ports.free_port()}"})
     status, body, headers = await site.ask(route, json={}, headers=SESSION)
     assert has_failed(route, status, body)
@@ -483,7 +427,7 @@ async def test_where_ltzd_is_away_the_route_has_failed(site: WordPress, route: s
     ],
 )
 async def test_what_is_no_answer_of_ltzds_is_a_failure(
-    site: WordPress, upstream: Upstream, status: int, said: str
+    site: StubbedSite, upstream: Upstream, status: int, said: str
 ) -> None:
     upstream.says(status, said, Location=f"{upstream.url}/elsewhere")
     told, body, _ = await site.ask("redeem", json=REDEEM, headers=SESSION)
@@ -493,7 +437,7 @@ async def test_what_is_no_answer_of_ltzds_is_a_failure(
 
 @pytest.mark.parametrize("kept", [{}, {"ltzd_loyalty": {"url": ""}}, {"ltzd_loyalty": "x"}])
 async def test_a_site_that_is_not_set_up_says_so(
-    site: WordPress, upstream: Upstream, kept: Json
+    site: StubbedSite, upstream: Upstream, kept: Json
 ) -> None:
     site.keep(**kept)
     for route in FAILURES:
@@ -519,7 +463,7 @@ async def test_a_site_that_is_not_set_up_says_so(
         ("host", "Club.example", "club.example"),
     ],
 )
-async def test_a_good_setting_is_kept(site: WordPress, name: str, given: str, kept: str) -> None:
+async def test_a_good_setting_is_kept(site: StubbedSite, name: str, given: str, kept: str) -> None:
     before = site.options()["ltzd_loyalty"]
     assert await site.save({name: given}) == (before | {name: kept}, {})
 
@@ -549,7 +493,7 @@ async def test_a_good_setting_is_kept(site: WordPress, name: str, given: str, ke
     ],
 )
 async def test_a_bad_setting_is_told_of_and_changes_nothing(
-    site: WordPress, name: str, given: object
+    site: StubbedSite, name: str, given: object
 ) -> None:
     before = site.options()["ltzd_loyalty"]
     kept, errors = await site.save({name: given, "unknown": "x"})
@@ -558,12 +502,12 @@ async def test_a_bad_setting_is_told_of_and_changes_nothing(
 
 
 @pytest.mark.parametrize("given", [None, "x", [], {}])
-async def test_a_form_without_settings_changes_nothing(site: WordPress, given: object) -> None:
+async def test_a_form_without_settings_changes_nothing(site: StubbedSite, given: object) -> None:
     assert await site.save(given) == (site.options()["ltzd_loyalty"], {})
 
 
 async def test_the_page_shows_what_is_kept_and_whether_ltzd_knows_it(
-    site: WordPress, upstream: Upstream
+    site: StubbedSite, upstream: Upstream
 ) -> None:
     page = await site.page()
     assert f'value="{upstream.url}"' in page
@@ -581,7 +525,7 @@ async def test_the_page_shows_what_is_kept_and_whether_ltzd_knows_it(
     assert "ltzd does not know the brand." in page
 
 
-async def test_whatever_is_kept_the_page_is_no_script(site: WordPress) -> None:
+async def test_whatever_is_kept_the_page_is_no_script(site: StubbedSite) -> None:
     site.keep(
         home="https://site.example",
         ltzd_loyalty={
@@ -595,16 +539,92 @@ async def test_whatever_is_kept_the_page_is_no_script(site: WordPress) -> None:
     assert "cannot be reached: Could not connect to &lt;server&gt;" in page
 
 
-async def test_only_who_manages_the_site_sees_the_page(site: WordPress) -> None:
+async def test_only_who_manages_the_site_sees_the_page(site: StubbedSite) -> None:
     site.keep(is_administrator=False, **site.options())
     assert await site.page() == ""
 
 
-async def test_of_a_plugin_that_is_removed_nothing_is_left(site: WordPress) -> None:
+async def test_of_a_plugin_that_is_removed_nothing_is_left(site: StubbedSite) -> None:
     site.keep(another="stays", **site.options())
     async with site.http.get(f"{site.url}/uninstall") as reply:
         assert reply.status == 200
     assert site.options() == {"another": "stays"}
+
+
+async def test_of_a_plugin_that_is_removed_no_confirmation_is_left(site: StubbedSite) -> None:
+    await site.confirm_email()
+    await site.open(site.mailed_link())
+    async with site.http.get(f"{site.url}/uninstall") as reply:
+        assert reply.status == 200
+    (user,) = json.loads((site.folder / "users.json").read_text()).values()
+    assert not user["meta"]
+    assert "ltzd_loyalty_secret" not in site.options()
+
+
+# --- e-mail addresses; what WordPress itself does with them, test_real_wordpress.py shows ---------
+
+
+async def test_a_member_gives_himself_no_unconfirmed_address(site: StubbedSite) -> None:
+    status, body = await site.users_me({"email": "rich@shop.example"})
+    assert (status, body["code"]) == (403, "ltzd_unconfirmed_email")
+    assert body["data"] == {"status": 403}
+    assert await site.users_me() == (
+        200,
+        {"id": 1, "email": "ann@site.example", "ltzd_email_confirmed": False},
+    )
+    assert (await site.users_me({"email": "ann@site.example"}))[0] == 200
+
+
+async def test_whoever_edits_users_gets_the_address_but_unconfirmed(site: StubbedSite) -> None:
+    await site.confirm_email()
+    assert (await site.open(site.mailed_link()))[0] == 200
+    users = json.loads((site.folder / "users.json").read_text())
+    site.keep_users({1: users["1"] | {"capabilities": ["edit_users"]}})
+    assert (await site.users_me())[1]["ltzd_email_confirmed"] is True
+    status, user = await site.users_me({"email": "rich@shop.example"})
+    assert (status, user["email"], user["ltzd_email_confirmed"]) == (
+        200,
+        "rich@shop.example",
+        False,
+    )
+
+
+async def test_the_mailed_link_confirms_once(site: StubbedSite) -> None:
+    status, body = await site.confirm_email()
+    assert (status, body) == (200, {"success": True, "confirmed": False})
+    ((to, _),) = site.mails()
+    assert to == "ann@site.example"
+    assert (await site.users_me())[1]["ltzd_email_confirmed"] is False
+    link = site.mailed_link()
+
+    site.keep(user=0, **site.options())
+    status, _ = await site.open(link)
+    assert status == 302
+    site.keep(**(site.options() | {"user": 1}))
+    assert await site.open(link.replace("confirm_email=", "confirm_email=0")) == (400, BAD_LINK)
+    assert await site.open(link) == (200, "Your e-mail address is confirmed.")
+    assert await site.open(link) == (400, BAD_LINK)
+
+    assert (await site.users_me())[1]["ltzd_email_confirmed"] is True
+    status, body = await site.confirm_email()
+    assert (status, body) == (200, {"success": True, "confirmed": True})
+
+
+async def test_a_second_link_is_not_mailed_at_once(site: StubbedSite) -> None:
+    await site.confirm_email()
+    status, body = await site.confirm_email()
+    assert (status, body["code"]) == (429, "rest_too_many_requests")
+    assert len(site.mails()) == 1
+
+
+BAD_LINK = (
+    "This link was used before, has ended, or is another member&#039;s. Please ask for a new one."
+)
+
+
+async def test_the_field_is_shown_for_editing_alone(site: StubbedSite) -> None:
+    async with site.http.get(f"{site.url}/wp-json/wp/v2/users/me") as reply:
+        assert await reply.json() == {"id": 1}
 
 
 # --- a live ltzd --------------------------------------------------------------------------------
@@ -619,7 +639,7 @@ async def a_session(instance: Instance, username: str) -> Mapping[str, str]:
 
 
 async def test_a_visitor_checks_in_at_a_live_ltzd_through_the_plugin(
-    site: WordPress, one_instance: Instance
+    site: StubbedSite, one_instance: Instance
 ) -> None:
     host = one_instance.door["site"]["host"]
     site.keep(home=f"https://{host}", ltzd_loyalty={"url": one_instance.base_url})
@@ -645,7 +665,7 @@ async def test_a_visitor_checks_in_at_a_live_ltzd_through_the_plugin(
 
 
 async def test_a_live_ltzd_refuses_a_stranger_through_the_plugin(
-    site: WordPress, one_instance: Instance
+    site: StubbedSite, one_instance: Instance
 ) -> None:
     host = one_instance.door["site"]["host"]
     site.keep(home=f"https://{host}", ltzd_loyalty={"url": one_instance.base_url})
@@ -657,3 +677,27 @@ async def test_a_live_ltzd_refuses_a_stranger_through_the_plugin(
     site.keep(home="https://nobodys.example", ltzd_loyalty={"url": one_instance.base_url})
     status, body, _ = await site.ask("leaderboard")
     assert (status, body["code"]) == (500, "not_configured")
+
+
+async def test_a_member_who_takes_a_strangers_address_spends_nothing_of_the_strangers(
+    site: StubbedSite, one_instance: Instance
+) -> None:
+    """The site lets a user change his address at once, as WordPress's core does."""
+    host = one_instance.door["site"]["host"]
+    site.keep(home=f"https://{host}", ltzd_loyalty={"url": one_instance.base_url})
+    rich = "rich@shop.example"
+    event = await one_instance.post_event(rich)
+    await one_instance.minted(event.event_id)
+    session = await a_session(one_instance, "mallory")
+    url = f"{one_instance.door['sandboxUrl']}/site/wp-json/wp/v2/users/me"
+    async with one_instance.http.post(url, json={"email": rich}, headers=session) as reply:
+        assert (reply.status, (await reply.json())["email"]) == (200, rich)
+
+    _, me, _ = await site.ask("me", headers=session)
+    assert (me["balance"], me["spendable"]) == (100, 0)
+    mug = {"perkId": "0e9f8d7c-6b5a-4938-a716-25f4c3d2e1b0", "maxCost": 15}
+    status, body, _ = await site.ask("redeem", json=mug, headers=session)
+    assert (status, body["code"]) == (400, "redeem_failed")
+    assert "Link your wallet" in body["message"]
+    _, me, _ = await site.ask("me", headers=session)
+    assert me["balance"] == 100

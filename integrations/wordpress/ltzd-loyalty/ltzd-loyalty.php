@@ -2,16 +2,17 @@
 /**
  * Plugin Name:       ltzd Loyalty
  * Description:       Check-ins, streaks, perks and leaderboards of ltzd, under this site's own REST API.
- * Version:           1.0.0
+ * Version:           1.1.0
  * Requires at least: 5.6
  * Requires PHP:      7.4
  * License:           Apache-2.0
  * License URI:       https://www.apache.org/licenses/LICENSE-2.0
  * Text Domain:       ltzd-loyalty
  *
- * Hands requests on to ltzd with what proves the visitor's log-in, and hands its answers back. Keeps
- * nothing and decides nothing: who somebody is, ltzd asks this site's own users/me while the request
- * is still under way, so that the site needs a second PHP worker.
+ * This file hands requests on to ltzd with what proves the visitor's log-in, and hands its answers
+ * back. ltzd asks this site's own users/me who the visitor is while the request is still under way,
+ * so that the site needs a second PHP worker. email.php tells ltzd whether a member's e-mail address
+ * is confirmed, and page.php is the shortcode [ltzd_loyalty].
  */
 
 namespace Ltzd\Loyalty;
@@ -32,19 +33,23 @@ const LONGEST_ANSWER      = 1048576;
 const LONGEST_COOKIES     = 4096;
 const LONGEST_COOKIE_NAME = 100;
 
-/** What is proxied: its method, and the error of an attempt that ltzd has not answered. */
+/** What is proxied: method, route, and the error of an attempt that ltzd has not answered. */
 const ROUTES = [
-	'checkin'         => [ 'POST', 'checkin_failed', 400 ],
-	'redeem'          => [ 'POST', 'redeem_failed', 400 ],
-	'claim-milestone' => [ 'POST', 'claim_failed', 400 ],
-	'link'            => [ 'POST', 'link_failed', 400 ],
-	'leaderboard'     => [ 'GET', 'api_error', 500 ],
-	'me'              => [ 'GET', 'api_error', 500 ],
-	'perks'           => [ 'GET', 'api_error', 500 ],
+	[ 'POST', 'checkin', 'checkin_failed', 400 ],
+	[ 'POST', 'redeem', 'redeem_failed', 400 ],
+	[ 'POST', 'claim-milestone', 'claim_failed', 400 ],
+	[ 'POST', 'link', 'link_failed', 400 ],
+	[ 'DELETE', 'link', 'link_failed', 400 ],
+	[ 'GET', 'leaderboard', 'api_error', 500 ],
+	[ 'GET', 'me', 'api_error', 500 ],
+	[ 'GET', 'perks', 'api_error', 500 ],
 ];
 
 /** What needs nobody's log-in, and so gets none. */
 const FOR_EVERYBODY = [ 'leaderboard', 'perks' ];
+
+require_once __DIR__ . '/email.php';
+require_once __DIR__ . '/page.php';
 
 add_action( 'rest_api_init', __NAMESPACE__ . '\\register_routes' );
 add_action( 'admin_init', __NAMESPACE__ . '\\register_settings' );
@@ -57,6 +62,7 @@ function activate() {
 
 function uninstall() {
 	delete_option( OPTION );
+	forget_confirmations();
 }
 
 /** @return array{url: string, brand: string, host: string} */
@@ -68,19 +74,19 @@ function settings() {
 // --- The routes ---------------------------------------------------------------------------------
 
 function register_routes() {
-	foreach ( ROUTES as $route => list( $method ) ) {
+	foreach ( ROUTES as $route ) {
 		register_rest_route(
 			LTZD_LOYALTY_NAMESPACE . '/v1',
-			'/' . $route,
+			'/' . $route[1],
 			[
-				'methods'             => $method,
+				'methods'             => $route[0],
 				'callback'            => static function ( $request ) use ( $route ) {
 					return answer( $route, $request );
 				},
-				// Everybody may ask, since ltzd decides: it takes cookie and nonce, or the password,
-				// back to this site's users/me and answers 401 to whom that does not know. A wrong
-				// nonce WordPress has refused before it comes here, and a cookie without one is not
-				// handed on, so no other site can act for a visitor.
+				// Everybody may ask: a visitor whom WordPress does not know is answered with 401 here,
+				// and ltzd takes what proves a log-in back to this site's users/me. WordPress has
+				// refused a wrong nonce before, and a cookie without a nonce is not handed on, so no
+				// other site can act for a visitor.
 				'permission_callback' => '__return_true',
 			]
 		);
@@ -93,7 +99,13 @@ function answer( $route, $request ) {
 	if ( '' === settings()['url'] ) {
 		return refusal( 'not_configured', __( 'Loyalty is not set up on this site yet.', 'ltzd-loyalty' ), 500 );
 	}
-	$reply = ask( $route, $request );
+	$log_in = in_array( $route[1], FOR_EVERYBODY, true ) ? [] : log_in( $request );
+	if ( ! in_array( $route[1], FOR_EVERYBODY, true ) && ( [] === $log_in || ! is_user_logged_in() ) ) {
+		// All of this site's visitors share one address at ltzd, which limits failed log-ins by
+		// address: a stranger's must not use up the members'.
+		return refusal( 'not_logged_in', __( 'You are not logged in at this site.', 'ltzd-loyalty' ), 401 );
+	}
+	$reply = ask( $route, $request, $log_in );
 	if ( is_wp_error( $reply ) ) {
 		return no_answer( $route, $reply->get_error_message() );
 	}
@@ -103,10 +115,18 @@ function answer( $route, $request ) {
 		return no_answer( $route, "status $status without a body of its own" );
 	}
 	// An array outside, as WordPress wants it, and objects inside: an empty one stays an object.
-	$response = new \WP_REST_Response( (array) $body, $status );
-	$nonce    = nonce_in( wp_remote_retrieve_header( $reply, 'x-wp-nonce' ) );
+	return with_headers( new \WP_REST_Response( (array) $body, $status ), $reply );
+}
+
+/** The two headers of ltzd's answer that are the visitor's. */
+function with_headers( $response, $reply ) {
+	$nonce = nonce_in( wp_remote_retrieve_header( $reply, 'x-wp-nonce' ) );
 	if ( '' !== $nonce ) {
 		$response->header( 'X-WP-Nonce', $nonce );
+	}
+	$seconds = wp_remote_retrieve_header( $reply, 'retry-after' );
+	if ( is_string( $seconds ) && preg_match( '/\A[0-9]{1,6}\z/', $seconds ) ) {
+		$response->header( 'Retry-After', $seconds );
 	}
 	return $response;
 }
@@ -121,8 +141,8 @@ function is_answer( $status, $body ) {
 }
 
 function no_answer( $route, $reason ) {
-	error_log( "ltzd-loyalty: $route: $reason" );
-	list( , $code, $status ) = ROUTES[ $route ];
+	list( , $name, $code, $status ) = $route;
+	error_log( "ltzd-loyalty: $name: $reason" );
 	return refusal( $code, __( 'That did not work just now. Please try again in a moment.', 'ltzd-loyalty' ), $status );
 }
 
@@ -132,20 +152,17 @@ function refusal( $code, $message, $status ) {
 
 // --- What ltzd is asked with --------------------------------------------------------------------
 
-function ask( $route, $request ) {
-	list( $method ) = ROUTES[ $route ];
-	$arguments      = with_limits( 'redeem' === $route ? SECONDS_TO_REDEEM : SECONDS );
-	$headers        = [ 'Host' => site_host(), 'Accept' => 'application/json' ];
-	if ( ! in_array( $route, FOR_EVERYBODY, true ) ) {
-		$headers += log_in( $request );
-	}
+function ask( $route, $request, $log_in ) {
+	list( $method, $name ) = $route;
+	$arguments             = with_limits( 'redeem' === $name ? SECONDS_TO_REDEEM : SECONDS );
+	$headers               = [ 'Host' => site_host(), 'Accept' => 'application/json' ] + $log_in;
 	if ( 'POST' === $method ) {
 		$headers['Content-Type'] = content_type( $request );
 		$arguments['body']       = $request->get_body();
 	}
 	$query     = query( $request->get_query_params() );
 	$arguments = [ 'method' => $method, 'headers' => $headers ] + $arguments;
-	return wp_remote_request( url_of( $route ) . ( '' === $query ? '' : "?$query" ), $arguments );
+	return wp_remote_request( url_of( $name ) . ( '' === $query ? '' : "?$query" ), $arguments );
 }
 
 function with_limits( $seconds ) {

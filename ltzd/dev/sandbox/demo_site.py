@@ -4,6 +4,8 @@ A log-in takes a user name alone: this is a sandbox. It sets the host platform's
 the pages show, their script asks of the API with the nonce that the page holds.
 """
 
+from urllib.parse import urlencode
+
 from aiohttp import web
 
 from ltzd.dev.sandbox.demo_site_files import DemoSiteFiles
@@ -13,6 +15,8 @@ from ltzd.dev.sandbox.site_sessions import Session, SiteSessions
 from ltzd.dev.sandbox.site_users import SiteUsers, is_username
 
 HOME = f"{PREFIX}/"
+WALLET_APP = "/wallet/"
+"""The page that plays a member's wallet app."""
 
 _LOG_IN = f"{PREFIX}/log-in"
 _LOG_OUT = f"{PREFIX}/log-out"
@@ -51,7 +55,7 @@ class DemoSite:
             username=session.user.username,
             email=session.user.email,
             nonce=self._sessions.nonce(session),
-            sandbox=str(request.url.origin()),
+            wallet_app=f"..{WALLET_APP}?{urlencode({'email': session.user.email})}",
         )
 
     def _welcome(self, username: str = "", fault: str = "") -> web.Response:
@@ -65,7 +69,7 @@ class DemoSite:
         )
 
     async def _log_in(self, request: web.Request) -> web.Response:
-        if not _is_own_form(request):
+        if not is_own_form(request):
             return _foreign_form()
         given = (await request.post()).get("username", "")
         username = given.strip() if isinstance(given, str) else ""
@@ -78,7 +82,7 @@ class DemoSite:
         return answer
 
     async def _log_out(self, request: web.Request) -> web.Response:
-        if not _is_own_form(request):
+        if not is_own_form(request):
             return _foreign_form()
         answer = _see_home()
         for name in self._sessions.cookies(Session()):
@@ -86,7 +90,7 @@ class DemoSite:
         return answer
 
 
-def _is_own_form(request: web.Request) -> bool:
+def is_own_form(request: web.Request) -> bool:
     """The gate lets other loopback origins pass; nobody else's page may log a visitor in or out."""
     return request.headers.get("Origin") in (None, str(request.url.origin()))
 

@@ -15,7 +15,7 @@ from ltzd.dev.sandbox.requests import BadInputError, json_reply
 from ltzd.errors import Misconfigured
 
 _LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
-_PAGES = ("/explorer", "/pay/", "/site/")
+_PAGES = ("/explorer", "/pay/", "/site/", "/wallet/")
 
 _log = get_logger(__name__)
 

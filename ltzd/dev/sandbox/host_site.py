@@ -13,7 +13,14 @@ from aiohttp import web
 from ltzd.dev.sandbox.demo_site import DemoSite
 from ltzd.dev.sandbox.demo_site_proxy import NAMESPACE, DemoSiteProxy
 from ltzd.dev.sandbox.journal import Journal, Record
-from ltzd.dev.sandbox.requests import BadInputError, allow_only, door_object, json_reply, text_in
+from ltzd.dev.sandbox.requests import (
+    BadInputError,
+    Body,
+    allow_only,
+    door_object,
+    json_reply,
+    text_in,
+)
 from ltzd.dev.sandbox.site_api import REST_PREFIX, SiteApi
 from ltzd.dev.sandbox.site_sessions import SiteSessions
 from ltzd.dev.sandbox.site_users import DEMO_USERNAME, HOST, SiteUsers, is_username, shown
@@ -79,13 +86,21 @@ class HostSite:
         await self._journal.close()
 
     async def _open_session(self, request: web.Request, wallet_of: WalletOf) -> web.Response:
-        """POST {"username"}: logs a user in, whom it registers if need be."""
+        """POST {"username", "emailConfirmed"?}: logs a user in, whom it registers if need be.
+
+        `emailConfirmed` is what the site says of the user's address from now on; "absent" stands
+        for a site without our plugin, which never says anything. Otherwise nothing is said of a
+        user until his address changes, and that the new one is unconfirmed afterwards.
+        """
         body = await door_object(request)
-        allow_only(body, "username")
+        allow_only(body, "username", "emailConfirmed")
+        confirmed = _confirmed_in(body)
         username = text_in(body, "username", longest=_LONGEST_USERNAME)
         if not is_username(username):
             raise BadInputError("username", "may hold letters, digits, inner spaces and _ . @ -")
         user = await self._users.found_or_made(username)
+        if "emailConfirmed" in body:
+            user = await self._users.set_confirmed(user, confirmed)
         session = self._sessions.open(user)
         return json_reply(
             {
@@ -96,6 +111,15 @@ class HostSite:
                 "walletAddress": await wallet_of(user.email),
             }
         )
+
+
+def _confirmed_in(body: Body) -> bool | None:
+    confirmed = body.get("emailConfirmed", "absent")
+    if isinstance(confirmed, bool):
+        return confirmed
+    if confirmed != "absent":
+        raise BadInputError("emailConfirmed", 'must be true, false or "absent"')
+    return None
 
 
 async def _recalled(journal: Journal, records: list[Record]) -> tuple[bytes, SiteUsers]:

@@ -46,6 +46,13 @@ button { font: inherit; font-weight: 600; padding: .5rem 1.1rem; border-radius: 
   border: 1px solid var(--mark); cursor: pointer; }
 button.main { background: var(--mark); color: var(--card); }
 button.plain { background: none; color: var(--mark); }
+label { display: block; font-weight: 600; margin-bottom: .9rem; max-width: 26rem; }
+input { display: block; width: 100%; margin-top: .25rem; padding: .5rem .7rem;
+  font: inherit; font-weight: 400; color: var(--ink); background: var(--card);
+  border: 1px solid var(--dim); border-radius: .45rem; }
+:focus-visible { outline: 3px solid var(--mark); outline-offset: 2px; }
+p.code { font: 700 clamp(1.5rem, 8vw, 2.4rem)/1.3 ui-monospace, monospace; letter-spacing: .12em;
+  margin: .5rem 0; overflow-wrap: anywhere; }
 """
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -97,6 +104,35 @@ def button(path: str, label: str, style: str, about: str | None = None) -> Html:
         f'<form method="post" action="{html.escape(quote(path))}">'
         f'<button class="{html.escape(style)}"{named}>{text(label)}</button></form>'
     )
+
+
+def field(name: str, label: str, value: str, **attributes: str) -> Html:
+    """A text field that must be filled in."""
+    more = "".join(f' {key}="{html.escape(each)}"' for key, each in attributes.items())
+    return Html(
+        f'<label>{text(label)}<input name="{html.escape(name)}" value="{html.escape(value)}"'
+        f" required{more}></label>"
+    )
+
+
+def hidden(name: str, value: str) -> Html:
+    return Html(f'<input type="hidden" name="{html.escape(name)}" value="{html.escape(value)}">')
+
+
+def form(path: str, label: str, *fields: Html, style: str = "main") -> Html:
+    """A form with a button below its fields."""
+    return Html(
+        f'<form method="post" action="{html.escape(quote(path))}">{"".join(fields)}'
+        f'<button class="{html.escape(style)}">{text(label)}</button></form>'
+    )
+
+
+def alert(words: str) -> Html:
+    return Html(f'<p class="bad" role="alert">{text(words)}</p>')
+
+
+def code(words: str) -> Html:
+    return Html(f'<p class="code" role="status">{text(words)}</p>')
 
 
 def actions(buttons: Sequence[Html]) -> Html:

@@ -14,6 +14,7 @@ from ltzd.dev.sandbox.account_apis import DOOR as ACCOUNTS_DOOR
 from ltzd.dev.sandbox.account_apis import AccountApis, levels_url
 from ltzd.dev.sandbox.credentials import AppCredentials, SigningKeys
 from ltzd.dev.sandbox.demo_site import HOME as DEMO_SITE
+from ltzd.dev.sandbox.demo_site import WALLET_APP
 from ltzd.dev.sandbox.dns_server import DnsServer
 from ltzd.dev.sandbox.explorer import Explorer
 from ltzd.dev.sandbox.explorer_views import BASE as EXPLORER_BASE
@@ -32,6 +33,7 @@ from ltzd.dev.sandbox.site_api import PREFIX as SITE_PREFIX
 from ltzd.dev.sandbox.token_door import TokenDoor
 from ltzd.dev.sandbox.tokens import TokenMint
 from ltzd.dev.sandbox.users import UserBook
+from ltzd.dev.sandbox.wallet_app import WalletApp
 from ltzd.dev.sandbox.wallet_rpc import app_signer
 from ltzd.dev.sandbox.webhook_inbox import DOOR as INBOX_DOOR
 from ltzd.dev.sandbox.webhook_inbox import PREFIX as INBOX_PREFIX
@@ -62,6 +64,7 @@ class Sandbox:
         self._journal: Journal | None = None
         self._payments: Payments | None = None
         self._site: HostSite | None = None
+        self._wallet_app: WalletApp | None = None
         self._accounts: AccountApis | None = None
         self._events_url: str | None = None
         self._ltzd_url: str | None = None
@@ -182,6 +185,8 @@ class Sandbox:
         self._ltzd_url = url
         if self._site is not None:
             self._site.set_ltzd_url(url)
+        if self._wallet_app is not None:
+            self._wallet_app.lead_to(url)
 
     def dns_policy(self) -> DnsPolicy:
         return self._dns.policy()
@@ -248,6 +253,10 @@ class Sandbox:
         token_door = TokenDoor(users, mint)
         application.router.add_post("/doors/identity-token", token_door.open)
         application.add_routes(site.routes(token_door.wallet_of_email))
+        self._wallet_app = WalletApp(token_door.log_in)
+        if self._ltzd_url is not None:
+            self._wallet_app.lead_to(self._ltzd_url)
+        application.add_routes(self._wallet_app.routes())
         application.add_routes(payments.routes())
         application.add_routes(accounts.routes())
         application.add_routes(self._inbox.routes())
@@ -304,6 +313,7 @@ class Sandbox:
                         pages.text(doors["payUrl"]),
                     ],
                     [pages.text("Demo site: a café"), pages.link(DEMO_SITE, DEMO_SITE)],
+                    [pages.text("Wallet app of a user"), pages.link(WALLET_APP, WALLET_APP)],
                     [pages.text("Host site"), pages.text(self.site_url)],
                     [
                         pages.text('A log-in at it: POST {"username"}'),

@@ -37,6 +37,29 @@ def bad_context(known: tuple[str, ...]) -> web.Response:
     )
 
 
+def bad_email(reason: str) -> web.Response:
+    """An address that is malformed, in the words of the platform's schema check."""
+    return refusal(
+        400,
+        "rest_invalid_param",
+        "Invalid parameter(s): email",
+        params={"email": reason},
+        details={"email": {"code": "rest_invalid_email", "message": reason, "data": None}},
+    )
+
+
+def taken_email() -> web.Response:
+    return refusal(400, "rest_user_invalid_email", "Invalid email address.")
+
+
+def bad_json() -> web.Response:
+    return refusal(400, "rest_invalid_json", "Invalid JSON body passed.")
+
+
+def cannot_edit() -> web.Response:
+    return refusal(403, "rest_cannot_edit", "Sorry, you are not allowed to edit this user.")
+
+
 def bad_login(code: str) -> web.Response:
     return refusal(401, code, _LOGINS[code])
 

@@ -9,7 +9,7 @@ import re
 import secrets
 import string
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ltzd.dev.sandbox.journal import Journal, Record
 
@@ -30,6 +30,10 @@ class SiteUser:
     email: str
     registered_at: int
     roles: tuple[str, ...] = ("subscriber",)
+    email_confirmed: bool | None = None
+    """What the site says of the address; None as long as it says nothing."""
+    is_core_alone: bool = False
+    """Whether the site never says anything of this user's address, as without our plugin."""
     application_password: str | None = field(default=None, repr=False)
 
 
@@ -56,6 +60,29 @@ class SiteUsers:
         await self._journal.durable(self._newest)
         return user
 
+    async def change_email(self, user: SiteUser, email: str) -> SiteUser | None:
+        """The user with the address, confirmed by nobody; None if another user has the address."""
+        owner = self.by_email(email)
+        if owner is not None and owner.id != user.id:
+            return None
+        if email == user.email:
+            return user
+        confirmed = None if user.is_core_alone else False
+        return await self._keep(replace(user, email=email, email_confirmed=confirmed))
+
+    async def set_confirmed(self, user: SiteUser, confirmed: bool | None) -> SiteUser:
+        """With None the site says nothing of the address from now on, as WordPress's core."""
+        is_core_alone = confirmed is None
+        return await self._keep(
+            replace(user, email_confirmed=confirmed, is_core_alone=is_core_alone)
+        )
+
+    async def _keep(self, user: SiteUser) -> SiteUser:
+        self._admit(user)
+        self._newest = self._journal.append(_record_of(user))
+        await self._journal.durable(self._newest)
+        return user
+
     async def make_demo_user(self) -> None:
         """Unless he is there already: a kill may have come before him."""
         if self.named(DEMO_USERNAME) is None:
@@ -65,6 +92,8 @@ class SiteUsers:
     def remember(self, record: Record) -> None:
         """Raises KeyError, TypeError or ValueError for a record that is none."""
         roles, password = record["roles"], record["application_password"]
+        # Journals of older versions have neither of the two.
+        confirmed, is_core_alone = record.get("email_confirmed"), record.get("is_core_alone")
         if not isinstance(roles, list):
             raise TypeError
         self._admit(
@@ -74,6 +103,8 @@ class SiteUsers:
                 str(record["email"]),
                 int(str(record["registered_at"])),
                 tuple(map(str, roles)),
+                confirmed if isinstance(confirmed, bool) else None,
+                is_core_alone is True,
                 password if isinstance(password, str) else None,
             )
         )
@@ -94,6 +125,10 @@ class SiteUsers:
         return f"member-{user_id}@{HOST}"
 
     def _admit(self, user: SiteUser) -> None:
+        """A new user, or a known one as he is from now on."""
+        earlier = self.named(user.username)
+        if earlier is not None:
+            del self._by_email[earlier.email.lower()]
         self._by_name[user.username.lower()] = user
         self._by_email[user.email.lower()] = user
 
@@ -122,5 +157,7 @@ def _record_of(user: SiteUser) -> Record:
         "email": user.email,
         "registered_at": user.registered_at,
         "roles": list(user.roles),
+        "email_confirmed": user.email_confirmed,
+        "is_core_alone": user.is_core_alone,
         "application_password": user.application_password,
     }

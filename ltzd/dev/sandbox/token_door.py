@@ -56,6 +56,12 @@ class TokenDoor:
             }
         )
 
+    async def log_in(self, email: str) -> tuple[str, str]:
+        """An access token of the address's owner, and the owner's wallet."""
+        user = await self._user_with_wallet({"type": "email", "address": email})
+        token = self._mint.access_token(user, _LIFETIME_SECONDS, {})
+        return token, user.wallets[0].address
+
     async def wallet_of_email(self, email: str) -> str:
         user = await self._user_with_wallet({"type": "email", "address": email})
         return user.wallets[0].address

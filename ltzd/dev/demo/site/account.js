@@ -1,6 +1,6 @@
 // The page of a visitor who is logged in: who he is, his check-in, and what follows from each.
 
-import { ask, send } from "./api.js";
+import { Refusal, ask, remove, send } from "./api.js";
 import * as board from "./board.js";
 import { SPENT, alone, element, ltz, onPress, orTell, tell } from "./page.js";
 import * as perks from "./perks.js";
@@ -14,7 +14,7 @@ async function load() {
   await loadPerks();
 }
 
-const loadPerks = () => perks.load(wallet.balance(), redeemed);
+const loadPerks = () => perks.load(wallet.money(), redeemed);
 
 function arriving(change) {
   wallet.expect(change, settled);
@@ -43,13 +43,40 @@ async function checkIn() {
 }
 
 async function link(form) {
-  await send("link", { identityToken: form.elements.identityToken.value.trim() });
+  const { code } = form.elements;
+  showFault(code, "");
+  try {
+    await send("link", { code: code.value.trim() });
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return showFault(code, error.message);
+  }
   form.reset();
-  tell("Your wallet is linked: all that is in it is yours to spend here.");
+  await changedLink("Your wallet is linked.");
+}
+
+// A fault is told beside its field, which gets the focus back.
+function showFault(field, words) {
+  element("link-fault").textContent = words;
+  field.ariaInvalid = String(Boolean(words));
+  if (words) field.focus();
+}
+
+async function unlink() {
+  await remove("link");
+  await changedLink("The link is ended: this site spends only what it gave you.");
+}
+
+// What had the focus is hidden now.
+async function changedLink(words) {
   await load();
+  element("unlinked").open = false;
+  element("wallet-title").focus();
+  tell(words);
 }
 
 onPress(element("check-in"), checkIn);
+onPress(element("unlink"), unlink);
 element("link").addEventListener("submit", (event) => {
   event.preventDefault();
   alone(event.submitter, () => link(event.target));

@@ -12,6 +12,8 @@ export const ask = (path) => exchanged(path, {});
 
 export const send = (path, body) => exchanged(path, { method: "POST", body: JSON.stringify(body) });
 
+export const remove = (path) => exchanged(path, { method: "DELETE" });
+
 async function exchanged(path, request) {
   const { answer, said } = await exchange(path, request);
   // The site renews a nonce long before it ends.

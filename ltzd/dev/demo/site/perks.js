@@ -1,6 +1,6 @@
 // The perks, and the codes that redeeming them gives.
 
-import { ask, send } from "./api.js";
+import { Refusal, ask, send } from "./api.js";
 import { copyOf, element, ltz, onPress, pause, tell } from "./page.js";
 
 const LONGEST_WAIT_MILLISECONDS = 90_000;
@@ -10,7 +10,10 @@ const KEPT = `codes of ${document.body.dataset.username}`;
 const cards = new Map();
 const codes = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
 
-export async function load(balance, redeemed) {
+let shownMoney;
+
+export async function load(money, redeemed) {
+  shownMoney = money;
   const { perks } = await ask("perks");
   element("no-perks").hidden = perks.length > 0;
   element("perks").replaceChildren(
@@ -20,18 +23,23 @@ export async function load(balance, redeemed) {
     }),
   );
   perks.forEach((perk) => Object.assign(cards.get(perk.id), { perk }));
-  afford(balance);
+  afford(money);
 }
 
-// What a balance reaches for.
-export function afford(balance) {
+// What the member's money reaches for.
+function afford(money) {
   for (const { card, button, perk } of cards.values()) {
-    const lacking = Math.max(perk.cost - balance, 0);
-    const reason = perk.available ? lacking && `${ltz(lacking)} to go` : "Not available right now";
+    const reason = perk.available ? lack(perk.cost, money) : "Not available right now";
     card.querySelector(".price").textContent = perk.cost === 0 ? "Free" : ltz(perk.cost);
-    card.querySelector(".reason").textContent = reason || "";
+    card.querySelector(".reason").textContent = reason;
     button.disabled = Boolean(reason);
   }
+}
+
+function lack(cost, { balance, spendable, isLinked }) {
+  if (cost <= spendable) return "";
+  if (cost > balance) return `${ltz(cost - balance)} to go`;
+  return isLinked ? "More than the link lets you spend today" : "Link your wallet to use what else is in it";
 }
 
 function newCard(perk, redeemed) {
@@ -47,7 +55,7 @@ function newCard(perk, redeemed) {
 }
 
 async function redeem(perkId, redeemed) {
-  const { confirmationCode, perk } = await redemption(perkId);
+  const { confirmationCode, perk } = await atShownPrice(perkId, redeemed);
   if (confirmationCode === null) return tell("This takes longer than usual. Press again to see your code.");
   tell("");
   keep(perk.name, confirmationCode);
@@ -57,11 +65,24 @@ async function redeem(perkId, redeemed) {
   redeemed(perk);
 }
 
+// A perk that has become dearer is not taken: its new price is shown, and the member decides.
+async function atShownPrice(perkId, redeemed) {
+  const { cost } = cards.get(perkId).perk;
+  try {
+    return await redemption(perkId, cost);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    await load(shownMoney, redeemed).catch(() => {}); // The refusal is what the member must hear.
+    if (cards.get(perkId).perk.cost <= cost) throw error;
+    throw new Refusal(`${error.message} Press Redeem again to take it at that price.`);
+  }
+}
+
 // There is no code before a block brings it; who asks again meanwhile asks for the same redemption.
-async function redemption(perkId) {
+async function redemption(perkId, maxCost) {
   const ends = performance.now() + LONGEST_WAIT_MILLISECONDS;
   for (;;) {
-    const said = await send("redeem", { perkId });
+    const said = await send("redeem", { perkId, maxCost: Math.ceil(maxCost) }); // Whole LTZ.
     if (said.confirmationCode !== null || performance.now() > ends) return said;
     tell("One moment: your order is in, and the next block confirms it.");
     await pause(1000);

@@ -1,4 +1,6 @@
-// The wallet's balance, and its watch: while LTZ is on its way the API is asked again and again.
+// The wallet: its balance, what this site may spend of it, and its link.
+//
+// While LTZ is on its way the API is asked for the balance again and again.
 
 import { ask } from "./api.js";
 import { amount, element, ltz, pause } from "./page.js";
@@ -6,20 +8,36 @@ import { amount, element, ltz, pause } from "./page.js";
 const LOOK_EVERY_MILLISECONDS = 700;
 const LONGEST_WATCH_MILLISECONDS = 90_000;
 
+const day = new Intl.DateTimeFormat("en", { dateStyle: "long" });
+
 let shown = 0;
+let spendable = 0;
+let isLinked = false;
 let expected = null;
 let watchEnds = 0;
 let isWatching = false;
 
 const isThere = () => expected === null || Math.abs(shown - expected) < 0.005;
 
-export const balance = () => shown;
+export const money = () => ({ balance: shown, spendable, isLinked });
 
 export function show(me) {
   shown = me.balance;
+  spendable = me.spendable;
+  isLinked = me.linked;
+  element("spendable").textContent = ltz(spendable);
+  element("linked").hidden = !isLinked;
+  element("unlinked").hidden = isLinked;
+  if (me.link) element("link-terms").textContent = terms(me.link);
   element("balance").textContent = amount(shown);
   element("address").textContent = me.walletAddress;
   showPending();
+}
+
+function terms({ dailyAllowance, allowanceLeft, expiresAt }) {
+  const end = day.format(new Date(expiresAt));
+  const allowance = `Of the ${ltz(dailyAllowance)} a day from the rest of your wallet`;
+  return `Linked until ${end}. ${allowance}, ${ltz(allowanceLeft)} are left today.`;
 }
 
 // LTZ that a coming block brings or takes; `settled` is called once everything is there.

@@ -1,0 +1,79 @@
+<?php
+/**
+ * The shortcode [ltzd_loyalty]: a member's wallet, its link, the e-mail address, and the perks.
+ *
+ * The markup holds every word and loyalty.js fills in what ltzd answers, as text and never as markup.
+ */
+
+namespace Ltzd\Loyalty;
+
+defined( 'ABSPATH' ) || exit;
+
+const SHORTCODE = 'ltzd_loyalty';
+const SCRIPT    = 'ltzd-loyalty';
+const VERSION   = '1.1.0';
+
+add_action( 'init', __NAMESPACE__ . '\\register_page' );
+
+function register_page() {
+	wp_register_script( SCRIPT, plugins_url( 'loyalty.js', __FILE__ ), [], VERSION, true );
+	add_shortcode( SHORTCODE, __NAMESPACE__ . '\\show_member' );
+}
+
+/** The shortcode's markup; a stranger is led to the log-in. */
+function show_member() {
+	if ( ! is_user_logged_in() ) {
+		return sprintf( '<p class="ltzd-loyalty"><a href="%s">%s</a></p>', esc_url( wp_login_url( (string) get_permalink() ) ), esc_html__( 'Log in to see your rewards.', 'ltzd-loyalty' ) );
+	}
+	wp_enqueue_script( SCRIPT );
+	$user = wp_get_current_user();
+	ob_start();
+	?>
+<div class="ltzd-loyalty" data-root="<?php echo esc_url( rest_url( LTZD_LOYALTY_NAMESPACE . '/v1/' ) ); ?>" data-nonce="<?php echo esc_attr( wp_create_nonce( 'wp_rest' ) ); ?>" data-words="<?php echo esc_attr( (string) wp_json_encode( words() ) ); ?>">
+	<p role="status" aria-live="polite" data-part="news"></p>
+	<h3><?php esc_html_e( 'Your wallet', 'ltzd-loyalty' ); ?></h3>
+	<dl>
+		<dt><?php esc_html_e( 'In the wallet', 'ltzd-loyalty' ); ?></dt><dd data-part="balance">…</dd>
+		<dt><?php esc_html_e( 'To spend here', 'ltzd-loyalty' ); ?></dt><dd data-part="spendable">…</dd>
+	</dl>
+	<div data-part="linked" hidden>
+		<p data-part="link"></p>
+		<button type="button" data-part="unlink"><?php esc_html_e( 'End the link', 'ltzd-loyalty' ); ?></button>
+	</div>
+	<form data-part="unlinked" hidden>
+		<label><?php esc_html_e( 'Code from your wallet app', 'ltzd-loyalty' ); ?>
+			<input name="code" required maxlength="32" autocomplete="off" autocapitalize="characters" spellcheck="false"></label>
+		<button><?php esc_html_e( 'Link the wallet', 'ltzd-loyalty' ); ?></button>
+		<p><?php esc_html_e( 'A link lets you spend here what else is in your wallet, up to the amount a day that your wallet app has set.', 'ltzd-loyalty' ); ?></p>
+	</form>
+	<h3><?php esc_html_e( 'Your e-mail address', 'ltzd-loyalty' ); ?></h3>
+	<p><?php echo esc_html( is_confirmed( $user ) ? __( 'It is confirmed. Another address takes its place once you open the link that is mailed to it.', 'ltzd-loyalty' ) : __( 'It is not confirmed yet. What came to your wallet by this address can be spent here once you have confirmed it.', 'ltzd-loyalty' ) ); ?></p>
+	<form data-part="confirm">
+		<label><?php esc_html_e( 'E-mail address', 'ltzd-loyalty' ); ?>
+			<input name="email" type="email" required maxlength="100" autocomplete="email" value="<?php echo esc_attr( $user->user_email ); ?>"></label>
+		<button><?php esc_html_e( 'Confirm my e-mail address', 'ltzd-loyalty' ); ?></button>
+	</form>
+	<h3><?php esc_html_e( 'Perks', 'ltzd-loyalty' ); ?></h3>
+	<ul data-part="perks"></ul>
+	<template data-part="perk"><li><span data-part="name"></span> <span data-part="price"></span> <button type="button"><?php esc_html_e( 'Redeem', 'ltzd-loyalty' ); ?></button></li></template>
+</div>
+	<?php
+	return (string) ob_get_clean();
+}
+
+/** What loyalty.js says; %s is an amount, a name, or a day. */
+function words() {
+	return [
+		'free'      => __( 'Free', 'ltzd-loyalty' ),
+		'redeem'    => __( 'Redeem %s', 'ltzd-loyalty' ),
+		'code'      => __( 'Your code: %s', 'ltzd-loyalty' ),
+		'waiting'   => __( 'Your order is in, and the next block confirms it. Press Redeem again to see your code.', 'ltzd-loyalty' ),
+		'price'     => __( 'The price is now %s LTZ. Press Redeem again to take it at that price.', 'ltzd-loyalty' ),
+		'linked'    => __( 'Your wallet is linked.', 'ltzd-loyalty' ),
+		'unlinked'  => __( 'The link is ended.', 'ltzd-loyalty' ),
+		'allowance' => __( 'Linked until %1$s: up to %2$s LTZ a day from the rest of your wallet, of which %3$s are left today.', 'ltzd-loyalty' ),
+		'mailed'    => __( 'A link was mailed to this address. Open it within a day, in this browser.', 'ltzd-loyalty' ),
+		'confirmed' => __( 'Your e-mail address is confirmed.', 'ltzd-loyalty' ),
+		'silence'   => __( 'The loyalty programme gives no answer. Please try again in a moment.', 'ltzd-loyalty' ),
+	];
+}

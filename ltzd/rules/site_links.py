@@ -1,0 +1,83 @@
+"""Codes by which a wallet's owner links a member of a brand's site, and how often one may be tried.
+
+Nothing here is secret by itself: the caller draws the randomness and keeps the codes.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from ltzd.errors import TooManyTries
+
+ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Crockford's base 32: without I, L and O, which are read as 1 and 0, and without U."""
+CODE_LENGTH: Final = 8
+"""40 bits."""
+CODE_ENTROPY_BYTES: Final = 5
+CODE_LIFE: Final = timedelta(minutes=10)
+MOST_OPEN_CODES: Final = 5
+"""Of one owner, for all sites."""
+LINK_LIFE: Final = timedelta(days=180)
+DEFAULT_ALLOWANCE: Final = 500
+MOST_ALLOWANCE: Final = 1_000_000
+"""Whole LTZ a day."""
+MOST_WRONG_CODES: Final = 5
+WRONG_CODES_WINDOW: Final = timedelta(minutes=10)
+"""Of one member of a site, from the first wrong code on."""
+
+_READ_AS = str.maketrans("ILO", "110", " -_\t")
+_BITS = 5
+_LONGEST_TYPED = 100
+_ONE_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """The wrong codes that a member has typed since `since`; None if there were none."""
+
+    wrong: int = 0
+    since: datetime | None = None
+
+
+def code_of(entropy: bytes) -> str:
+    """Raises ValueError for another number of bytes than CODE_ENTROPY_BYTES."""
+    if len(entropy) != CODE_ENTROPY_BYTES:
+        raise ValueError(f"a code is made of {CODE_ENTROPY_BYTES} random bytes")
+    number = int.from_bytes(entropy, "big")
+    shifts = range(_BITS * (CODE_LENGTH - 1), -1, -_BITS)
+    return "".join(ALPHABET[number >> shift & 0x1F] for shift in shifts)
+
+
+def typed_code(text: str) -> str:
+    """The code that a person means: case, spaces and hyphens do not count, I and L are 1, O is 0.
+
+    Empty for a text that cannot be a code.
+    """
+    code = text[:_LONGEST_TYPED].upper().translate(_READ_AS)
+    return code if len(code) == CODE_LENGTH and set(code) <= set(ALPHABET) else ""
+
+
+def check_tries(tries: Tries, now: datetime) -> None:
+    """Raises TooManyTries after too many wrong codes, also if the next one is right."""
+    if tries.wrong < MOST_WRONG_CODES or tries.since is None:
+        return
+    left = tries.since + WRONG_CODES_WINDOW - now
+    if left > timedelta():
+        seconds = max(1, -(-left // _ONE_SECOND))
+        raise TooManyTries(
+            "You have typed too many wrong codes. "
+            f"Please try again in {_in_minutes(seconds)} with a new code.",
+            retryAfterSeconds=seconds,
+        )
+
+
+def with_wrong(tries: Tries, now: datetime) -> Tries:
+    """After one more wrong code."""
+    if tries.since is None or now - tries.since >= WRONG_CODES_WINDOW:
+        return Tries(1, now)
+    return Tries(tries.wrong + 1, tries.since)
+
+
+def _in_minutes(seconds: int) -> str:
+    minutes = -(-seconds // 60)
+    return "1 minute" if minutes == 1 else f"{minutes} minutes"

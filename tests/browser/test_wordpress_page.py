@@ -1,0 +1,158 @@
+"""The WordPress plugin's page in a real browser: its markup and script, before a live ltzd.
+
+PHP serves it with the stubs of tests/wordpress; a real WordPress has it in test_real_wordpress.py.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, Route, expect
+
+from tests.support.instance import Instance
+from tests.support.plugin_site import StubbedSite, a_stubbed_site
+
+MUG = "Enamel mug"
+
+
+@dataclass
+class Member:
+    page: Page
+    site: StubbedSite
+    instance: Instance
+    email: str
+
+    def part(self, name: str) -> Locator:
+        return self.page.locator(f'[data-part="{name}"]').first
+
+    @property
+    def news(self) -> Locator:
+        return self.page.get_by_role("status")
+
+    async def arrive(self) -> None:
+        await self.page.goto(f"{self.site.url}/rewards/")
+        await expect(self.part("balance")).not_to_have_text("…")
+
+    async def code(self) -> str:
+        """As the wallet's owner gets one."""
+        door = self.instance.door["sandbox"]["identityTokenUrl"]
+        async with self.instance.http.post(door, json={"email": self.email}) as answer:
+            token = (await answer.json())["accessToken"]
+        url = f"{self.instance.base_url}/site-links"
+        headers = {"Authorization": f"Bearer {token}"}
+        order = {"host": "site.example", "dailyAllowance": 70}
+        async with self.instance.http.post(url, json=order, headers=headers) as answer:
+            assert answer.status == 201, await answer.text()
+            code: str = (await answer.json())["code"]
+        return code
+
+
+@pytest_asyncio.fixture
+async def member(browser: Browser, one_instance: Instance, tmp_path: Path) -> AsyncIterator[Member]:
+    async with a_stubbed_site(tmp_path) as site:
+        door = one_instance.door["sandbox"]["siteSessionUrl"]
+        name = f"paula-{site.port}"
+        async with one_instance.http.post(door, json={"username": name}) as answer:
+            session = await answer.json()
+        site.keep(
+            home="https://site.example",
+            nonce=session["nonce"],
+            ltzd_loyalty={"url": one_instance.base_url},
+        )
+        site.keep_users({1: {"login": name, "email": session["email"], "capabilities": []}})
+        context = await browser.new_context()
+        await context.add_cookies(
+            [
+                {"name": key, "value": value, "url": site.url}
+                for key, _, value in (
+                    cookie.partition("=") for cookie in session["cookie"].split("; ")
+                )
+            ]
+        )
+        yield Member(await context.new_page(), site, one_instance, session["email"])
+        await context.close()
+
+
+async def test_the_page_shows_the_wallet_and_redeems_at_the_price_it_shows(
+    member: Member,
+) -> None:
+    event = await member.instance.post_event(member.email)
+    await member.instance.minted(event.event_id)
+    await member.arrive()
+    await expect(member.part("balance")).to_have_text("100 LTZ")
+    await expect(member.part("spendable")).to_have_text("100 LTZ")
+
+    async with member.page.expect_request("**/redeem") as asked:
+        await member.page.get_by_role("button", name=f"Redeem {MUG}").click()
+
+    order = (await asked.value).post_data_json
+    assert order is not None
+    assert order["maxCost"] == 15
+    await expect(member.news).to_contain_text("Your code: ")
+
+
+async def test_a_dearer_perk_is_shown_with_its_new_price_and_not_taken(member: Member) -> None:
+    event = await member.instance.post_event(member.email)
+    await member.instance.minted(event.event_id)
+
+    async def cheaper(route: Route) -> None:
+        answer = await route.fetch()
+        body = await answer.json()
+        for perk in body["perks"]:
+            perk["cost"] -= 1 if perk["name"] == MUG else 0
+        await route.fulfill(response=answer, json=body)
+
+    await member.page.route("**/perks", cheaper, times=1)
+    await member.arrive()
+    card = member.page.get_by_role("listitem").filter(has_text=MUG)
+    await expect(card).to_contain_text("14 LTZ")
+    await member.page.get_by_role("button", name=f"Redeem {MUG}").click()
+
+    await expect(member.news).to_contain_text("The price is now 15 LTZ. Press Redeem again")
+    await expect(card).to_contain_text("15 LTZ")
+    await expect(member.part("balance")).to_have_text("100 LTZ")
+
+
+async def test_a_code_links_the_wallet_and_a_button_ends_the_link(member: Member) -> None:
+    await member.arrive()
+    field = member.page.get_by_label("Code from your wallet app")
+    await field.fill("ABCD2345")
+    await member.page.get_by_role("button", name="Link the wallet").click()
+    await expect(member.news).to_contain_text("code")
+    await expect(member.part("linked")).to_be_hidden()
+
+    await field.fill(await member.code())
+    await member.page.keyboard.press("Enter")
+    await expect(member.news).to_have_text("Your wallet is linked.")
+    await expect(member.part("link")).to_contain_text("up to 70 LTZ a day")
+    await expect(member.part("link")).to_contain_text("70 are left today")
+
+    await member.page.get_by_role("button", name="End the link").click()
+    await expect(member.news).to_have_text("The link is ended.")
+    await expect(member.part("linked")).to_be_hidden()
+    await expect(field).to_be_focused()
+
+
+async def test_a_button_has_the_confirmation_mailed(member: Member) -> None:
+    await member.arrive()
+    await expect(member.page.get_by_text("It is not confirmed yet.")).to_be_visible()
+    button = member.page.get_by_role("button", name="Confirm my e-mail address")
+    await button.click()
+    await expect(member.news).to_contain_text("A link was mailed to this address.")
+    ((address, _),) = member.site.mails()
+    assert address == member.email
+    await button.click()
+    await expect(member.news).to_contain_text("A link was mailed not long ago.")
+    await member.site.open(member.site.mailed_link())
+    await member.arrive()
+    await expect(member.page.get_by_text("It is confirmed.")).to_be_visible()
+
+
+async def test_a_stranger_is_led_to_the_log_in(member: Member) -> None:
+    member.site.keep(user=0, **member.site.options())
+    await member.page.goto(f"{member.site.url}/rewards/")
+    link = member.page.get_by_role("link", name="Log in to see your rewards.")
+    address = await link.get_attribute("href")
+    assert address is not None
+    assert address.startswith("/wp-login.php?redirect_to=")
