@@ -124,6 +124,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         stack.push_async_callback(accounts.close)
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits)
         stack.push_async_callback(pregeneration.close)
+        capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         desk = _relay_desk(settings, pool, node, chain, signals)
         relayer = Relayer(
             desk,
@@ -148,6 +149,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 hashes,
                 signatures,
                 limits,
+                capacity,
             ),
             relay_desk=desk,
             relayer=relayer,
@@ -162,10 +164,18 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 identity,
                 hashes,
                 provider,
-                MintCapacity(pool, node, chain.chain_id, chain.ltz),
+                capacity,
             ),
             site=site_services(
-                settings.site, desk, relayer, brands, identity, tokens, stack, is_dev=is_dev
+                settings.site,
+                desk,
+                relayer,
+                brands,
+                identity,
+                tokens,
+                capacity,
+                stack,
+                is_dev=is_dev,
             ),
             lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
             follower=_follower(settings, pool, node, chain, signals),

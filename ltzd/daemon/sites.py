@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from ltzd.actions.check_ins import CheckIns
 from ltzd.actions.identities import Identities, UserTokens
 from ltzd.actions.leaderboards import Leaderboards
+from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.newcomers import Newcomers
 from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relayer import Relayer
@@ -24,6 +25,7 @@ def site_services(
     brands: BrandBook,
     identity: Identities,
     tokens: UserTokens,
+    capacity: MintCapacity,
     stack: AsyncExitStack,
     *,
     is_dev: bool,
@@ -34,7 +36,7 @@ def site_services(
     newcomers = Newcomers(desk.pool, identity)
     return SiteServices(
         members=SiteMembers(desk.pool, brands, newcomers, asked, tokens, identity, policy),
-        check_ins=CheckIns(desk.pool, desk.signals, brands),
+        check_ins=CheckIns(desk.pool, desk.signals, brands, capacity),
         leaderboards=Leaderboards(desk.pool),
         redemptions=SiteRedemptions(desk, relayer, identity),
     )
