@@ -18,7 +18,7 @@ from ltzd.providers.host_sites import HostSites
 from ltzd.store.brands import BrandBook
 
 
-def site_services(
+def site_services(  # noqa: PLR0913 (a call of its own for each service would name them twice)
     settings: Site,
     desk: RelayDesk,
     relayer: Relayer,

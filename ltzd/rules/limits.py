@@ -101,13 +101,8 @@ def refuse_unmintable_reward(rule: EventRule, ltz: int, capacity: int | None) ->
     if capacity is None:
         return
     field = "metadata.amount" if rule.reward_per_dollar is not None else "eventType"
-    raise RewardTooLarge(
-        "Reward too large",
-        errors=[
-            f"{field}: {rule.type} would earn {ltz} LTZ, more than the mint limit can ever hold "
-            f"({capacity} LTZ)"
-        ],
-    )
+    fault = f"{field}: {rule.type} would earn {ltz} LTZ, above the {capacity} that can be minted"
+    raise RewardTooLarge("Reward too large", errors=[fault])
 
 
 def local_day(now: datetime, zone: str) -> date:

@@ -16,7 +16,9 @@ MANY = 4_000
 MAINNET_BLOCK_GAS = 30_000_000
 
 
-async def queue(world: World, brand: Address, count: int = 1, ltz: int = 100, kind: int = 1) -> UUID:
+async def queue(
+    world: World, brand: Address, count: int = 1, ltz: int = 100, kind: int = 1
+) -> UUID:
     """Answers the last reward's id."""
     last = uuid4()
     async with transaction(world.eyes) as connection:
@@ -47,7 +49,7 @@ async def is_minted(world: World, reward: UUID) -> bool:
 
 
 async def blocks_until_minted(world: World, reward: UUID, most: int = 12) -> int:
-    """Blocks that are mined, each once the lane has done what it can, until this reward is in one."""
+    """Blocks until this reward is in one; each is mined once the lane has done what it can."""
     for number in range(1, most + 1):
         await world.some_looks()
         world.node.mine()

@@ -148,7 +148,10 @@ async def test_a_reward_above_the_limit_is_queued_and_makes_no_queue_old(
 
 async def test_a_lanes_reason_to_wait_counts_for_a_minute(connection: Connection) -> None:
     await connection.execute(
-        "INSERT INTO lanes (chain_id, wallet, kind, epoch, next_nonce) VALUES (1, $1, 'mint', 2, 6)",
+        """
+        INSERT INTO lanes (chain_id, wallet, kind, epoch, next_nonce)
+        VALUES (1, $1, 'mint', 2, 6)
+        """,
         WALLET,
     )
     lane = Lane(1, WALLET, 2, "mint")
