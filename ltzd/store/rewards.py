@@ -11,7 +11,6 @@ from ltzd.store.payments import PAYMENT_REWARD
 from ltzd.store.signals import REWARDS, notify
 from ltzd.values import ZERO_ADDRESS, Address, Hash32
 
-
 BRANDS_AT_ONCE = 100
 """Brands in one answer of `queued`: as many as rewards in one mint."""
 
