@@ -14,6 +14,7 @@ import structlog
 from prometheus_client import Counter
 
 from ltzd import telemetry
+from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.errors import (
     BudgetExhausted,
     CheckInRefused,
@@ -49,6 +50,7 @@ _QUEUED_MILESTONES = telemetry.REWARDS_QUEUED.labels("milestone")
 _AUTOMATION_OFF = "Rewards are switched off here at the moment. Please try again later."
 _CLAIMED = "You have claimed this milestone already."
 _MOVED = "Your account at this site has just changed. Please try again."
+_UNMINTABLE = "This reward is larger than can be minted here. Please tell the site's operator."
 _BUDGET_SPENT = "Today's rewards have all been given out. Please come back tomorrow."
 
 
@@ -62,10 +64,13 @@ class CheckedIn:
 
 
 class CheckIns:
-    def __init__(self, pool: Pool, signals: Signals, brands: BrandBook) -> None:
+    def __init__(
+        self, pool: Pool, signals: Signals, brands: BrandBook, capacity: MintCapacity
+    ) -> None:
         self._pool = pool
         self._signals = signals
         self._brands = brands
+        self._capacity = capacity
 
     async def streak(self, member: Member) -> StreakShown:
         brand, site = self._site_of(member)
@@ -79,17 +84,19 @@ class CheckIns:
             brand, site = self._site_of(member)
             if not brand.automation:
                 raise CheckInRefused(_AUTOMATION_OFF)
+            most = await self._capacity.whole_ltz()
             try:
                 async with session(self._pool) as connection:
-                    checked = await self._check_in(connection, member, brand, site)
+                    checked = await self._check_in(connection, member, brand, site, most)
             except BudgetExhausted as error:
                 raise CheckInRefused(_BUDGET_SPENT) from error
         telemetry.SITE_CHECKINS.labels("repeated" if checked.already_claimed else "claimed").inc()
         return checked
 
     async def _check_in(
-        self, connection: Connection, member: Member, brand: Brand, site: Site
+        self, connection: Connection, member: Member, brand: Brand, site: Site, most: int | None
     ) -> CheckedIn:
+        """`most`: the LTZ that the mint limit can ever hold, if that is known and not 0."""
         while True:
             standing = await checkins.standing(connection, member)
             today = local_day(standing.now, brand.time_zone)
@@ -99,6 +106,8 @@ class CheckIns:
             if claim is None or _has_checked_in(standing, today):
                 return CheckedIn(_shown(standing, brand, site), 0, already_claimed=True)
             own_days = days_with(claim, standing.own_days)
+            if most and claim.reward > most:
+                raise CheckInRefused(_UNMINTABLE)
             new = NewCheckIn(
                 member=member,
                 before=standing.streak,
@@ -137,6 +146,8 @@ class CheckIns:
             bonus = site.milestones.get(days)
             if bonus is None:
                 raise MilestoneRefused("There is no such milestone.")
+            if await self._capacity.exceeded_by(bonus) is not None:
+                raise MilestoneRefused(_UNMINTABLE)
             try:
                 await self._claim(member, brand, Milestone(days, bonus))
             except BudgetExhausted as error:

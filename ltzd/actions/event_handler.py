@@ -24,6 +24,7 @@ from ltzd.actions.event_claims import Check, Claim, Written
 from ltzd.actions.event_ids import event_ids
 from ltzd.actions.event_writing import EventWriter
 from ltzd.actions.identities import Identities
+from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimit, RateLimits
@@ -38,7 +39,7 @@ from ltzd.errors import (
 from ltzd.rules.brands import Brand, EventRule
 from ltzd.rules.domains import event_domain, is_authorized
 from ltzd.rules.events import check_channel, is_bypass, reward_of
-from ltzd.rules.limits import rate_limited, refuse_large_reward
+from ltzd.rules.limits import rate_limited, refuse_large_reward, refuse_unmintable_reward
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.store import events, users
 from ltzd.store.brands import BrandBook
@@ -112,6 +113,7 @@ class EventHandler:
         hashes: PublishedHashes,
         signatures: RequestSignatures,
         limits: RateLimits,
+        capacity: MintCapacity,
     ) -> None:
         self._pool = pool
         self._brands = brands
@@ -119,6 +121,7 @@ class EventHandler:
         self._hashes = hashes
         self._signatures = signatures
         self._limits = limits
+        self._capacity = capacity
         self._ids = event_ids()
         self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
         self._newcomers = _Newcomers()
@@ -212,6 +215,7 @@ class EventHandler:
         check_channel(rule, request.metadata)
         ltz = reward_of(rule, request.metadata)
         refuse_large_reward(brand, rule.type, ltz)
+        refuse_unmintable_reward(rule, ltz, await self._capacity.exceeded_by(ltz))
         source = request.metadata.get("source")
         source = source if isinstance(source, str) else None
         signed = await self._signed(request, brand)

@@ -1,6 +1,7 @@
 """How much LTZ the mint limit can ever hold, as the chain says it, remembered for a while.
 
-Only to refuse what could never be minted: who cannot be asked in time is not waited for.
+Only to refuse what could never be minted. While the node does not answer, the last answer counts;
+without any, everything is accepted, and waits in the queue by itself if it must.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections.abc import Callable
 
 import structlog
 
-from ltzd.chain.ltz import decode_mint_limit, mint_limit_call
+from ltzd.chain.ltz import MAX_UNITS, decode_mint_limit, mint_limit_call
 from ltzd.chain.node import Node
 from ltzd.chain.rpc import RpcError
 from ltzd.errors import NodeUnavailable
@@ -22,10 +23,12 @@ log = structlog.get_logger()
 _PATIENCE_SECONDS = 1.0
 _FRESH_SECONDS = 60.0
 _FAILED_SECONDS = 5.0
+_REFUSING_SECONDS = 1.0
+"""No refusal rests on an older answer: the limit may have been raised."""
 
 
 class MintCapacity:
-    """Of the wallet that can hold most."""
+    """Of the wallet that can hold most, of those whose lanes are being served."""
 
     def __init__(
         self,
@@ -41,19 +44,44 @@ class MintCapacity:
         self._ltz = ltz
         self._ticks = ticks
         self._known: int | None = None
+        self._asked_at = float("-inf")
         self._until = float("-inf")
         self._one_at_a_time = asyncio.Lock()
 
     async def whole_ltz(self) -> int | None:
-        """None while nobody mints yet, or the node does not say. Raises DatabaseUnavailable."""
+        """None while nobody mints yet, or the node has never said. Raises DatabaseUnavailable.
+
+        One caller a minute waits for the node; the others have the answer before.
+        """
+        if self._known is not None and self._one_at_a_time.locked():
+            return self._known
         async with self._one_at_a_time:
             if self._ticks() >= self._until:
-                self._known = await self._asked()
-                kept = _FAILED_SECONDS if self._known is None else _FRESH_SECONDS
-                self._until = self._ticks() + kept
+                await self._ask()
         return self._known
 
-    async def _asked(self) -> int | None:
+    async def exceeded_by(self, ltz: int) -> int | None:
+        """The capacity, if `ltz` whole LTZ are more; None if they are not, or nobody knows.
+
+        No reward exceeds a capacity of 0: minting is switched off for a while, and everybody waits.
+        Raises DatabaseUnavailable.
+        """
+        most = await self.whole_ltz()
+        if most and ltz > most:
+            async with self._one_at_a_time:
+                if self._ticks() >= self._asked_at + _REFUSING_SECONDS:
+                    await self._ask()
+            most = self._known
+        return most if most and ltz > most else None
+
+    async def _ask(self) -> None:
+        answer = await self._answer()
+        self._asked_at = self._ticks()
+        self._until = self._asked_at + (_FAILED_SECONDS if answer is None else _FRESH_SECONDS)
+        if answer is not None:
+            self._known = answer
+
+    async def _answer(self) -> int | None:
         async with session(self._pool) as connection:
             wallets = await payments.minters(connection, self._chain_id)
         if not wallets:
@@ -62,7 +90,8 @@ class MintCapacity:
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 answers = await self._node.views(calls)
-            return max(decode_mint_limit(answer)[0] for answer in answers) // LTZ
+            most = max(decode_mint_limit(answer)[0] for answer in answers)
+            return min(most, MAX_UNITS) // LTZ
         except (NodeUnavailable, RpcError, ValueError, TimeoutError) as error:
-            log.warning("payments.capacity_unknown", reason=type(error).__name__)
+            log.warning("mint_capacity.unknown", reason=type(error).__name__)
             return None

@@ -121,6 +121,7 @@ def page(facts: dict[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [_heading(facts)]
     parts += [Text(f"  {reason}", style="yellow") for reason in facts["reasons"]]
     if facts["database"] == "connected":
+        parts += _pauses(facts["lanes"])
         parts += [_progress(facts), _lanes(facts["lanes"])]
     return Group(*parts)
 
@@ -146,7 +147,8 @@ def _progress(facts: dict[str, Any]) -> Table:
     about = "about " if rewards["mintedIsEstimate"] else ""
     table.add_row(
         "rewards",
-        f"{rewards['queued']} queued{_age(rewards['oldestQueuedSeconds'])}, "
+        f"{rewards['queued']} queued{_age(rewards['oldestQueuedSeconds'])}"
+        f"{_above_limit(rewards['aboveMintLimit'])}, "
         f"{rewards['inFlight']} in flight, {about}{rewards['minted']} minted",
     )
     relays = facts["relays"]
@@ -157,6 +159,21 @@ def _progress(facts: dict[str, Any]) -> Table:
     )
     table.add_row("events", f"{facts['eventsLastMinute']} in the last minute")
     return table
+
+
+def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:
+    return [
+        Text(
+            f"  The {lane['kind']} lane waits: {lane['pausedFor']}, since {lane['pausedSince']}",
+            style="yellow",
+        )
+        for lane in lanes
+        if lane["pausedFor"] is not None
+    ]
+
+
+def _above_limit(count: int) -> str:
+    return f" ({count} above the mint limit)" if count else ""
 
 
 def _age(seconds: float | None) -> str:

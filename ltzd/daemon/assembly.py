@@ -126,6 +126,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         stack.push_async_callback(accounts.close)
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits, signatures)
         stack.push_async_callback(pregeneration.close)
+        capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         desk = _relay_desk(settings, pool, node, chain, signals)
         users = TokenUsers(tokens, identity, Following(pool, identity))
         relayer = Relayer(
@@ -151,6 +152,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 hashes,
                 signatures,
                 limits,
+                capacity,
             ),
             relay_desk=desk,
             relayer=relayer,
@@ -165,7 +167,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 identity,
                 hashes,
                 provider,
-                MintCapacity(pool, node, chain.chain_id, chain.ltz),
+                capacity,
             ),
             site=site_services(
                 settings.site,
@@ -174,6 +176,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 brands,
                 identity,
                 LinkOwners(users, sealer),
+                capacity,
                 stack,
                 is_dev=is_dev,
             ),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ltzd.actions.check_ins import CheckIns
 from ltzd.actions.identities import Identities
 from ltzd.actions.leaderboards import Leaderboards
+from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.newcomers import Newcomers
 from ltzd.actions.relay_desk import RelayDesk
 from ltzd.actions.relayer import Relayer
@@ -29,13 +30,14 @@ class LinkOwners:
     sealer: Sealer
 
 
-def site_services(
+def site_services(  # noqa: PLR0913 (a call of its own for each service would name them twice)
     settings: Site,
     desk: RelayDesk,
     relayer: Relayer,
     brands: BrandBook,
     identity: Identities,
     owners: LinkOwners,
+    capacity: MintCapacity,
     stack: AsyncExitStack,
     *,
     is_dev: bool,
@@ -46,7 +48,7 @@ def site_services(
     members = SiteMembers(desk.pool, brands, Newcomers(desk.pool, identity), asked, policy)
     return SiteServices(
         members=members,
-        check_ins=CheckIns(desk.pool, desk.signals, brands),
+        check_ins=CheckIns(desk.pool, desk.signals, brands, capacity),
         leaderboards=Leaderboards(desk.pool),
         redemptions=SiteRedemptions(desk, relayer, identity),
         links=SiteLinks(desk.pool, members, owners.users, owners.sealer),

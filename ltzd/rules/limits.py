@@ -11,7 +11,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from ltzd.errors import BudgetExhausted, RateLimited, RewardTooLarge
-from ltzd.rules.brands import Brand
+from ltzd.rules.brands import Brand, EventRule
 
 BUDGET_REASON = "budget_exhausted"
 RATE_REASON = "rate_limited"
@@ -91,6 +91,18 @@ def refuse_large_reward(brand: Brand, event_type: str, ltz: int) -> None:
     if most and ltz > most:
         fault = f"eventType: {event_type} would earn {ltz} LTZ, above the brand's {most} an event"
         raise RewardTooLarge("Reward too large", errors=[fault])
+
+
+def refuse_unmintable_reward(rule: EventRule, ltz: int, capacity: int | None) -> None:
+    """`capacity`: all that the mint limit can ever hold, if `ltz` are more.
+
+    Such a reward would wait until somebody raises the limit.
+    """
+    if capacity is None:
+        return
+    field = "metadata.amount" if rule.reward_per_dollar is not None else "eventType"
+    fault = f"{field}: {rule.type} would earn {ltz} LTZ, above the {capacity} that can be minted"
+    raise RewardTooLarge("Reward too large", errors=[fault])
 
 
 def local_day(now: datetime, zone: str) -> date:

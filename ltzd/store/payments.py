@@ -15,6 +15,7 @@ import asyncpg
 from ltzd.rules.limits import Quota, Usage
 from ltzd.rules.payments import Payment, Reversal
 from ltzd.store.database import Connection
+from ltzd.store.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.signals import ORIGIN
 from ltzd.store.users import User
 from ltzd.values import Address
@@ -262,8 +263,19 @@ SELECT $5, $8, $6, 1, $7 FROM met WHERE $7::bigint IS NOT NULL
 
 
 async def minters(connection: Connection, chain_id: int) -> list[Address]:
-    """Wallets that mint, or did."""
+    """Wallets whose mint lanes have been served a moment ago; if there are none, all that mint."""
     rows = await connection.fetch(
-        "SELECT wallet FROM lanes WHERE chain_id = $1 AND kind = 'mint'", chain_id
+        """
+        WITH minters AS (
+          SELECT wallet,
+                 coalesce(served_at > now() - make_interval(secs => $2), false) AS is_served
+            FROM lanes
+           WHERE chain_id = $1 AND kind = 'mint'
+        )
+        SELECT wallet FROM minters
+         WHERE is_served OR NOT EXISTS (SELECT FROM minters WHERE is_served)
+        """,
+        chain_id,
+        SHOWN_FOR_SECONDS,
     )
     return [Address(row["wallet"]) for row in rows]

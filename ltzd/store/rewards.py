@@ -64,9 +64,10 @@ def asked(limit: int, after: bytes = b"", saver: UUID | None = None) -> tuple[ob
 # the batch: a million rewards of one brand, or of a paused one, cost nothing. (BETWEEN, not "=",
 # which would make the order redundant and let the planner walk the whole queue by position. LIMIT
 # 100, because of a limit that is no number the planner expects a tenth of the million, which it
-# would rather sort. OFFSET 0 keeps `ahead` from being asked once for each place that names it.) `place` counts no paused
-# brand; `laps` is 1 once the search has begun again at the first brand. Then it ends at $2, as a
-# bound of the index: with an OR all rows of the brand behind $2 would be read in vain.
+# would rather sort. OFFSET 0 keeps `ahead` from being asked once for each place that names it.)
+# `place` counts no paused brand; `laps` is 1 once the search has begun again at the first brand.
+# Then it ends at $2, as a bound of the index: with an OR all rows of the brand behind $2 would be
+# read in vain.
 QUEUED = """
 WITH RECURSIVE paused AS MATERIALIZED (
   SELECT id FROM brands WHERE paused_at IS NOT NULL

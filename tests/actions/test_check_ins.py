@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from ltzd import telemetry
 from ltzd.actions.check_ins import CheckedIn, CheckIns
+from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.errors import (
     CheckInRefused,
     DatabaseUnavailable,
@@ -29,9 +30,10 @@ from ltzd.store.brands import BrandBook
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.signals import REWARDS, Bell, Signals
 from ltzd.store.site_members import Member
-from ltzd.values import Address
+from ltzd.values import LTZ, Address
 from tests.support.core import BRAND, a_wallet, value
 from tests.support.event_action import SEALER, a_brand
+from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.site_members import linked, on_record
 
 SITE: dict[str, Any] = {
@@ -70,7 +72,10 @@ class World:
         self.book = BrandBook()
         signals = Signals(url)
         self.bell: Bell = signals.bell(REWARDS)
-        self.check_ins = CheckIns(pool, signals, self.book)
+        self.node = FakeNode()
+        self.node.mine()
+        capacity = MintCapacity(pool, self.node.node, CHAIN_ID, LTZ_AT)
+        self.check_ins = CheckIns(pool, signals, self.book, capacity)
 
     async def brand(self, site: dict[str, Any] | None = SITE, **changes: Any) -> None:
         async with transaction(self.pool) as connection:
@@ -281,6 +286,55 @@ async def test_the_mint_lane_of_this_process_hears_of_it_once_it_is_committed(
     assert [(log["event"], log["streak"], log["ltz"]) for log in logs] == [
         ("checkin.claimed", 1, 10)
     ]
+
+
+# --- the mint limit -----------------------------------------------------------------------------
+
+UNMINTABLE = "This reward is larger than can be minted here. Please tell the site's operator."
+
+
+async def a_minter(world: World, capacity: int) -> None:
+    world.node.mint_capacity = capacity * LTZ
+    await value(
+        world.pool,
+        "INSERT INTO lanes (chain_id, wallet, kind, next_nonce) VALUES ($1, $2, 'mint', 0)",
+        CHAIN_ID,
+        a_wallet(99),
+    )
+
+
+async def test_a_check_in_that_could_never_be_minted_is_refused_and_is_none(world: World) -> None:
+    await a_minter(world, 9)
+    with pytest.raises(CheckInRefused, match="larger than can be minted") as refused:
+        await world.check_ins.check_in(ANN)
+
+    assert str(refused.value) == UNMINTABLE
+    assert await world.rewards() == []
+    assert await value(world.pool, "SELECT count(*) FROM checkins") == 0
+
+
+async def test_a_milestone_that_could_never_be_minted_is_refused_and_stays_claimable(
+    world: World,
+) -> None:
+    await a_minter(world, 49)
+    await world.check_in_for(4)
+    with pytest.raises(MilestoneRefused) as refused:
+        await world.check_ins.claim_milestone(ANN, 4)
+    assert str(refused.value) == UNMINTABLE
+    assert await world.check_ins.claim_milestone(ANN, 2) == 20
+
+    world.check_ins._capacity._asked_at = 0
+    world.node.mint_capacity = 50 * LTZ
+    assert await world.check_ins.claim_milestone(ANN, 4) == 50
+
+
+async def test_while_minting_is_switched_off_check_ins_and_milestones_are_taken(
+    world: World,
+) -> None:
+    await a_minter(world, 0)
+    await world.check_in_for(2)
+
+    assert await world.check_ins.claim_milestone(ANN, 2) == 20
 
 
 # --- milestones ---------------------------------------------------------------------------------

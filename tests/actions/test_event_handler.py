@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
+import pytest_asyncio
 
 from ltzd.actions import event_writing
 from ltzd.actions.event_handler import EventRequest, RecordedEvent
+from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import (
@@ -24,13 +27,14 @@ from ltzd.errors import (
     LtzdError,
     MaxClaimsReached,
     NotFound,
+    RewardTooLarge,
 )
 from ltzd.rules.brands import EventRule
 from ltzd.store import events as store_events
 from ltzd.store.database import Connection, Pool
 from ltzd.store.events import ClaimKey, NewEvent, Won
-from ltzd.values import Address
-from tests.support.core import value
+from ltzd.values import LTZ, Address
+from tests.support.core import a_wallet, value
 from tests.support.event_action import (
     NO_LIMITS,
     a_brand,
@@ -42,6 +46,7 @@ from tests.support.event_action import (
     recorded,
     two_handlers,
 )
+from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 
 
 async def test_an_event_is_recorded_with_its_reward_and_its_user(
@@ -218,6 +223,110 @@ async def test_a_hopeless_event_makes_no_wallet(
             await handler.record(a_request())
     assert sandbox.faults.left("identity") == 1_000, "the provider was not asked"
     assert await counts(pool) == (0, 0, 0)
+
+
+class Chain:
+    """The mint limit of the one wallet that mints."""
+
+    def __init__(self, pool: Pool, capacity: int) -> None:
+        self.node = FakeNode()
+        self.node.mine()
+        self.node.mint_capacity = capacity * LTZ
+        self.at = 0.0
+        self.capacity = MintCapacity(pool, self.node.node, CHAIN_ID, LTZ_AT, lambda: self.at)
+
+
+@pytest_asyncio.fixture
+async def chain(pool: Pool) -> Chain:
+    await value(
+        pool,
+        "INSERT INTO lanes (chain_id, wallet, kind, next_nonce) VALUES ($1, $2, 'mint', 0)",
+        CHAIN_ID,
+        a_wallet(99),
+    )
+    return Chain(pool, 1_000)
+
+
+PAYS_BY_THE_DOLLAR = (
+    EventRule(type="purchase", reward_per_dollar=Decimal(2), **NO_LIMITS),
+    EventRule(type="survey", reward=1_001, **NO_LIMITS),
+    EventRule(type="account_creation", reward=1_000, **NO_LIMITS),
+)
+
+
+def a_purchase(dollars: str, email: str = "ann@shop.example") -> EventRequest:
+    return a_request(email, event_type="purchase", metadata={"amount": dollars})
+
+
+async def test_a_reward_that_the_mint_limit_can_never_hold_is_refused_and_owed_to_nobody(
+    database_url: str, pool: Pool, sandbox: Sandbox, chain: Chain
+) -> None:
+    brand = a_brand(*PAYS_BY_THE_DOLLAR)
+    requests = [
+        a_purchase("500.50"),
+        a_request(event_type="survey"),
+        a_purchase("500"),
+        a_request(),
+    ]
+    async with a_handler(database_url, sandbox, brand, chain.capacity) as handler:
+        large, survey, *others = await handler.record_all(requests)
+
+        assert isinstance(large, RewardTooLarge)
+        assert large.details["errors"] == [
+            "metadata.amount: purchase would earn 1001 LTZ, above the 1000 that can be minted"
+        ]
+        assert isinstance(survey, RewardTooLarge)
+        assert survey.details["errors"] == [
+            "eventType: survey would earn 1001 LTZ, above the 1000 that can be minted"
+        ]
+        assert [event.ltz for event in others if isinstance(event, RecordedEvent)] == [1_000, 1_000]
+        with pytest.raises(RewardTooLarge):
+            await handler.record(a_purchase("1000000", "bob@shop.example"))
+    assert await counts(pool) == (2, 2, 1), "and no wallet is made for it"
+
+
+async def test_no_refusal_rests_on_a_limit_that_was_raised(
+    database_url: str, sandbox: Sandbox, chain: Chain
+) -> None:
+    brand = a_brand(*PAYS_BY_THE_DOLLAR)
+    async with a_handler(database_url, sandbox, brand, chain.capacity) as handler:
+        with pytest.raises(RewardTooLarge):
+            await handler.record(a_purchase("600"))
+        chain.node.mint_capacity = 1_200 * LTZ
+        asked = chain.node.asked["eth_call"]
+        with pytest.raises(RewardTooLarge):
+            await handler.record(a_purchase("600"))
+        assert chain.node.asked["eth_call"] == asked, "the node is asked once a second at most"
+        chain.at += 1.0
+
+        assert (await handler.record(a_purchase("600"))).ltz == 1_200
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_while_the_node_is_away_the_last_known_limit_decides(
+    database_url: str, sandbox: Sandbox, chain: Chain, known: bool
+) -> None:
+    brand = a_brand(*PAYS_BY_THE_DOLLAR)
+    async with a_handler(database_url, sandbox, brand, chain.capacity) as handler:
+        if known:
+            await handler.record(a_purchase("1"))
+        chain.node.is_down = True
+        chain.at += 1_000.0
+        if known:
+            with pytest.raises(RewardTooLarge):
+                await handler.record(a_purchase("600", "bob@shop.example"))
+        else:
+            assert (await handler.record(a_purchase("600", "bob@shop.example"))).ltz == 1_200
+
+
+async def test_while_minting_is_switched_off_events_are_taken_and_wait(
+    database_url: str, sandbox: Sandbox, chain: Chain
+) -> None:
+    chain.node.mint_capacity = 0
+    async with a_handler(
+        database_url, sandbox, a_brand(*PAYS_BY_THE_DOLLAR), chain.capacity
+    ) as one:
+        assert (await one.record(a_purchase("1000000"))).status == "queued"
 
 
 async def test_a_reward_of_nothing_is_final_and_owes_nothing(

@@ -113,9 +113,9 @@ async def test_an_unanswered_publication_is_unknown() -> None:
 async def test_a_header_holds_what_the_block_says() -> None:
     bloom = bytes(255) + b"\x01"
     async with a_server(always(A_BLOCK)) as rpc:
-        assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, 7)
+        assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, 7, 30_000_000)
     async with a_server(always(A_BLOCK | {"baseFeePerGas": None})) as rpc:
-        assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, None)
+        assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, None, 30_000_000)
 
 
 async def test_a_missing_block_or_receipt_is_none() -> None:
@@ -217,7 +217,7 @@ async def test_a_reverted_view_tells_its_data() -> None:
     assert raised.value.data == b"\x01"
 
 
-A_HEAD = Header(16, HASH, PARENT, 101, bytes(256), base_fee=7)
+A_HEAD = Header(16, HASH, PARENT, 101, bytes(256), base_fee=7, gas_limit=30_000_000)
 
 
 def answering(**results: object) -> Respond:

@@ -69,6 +69,19 @@ async def test_the_table_shows_chain_lanes_and_queues() -> None:
         assert expected in text
 
 
+async def test_the_page_says_which_lane_waits_for_what_and_what_no_limit_holds() -> None:
+    async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    facts["lanes"][0] |= {"pausedFor": "mint_limit", "pausedSince": "2026-03-10T12:00:00Z"}
+    facts["rewards"]["aboveMintLimit"] = 3
+    console = Console(file=io.StringIO(), width=160, record=True)
+    console.print(command.page(facts))
+    text = console.export_text()
+
+    assert "The mint lane waits: mint_limit, since 2026-03-10T12:00:00Z" in text
+    assert "7 queued (oldest 1 s) (3 above the mint limit), 6 in flight" in text
+
+
 async def test_a_narrow_terminal_cuts_no_number_short() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)

@@ -7,7 +7,7 @@ import pytest
 from ltzd.store.database import session, transaction
 from ltzd.store.signals import REWARDS
 from ltzd.values import LTZ, Address
-from tests.support.core import a_wallet, value
+from tests.support.core import a_wallet, queue_reward, value
 from tests.support.mint_world import POLICY, World
 from tests.support.waiting import until
 
@@ -49,7 +49,7 @@ async def is_minted(world: World, reward: UUID) -> bool:
 
 
 async def blocks_until_minted(world: World, reward: UUID, most: int = 12) -> int:
-    """Blocks that are mined, each once the lane has done what it can, until this reward is in one."""
+    """Blocks until this reward is in one; each is mined once the lane has done what it can."""
     for number in range(1, most + 1):
         await world.some_looks()
         world.node.mine()
@@ -203,3 +203,27 @@ async def test_bytes_in_flight_never_need_more_than_two_blocks(world: World) -> 
             world.node.mine()
             await world.some_looks()
         assert await world.unminted() == 0, "and every block is as full as it can be"
+
+
+async def test_a_batchful_of_rewards_that_ltz_refuses_stops_no_other_brand(world: World) -> None:
+    """Nobody is blamed while nothing of a batch passes, so a batch of one brand alone would wait."""
+    world.node.bad_wallets.add(a_wallet(7))
+    world.node.mines_at_once = True
+    await queue(world, A, count=150)
+    async with world.serving():
+        await world.some_looks()
+        world.node.mine(4)  # the reverts are final, and the rewards queued again
+        await world.some_looks()
+        async with transaction(world.eyes) as connection:
+            other = await queue_reward(connection, a_wallet(8), brand=B)
+        world.signals.ring(REWARDS)
+
+        await until(lambda: is_minted(world, other), 20.0)
+        assert not await is_minted(world, await first_of(world, A))
+
+
+async def first_of(world: World, brand: Address) -> UUID:
+    found: UUID = await value(
+        world.eyes, "SELECT id FROM rewards WHERE brand_id = $1 ORDER BY position LIMIT 1", brand
+    )
+    return found

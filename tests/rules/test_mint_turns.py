@@ -1,4 +1,4 @@
-"""What the mint limit lets go, whoever waits: never too much, nobody for ever, no brand for another."""
+"""What the mint limit lets go: never too much, and no reward waits for ever for other brands'."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -259,7 +259,7 @@ def test_many_large_rewards_of_one_brand_leave_the_others_almost_half_of_the_gai
 def test_a_reward_as_large_as_the_bucket_is_minted_though_others_use_a_little_in_every_block(
     gain: int, little: int
 ) -> None:
-    """No block ends with a full bucket, since each has minted a little: what is free must run out."""
+    """No block ends with a full bucket, since each has minted a little: what is free runs out."""
     available, reserve = 0, Reserve()
     large = MintAsk(UUID(int=0), A, 1_000)
     for number in range(1, 2 * -(-1_000 // gain) + 30):

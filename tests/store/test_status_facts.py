@@ -1,12 +1,14 @@
 """The facts an operator sees, from real rows."""
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from uuid import uuid4
 
 import pytest_asyncio
 
-from ltzd.store import database
+from ltzd.store import database, lanes
 from ltzd.store.database import Connection
+from ltzd.store.lanes import Lane
 from ltzd.store.status import read_facts
 from ltzd.values import Address
 
@@ -132,6 +134,51 @@ async def test_a_failed_reward_waits_for_a_person_not_for_the_lane(connection: C
     await a_reward(connection)
     await connection.execute("UPDATE rewards SET failed_at = now(), failure = 'ZeroAmount'")
     assert (await read_facts(connection)).rewards.queued == 0
+
+
+async def test_a_reward_above_the_limit_is_queued_and_makes_no_queue_old(
+    connection: Connection,
+) -> None:
+    await a_reward(connection)
+    await connection.execute("UPDATE rewards SET above_limit = true")
+    rewards = (await read_facts(connection)).rewards
+
+    assert (rewards.queued, rewards.above_limit, rewards.oldest_queued_seconds) == (1, 1, None)
+
+
+async def test_a_lanes_reason_to_wait_counts_for_a_minute(connection: Connection) -> None:
+    await connection.execute(
+        """
+        INSERT INTO lanes (chain_id, wallet, kind, epoch, next_nonce)
+        VALUES (1, $1, 'mint', 2, 6)
+        """,
+        WALLET,
+    )
+    lane = Lane(1, WALLET, 2, "mint")
+
+    async def shown() -> tuple[str | None, datetime | None]:
+        (facts,) = (await read_facts(connection)).lanes
+        return facts.paused_for, facts.paused_since
+
+    assert await shown() == (None, None)
+    await lanes.show(connection, lane, "fees")
+    reason, since = await shown()
+    assert (reason, since is None) == ("fees", False)
+    await lanes.show(connection, lane, "fees")
+    assert await shown() == ("fees", since), "since it began"
+    await lanes.show(connection, lane, "mint_limit")
+    reason, later = await shown()
+    assert (reason, since != later) == ("mint_limit", True)
+
+    await connection.execute("UPDATE lanes SET paused_seen_at = now() - interval '61 seconds'")
+    assert await shown() == (None, None), "whoever said so is gone"
+    await lanes.show(connection, lane, "mint_limit")
+    await lanes.show(connection, lane)
+    assert await shown() == (None, None)
+    await lanes.show_without_term(connection, 1, WALLET, "node")
+    assert (await shown())[0] == "node"
+    await lanes.begin_term(connection, 1, WALLET, "mint", 0)
+    assert await shown() == (None, None)
 
 
 async def test_only_events_of_the_last_minute_are_counted(connection: Connection) -> None:

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from ltzd.actions import event_handler
 from ltzd.actions.event_handler import EventHandler, EventRequest, RecordedEvent
+from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
@@ -25,6 +26,7 @@ from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.sealing import Sealer
 from ltzd.store.signals import Signals
 from tests.support.core import BRAND, running
+from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 
 SEALER = Sealer([bytes(32)])
 NO_NODE = "http://127.0.0.1:1"
@@ -64,7 +66,9 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 
 
 @asynccontextmanager
-async def a_handler(url: str, sandbox: Sandbox, brand: Brand | None = None) -> Any:
+async def a_handler(
+    url: str, sandbox: Sandbox, brand: Brand | None = None, capacity: MintCapacity | None = None
+) -> Any:
     """One process's worth: its own pool, identity client and memory."""
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
@@ -83,6 +87,7 @@ async def a_handler(url: str, sandbox: Sandbox, brand: Brand | None = None) -> A
             PublishedHashes(pool, signals),
             RequestSignatures(pool, SEALER, book),
             await stack.enter_async_context(RateLimits()),
+            capacity or MintCapacity(pool, FakeNode().node, CHAIN_ID, LTZ_AT),
         )
         await stack.enter_async_context(running(handler.run()))
         yield handler

@@ -208,6 +208,9 @@ class FakeNode(Rpc):
 
     simulated = 0
     is_down = False
+    block_gas_limit = 300_000_000
+    """What the transactions of one block can use; a mint uses 30,000 a reward."""
+    mint_window_seconds = 86_400
     _salt = 0
 
     def __init__(self) -> None:
@@ -228,10 +231,7 @@ class FakeNode(Rpc):
         self.mines_at_once = False
         self.cannot_simulate: Callable[[bytes], bool] = lambda _data: False
         """Which calls it answers with an error of its own."""
-        self.block_gas_limit = 300_000_000
-        """What the transactions of one block can use; a mint uses 30,000 a reward."""
         self.mint_capacity = 10**30
-        self.mint_window_seconds = 86_400
         self.mint_filled = 10**40
         """What the mint limit's bucket has ever been given."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False

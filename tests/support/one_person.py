@@ -12,6 +12,7 @@ from ltzd.actions.event_handler import EventHandler
 from ltzd.actions.following import Following
 from ltzd.actions.identities import Identities, UserTokens
 from ltzd.actions.local_wallets import LinkingTokens, LocalWallets
+from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.pregeneration import Pregeneration, PregenerationRequest
 from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.actions.request_signatures import RequestSignatures
@@ -31,6 +32,7 @@ from ltzd.store.signals import Signals
 from ltzd.values import Address
 from tests.support.core import BRAND, running
 from tests.support.event_action import NO_LIMITS, SEALER, a_brand, a_request
+from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.identity import Provider, Ticks
 
 ISSUER = "https://login.example/"
@@ -82,8 +84,9 @@ class World:
             )
             stack.push_async_callback(self.pregeneration.close)
             hashes = PublishedHashes(self.pool, signals)
+            capacity = MintCapacity(self.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
             self.events = EventHandler(
-                self.pool, signals, book, self.identity, hashes, signatures, limits
+                self.pool, signals, book, self.identity, hashes, signatures, limits, capacity
             )
             await stack.enter_async_context(running(self.events.run()))
             yield

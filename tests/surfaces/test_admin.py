@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -16,8 +17,9 @@ from ltzd.values import Address, checksummed
 from tests.support.http_surface import WALLET, serving
 
 CHAIN = ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5)
-LANE = LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.25)
-FACTS = Facts(CHAIN, (LANE,), RewardFacts(7, 1.25, 6, 100, False), RelayFacts(2, 0.75, 3), 9)
+SINCE = datetime(2026, 3, 10, 12, tzinfo=UTC)
+LANE = LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.25, "mint_limit", SINCE)
+FACTS = Facts(CHAIN, (LANE,), RewardFacts(7, 1.25, 6, 100, False, 4), RelayFacts(2, 0.75, 3), 9)
 HELD = LaneState(WALLET, "mint", True, None, 10**20)
 
 
@@ -65,6 +67,8 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
             "kind": "mint",
             "isHeld": True,
             "stopped": None,
+            "pausedFor": "mint_limit",
+            "pausedSince": "2026-03-10T12:00:00.000Z",
             "epoch": 3,
             "nextNonce": 41,
             "signed": 1,
@@ -81,6 +85,7 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
         "inFlight": 6,
         "minted": 100,
         "mintedIsEstimate": False,
+        "aboveMintLimit": 4,
     }
     assert answer["eventsLastMinute"] == 9
     assert answer["roles"] == ["http", "operator"]

@@ -1,0 +1,134 @@
+"""A lane that waits says why: in its row, which every process can read, and in its metric."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from ltzd import telemetry
+from ltzd.operator import lane as lane_module
+from ltzd.operator.pausing import LanePause
+from ltzd.rules.fees import GWEI
+from ltzd.store.database import session
+from ltzd.store.status import read_facts
+from tests.support.mint_world import World
+from tests.support.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_module, "_SHOWN_AGAIN_SECONDS", 0.02)
+
+
+def metric(reason: str, kind: str = "mint") -> float:
+    labels = {"kind": kind, "reason": reason}
+    return telemetry.REGISTRY.get_sample_value("ltzd_operator_lanes_paused", labels) or 0.0
+
+
+async def told(world: World) -> str | None:
+    """What a process without lanes can tell."""
+    async with session(world.eyes) as connection:
+        facts = await read_facts(connection)
+    return facts.lanes[0].paused_for if facts.lanes else None
+
+
+def tells(world: World, reason: str | None) -> Callable[[], Awaitable[bool]]:
+    async def is_told() -> bool:
+        return await told(world) == reason
+
+    return is_told
+
+
+def out_of_limit(world: World) -> None:
+    world.node.mint_filled = 0
+
+
+def out_of_funds(world: World) -> None:
+    world.node.balance = 0
+
+
+def dear(world: World) -> None:
+    world.node.base_fee = 1_000 * GWEI
+
+
+def away(world: World) -> None:
+    world.node.is_down = True
+
+
+CASES = [
+    (out_of_limit, "mint_limit"),
+    (out_of_funds, "funds"),
+    (dear, "fees"),
+    (away, "node"),
+]
+
+
+@pytest.mark.parametrize(("fault", "reason"), CASES, ids=[reason for _, reason in CASES])
+async def test_a_lane_that_waits_says_why_until_it_goes_on(
+    world: World, fault: Callable[[World], None], reason: str
+) -> None:
+    normal = dict(vars(world.node))
+    async with world.serving():
+        fault(world)
+        if reason != "node":
+            world.node.mine()
+            await world.some_looks()
+        await world.queue()
+        await until(tells(world, reason))
+        assert metric(reason) == 1
+
+        for name in ("mint_filled", "balance", "base_fee", "is_down"):
+            setattr(world.node, name, normal.get(name, False))
+        world.node.mines_at_once = True
+        world.node.mine()
+        await world.minted()
+        await until(tells(world, None))
+        assert metric(reason) == 0
+
+
+async def test_a_lane_whose_mints_would_all_revert_says_so(world: World) -> None:
+    world.node.reverts = lambda _data: True
+    world.node.mines_at_once = True
+    await world.queue()
+    async with world.serving():
+        await world.settled("mined")
+        await world.queue()
+        await until(tells(world, "would_revert"))
+
+
+async def test_a_lane_that_cannot_begin_for_want_of_a_node_says_so(world: World) -> None:
+    async with world.serving():
+        pass
+    world.node.is_down = True
+    async with world.lane():
+        await until(tells(world, "node"))
+        assert metric("node") == 1
+
+        world.node.is_down = False
+        await until(tells(world, None))
+        assert metric("node") == 0
+
+
+async def test_a_lane_that_stands_by_waits_for_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_module, "_STANDBY_SECONDS", 0.05)
+    async with world.serving(), world.lane() as other:
+        other.pause.set("node")
+
+        async def is_over() -> bool:
+            return other.pause.reason is None
+
+        await until(is_over)
+
+
+def test_a_reason_that_comes_and_goes_is_logged_once_a_minute() -> None:
+    pause = LanePause("mint")
+    with capture_logs() as logs:
+        for _ in range(50):
+            pause.set("mint_limit")
+            pause.set(None)
+        pause.set("fees")
+        pause.set(None)
+
+    assert [log["reason"] for log in logs] == ["mint_limit", "fees"]
