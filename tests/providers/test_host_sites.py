@@ -278,6 +278,29 @@ async def test_a_user_without_an_address_or_a_fresh_nonce_is_a_user(
     assert await sites.user_of(site.base, COOKIE) == SiteUser(42, "ann", None)
 
 
+@pytest.mark.parametrize(
+    ("said", "confirmed"),
+    [
+        ({}, None),
+        ({"ltzd_email_confirmed": None}, None),
+        ({"ltzd_email_confirmed": True}, True),
+        ({"ltzd_email_confirmed": False}, False),
+        *(
+            ({"ltzd_email_confirmed": odd}, False)
+            for odd in (1, 0, "true", "", [], {}, [True], 1.0)
+        ),
+    ],
+    ids=str,
+)
+async def test_only_true_confirms_an_address_and_only_silence_leaves_it_to_the_operator(
+    site: Site, sites: HostSites, said: dict[str, object], confirmed: bool | None
+) -> None:
+    site.says(200, ANN | said)
+    user = await sites.user_of(site.base, COOKIE)
+    assert user is not None
+    assert user.email_confirmed is confirmed
+
+
 # --- what is kept -------------------------------------------------------------------------------
 
 
