@@ -19,7 +19,7 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.rules.brands import Perk
 from ltzd.rules.redeeming import ALPHABET
-from ltzd.store import chains, checkins, site_links, site_members
+from ltzd.store import chains, checkins, site_links, site_members, site_spending
 from ltzd.store import site_redemptions as store
 from ltzd.store.chains import BlockRow, ChainIdentity
 from ltzd.store.database import Pool, session, transaction
@@ -691,7 +691,7 @@ async def test_a_redemption_that_died_before_its_payment_was_written_does_not_ex
         raise ConnectionResetError
 
     with monkeypatch.context() as death:
-        death.setattr(module.spending, "charge", dies)
+        death.setattr(site_spending, "charge", dies)
         with pytest.raises(DatabaseUnavailable):
             await sites.redeem(ann, perk)
     assert await sites.states() == []

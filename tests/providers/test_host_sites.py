@@ -49,6 +49,7 @@ ANN = {
 SHORT = GuardPolicy(allow_loopback=True, timeout_seconds=0.3)
 
 Json = dict[str, Any]
+ODD: tuple[object, ...] = (1, 0, "true", "", [], {}, [True], 1.0)
 
 
 class Site:
@@ -285,10 +286,7 @@ async def test_a_user_without_an_address_or_a_fresh_nonce_is_a_user(
         ({"ltzd_email_confirmed": None}, None),
         ({"ltzd_email_confirmed": True}, True),
         ({"ltzd_email_confirmed": False}, False),
-        *(
-            ({"ltzd_email_confirmed": odd}, False)
-            for odd in (1, 0, "true", "", [], {}, [True], 1.0)
-        ),
+        *(({"ltzd_email_confirmed": odd}, False) for odd in ODD),
     ],
     ids=str,
 )

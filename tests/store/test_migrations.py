@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest_asyncio
@@ -381,7 +381,7 @@ async def test_a_link_by_token_has_ended_and_what_it_spent_was_not_the_brands(
         "wallet, subject, linked_at) VALUES ($1, 's', $2, 'n', 'e', $3, $4, $5, $6)",
         [
             (brand, 1, ann, owners, "did:ben", datetime.now(UTC)),
-            (brand, 2, ben, owners, None, None),
+            (brand, 2, ben, own, None, None),
         ],
     )
     await connection.execute(
@@ -392,9 +392,8 @@ async def test_a_link_by_token_has_ended_and_what_it_spent_was_not_the_brands(
         "price, confirmation_code, state, failure, created_at) VALUES (gen_random_uuid(), $1, $2, "
         "$3, 'n', 'c', 1, $4 * 10^18, $5, $6, $7, to_timestamp($8))"
     )
-    for number, (price, state) in enumerate(
-        ((30, "open"), (9, "failed"), (30, "open"), (7, "open"))
-    ):
+    begun = ((30, "open"), (9, "failed"), (30, "open"), (7, "open"))
+    for number, (price, state) in enumerate(begun):
         failure = "x" if state == "failed" else None
         said = (brand, owners, ann, price, str(number), state, failure, number)
         await connection.execute(redemption, *said)
@@ -415,12 +414,12 @@ async def test_a_link_by_token_has_ended_and_what_it_spent_was_not_the_brands(
         "FROM site_redemptions ORDER BY created_at"
     )
     await connection.close()
-    assert list(map(tuple, members)) == [(1, own, None, None), (2, owners, None, None)]
+    assert list(map(tuple, members)) == [(1, own, None, None), (2, own, None, None)]
     assert list(map(tuple, links)) == [(1, ann, "did:ben", owners, 0)]
     assert lasting == 0
     assert [tuple(row) for row in paid] == [
-        (0, 30, 0, 2),
-        (None, None, None, 2),
-        (0, 20, 10, 2),
-        (0, 0, 7, 2),
+        (0, 30, 0, 1),
+        (None, None, None, 1),
+        (0, 20, 10, 1),
+        (0, 0, 7, 1),
     ]
