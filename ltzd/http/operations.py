@@ -30,8 +30,8 @@ Examples = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`examples` are by status; `needs_token` asks for a bearer token. Statuses in `bodiless` have a
-    description and no body."""
+    """`examples` are by status; `needs_token` asks for a bearer token. Statuses in `bodiless` have
+    a description and no body."""
 
     method: str
     path: str
