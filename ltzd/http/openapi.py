@@ -44,7 +44,10 @@ def _described(operation: Operation) -> dict[str, Any]:
         "operationId": _operation_id(operation),
         "summary": operation.summary,
         "parameters": [_parameter(parameter) for parameter in operation.parameters],
-        "responses": {str(status): _answer(operation, status) for status in operation.answers},
+        "responses": {
+            str(status): _answer(operation, status)
+            for status in (*operation.bodiless, *operation.answers)
+        },
     }
     if operation.needs_token:
         described["security"] = [{name: []} for name in SECURITY_SCHEMES]
@@ -55,10 +58,13 @@ def _described(operation: Operation) -> dict[str, Any]:
 
 
 def _answer(operation: Operation, status: int) -> dict[str, Any]:
-    text, model = operation.answers[status]
-    answer: dict[str, Any] = {"description": text}
-    if model is not None:
-        answer["content"] = _json(model, operation.examples.get(status, {}))
+    answer: dict[str, Any]
+    if status in operation.bodiless:
+        answer = {"description": operation.bodiless[status]}
+    else:
+        text, model = operation.answers[status]
+        content = _json(model, operation.examples.get(status, {}))
+        answer = {"description": text, "content": content}
     headers = {
         header.name: {"description": header.description, "schema": dict(header.schema)}
         for header in operation.headers
@@ -94,8 +100,7 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
         if operation.request is not None:
             models[operation.request, "validation"] = None
         for _, model in operation.answers.values():
-            if model is not None:
-                models[model, "serialization"] = None
+            models[model, "serialization"] = None
     _, schemas = models_json_schema(list(models), ref_template=REF)
     defined: dict[str, Any] = schemas["$defs"]
     return defined

@@ -30,16 +30,17 @@ Examples = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`examples` are by status; `needs_token` asks for a bearer token. An answer without a model
-    has no body."""
+    """`examples` are by status; `needs_token` asks for a bearer token. Statuses in `bodiless` have
+    a description and no body."""
 
     method: str
     path: str
     summary: str
-    answers: Mapping[int, tuple[str, type[BaseModel] | None]]
+    answers: Mapping[int, tuple[str, type[BaseModel]]]
     request: type[BaseModel] | None = None
     parameters: tuple[Parameter, ...] = ()
     request_examples: Examples = field(default_factory=dict)
     examples: Mapping[int, Examples] = field(default_factory=dict)
     headers: tuple[AnswerHeader, ...] = ()
     needs_token: bool = False
+    bodiless: Mapping[int, str] = field(default_factory=dict)

@@ -29,7 +29,7 @@ from ltzd.rules.site_links import CODE_LIFE, LINK_LIFE
 from ltzd.store.site_links import Link
 from ltzd.values import address_of
 
-_Answers: TypeAlias = dict[int, tuple[str, type[BaseModel] | None]]
+_Answers: TypeAlias = dict[int, tuple[str, type[BaseModel]]]
 
 _HOST = "site.example"
 _NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -140,7 +140,8 @@ OPERATIONS = (
         f"{PATH}/{{host}}",
         "End the user's links at a host, and the codes for it that nobody has used",
         parameters=(Parameter("host", "path", {"type": "string", "maxLength": 253}),),
-        answers={204: ("They are ended", None), **_refusals(_DELETE_SHOWN)},
+        bodiless={204: "They are ended"},
+        answers=_refusals(_DELETE_SHOWN),
         examples={**_DELETE_SHOWN},
         headers=_HEADERS,
         needs_token=True,

@@ -99,6 +99,24 @@ SITE_CHECKS: Sequence[Check] = (
         """,
     ),
     Check(
+        "link_overspent",
+        "links through which more was spent on a day than they allow",
+        ("link", "redemptions"),
+        """
+        SELECT l.id || ' ' || s.link_day AS id, count(*) OVER () AS total,
+               json_build_object('dailyAllowance', l.daily_allowance, 'host', l.host,
+                                 'brandId', '0x' || encode(l.brand_id, 'hex'))::text AS one,
+               json_build_object('ltz', sum(s.from_linked) / 10::numeric ^ 18)::text AS other
+          FROM site_links l
+          JOIN site_redemptions s ON s.link_id = l.id
+         WHERE s.state NOT IN ('failed', 'reversed') AND ($1::bytea IS NULL OR l.brand_id = $1)
+         GROUP BY l.id, s.link_day
+        HAVING sum(s.from_linked) > l.daily_allowance * 1000000000000000000::numeric
+         ORDER BY s.link_day, l.id
+         LIMIT $2
+        """,
+    ),
+    Check(
         "failed_redemption_on_chain",
         "site redemptions that failed or were reversed, with a claim or purchase that pays them",
         ("redemption", "fact"),

@@ -407,6 +407,51 @@ async def test_a_milestone_that_is_gone_from_the_brands_file_is_none(world: Worl
     assert (await world.check_ins.streak(ANN)).unclaimed_milestones == ()
 
 
+# --- whose doing it was -------------------------------------------------------------------------
+
+
+async def own(world: World, table: str) -> list[tuple[Any, ...]]:
+    async with session(world.pool) as connection:
+        rows = await connection.fetch(
+            f"SELECT site_user_id, ltz, own_ltz FROM {table} ORDER BY created_at"
+        )
+    return [tuple(row) for row in rows]
+
+
+async def test_who_goes_on_with_anothers_streak_earns_as_on_his_own_days(world: World) -> None:
+    """The wallet gets the whole reward; what the member may call his own is less."""
+    impostor = a_member(2, wallet=ANN.wallet)
+    await world.meet(impostor)
+    await world.check_in_for(2)
+    for day in range(2, 6):
+        await world.at(NOON + day * ONE_DAY)
+        assert (await world.check_ins.check_in(impostor)).reward == 15
+
+    assert await own(world, "checkins") == [
+        (1, 10, 10),
+        (1, 10, 10),
+        (2, 15, 10),
+        (2, 15, 10),
+        (2, 15, 15),
+        (2, 15, 15),
+    ]
+
+
+async def test_a_milestone_is_its_claimers_own_only_if_his_days_have_reached_it(
+    world: World,
+) -> None:
+    impostor = a_member(2, wallet=ANN.wallet)
+    await world.meet(impostor)
+    await world.check_in_for(4)
+    await world.at(NOON + 4 * ONE_DAY)
+    await world.check_ins.check_in(impostor)
+
+    assert await world.check_ins.claim_milestone(impostor, 4) == 50
+    assert await world.check_ins.claim_milestone(ANN, 2) == 20
+
+    assert await own(world, "milestone_claims") == [(2, 50, 0), (1, 20, 20)]
+
+
 # --- what is refused ----------------------------------------------------------------------------
 
 

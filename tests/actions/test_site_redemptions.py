@@ -16,7 +16,7 @@ from ltzd.actions.site_redemptions import PerkOffer, Redeemed
 from ltzd.errors import DatabaseUnavailable, RedemptionRefused, Unavailable, ValidationFailed
 from ltzd.rules.brands import Perk
 from ltzd.rules.redeeming import ALPHABET
-from ltzd.store import checkins, redemption_payments, site_links, site_members
+from ltzd.store import checkins, redemption_payments, site_links, site_members, site_spending
 from ltzd.store.database import Pool, session
 from ltzd.store.site_members import Member
 from ltzd.values import LTZ
@@ -673,7 +673,7 @@ async def test_a_redemption_that_died_before_its_payment_was_written_does_not_ex
         raise ConnectionResetError
 
     with monkeypatch.context() as death:
-        death.setattr(module.spending, "charge", dies)
+        death.setattr(site_spending, "charge", dies)
         with pytest.raises(DatabaseUnavailable):
             await sites.redeem(ann, perk)
     assert await sites.states() == []

@@ -66,7 +66,8 @@ async def test_the_lines_of_the_page_on_sites_reach_each_endpoint(one_instance: 
         said, trouble = await process.communicate()
     assert process.returncode == 0, trouble.decode()
 
-    checked_in, me, perks, redeemed, milestone, board, linked = map(json.loads, said.splitlines())
+    answers = map(json.loads, said.splitlines())
+    checked_in, me, perks, redeemed, milestone, board, linked, unlinked = answers
     assert checked_in["streak"]["currentStreak"] == 1
     assert me["username"] == one_instance.door["site"]["username"]
     assert {perk["name"] for perk in perks["perks"]} >= {"Free coffee"}
@@ -75,6 +76,7 @@ async def test_the_lines_of_the_page_on_sites_reach_each_endpoint(one_instance: 
     assert milestone["code"] == "claim_failed"
     assert board["metric"] == "streak"
     assert linked["code"] == "link_failed"
+    assert unlinked == {"success": True}
     await minted(one_instance, me["walletAddress"])
 
 

@@ -52,6 +52,7 @@ ANN = {
 SHORT = GuardPolicy(allow_loopback=True, timeout_seconds=0.3)
 
 Json = dict[str, Any]
+ODD: tuple[object, ...] = (1, 0, "true", "", [], {}, [True], 1.0)
 
 
 class Site:
@@ -374,6 +375,26 @@ async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
     await sites.user_of(site.base, COOKIE)
     clock.now += 3_600
     assert not sites.was_confirmed(site.base, COOKIE)
+
+
+@pytest.mark.parametrize(
+    ("said", "confirmed"),
+    [
+        ({}, None),
+        ({"ltzd_email_confirmed": None}, None),
+        ({"ltzd_email_confirmed": True}, True),
+        ({"ltzd_email_confirmed": False}, False),
+        *(({"ltzd_email_confirmed": odd}, False) for odd in ODD),
+    ],
+    ids=str,
+)
+async def test_only_true_confirms_an_address_and_only_silence_leaves_it_to_the_operator(
+    site: Site, sites: HostSites, said: dict[str, object], confirmed: bool | None
+) -> None:
+    site.says(200, ANN | said)
+    user = await sites.user_of(site.base, COOKIE)
+    assert user is not None
+    assert user.email_confirmed is confirmed
 
 
 # --- what is kept -------------------------------------------------------------------------------

@@ -404,6 +404,19 @@ SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
         {"earnings_and_rewards_differ": "{buyer} all 1970-01-01"},
     ),
     "a redemption's claim never was": (redeemed("done"), {"redemption_without_fact": "{webhook}"}),
+    "more was spent through a link than it allows": (
+        (
+            "WITH link AS (INSERT INTO site_links (id, brand_id, host, site_user_id, user_id, "
+            "subject, wallet, daily_allowance, expires_at) SELECT '{webhook}', brand_id, 's', 1, "
+            "id, 'x', wallet, 4, now() FROM rewards WHERE id = '{event}' "
+            "RETURNING id, brand_id, wallet) "
+            "INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, item_id, "
+            "price, confirmation_code, from_earned, from_given, from_linked, link_id, link_day) "
+            "SELECT gen_random_uuid(), brand_id, wallet, id, 'Mug', 'goods', 1, 3 * 10^18, "
+            "'CODE' || n, 0, 0, 3 * 10^18, id, '2026-03-10' FROM link, generate_series(1, 2) AS n"
+        ),
+        {"link_overspent": "{webhook} 2026-03-10"},
+    ),
     "a redemption that failed is on chain": (
         (
             "WITH failed AS (INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, "

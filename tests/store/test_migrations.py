@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest_asyncio
@@ -454,3 +454,66 @@ async def test_todays_relays_count_for_their_wallets_when_gas_budgets_come(
             assert (await gas_budgets.spent(connection, [wallet])).total_wei == 20
     finally:
         await pool.close()
+
+
+async def test_a_link_by_token_has_ended_and_what_it_spent_was_not_the_brands(
+    empty_url: str,
+) -> None:
+    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0011")
+    connection = await database.connect(empty_url, "test")
+    own, owners, brand = a_wallet(31), a_wallet(32), a_wallet(33)
+    ann, ben = uuid4(), uuid4()
+    for user, wallet in ((ann, own), (ben, owners)):
+        await connection.execute(
+            "INSERT INTO users (id, email_key, identity_subject, wallet) VALUES ($1, $2, 'x', $3)",
+            user,
+            str(user),
+            wallet,
+        )
+    await connection.executemany(
+        "INSERT INTO site_members (brand_id, host, site_user_id, username, email_key, user_id, "
+        "wallet, subject, linked_at) VALUES ($1, 's', $2, 'n', 'e', $3, $4, $5, $6)",
+        [
+            (brand, 1, ann, owners, "did:ben", datetime.now(UTC)),
+            (brand, 2, ben, own, None, None),
+        ],
+    )
+    await connection.execute(
+        "INSERT INTO earnings VALUES ($1, 'all', '1970-01-01', $2, 50, 1, 0)", brand, owners
+    )
+    redemption = (
+        "INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, item_id, "
+        "price, confirmation_code, state, failure, created_at) VALUES (gen_random_uuid(), $1, $2, "
+        "$3, 'n', 'c', 1, $4 * 10^18, $5, $6, $7, to_timestamp($8))"
+    )
+    begun = ((30, "open"), (9, "failed"), (30, "open"), (7, "open"))
+    for number, (price, state) in enumerate(begun):
+        failure = "x" if state == "failed" else None
+        said = (brand, owners, ann, price, str(number), state, failure, number)
+        await connection.execute(redemption, *said)
+    await connection.close()
+
+    await database.migrate(empty_url)
+
+    connection = await database.connect(empty_url, "test")
+    members = await connection.fetch(
+        "SELECT site_user_id, wallet, subject, link_id FROM site_members ORDER BY site_user_id"
+    )
+    links = await connection.fetch(
+        "SELECT site_user_id, user_id, subject, wallet, daily_allowance FROM site_links"
+    )
+    lasting = await connection.fetchval("SELECT count(*) FROM live_site_links")
+    paid = await connection.fetch(
+        "SELECT from_earned, from_given / 10^18, from_linked / 10^18, site_user_id "
+        "FROM site_redemptions ORDER BY created_at"
+    )
+    await connection.close()
+    assert list(map(tuple, members)) == [(1, own, None, None), (2, own, None, None)]
+    assert list(map(tuple, links)) == [(1, ann, "did:ben", owners, 0)]
+    assert lasting == 0
+    assert [tuple(row) for row in paid] == [
+        (0, 30, 0, 1),
+        (None, None, None, 1),
+        (0, 20, 10, 1),
+        (0, 0, 7, 1),
+    ]

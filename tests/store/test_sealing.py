@@ -98,3 +98,12 @@ def test_a_missing_or_binary_key_file_is_a_sentence(tmp_path: Path) -> None:
         Sealer.from_file(binary)
     with pytest.raises(Misconfigured, match="cannot be made"):
         Sealer.from_file(tmp_path / "no such folder" / "master.key", create=True)
+
+
+def test_a_keyed_hash_is_made_again_only_with_its_key() -> None:
+    old, new = Sealer([b"\x01" * 32]), Sealer([b"\x02" * 32, b"\x01" * 32])
+    assert old.keyed_hash(b"a code") == Sealer([b"\x01" * 32]).keyed_hash(b"a code")
+    assert old.keyed_hash(b"a code") != old.keyed_hash(b"another")
+    assert new.keyed_hash(b"a code") != old.keyed_hash(b"a code")
+    assert new.keyed_hashes(b"a code") == [new.keyed_hash(b"a code"), old.keyed_hash(b"a code")]
+    assert old.keyed_hashes(b"a code") == [old.keyed_hash(b"a code")]

@@ -108,9 +108,7 @@ class Site:
         ) as reply:
             text = await reply.text()
             answer = Answer(reply.status, json.loads(text), reply.headers)
-        model = MODELS[method, path.partition("?")[0]][answer.status]
-        assert model is not None
-        model.model_validate(answer.body)
+        MODELS[method, path.partition("?")[0]][answer.status].model_validate(answer.body)
         assert path == "me" or "@" not in text
         return answer
 

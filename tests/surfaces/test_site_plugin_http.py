@@ -958,7 +958,6 @@ ENDPOINTS = {one.path.rpartition("/")[2]: one for one in SITE_OPERATIONS if one.
 def shapes() -> Iterator[tuple[Operation, int, type[BaseModel]]]:
     for operation in SITE_OPERATIONS:
         for status, (_, model) in operation.answers.items():
-            assert model is not None
             yield operation, status, model
 
 
@@ -1017,9 +1016,7 @@ def test_every_code_of_the_specification_has_an_example_where_it_belongs() -> No
 async def test_good_answers_fit_what_is_documented(surface: Surface) -> None:
     for name, operation in ENDPOINTS.items():
         answer = await well(surface, name)
-        _, model = operation.answers[200]
-        assert model is not None
-        model.model_validate(answer.body)
+        operation.answers[200][1].model_validate(answer.body)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))

@@ -45,18 +45,6 @@ SELECT l.*, m.username
   JOIN site_members m ON m.link_id = l.id AND m.user_id = l.user_id AND m.wallet = l.wallet
  WHERE l.expires_at > clock_timestamp();
 
--- A link by an identity token was a lasting right to the whole wallet: it ends here, and its member has
--- the wallet of the e-mail address again. It is remembered, so that only its owner can link him anew.
-INSERT INTO site_links (id, brand_id, host, site_user_id, user_id, subject, wallet, daily_allowance,
-                        linked_at, expires_at)
-SELECT gen_random_uuid(), brand_id, host, site_user_id, user_id, subject, wallet, 0, linked_at, now()
-  FROM site_members
- WHERE subject IS NOT NULL;
-UPDATE site_members m
-   SET subject = NULL, linked_at = NULL, wallet = u.wallet
-  FROM users u
- WHERE u.id = m.user_id AND m.subject IS NOT NULL;
-
 -- Who claimed, and how much of the reward is this very member's doing: the streak may have been made by
 -- another member of the same wallet. What was claimed before this is nobody's own.
 ALTER TABLE checkins
@@ -110,3 +98,15 @@ UPDATE site_redemptions s
          GROUP BY brand_id, wallet
         HAVING count(*) = 1) AS m
  WHERE s.brand_id = m.brand_id AND s.wallet = m.wallet;
+
+-- A link by an identity token was a lasting right to the whole wallet: it ends here, and its member has
+-- the wallet of the e-mail address again. It is remembered, so that only its owner can link him anew.
+INSERT INTO site_links (id, brand_id, host, site_user_id, user_id, subject, wallet, daily_allowance,
+                        linked_at, expires_at)
+SELECT gen_random_uuid(), brand_id, host, site_user_id, user_id, subject, wallet, 0, linked_at, now()
+  FROM site_members
+ WHERE subject IS NOT NULL;
+UPDATE site_members m
+   SET subject = NULL, linked_at = NULL, wallet = u.wallet
+  FROM users u
+ WHERE u.id = m.user_id AND m.subject IS NOT NULL;
