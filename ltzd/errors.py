@@ -24,6 +24,7 @@ LtzdError
 │   ├── NodeUnavailable
 │   ├── IdentityUnavailable
 │   ├── PaymentsUnavailable, MintPending, DnsUnavailable, HostSiteUnavailable
+│   ├── RelayPending      signed, and no node has taken it: the same request joins it later
 │   ├── DatabaseUnavailable
 │   ├── OutcomeUnknown    a transaction that may or may not be mined: look before you repeat
 │   └── LostLane          another process took the lane or the chain: stand by
@@ -205,6 +206,10 @@ class PaymentsUnavailable(Unavailable):
 
 class MintPending(Unavailable):
     """The payment is recorded and will be minted; no hash is known yet."""
+
+
+class RelayPending(Unavailable):
+    """The transaction is signed and no node has taken it yet, so that no hash can be told."""
 
 
 class DnsUnavailable(Unavailable):

@@ -53,6 +53,7 @@ from ltzd.errors import (
     RateLimited,
     RedemptionRefused,
     Refused,
+    RelayPending,
     RewardTooLarge,
     SignatureRefused,
     SiteUnknown,
@@ -160,6 +161,7 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
     PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
     MintPending: (500, "MINT_PENDING"),
+    RelayPending: (503, "RELAY_PENDING"),
     DnsUnavailable: (503, "DNS_UNAVAILABLE"),
     HostSiteUnavailable: (503, "HOST_SITE_UNAVAILABLE"),
     DatabaseUnavailable: (503, "DATABASE_UNAVAILABLE"),
@@ -168,12 +170,16 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     LtzdError: (500, "INTERNAL_ERROR"),
 }
 
+_COMES_BACK = {"Retry-After": "10"}
+
 FIXED_TEXTS: dict[str, str] = {
     "IDENTITY_UNAVAILABLE": "Identity provider unavailable",
     "DATABASE_UNAVAILABLE": "Database unavailable",
     "NODE_UNAVAILABLE": "Blockchain node unavailable",
     "PAYMENTS_UNAVAILABLE": "Payment provider unavailable",
     "MINT_PENDING": "The payment is recorded and will be minted; ask again",
+    "RELAY_PENDING": "The transaction is signed, but no node has taken it yet; ask again with the "
+    "same idempotency key",
     "DNS_UNAVAILABLE": "DNS resolver unavailable",
     "HOST_SITE_UNAVAILABLE": "Host site unavailable",
     "UNAVAILABLE": "Service unavailable",
@@ -293,7 +299,8 @@ def answer_of(error: BaseException) -> Answer:
 def _own(error: LtzdError) -> Answer:
     status, code = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
     if not isinstance(error, Refused):
-        return Answer(status, code, FIXED_TEXTS[code])
+        headers = _COMES_BACK if isinstance(error, RelayPending) else {}
+        return Answer(status, code, FIXED_TEXTS[code], headers=headers)
     return Answer(status, code, error.message, error.details, _headers(error))
 
 

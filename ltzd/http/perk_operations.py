@@ -17,6 +17,7 @@ from ltzd.errors import (
     MissingFields,
     NoChargesRemaining,
     NodeUnavailable,
+    RelayPending,
     SignatureRefused,
     TokenNotFound,
     TransactionFailed,
@@ -117,6 +118,11 @@ _OF_REDEEM = _refusals(
     failed_on_chain=TransactionFailed("Transaction failed: Paused", reason="Paused"),
     node_away=NodeUnavailable(""),
     not_sent_in_time=Unavailable(""),
+    no_node_has_taken_it=RelayPending(""),
+)
+_NOT_REDEEMED = (
+    "Nothing was redeemed, and the same request may succeed later; or signed, and no node has "
+    "taken it yet (`RELAY_PENDING`): the same idempotency key joins it"
 )
 _OF_STATUS = _refusals(unknown_token=_NO_TOKEN)
 
@@ -140,6 +146,12 @@ _SIGNATURE = tuple(
     )
 )
 _HEADERS = (AnswerHeader("WWW-Authenticate", "LTZ-HMAC", {"type": "string"}, frozenset({401})),)
+_ASK_AGAIN = AnswerHeader(
+    "Retry-After",
+    "At RELAY_PENDING: seconds until it is worth asking again",
+    {"type": "integer"},
+    frozenset({503}),
+)
 _COLLECTION_ID = Parameter("collectionId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
 _TOKEN_ID = Parameter("tokenId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
 _LIMIT = Parameter(
@@ -192,7 +204,7 @@ OPERATIONS = (
             400: ("Unreadable body, missing or invalid fields", PerkRefusal),
             409: ("No charges left, another holder, or a key of another body", PerkRefusal),
             500: ("It reverts or failed on chain, or an internal error", PerkRefusal),
-            503: ("Nothing was redeemed; the same request may succeed later", PerkRefusal),
+            503: (_NOT_REDEEMED, PerkRefusal),
         },
         examples=_examples(
             _OF_REDEEM,
@@ -204,7 +216,7 @@ OPERATIONS = (
                 202: {"pending": _redeemed(is_mined=False)},
             },
         ),
-        headers=_HEADERS,
+        headers=(*_HEADERS, _ASK_AGAIN),
     ),
     Operation(
         "GET",

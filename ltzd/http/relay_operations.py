@@ -3,6 +3,7 @@
 Examples of refusals are made by the code that answers them.
 """
 
+from ltzd.actions.relayer import REFUSED_BY_THE_NETWORK
 from ltzd.chain.words import of_uint, selector
 from ltzd.errors import (
     ClaimLimitReached,
@@ -17,6 +18,7 @@ from ltzd.errors import (
     NotFound,
     OutcomeUnknown,
     RateLimited,
+    RelayPending,
     TransactionFailed,
     Unauthorized,
     ValidationFailed,
@@ -145,6 +147,7 @@ _OF_POST = _refusals(
     ),
     node_away=NodeUnavailable(""),
     outcome_not_known=OutcomeUnknown(""),
+    no_node_has_taken_it=RelayPending(""),
 )
 
 _OF_GET = _refusals(unknown_relay=NotFound("Relay not found"))
@@ -175,6 +178,21 @@ _HEADERS = (
     AnswerHeader("WWW-Authenticate", "Bearer", {"type": "string"}, frozenset({401})),
 )
 
+_POST_HEADERS = (
+    *(header for header in _HEADERS if header.name != "Retry-After"),
+    AnswerHeader(
+        "Retry-After",
+        "Seconds until the window ends; at RELAY_PENDING, until it is worth asking again",
+        {"type": "integer"},
+        frozenset({429, 503}),
+    ),
+)
+
+_NOT_TAKEN = (
+    "Database or node unavailable; or signed, and no node has taken it yet (`RELAY_PENDING`): the "
+    "same request joins it"
+)
+
 OPERATIONS = (
     Operation(
         "POST",
@@ -192,7 +210,10 @@ OPERATIONS = (
         ),
         answers={
             200: ("Mined", RelayedAnswer),
-            202: ("Published, but not mined within a minute; GET tells more", RelayedAnswer),
+            202: (
+                "A node has taken it, but it is not mined within a minute; GET tells more",
+                RelayedAnswer,
+            ),
             400: ("Unreadable body, missing or invalid fields", RelayRefusal),
             401: ("No token, or one that is invalid or expired", RelayRefusal),
             403: ("Not a call that this user may have relayed", RelayRefusal),
@@ -200,7 +221,7 @@ OPERATIONS = (
             413: (f"Body over {BODY_LIMIT:,} bytes", RelayRefusal),
             429: ("Too many requests of the address or relays of the user", RelayRefusal),
             500: ("It reverts or failed on chain, or an internal error", RelayRefusal),
-            503: ("Database or node unavailable", RelayRefusal),
+            503: (_NOT_TAKEN, RelayRefusal),
         },
         examples=_examples(
             _OF_POST,
@@ -209,7 +230,7 @@ OPERATIONS = (
                 202: {"pending": _relayed(RelayStatus.PENDING)},
             },
         ),
-        headers=_HEADERS,
+        headers=_POST_HEADERS,
         needs_token=True,
     ),
     Operation(
@@ -238,6 +259,7 @@ OPERATIONS = (
                     "confirmed": _relayed(RelayStatus.CONFIRMED),
                     "final": _relayed(RelayStatus.FINAL),
                     "failed": _relayed(RelayStatus.FAILED, "execution reverted"),
+                    "refused by the network": _relayed(RelayStatus.FAILED, REFUSED_BY_THE_NETWORK),
                 },
             },
         ),

@@ -5,15 +5,17 @@ import structlog
 from ltzd import telemetry
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
-from ltzd.operator.policy import FEES
+from ltzd.operator.policy import FEES, REFUSED
 from ltzd.operator.purse import Purse
+from ltzd.operator.refusals import RefusalBackoff
 from ltzd.rules.fees import Fees
 
 log = structlog.get_logger()
 
 
 class Gate:
-    def __init__(self, desk: Desk, book: Book, purse: Purse) -> None:
+    def __init__(self, desk: Desk, book: Book, purse: Purse, backoff: RefusalBackoff) -> None:
+        self._backoff = backoff
         self._desk = desk
         self._book = book
         self._purse = purse
@@ -21,8 +23,11 @@ class Gate:
 
     def fees(self) -> Fees | None:
         """What to sign at now; None while nothing may be signed."""
-        if self._book.held is not None:
-            self.pause(self._book.held)
+        obstacle = self._book.stranded or self._book.held
+        if obstacle is None and self._backoff.is_waiting:
+            obstacle = REFUSED
+        if obstacle is not None:
+            self.pause(obstacle)
             return None
         if self._purse.fees is None:
             self.pause(FEES if self._purse.market else None)
@@ -35,7 +40,8 @@ class Gate:
 
     def room(self) -> int:
         """How many transactions more may be in flight."""
-        return max(0, self._desk.policy.max_in_flight - self._book.count())
+        most = 1 if self._backoff.is_probing else self._desk.policy.max_in_flight
+        return max(0, most - self._book.count())
 
     def can_afford(self, worst_wei: int) -> bool:
         return self._purse.can_afford(worst_wei, self._book.reserved_wei())

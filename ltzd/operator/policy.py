@@ -31,6 +31,8 @@ FEES = "fees"
 """A lane's reason to wait: fees are too high for what it may pay."""
 BALANCE = "balance"
 """A lane's reason to wait: the wallet cannot cover the worst case."""
+REFUSED = "refused"
+"""A lane's reason to wait: nodes refuse what it signs for good."""
 
 
 @dataclass(frozen=True, slots=True)

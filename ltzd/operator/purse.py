@@ -20,12 +20,14 @@ class Purse:
         self.balance: int | None = None
         self.market: Market | None = None
         self.fees: Fees | None = None
+        self.block_gas_limit: int | None = None
 
     async def look(self, head: Header) -> None:
-        """Take fees and balance as of `head`. Raises NodeUnavailable."""
+        """Take fees, balance and the block's gas limit as of `head`. Raises NodeUnavailable."""
         market = await self._node.market(head)
         await self.weigh()
         self.market, self.fees = market, fees_for(market, self._policy)
+        self.block_gas_limit = head.gas_limit
         telemetry.BASE_FEE_WEI.labels(self._kind).set(market.base_fee)
         telemetry.HELD_BY_CAP.labels(self._kind).set(self.fees is None)
 

@@ -129,7 +129,7 @@ async def _attempts(connection: Connection, transaction_id: int | None) -> tuple
         """
         SELECT hash, max_fee_per_gas, max_priority_fee_per_gas, created_at, published_at
           FROM attempts
-         WHERE transaction_id = $1
+         WHERE transaction_id = $1 AND NOT is_cancellation
          ORDER BY created_at, max_fee_per_gas
         """,
         transaction_id,

@@ -4,7 +4,7 @@ A user's relays are written under his lock, since his limits, his idempotency ke
 what the rows say, and nothing beside them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -60,7 +60,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`relayed` is None until a lane has signed it. `failure`: it was never sent, and why."""
+    """`relayed` is None until a node has taken it; `is_signed` tells that a lane has signed it.
+
+    `failure`: it was never sent, and why.
+    """
 
     id: int
     user: Address
@@ -68,6 +71,7 @@ class Progress:
     data: bytes
     relayed: Relayed | None
     failure: str | None
+    is_signed: bool = False
 
 
 async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
@@ -271,19 +275,40 @@ async def store_signed(
 async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None:
     """Their transactions moved: a relay is mined as long as no reorg says otherwise.
 
-    One whose nonce somebody else used will never be mined; its turn is over all the same.
+    A relay whose nonce somebody else used, or a self-transfer past finality, will never be mined;
+    its turn is over all the same.
     """
     await connection.execute(
         """
         WITH moved AS (
           UPDATE relays r
-             SET state = CASE WHEN t.state IN ('signed', 'published') THEN 'sent' ELSE 'mined' END
+             SET state = CASE WHEN t.state IN ('signed', 'published')
+                                OR t.state = 'mined' AND t.is_cancelled THEN 'sent'
+                              ELSE 'mined' END
             FROM transactions t
            WHERE t.id = ANY($1::bigint[]) AND r.transaction_id = t.id
         )
         SELECT pg_notify('ltzd_relayed', $2)
         """,
         transaction_ids,
+        ORIGIN,
+    )
+
+
+async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
+    """Fail queued relays that may not be signed, for these reasons; nothing was spent on them."""
+    await connection.execute(
+        """
+        WITH refused AS (
+          UPDATE relays r
+             SET state = 'failed', failure = given.reason, window_start = NULL
+            FROM unnest($1::bigint[], $2::text[]) AS given (id, reason)
+           WHERE r.id = given.id AND r.state = 'queued'
+        )
+        SELECT pg_notify('ltzd_relayed', $3)
+        """,
+        list(failures),
+        list(failures.values()),
         ORIGIN,
     )
 
@@ -372,26 +397,33 @@ def _progress(row: asyncpg.Record) -> Progress:
         user=Address(row["user_address"]),
         to=Address(row["to_address"]),
         data=row["data"],
-        relayed=None if row["state"] is None else _relayed(row),
+        relayed=None if row["hash"] is None else _relayed(row),
         failure=row["failure"],
+        is_signed=row["transaction_id"] is not None,
     )
 
 
 def _relayed(row: asyncpg.Record) -> Relayed:
+    status = _status(State(row["state"]), row["succeeded"], is_cancelled=row["is_cancelled"])
+    # What a self-transfer cost is told when nothing can undo it, like the failure that it means.
+    is_told = status is not RelayStatus.PENDING
     return Relayed(
         transaction_hash=Hash32(row["hash"]),
         sender=Address(row["wallet"]),
         to=Address(row["to_address"]),
-        status=_status(State(row["state"]), row["succeeded"]),
-        block_number=row["block_number"],
-        gas_used=row["gas_used"],
-        effective_gas_price=row["effective_gas_price"],
+        status=status,
+        block_number=row["block_number"] if is_told else None,
+        gas_used=row["gas_used"] if is_told else None,
+        effective_gas_price=row["effective_gas_price"] if is_told else None,
+        is_cancelled=row["is_cancelled"],
     )
 
 
-def _status(state: State, succeeded: bool | None) -> RelayStatus:
+def _status(state: State, succeeded: bool | None, *, is_cancelled: bool) -> RelayStatus:
     match state:
         case State.SIGNED | State.PUBLISHED:
+            return RelayStatus.PENDING
+        case State.MINED if is_cancelled:
             return RelayStatus.PENDING
         case State.MINED | State.CONFIRMED if succeeded:
             return RelayStatus.CONFIRMED if state is State.MINED else RelayStatus.FINAL

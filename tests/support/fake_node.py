@@ -22,6 +22,7 @@ from ltzd.chain.rpc import Call, Rpc, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.policy import Contracts
 from ltzd.rules.fees import GWEI
+from ltzd.rules.sendable import least_gas
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
 CHAIN_ID: Final = 31337
@@ -171,6 +172,10 @@ class Sent:
         """What it does, whatever it pays."""
         return self.to, self.data, self.gas_limit
 
+    @property
+    def is_self_transfer(self) -> bool:
+        return self.call == (self.sender, b"", 21_000)
+
 
 @dataclass(frozen=True)
 class Done:
@@ -186,6 +191,7 @@ class Block:
     parent_hash: Hash32
     base_fee: int
     transactions: Sequence[Done] = ()
+    gas_limit: int = 30_000_000
     said: Sequence[Log] = ()
     """Logs of transactions that a test does not care for."""
     nonces: dict[Address, int] = field(default_factory=dict)
@@ -207,6 +213,8 @@ class FakeNode(Rpc):
 
     simulated = 0
     is_down = False
+    gas_limit = 30_000_000
+    """Of its blocks."""
     _salt = 0
 
     def __init__(self) -> None:
@@ -245,8 +253,8 @@ class FakeNode(Rpc):
         """Publications from now on that arrive, though their sender hears nothing."""
         self.refusal: str | None = None
         """What every publication is answered instead of being taken."""
-        self.refuses: Callable[[Sent], bool] = lambda _sent: False
-        """Which publications it has no room for."""
+        self.refuses: Callable[[Sent], bool | str] = lambda _sent: False
+        """Which publications it has no room for, or in which words it refuses them."""
         self.refuses_cheap = False
         """Whether it takes nothing below the next base fee, as anvil does; geth keeps it."""
         self.lag = 0
@@ -332,13 +340,22 @@ class FakeNode(Rpc):
             if log.topics[0] == _MINTED
         )
 
+    def self_transfers(self) -> list[Sent]:
+        """Those on the canonical chain, in order."""
+        return [
+            done.sent
+            for block in self.blocks
+            for done in block.transactions
+            if done.sent.is_self_transfer
+        ]
+
     def executed(self) -> Counter[bytes]:
         """How often each call of another contract than LTZ is on the canonical chain."""
         return Counter(
             done.sent.data
             for block in self.blocks
             for done in block.transactions
-            if done.sent.to != LTZ_AT
+            if done.sent.to != LTZ_AT and not done.sent.is_self_transfer
         )
 
     def _next_block(self, said: Sequence[Log], takes_pool: bool) -> Block:
@@ -354,6 +371,7 @@ class FakeNode(Rpc):
             ),
             parent_hash=parent.hash,
             base_fee=self.base_fee,
+            gas_limit=self.gas_limit,
             transactions=done,
             said=said,
             nonces=nonces,
@@ -433,7 +451,7 @@ class FakeNode(Rpc):
             raise answer
         return answer
 
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
+    async def outcomes(self, calls: Sequence[Call]) -> list[Any]:
         self._count([method for method, _ in calls])
         return [await self._answer(method, params) for method, params in calls]
 
@@ -568,8 +586,9 @@ class FakeNode(Rpc):
         if self.refusal is not None:
             raise RpcError(-32000, self.refusal)
         sent = _sent(bytes_of(raw))
-        if self.refuses(sent):
-            raise RpcError(-32000, "txpool is full")
+        refusal = self.refuses(sent)
+        if refusal:
+            raise RpcError(-32000, refusal if isinstance(refusal, str) else "txpool is full")
         self._take(sent)
         if self.lost_replies:
             self.lost_replies -= 1
@@ -581,6 +600,10 @@ class FakeNode(Rpc):
             raise RpcError(-32000, "already known")
         if sent.nonce < self.head.nonces.get(sent.sender, 0):
             raise RpcError(-32000, "nonce too low")
+        if sent.gas_limit < least_gas(sent.data):
+            raise RpcError(-32000, f"intrinsic gas too low: gas {sent.gas_limit}")
+        if sent.gas_limit > self.head.gas_limit:
+            raise RpcError(-32000, "exceeds block gas limit")
         if sent.gas_limit * sent.max_fee_per_gas > self.balance:
             raise RpcError(-32000, "insufficient funds for gas * price + value")
         if self.refuses_cheap and sent.max_fee_per_gas < self.base_fee:
@@ -657,6 +680,7 @@ def _header(block: Block | None) -> Any:
         "timestamp": hex(1_700_000_000 + block.number),
         "logsBloom": f"0x{int(bloom):0512x}",
         "baseFeePerGas": hex(block.base_fee),
+        "gasLimit": hex(block.gas_limit),
     }
 
 
