@@ -25,7 +25,8 @@ from ltzd.store.rewards import QueuedReward
 from ltzd.store.transactions import Intent, OpenTransaction
 
 _SIZES = range(ltz.MAX_BATCH, 0, -1)
-_COMPANY = (ltz.MAX_BATCH, 10, 1)
+_SMALL_COMPANY = 10
+_COMPANY = (ltz.MAX_BATCH, _SMALL_COMPANY, 1)
 """How many rewards may be minted together, by how often a mint of theirs was cancelled."""
 _CEILING_SECONDS = 600.0
 """After a mint was refused for good smaller ones are signed for this long."""
@@ -104,9 +105,13 @@ class Minter:
         self._rehearsal.is_careful = True
 
     def abandoned(self, tx: OpenTransaction) -> None:
-        """A smaller batch may be taken: its size, its fee or its gas may have been too much."""
+        """A smaller batch may be taken: its size, its fee or its gas may have been too much.
+
+        A batch of ten is too much for no node that can serve at all, so it never gets smaller for
+        all because of one.
+        """
         size = next(n for n in _SIZES if n == 1 or ltz.mint_gas_limit(n) <= tx.gas_limit)
-        self._ceiling = max(1, size // 2)
+        self._ceiling = max(_SMALL_COMPANY, size // 2)
         self._ceiling_until = asyncio.get_running_loop().time() + _CEILING_SECONDS
 
     def _most(self) -> int:
