@@ -360,7 +360,7 @@ async def reached(world: RelayWorld, step: str) -> bool:
     if step.startswith("before"):
         return bool(world.node.arrived)
     if step.startswith("after it is stored"):
-        return await value(world.eyes, "SELECT count(*) FROM attempts") == 2
+        return bool(await value(world.eyes, "SELECT count(*) FROM attempts") == 2)
     return bool(world.node.pool)
 
 
@@ -527,7 +527,9 @@ async def test_a_block_that_holds_no_mint_pauses_the_lane_which_says_why(
     world.node.mine()
     async with world.serving(ONLY_FOR_PRICE):
         await world.queue(1)
-        await until(lambda: true(counted("lanes_paused", kind="mint", reason="block_gas_limit")))
+        await until(
+            lambda: true(counted("lanes_paused", kind="mint", reason="block_gas_limit") == 1)
+        )
         assert await states(world.eyes) == []
         world.node.gas_limit = 30_000_000
         world.node.mine()
