@@ -26,6 +26,7 @@ LtzdError
 │   ├── NodeUnavailable
 │   ├── IdentityUnavailable
 │   ├── PaymentsUnavailable, MintPending, DnsUnavailable
+│   ├── RelayPending          signed, and no node has taken it: the same request joins it later
 │   ├── HostSiteUnavailable
 │   │   └── HostSiteBusy      too many requests wait for this one host's site
 │   ├── DatabaseUnavailable
@@ -217,6 +218,10 @@ class PaymentsUnavailable(Unavailable):
 
 class MintPending(Unavailable):
     """The payment is recorded and will be minted; no hash is known yet."""
+
+
+class RelayPending(Unavailable):
+    """The transaction is signed and no node has taken it yet, so that no hash can be told."""
 
 
 class DnsUnavailable(Unavailable):

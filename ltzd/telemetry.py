@@ -190,6 +190,11 @@ TRANSACTIONS_REPLACED = _counter(
     "kind",
     "reason",
 )
+TRANSACTIONS_ABANDONED = _counter(
+    "ltzd_operator_transactions_abandoned_total",
+    "Intents whose bytes nodes refuse for good: a self-transfer takes their nonce",
+    "kind",
+)
 REWARDS_FAILED = _counter(
     "ltzd_operator_rewards_failed_total", "Rewards that LTZ refuses though it mints others"
 )

@@ -17,6 +17,7 @@ from cachetools import LRUCache
 from ltzd import telemetry
 from ltzd.actions.gas_refusals import count_gas_refusal
 from ltzd.actions.relay_desk import RelayDesk
+from ltzd.actions.relayer import REFUSED_BY_THE_NETWORK
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain import perk_nft, reverts
@@ -26,6 +27,7 @@ from ltzd.errors import (
     LtzdError,
     NodeUnavailable,
     Refused,
+    RelayPending,
     SignatureRefused,
     TransactionFailed,
     Unavailable,
@@ -310,8 +312,14 @@ class PerkCharges:
                 await relays.withdraw(connection, relay)
                 found = await redemptions.by_id(connection, redemption)
             progress = (await relays.progress(connection, [relay])).get(relay)
-        if found is None or progress is None or progress.relayed is None:
+        if found is None or progress is None:
             raise Unavailable("No relay wallet could send the redemption in time")
+        if progress.failure is not None:
+            raise TransactionFailed(
+                f"Transaction would fail: {progress.failure}", reason=progress.failure
+            )
+        if progress.relayed is None:
+            raise RelayPending("No node has taken the redemption yet")
         if found.succeeded is False:
             raise await self._failure(progress)
         return found
@@ -319,6 +327,10 @@ class PerkCharges:
     async def _failure(self, progress: relays.Progress) -> LtzdError:
         relayed = progress.relayed
         assert relayed is not None
+        if relayed.is_cancelled:
+            return TransactionFailed(
+                f"Transaction failed: {REFUSED_BY_THE_NETWORK}", reason=REFUSED_BY_THE_NETWORK
+            )
         if relayed.block_number is None:
             return TransactionFailed("Transaction failed: its nonce was used by another", reason="")
         data = await self._rehearsal.revert_at(

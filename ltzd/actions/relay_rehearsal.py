@@ -19,9 +19,10 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.rules.fees import GWEI, FeePolicy, Fees, fees_for
-from ltzd.rules.relay_limits import claim_limit_reached
+from ltzd.rules.relay_limits import check_gas_limit, claim_limit_reached
 from ltzd.rules.relay_table import MAX_GAS_LIMIT
 from ltzd.rules.relaying import RelayPlan
+from ltzd.rules.sendable import intrinsic_gas
 from ltzd.values import Address
 
 _BEGINNERS = 8
@@ -37,8 +38,14 @@ class RelayRehearsal:
         self._beginning = asyncio.Semaphore(_BEGINNERS)
 
     async def gas_limit(self, plan: RelayPlan, sender: Address, wanted: int | None) -> int:
-        """What to send it with: what was asked for, or a quarter more than it needs now."""
-        least = 0 if plan.swallows is None else await self._swallowed(plan.swallows, sender)
+        """What to send it with: what was asked for, or a quarter more than it needs now.
+
+        A call is never simulated with more gas than it is sent with, and never with so little that
+        nodes would differ about what it means.
+        """
+        least = check_gas_limit(plan.data, wanted)
+        if plan.swallows is not None:
+            least = max(least, await self._swallowed(plan.swallows, sender))
         if wanted is None:
             return max(least, await self._found_out(plan, sender))
         if wanted >= least and await self._passes_with(plan, sender, wanted):
@@ -121,18 +128,12 @@ class RelayRehearsal:
         needed = await self._node.gas_of(plan.to, plan.data, sender)
         if isinstance(needed, Revert):
             raise _refusal(needed)
-        if needed < _least_gas(plan.data):
-            # No node would take what is signed with it, and all that comes later would wait.
+        if needed < intrinsic_gas(plan.data):
             raise NodeUnavailable("eth_estimateGas: less than any chain charges for the data")
         return needed
 
     async def _passes_with(self, plan: RelayPlan, sender: Address, gas: int) -> bool:
         return await self._node.revert_of(plan.to, plan.data, sender, gas=gas) is None
-
-
-def _least_gas(data: bytes) -> int:
-    """Of a transaction with this data (EIP-2028)."""
-    return 21_000 + 16 * len(data) - 12 * data.count(0)
 
 
 def _with_room(needed: int) -> int:

@@ -24,6 +24,7 @@ from ltzd.errors import (
     LtzdError,
     NodeUnavailable,
     NotFound,
+    RelayPending,
     TransactionFailed,
     Unavailable,
 )
@@ -40,6 +41,7 @@ from ltzd.values import Address, Hash32, hex_of
 
 log = structlog.get_logger()
 
+REFUSED_BY_THE_NETWORK = "the network refused the transaction"
 _TOO_LATE = "No relay wallet could send the transaction in time"
 
 
@@ -141,7 +143,10 @@ class Relayer:
         return await self._counted(request, standing, deadline)
 
     async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:
-        """By any hash that the relay ever had. Raises NotFound, also for another user's."""
+        """By any hash that the relay ever had.
+
+        Raises NotFound, also for another user's, and for one that no node has taken.
+        """
         wallets = await self._users.wallets_of(user)
         async with session(self._pool) as connection:
             found = await relays.by_hash(connection, transaction_hash, wallets)
@@ -312,7 +317,10 @@ class Relayer:
         return None if relayed is None else RelayAnswer(relayed, window)
 
     async def _relayed(self, relay: int, deadline: float, *, is_new: bool) -> Relayed | None:
-        """How it ended, or how far it came by the deadline; None for one that was taken back."""
+        """How it ended, or how far it came by the deadline; None for one that was taken back.
+
+        Raises RelayPending for a signed one that no node has taken: it has no hash to tell.
+        """
         if not is_new:
             self._board.look()  # it may have ended long ago
         found = await self._board.end(relay, deadline)
@@ -327,7 +335,7 @@ class Relayer:
                 f"Transaction would fail: {found.failure}", reason=found.failure
             )
         if found.relayed is None:
-            raise Unavailable("No relay wallet has sent the transaction yet")
+            raise RelayPending("No node has taken the transaction yet")
         return await self._explained(found, found.relayed)
 
     async def _withdraw(self, relay: int) -> None:
@@ -346,6 +354,8 @@ class Relayer:
     async def _explained(self, found: Progress, relayed: Relayed) -> Relayed:
         if relayed.status is not RelayStatus.FAILED:
             return relayed
+        if relayed.is_cancelled:
+            return replace(relayed, reason=REFUSED_BY_THE_NETWORK)
         if relayed.block_number is None:
             return replace(relayed, reason="its nonce was used by another transaction")
         reason = await self._rehearsal.why(

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ltzd.chain import reverts
-from ltzd.chain.node import Node, Publication
+from ltzd.chain.node import Node
+from ltzd.chain.publications import Publication
 from ltzd.chain.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signed, Signer, Unsigned
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable

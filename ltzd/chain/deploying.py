@@ -25,7 +25,8 @@ from ltzd.chain.deployment import (
     plan,
     wanted_grants,
 )
-from ltzd.chain.node import Header, Node, Publication
+from ltzd.chain.node import Header, Node
+from ltzd.chain.publications import Publication
 from ltzd.chain.rpc import Call, Rpc, RpcError
 from ltzd.chain.runtime_code import is_ours
 from ltzd.chain.signing import Signed, Signer, Unsigned
@@ -279,7 +280,7 @@ class Deploying:
                 f"The wallet {checksummed(self._signer.address)} cannot pay for the gas: "
                 "send it some, then run this again."
             )
-        if outcome is Publication.REFUSED:
+        if outcome in {Publication.REFUSED, Publication.REFUSED_FOR_GOOD}:
             raise Misconfigured(f"The node does not take the transaction: {text}")
 
     async def _mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> bool:

@@ -4,12 +4,11 @@ Raises NodeUnavailable wherever a node does not answer; numbers are ints, hashes
 per gas.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
+from ltzd.chain.publications import Publication, outcome_of
 from ltzd.chain.rpc import Call, Rpc, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.fees import Market
@@ -20,13 +19,15 @@ _METHOD_NOT_FOUND = -32601
 
 @dataclass(frozen=True, slots=True)
 class Header:
+    """`base_fee` and `gas_limit` are None on a chain whose blocks do not name them."""
+
     number: int
     hash: Hash32
     parent_hash: Hash32
     timestamp: int
     bloom: bytes
     base_fee: int | None
-    gas_limit: int
+    gas_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,32 +51,6 @@ class Revert:
     text: str
 
 
-class Publication(Enum):
-    """What a node made of signed bytes. An unanswered publication is NodeUnavailable: unknown."""
-
-    ACCEPTED = "accepted"
-    NONCE_TOO_LOW = "nonce_too_low"
-    UNDERPRICED = "underpriced"
-    UNAFFORDABLE = "unaffordable"
-    REFUSED = "refused"
-
-
-# Spellings of geth, anvil, Erigon, Nethermind, Besu and our tester chain (peers.md, case 2).
-_KNOWN = re.compile(
-    r"(?<!un)known transaction|already known|already imported|alreadyknown", re.IGNORECASE
-)
-_NONCE = re.compile(r"nonce too low|nonce is too low|oldnonce|invalid nonce.*low", re.IGNORECASE)
-_PRICE = re.compile(
-    r"underpriced|max fee per gas less than block base fee|fee ?cap|feetoolow"
-    r"|gas price (is )?(too )?low|less than block base fee|same nonce in the queue"
-    r"|gas price below (configured )?minimum",
-    re.IGNORECASE,
-)
-_FUNDS = re.compile(
-    r"insufficient (funds|balance)|enough funds|insufficientfunds|upfront cost exceeds",
-    re.IGNORECASE,
-)
-
 _REVERTED_CODE = 3
 """geth's code of `execution reverted`, which others have taken over."""
 
@@ -85,21 +60,6 @@ _MARKET: Sequence[Call] = (
 )
 
 _YEAR_10000 = 253_402_300_800
-
-
-def _classify(error: RpcError) -> Publication:
-    text = error.message
-    if "execution reverted" in text.lower():
-        return Publication.REFUSED
-    for pattern, publication in (
-        (_KNOWN, Publication.ACCEPTED),
-        (_NONCE, Publication.NONCE_TOO_LOW),
-        (_FUNDS, Publication.UNAFFORDABLE),
-        (_PRICE, Publication.UNDERPRICED),
-    ):
-        if pattern.search(text):
-            return publication
-    return Publication.REFUSED
 
 
 class Node:
@@ -276,18 +236,22 @@ class Node:
         return None
 
     async def simulate(
-        self, to: Address, calls: Sequence[bytes], sender: Address
+        self,
+        to: Address,
+        calls: Sequence[bytes],
+        sender: Address,
+        gas: Sequence[int] | None = None,
     ) -> list[Revert | None]:
-        """How each call would revert now, by itself; None for one that would not."""
-        answers = await self._rpc.batch(
-            [
-                (
-                    "eth_call",
-                    ({"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}, "latest"),
-                )
-                for data in calls
-            ]
-        )
+        """How each call would revert now, by itself; None for a call that would not.
+
+        `gas` names the limit of each call; without it the node runs them with as much as it likes.
+        """
+        requests = [
+            {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)} for data in calls
+        ]
+        for request, limit in zip(requests, gas or (), strict=gas is not None):
+            request["gas"] = hex(limit)
+        answers = await self._rpc.batch([("eth_call", (each, "latest")) for each in requests])
         return [_revert(answer) for answer in answers]
 
     async def publish(self, raw: bytes) -> tuple[Publication, str]:
@@ -298,22 +262,21 @@ class Node:
         try:
             await self._rpc.call("eth_sendRawTransaction", hex_of(raw))
         except RpcError as error:
-            return _classify(error), error.message
+            return outcome_of(error), error.message
         return Publication.ACCEPTED, ""
 
     async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[Publication, str]]:
-        """Hand several to the node, in order and in one batch. Raises NodeUnavailable as above."""
+        """Hand several to the node, in order and in one batch.
+
+        Bytes without an answer of their own among the others' are UNKNOWN. Raises NodeUnavailable
+        when the batch as a whole has no answer.
+        """
         if len(raws) == 1:
             return [await self.publish(raws[0])]
-        answers = await self._rpc.batch(
+        answers = await self._rpc.outcomes(
             [("eth_sendRawTransaction", (hex_of(raw),)) for raw in raws]
         )
-        return [
-            (_classify(answer), answer.message)
-            if isinstance(answer, RpcError)
-            else (Publication.ACCEPTED, "")
-            for answer in answers
-        ]
+        return [_publication(answer) for answer in answers]
 
     async def _ask(self, method: str, *params: object) -> Any:
         """A call whose error object means no more than that the node cannot say."""
@@ -321,6 +284,14 @@ class Node:
             return await self._rpc.call(method, *params)
         except RpcError as error:
             raise NodeUnavailable(f"{method}: {error.message}") from error
+
+
+def _publication(answer: Any) -> tuple[Publication, str]:
+    if isinstance(answer, NodeUnavailable):
+        return Publication.UNKNOWN, answer.message
+    if isinstance(answer, RpcError):
+        return outcome_of(answer), answer.message
+    return Publication.ACCEPTED, ""
 
 
 def _market(head: Header, history: Any, tip: Any) -> Market:
@@ -397,7 +368,7 @@ def _header(answer: Any) -> Header | None:
     if answer is None:
         return None
     try:
-        base_fee = answer.get("baseFeePerGas")
+        base_fee, gas_limit = answer.get("baseFeePerGas"), answer.get("gasLimit")
         return Header(
             number=int(answer["number"], 16),
             hash=hash_of(answer["hash"]),
@@ -405,7 +376,7 @@ def _header(answer: Any) -> Header | None:
             timestamp=_seconds(answer["timestamp"]),
             bloom=bytes.fromhex(answer["logsBloom"][2:]),
             base_fee=int(base_fee, 16) if base_fee else None,
-            gas_limit=int(answer["gasLimit"], 16),
+            gas_limit=int(gas_limit, 16) if gas_limit else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's block is malformed") from error

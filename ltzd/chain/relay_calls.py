@@ -23,7 +23,8 @@ from ltzd.chain.relay_permits import (
 from ltzd.chain.relay_signatures import check_signature
 from ltzd.chain.typed_data import DOMAIN_NAMES, domain_separator
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
-from ltzd.rules.relay_table import MAX_GAS_LIMIT, Part, Party
+from ltzd.rules.relay_limits import check_gas_limit
+from ltzd.rules.relay_table import Part, Party
 from ltzd.rules.relaying import ClaimAsked, PermitGiven, RelayAsk, RelayPlan
 from ltzd.values import Address, checksummed, hex_of
 
@@ -240,12 +241,7 @@ def _check_permit(asked: Understood) -> None:
 def _check_limits(ask: RelayAsk) -> None:
     if ask.value != 0:
         raise ValidationFailed("A relayed call carries no native value", value=str(ask.value))
-    if ask.gas_limit is not None and ask.gas_limit > MAX_GAS_LIMIT:
-        raise ValidationFailed(
-            "The gas limit is above what is relayed",
-            gasLimit=ask.gas_limit,
-            maxGasLimit=MAX_GAS_LIMIT,
-        )
+    check_gas_limit(ask.data, ask.gas_limit)
 
 
 def _foreign(call: Call, principal: str, user: Address) -> ValidationFailed:

@@ -69,6 +69,17 @@ class Rpc:
 
         Raises NodeUnavailable when the batch as a whole has no answer, or lacks one of its replies.
         """
+        answers = await self.outcomes(calls)
+        for answer in answers:
+            if isinstance(answer, NodeUnavailable):
+                raise answer
+        return answers
+
+    async def outcomes(self, calls: Sequence[Call]) -> list[Any]:
+        """As `batch`, but a call without a proper reply has its NodeUnavailable in its place.
+
+        Raises NodeUnavailable when the batch as a whole has no answer.
+        """
         if not calls:
             return []
         envelopes = [self._envelope(method, params) for method, params in calls]
@@ -81,7 +92,7 @@ class Rpc:
                 for reply in replies
                 if isinstance(reply, dict) and isinstance(reply.get("id"), int)
             }
-            return [_outcome(by_id.get(envelope["id"])) for envelope in envelopes]
+            return [_outcome_or_none(by_id.get(envelope["id"])) for envelope in envelopes]
 
     async def gathered(self, method: str, *params: object) -> Any:
         """As `call`, in one batch with what others ask meanwhile: a tenth of the cost when many do.
@@ -117,6 +128,14 @@ def _result(reply: Any) -> Any:
     if isinstance(outcome, RpcError):
         raise outcome
     return outcome
+
+
+def _outcome_or_none(reply: Any) -> Any:
+    """As `_outcome`, with NodeUnavailable as a value."""
+    try:
+        return _outcome(reply)
+    except NodeUnavailable as error:
+        return error
 
 
 def _outcome(reply: Any) -> Any:

@@ -78,6 +78,7 @@ def _transaction(transaction: TransactionFacts) -> dict[str, Any]:
                 "maxPriorityFeePerGasWei": attempt.max_priority_fee_per_gas,
                 "createdAt": iso(attempt.created_at),
                 "publishedAt": _time(attempt.published_at),
+                "isSelfTransfer": attempt.is_cancellation,
             }
             for attempt in transaction.attempts
         ],
@@ -133,7 +134,7 @@ def _transaction_lines(transaction: TransactionFacts) -> Iterator[tuple[str, str
     block = "" if transaction.block_number is None else f" in block {transaction.block_number}"
     yield "", f"{transaction.state}{block}"
     for attempt in transaction.attempts:
-        yield "attempt", hex_of(attempt.hash)
+        yield "self-transfer" if attempt.is_cancellation else "attempt", hex_of(attempt.hash)
         yield "", _attempt(attempt)
 
 

@@ -7,7 +7,7 @@ exceptions may name hosts or rows: they are logged, and the caller gets a fixed 
 import math
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -55,6 +55,7 @@ from ltzd.errors import (
     RateLimited,
     RedemptionRefused,
     Refused,
+    RelayPending,
     RewardTooLarge,
     SignatureRefused,
     SiteUnknown,
@@ -165,6 +166,7 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
     PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
     MintPending: (500, "MINT_PENDING"),
+    RelayPending: (503, "RELAY_PENDING"),
     DnsUnavailable: (503, "DNS_UNAVAILABLE"),
     HostSiteBusy: (503, "HOST_SITE_BUSY"),
     HostSiteUnavailable: (503, "HOST_SITE_UNAVAILABLE"),
@@ -174,12 +176,15 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     LtzdError: (500, "INTERNAL_ERROR"),
 }
 
+
 FIXED_TEXTS: dict[str, str] = {
     "IDENTITY_UNAVAILABLE": "Identity provider unavailable",
     "DATABASE_UNAVAILABLE": "Database unavailable",
     "NODE_UNAVAILABLE": "Blockchain node unavailable",
     "PAYMENTS_UNAVAILABLE": "Payment provider unavailable",
     "MINT_PENDING": "The payment is recorded and will be minted; ask again",
+    "RELAY_PENDING": "The transaction is signed, but no node has taken it yet; ask again with the "
+    "same idempotency key",
     "DNS_UNAVAILABLE": "DNS resolver unavailable",
     "HOST_SITE_BUSY": "Too many requests wait for the host site",
     "HOST_SITE_UNAVAILABLE": "Host site unavailable",
@@ -187,8 +192,10 @@ FIXED_TEXTS: dict[str, str] = {
     "INTERNAL_ERROR": "Internal server error",
 }
 
-BUSY_SECONDS = "5"
-"""A site has so long to answer; then those that wait for it are fewer."""
+RETRY_SECONDS: Mapping[type[LtzdError], str] = {
+    HostSiteBusy: "5",  # A site has so long to answer; then fewer requests wait for the site.
+    RelayPending: "10",
+}
 
 PROTOCOL: dict[int, tuple[str, str]] = {
     404: ("NOT_FOUND", "Unknown endpoint"),
@@ -303,7 +310,8 @@ def answer_of(error: BaseException) -> Answer:
 def _own(error: LtzdError) -> Answer:
     status, code = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
     if not isinstance(error, Refused):
-        headers = {"Retry-After": BUSY_SECONDS} if isinstance(error, HostSiteBusy) else {}
+        seconds = RETRY_SECONDS.get(type(error))
+        headers = {} if seconds is None else {"Retry-After": seconds}
         return Answer(status, code, FIXED_TEXTS[code], headers=headers)
     return Answer(status, code, error.message, error.details, _headers(error))
 

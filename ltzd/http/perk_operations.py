@@ -18,6 +18,7 @@ from ltzd.errors import (
     NoChargesRemaining,
     NodeUnavailable,
     RateLimited,
+    RelayPending,
     SignatureRefused,
     TokenNotFound,
     TransactionFailed,
@@ -126,6 +127,11 @@ _OF_REDEEM = _refusals(
     failed_on_chain=TransactionFailed("Transaction failed: Paused", reason="Paused"),
     node_away=NodeUnavailable(""),
     not_sent_in_time=Unavailable(""),
+    no_node_has_taken_it=RelayPending(""),
+)
+_NOT_REDEEMED = (
+    "Nothing was redeemed, and the same request may succeed later; or signed, and no node has "
+    "taken it yet (`RELAY_PENDING`): the same idempotency key joins it"
 )
 _OF_STATUS = _refusals(unknown_token=_NO_TOKEN)
 
@@ -162,11 +168,12 @@ _HEADERS = (
 _WAIT = AnswerHeader(
     "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
 )
-_WAIT_FOR_GAS = AnswerHeader(
+_WAIT_TO_REDEEM = AnswerHeader(
     "Retry-After",
-    "Seconds until the window ends, or until the day whose gas budget is spent does",
+    "Seconds until the window or the day of a spent gas budget ends; at RELAY_PENDING, until the "
+    "same request is worth repeating",
     {"type": "integer"},
-    frozenset({403, 429}),
+    frozenset({403, 429, 503}),
 )
 _COLLECTION_ID = Parameter("collectionId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
 _TOKEN_ID = Parameter("tokenId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
@@ -222,7 +229,7 @@ OPERATIONS = (
             403: ("Another brand's collection, or the day's gas budget is spent", PerkRefusal),
             409: ("No charges left, another holder, or a key of another body", PerkRefusal),
             500: ("It reverts or failed on chain, or an internal error", PerkRefusal),
-            503: ("Nothing was redeemed; the same request may succeed later", PerkRefusal),
+            503: (_NOT_REDEEMED, PerkRefusal),
         },
         examples=_examples(
             _OF_REDEEM,
@@ -234,7 +241,7 @@ OPERATIONS = (
                 202: {"pending": _redeemed(is_mined=False)},
             },
         ),
-        headers=(*_HEADERS, _WAIT_FOR_GAS),
+        headers=(*_HEADERS, _WAIT_TO_REDEEM),
     ),
     Operation(
         "GET",

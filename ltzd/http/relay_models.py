@@ -80,7 +80,9 @@ class RelayCall(Sent):
     user_address: AddressText = Field(description="A wallet of the token's user")
     value: Uint256Text | None = Field(None, description="In wei; default 0, and nothing else may")
     gas_limit: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="Default: estimated; at most 1,000,000"
+        None,
+        description="Default: estimated; at most 1,000,000, at least what the data costs "
+        "(21,000 and 10 for each zero byte, 40 for each other byte)",
     )
     metadata: RelayMetadata | None = None
 
@@ -155,7 +157,9 @@ class RelayedAnswer(Answered):
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
     success: bool = Field(description="False once it has failed on chain")
-    transaction_hash: str = Field(description="May change through a replacement; all find it")
+    transaction_hash: str = Field(
+        description="Of bytes that a node has taken. May change through a replacement; all find it"
+    )
     gas_used: str | None
     effective_gas_price: str | None = Field(description="Wei per gas")
     block_number: int | None

@@ -3,6 +3,7 @@
 Examples of refusals are made by the code that answers them.
 """
 
+from ltzd.actions.relayer import REFUSED_BY_THE_NETWORK
 from ltzd.chain.words import of_uint, selector
 from ltzd.errors import (
     ClaimLimitReached,
@@ -17,6 +18,7 @@ from ltzd.errors import (
     NotFound,
     OutcomeUnknown,
     RateLimited,
+    RelayPending,
     TransactionFailed,
     Unauthorized,
     ValidationFailed,
@@ -148,6 +150,7 @@ _OF_POST = _refusals(
     ),
     node_away=NodeUnavailable(""),
     outcome_not_known=OutcomeUnknown(""),
+    no_node_has_taken_it=RelayPending(""),
 )
 
 _OF_GET = _refusals(unknown_relay=NotFound("Relay not found"))
@@ -177,11 +180,17 @@ _HEADERS = (
 _WAIT = AnswerHeader(
     "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
 )
-_WAIT_FOR_GAS = AnswerHeader(
+_WAIT_TO_RELAY = AnswerHeader(
     "Retry-After",
-    "Seconds until the window ends, or until the day whose gas budget is spent does",
+    "Seconds until the window or the day of a spent gas budget ends; at RELAY_PENDING, until the "
+    "same request is worth repeating",
     {"type": "integer"},
-    frozenset({403, 429}),
+    frozenset({403, 429, 503}),
+)
+
+_NOT_TAKEN = (
+    "Database or node unavailable; or signed, and no node has taken it yet (`RELAY_PENDING`): the "
+    "same request joins it"
 )
 
 OPERATIONS = (
@@ -201,7 +210,10 @@ OPERATIONS = (
         ),
         answers={
             200: ("Mined", RelayedAnswer),
-            202: ("Published, but not mined within a minute; GET tells more", RelayedAnswer),
+            202: (
+                "A node has taken it, but it is not mined within a minute; GET tells more",
+                RelayedAnswer,
+            ),
             400: ("Unreadable body, missing or invalid fields", RelayRefusal),
             401: ("No token, or one that is invalid or expired", RelayRefusal),
             403: (
@@ -215,7 +227,7 @@ OPERATIONS = (
                 RelayRefusal,
             ),
             500: ("It reverts or failed on chain, or an internal error", RelayRefusal),
-            503: ("Database or node unavailable", RelayRefusal),
+            503: (_NOT_TAKEN, RelayRefusal),
         },
         examples=_examples(
             _OF_POST,
@@ -224,7 +236,7 @@ OPERATIONS = (
                 202: {"pending": _relayed(RelayStatus.PENDING)},
             },
         ),
-        headers=(*_HEADERS, _WAIT_FOR_GAS),
+        headers=(*_HEADERS, _WAIT_TO_RELAY),
         needs_token=True,
     ),
     Operation(
@@ -253,6 +265,7 @@ OPERATIONS = (
                     "confirmed": _relayed(RelayStatus.CONFIRMED),
                     "final": _relayed(RelayStatus.FINAL),
                     "failed": _relayed(RelayStatus.FAILED, "execution reverted"),
+                    "refused by the network": _relayed(RelayStatus.FAILED, REFUSED_BY_THE_NETWORK),
                 },
             },
         ),

@@ -36,6 +36,8 @@ class Book:
         self._gas = 0
         self._to_publish: dict[int, None] = {}
         self._refused: set[int] = set()
+        self._rejected: set[int] = set()
+        self._stranded: dict[int, str] = {}
         self.held: str | None = None
         """Why what is in flight can go no further, so that more would only queue up behind it."""
         self._to_mark: list[OpenTransaction] = []
@@ -93,33 +95,69 @@ class Book:
     def is_refused(self, tx: OpenTransaction) -> bool:
         return tx.nonce in self._refused
 
+    def reject(self, tx: OpenTransaction, reason: str) -> None:
+        """These bytes will never do: they are published no more, and their nonce is to be freed."""
+        if self._is_newest(tx) and tx.nonce in self._by_nonce:
+            self._to_publish.pop(tx.nonce, None)
+            self._refused.discard(tx.nonce)
+            self._rejected.add(tx.nonce)
+            self._stranded[tx.nonce] = reason
+
+    def is_rejected(self, tx: OpenTransaction) -> bool:
+        return tx.nonce in self._rejected
+
+    def rejected_transactions(self) -> list[OpenTransaction]:
+        return [self._by_nonce[nonce] for nonce in sorted(self._rejected)]
+
+    def strand(self, tx: OpenTransaction, reason: str) -> None:
+        """The nonce of rejected bytes cannot be freed for this reason."""
+        self._stranded[tx.nonce] = reason
+
+    @property
+    def stranded(self) -> str | None:
+        """Why a nonce that nothing fills holds up whatever would be signed behind it."""
+        return next(iter(self._stranded.values()), None)
+
+    def holds(self, nonce: int) -> bool:
+        return nonce in self._by_nonce
+
     def is_to_publish(self, tx: OpenTransaction) -> bool:
         return tx.nonce in self._to_publish
 
     def publish_again(self, those: Iterable[OpenTransaction]) -> None:
         for tx in those:
-            if tx.nonce in self._by_nonce:
+            if tx.nonce in self._by_nonce and tx.nonce not in self._rejected:
                 self._to_publish[tx.nonce] = None
 
     def offer_again(self, those: Sequence[OpenTransaction]) -> None:
-        """Publish again what may have been refused: the node may think better of its price."""
+        """Publish again what may have been refused: the node may think better of it."""
         for tx in those:
             self._refused.discard(tx.nonce)
+            self._rejected.discard(tx.nonce)
         self.publish_again(those)
 
     def replaced(self, tx: OpenTransaction, newest: Attempt) -> None:
         """Another attempt of it is stored, and is to be published."""
+        current = self._by_nonce.get(tx.nonce, tx)
+        cancellations = (newest.hash,) if newest.is_cancellation else ()
         self._hold(
             replace(
-                self._by_nonce.get(tx.nonce, tx),
+                current,
                 fees=newest.fees,
                 hashes=(newest.hash, *tx.hashes),
                 raw=newest.raw,
+                cancellations=(*cancellations, *current.cancellations),
             )
         )
         self._to_publish[tx.nonce] = None
-        self._refused.discard(tx.nonce)
+        self._forget_refusals(tx.nonce)
         self._measure()
+
+    def abandoned(self, tx: OpenTransaction, after: Transaction, newest: Attempt) -> None:
+        """A self-transfer is stored in place of its call, which may be mined all the same."""
+        current = self._by_nonce.get(tx.nonce, tx)
+        self._hold(replace(current, tx=after, call_wei=current.worst_wei))
+        self.replaced(tx, newest)
 
     def published(self, tx: OpenTransaction) -> None:
         """A node holds the bytes; `run` writes it down and tells who waits for the hash."""
@@ -127,7 +165,7 @@ class Book:
         self._marks.ring()
         if self._is_newest(tx):
             self._to_publish.pop(tx.nonce, None)
-            self._refused.discard(tx.nonce)
+            self._forget_refusals(tx.nonce)
         current = self._by_nonce.get(tx.nonce)
         if current is not None:
             if current.tx.state is State.SIGNED:
@@ -189,7 +227,12 @@ class Book:
         else:
             self._let_go(tx.nonce)
             self._to_publish.pop(tx.nonce, None)
-            self._refused.discard(tx.nonce)
+            self._forget_refusals(tx.nonce)
+
+    def _forget_refusals(self, nonce: int) -> None:
+        self._refused.discard(nonce)
+        self._rejected.discard(nonce)
+        self._stranded.pop(nonce, None)
 
     def _hold(self, tx: OpenTransaction) -> None:
         self._let_go(tx.nonce)
@@ -216,7 +259,7 @@ class Book:
         match state:
             case State.CONFIRMED:
                 telemetry.TRANSACTIONS_SUCCESS.labels(self._lane.kind).inc()
-            case State.REVERTED | State.DISPLACED:
+            case State.REVERTED | State.DISPLACED | State.CANCELLED:
                 telemetry.TRANSACTIONS_FAILED.labels(self._lane.kind, state.value).inc()
             case State.PUBLISHED:
                 telemetry.TRANSACTIONS_DEMOTED.labels(self._lane.kind).inc()

@@ -3,8 +3,9 @@
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
 from ltzd.operator.pausing import LanePause
-from ltzd.operator.policy import FEES, NODE
+from ltzd.operator.policy import FEES, NODE, REFUSED
 from ltzd.operator.purse import Purse
+from ltzd.operator.refusals import RefusalBackoff
 from ltzd.rules.fees import Fees
 
 _BLOCKS_IN_FLIGHT = 2
@@ -12,7 +13,10 @@ _FEWEST_IN_FLIGHT = 2
 
 
 class Gate:
-    def __init__(self, desk: Desk, book: Book, purse: Purse, pause: LanePause) -> None:
+    def __init__(
+        self, desk: Desk, book: Book, purse: Purse, pause: LanePause, backoff: RefusalBackoff
+    ) -> None:
+        self._backoff = backoff
         self._desk = desk
         self._book = book
         self._purse = purse
@@ -20,8 +24,11 @@ class Gate:
 
     def fees(self) -> Fees | None:
         """What to sign at now; None while nothing may be signed."""
-        if self._book.held is not None:
-            self.pause(self._book.held)
+        obstacle = self._book.stranded or self._book.held
+        if obstacle is None and self._backoff.is_waiting:
+            obstacle = REFUSED
+        if obstacle is not None:
+            self.pause(obstacle)
             return None
         if self._purse.fees is None:
             if self._purse.market is not None:
@@ -35,7 +42,8 @@ class Gate:
 
     def room(self) -> int:
         """How many transactions more may be in flight."""
-        return max(0, self._desk.policy.max_in_flight - self._book.count())
+        most = 1 if self._backoff.is_probing else self._desk.policy.max_in_flight
+        return max(0, most - self._book.count())
 
     def is_soon_mined(self, gas: int) -> bool:
         """Whether so much gas more can be mined, with all that is in flight, in two blocks.

@@ -22,6 +22,8 @@ from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import NODE, LanePolicy, Stopped
 from ltzd.operator.publishing import Publisher
 from ltzd.operator.purse import Purse
+from ltzd.operator.refusals import RefusalBackoff
+from ltzd.operator.signing import TransactionSigner
 from ltzd.operator.watching import Watcher
 from ltzd.operator.work import Rows, Work
 from ltzd.store import lanes, locks
@@ -97,7 +99,9 @@ class WalletLane(ABC):
     def _rows(self) -> Rows: ...
 
     @abstractmethod
-    async def _work(self, desk: Desk, book: Book, gate: Gate, next_nonce: int) -> Work: ...
+    async def _work(
+        self, desk: Desk, book: Book, gate: Gate, signer: TransactionSigner, next_nonce: int
+    ) -> Work: ...
 
     async def run(self) -> None:
         """Serve term after term until cancelled; without the lock, stand by."""
@@ -144,14 +148,16 @@ class WalletLane(ABC):
 
     async def _serve(self, term: Term) -> None:
         lane, next_nonce = await self._begin(await self._used_nonces())
-        desk = Desk(self._pool, self._node, lane, self._signer, self._policy)
+        desk = Desk(self._pool, self._node, lane, self._policy)
         book = Book(self._pool, lane, self._rows())
         await book.load()
         self._purse = purse = Purse(self._node, lane, self._policy.fees)
-        gate = Gate(desk, book, purse, self.pause)
-        work = await self._work(desk, book, gate, next_nonce)
-        publisher = Publisher(desk, book, work, self._due, self._blocks)
-        watcher = Watcher(desk, book, purse, work, gate, self._blocks, self._due)
+        backoff = RefusalBackoff()
+        gate = Gate(desk, book, purse, self.pause, backoff)
+        signer = TransactionSigner(self._signer, desk, purse)
+        work = await self._work(desk, book, gate, signer, next_nonce)
+        publisher = Publisher(desk, book, work, backoff, self._due, self._blocks)
+        watcher = Watcher(desk, book, purse, signer, work, gate, self._blocks, self._due)
         await watcher.judge_mined()  # what stopped the last term stops this one before it signs
         self.is_serving, self.stopped = True, None
         telemetry.LANES_HELD.labels(self.kind).set(1)

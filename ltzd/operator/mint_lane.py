@@ -12,6 +12,7 @@ from ltzd.operator.lane import WalletLane
 from ltzd.operator.minting import Counters, Minter
 from ltzd.operator.policy import MINT, LanePolicy, MintTarget, SameProcess, Stopped
 from ltzd.operator.rehearsing import Rehearsal
+from ltzd.operator.signing import TransactionSigner
 from ltzd.operator.work import RewardRows, Rows, Work
 from ltzd.store import lanes, rewards, transactions
 from ltzd.store.database import Pool, session, transaction
@@ -42,13 +43,15 @@ class MintLane(WalletLane):
     def _rows(self) -> Rows:
         return RewardRows(self._signals, self._process)
 
-    async def _work(self, desk: Desk, book: Book, gate: Gate, next_nonce: int) -> Work:
+    async def _work(
+        self, desk: Desk, book: Book, gate: Gate, signer: TransactionSigner, next_nonce: int
+    ) -> Work:
         async with session(self._pool) as connection:
             has_reverted = await transactions.has_reverted(connection, desk.lane)
             last_brand = await rewards.last_brand(connection, self._next_seq)
         rehearsal = Rehearsal(desk, self._target, is_careful=has_reverted)
         counters = Counters(next_nonce, self._next_seq, last_brand)
-        return Minter(desk, book, gate, self._target, rehearsal, counters, self._process)
+        return Minter(desk, book, gate, signer, self._target, rehearsal, counters, self._process)
 
     async def _begin(self, used: int) -> tuple[Lane, int]:
         """Check the references against the chain, then count the epoch up."""

@@ -37,6 +37,8 @@ WOULD_REVERT = "would_revert"
 """A lane's reason to wait: LTZ would refuse all of the rewards that wait."""
 NODE = "node"
 """A lane's reason to wait: the node does not answer."""
+REFUSED = "refused"
+"""A lane's reason to wait: nodes refuse what it signs for good."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,12 @@ import math
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node import Publication
+from ltzd.chain.publications import Publication
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
+from ltzd.operator.policy import REFUSED
+from ltzd.operator.refusals import RefusalBackoff
 from ltzd.operator.work import Work
 from ltzd.store.signals import POLL_SECONDS, Bell
 from ltzd.store.transactions import OpenTransaction
@@ -32,16 +34,26 @@ _AT_ONCE = 64
 
 
 class Publisher:
-    """`bell` says that something may be due; `refusals` tells the watcher of too low fees."""
+    """`bell` says that something may be due; `refusals` tells the watcher of too low fees, and of
+    bytes that will never do."""
 
-    def __init__(self, desk: Desk, book: Book, work: Work, bell: Bell, refusals: Bell) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        book: Book,
+        work: Work,
+        backoff: RefusalBackoff,
+        bell: Bell,
+        refusals: Bell,
+    ) -> None:
         self._desk = desk
         self._book = book
         self._work = work
+        self._backoff = backoff
         self._bell = bell
         self._refusals = refusals
         self._signed_at = -math.inf
-        self._refused = (-1, "")
+        self._refused: dict[int, str] = {}
 
     async def run(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
@@ -71,7 +83,10 @@ class Publisher:
         return policy.crowd_seconds if is_crowd else policy.gather_seconds
 
     async def step(self) -> bool:
-        """Publish the oldest bytes that are due; False when the node would not or could not."""
+        """Publish the oldest bytes that are due; False when the node would not or could not.
+
+        Each answer counts by itself: bytes that are refused hold up no others.
+        """
         due = self._book.due(_AT_ONCE)
         if not due:
             return True
@@ -82,26 +97,41 @@ class Publisher:
             telemetry.TRANSACTIONS_SUBMITTED.labels(kind, "unknown").inc(len(due))
             log.warning("publication.unknown", nonce=due[0].nonce, reason=error.message)
             return False
+        outcomes = []
         for tx, (publication, text) in zip(due, answers, strict=True):
             telemetry.TRANSACTIONS_SUBMITTED.labels(kind, publication.value).inc()
-            if not self._settle(tx, publication, text):
-                return False  # what the node said of those behind it may be its consequence
-        return True
+            outcomes.append(self._settle(tx, publication, text))
+        return all(outcomes)
 
     def _settle(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
         match publication:
             case Publication.ACCEPTED:
                 self._book.published(tx)
-                return True
+                if not tx.tx.is_abandoned:
+                    self._backoff.accepted()
             case Publication.NONCE_TOO_LOW:
                 # Mined already, or used by somebody else: only receipts and finality tell.
                 self._book.set_aside(tx)
-                return True
-        if (tx.nonce, text) != self._refused:
-            self._refused = (tx.nonce, text)
+            case Publication.UNKNOWN:
+                log.warning("publication.unknown", nonce=tx.nonce, reason=text)
+                return False
+            case _:
+                return self._settle_refusal(tx, publication, text)
+        self._refused.pop(tx.nonce, None)
+        return True
+
+    def _settle_refusal(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
+        if self._refused.get(tx.nonce) != text:
+            self._refused[tx.nonce] = text
             log.error("publication.refused", nonce=tx.nonce, outcome=publication.value, text=text)
-        if publication is Publication.UNDERPRICED:
-            self._book.refused(tx)
-            self._refusals.ring()
-            return True
-        return False
+        match publication:
+            case Publication.UNDERPRICED:
+                self._book.refused(tx)
+            case Publication.REFUSED_FOR_GOOD:
+                if not tx.tx.is_abandoned:
+                    self._backoff.refused()
+                self._book.reject(tx, REFUSED)
+            case _:
+                return False
+        self._refusals.ring()
+        return True

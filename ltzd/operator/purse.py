@@ -24,7 +24,7 @@ class Purse:
         self.block_gas_limit: int | None = None
 
     async def look(self, head: Header) -> None:
-        """Take fees and balance as of `head`. Raises NodeUnavailable."""
+        """Take fees, balance and the block's gas limit as of `head`. Raises NodeUnavailable."""
         market = await self._node.market(head)
         await self.weigh()
         self.market, self.fees = market, fees_for(market, self._policy)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain import reverts
+from ltzd.chain import ltz, reverts
 from ltzd.chain.node import Revert
 from ltzd.operator.batches import call_of, numbered
 from ltzd.operator.desk import Desk
@@ -118,7 +118,8 @@ class Rehearsal:
 
     async def _simulate(self, parts: Sequence[Part], next_seq: int) -> list[Revert | None]:
         calls = [call_of(part, numbered(part, next_seq)) for part in parts]
-        return await self._desk.node.simulate(self._target.ltz, calls, self._desk.signer.address)
+        gas = [ltz.mint_gas_limit(len(part)) for part in parts]
+        return await self._desk.node.simulate(self._target.ltz, calls, self._desk.lane.wallet, gas)
 
 
 def _is_suspect(reward: QueuedReward) -> bool:

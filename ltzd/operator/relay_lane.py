@@ -6,6 +6,7 @@ from ltzd.operator.gate import Gate
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.policy import RELAY
 from ltzd.operator.relaying import RelayWriter
+from ltzd.operator.signing import TransactionSigner
 from ltzd.operator.work import RelayRows, Rows, Work
 from ltzd.store import lanes
 from ltzd.store.database import transaction
@@ -20,8 +21,10 @@ class RelayLane(WalletLane):
     def _rows(self) -> Rows:
         return RelayRows(self._signals)
 
-    async def _work(self, desk: Desk, book: Book, gate: Gate, next_nonce: int) -> Work:
-        return RelayWriter(desk, book, gate, next_nonce)
+    async def _work(
+        self, desk: Desk, book: Book, gate: Gate, signer: TransactionSigner, next_nonce: int
+    ) -> Work:
+        return RelayWriter(desk, book, gate, signer, self._signals, next_nonce)
 
     async def _begin(self, used: int) -> tuple[Lane, int]:
         wallet = self._signer.address

@@ -1,9 +1,10 @@
 """Replaces transactions that will not be mined at their price by dearer ones of the same intent.
 
 Same nonce, call and gas limit, other fees: whichever attempt is mined, the intent is done, and no
-other can be. The new attempt is stored before any node sees it, so that a crash finds it, and the
-hashes of all of them are watched. Where the cap forbids another tenth, the bytes that exist go out
-again until fees fall; nothing new is signed meanwhile, since it would wait behind them.
+other can be. A self-transfer in place of an abandoned call is made dearer in the same way. The new
+attempt is stored before any node sees it, so that a crash finds it, and the hashes of all of them
+are watched. Where the cap forbids another tenth, the bytes that exist go out again until fees fall;
+nothing new is signed meanwhile, since it would wait behind them.
 """
 
 import asyncio
@@ -15,11 +16,12 @@ from ltzd import telemetry
 from ltzd.chain.node import Header
 from ltzd.operator.book import Book
 from ltzd.operator.desk import Desk
-from ltzd.operator.policy import BALANCE, FEES
+from ltzd.operator.policy import FEES
 from ltzd.operator.purse import Purse
+from ltzd.operator.signing import Call, TransactionSigner, self_transfer
 from ltzd.rules.fees import Market, Stuck, Wait, can_pay, replacement, why_stuck
 from ltzd.store import transactions
-from ltzd.store.database import session
+from ltzd.store.database import Connection, session
 from ltzd.store.transactions import OpenTransaction
 from ltzd.values import Hash32
 
@@ -32,10 +34,11 @@ Since = tuple[float, int]
 
 
 class Replacer:
-    def __init__(self, desk: Desk, book: Book, purse: Purse) -> None:
+    def __init__(self, desk: Desk, book: Book, purse: Purse, signer: TransactionSigner) -> None:
         self._desk = desk
         self._book = book
         self._purse = purse
+        self._signer = signer
         self._now: Since = (0.0, 0)
         self._waiting: dict[Hash32, Since] = {}
         self._oldest: tuple[int, Since] = (-1, (0.0, 0))
@@ -86,13 +89,20 @@ class Replacer:
         from ever being late.
         """
         if self._book.held == FEES and market.base_fee < self._base_fee:
-            payable = [tx for tx in flight if can_pay(tx.fees, market, self._desk.policy.fees)]
+            payable = [
+                tx
+                for tx in flight
+                if can_pay(tx.fees, market, self._desk.policy.fees)
+                and not self._book.is_rejected(tx)
+            ]
             taken = [tx for tx in payable if not self._book.is_refused(tx)]
             self._waiting.update({tx.hashes[0]: self._now for tx in taken})
             self._book.offer_again(payable)
         self._base_fee = market.base_fee
 
     def _why_stuck(self, tx: OpenTransaction, market: Market) -> Stuck | None:
+        if self._book.is_rejected(tx):
+            return None  # No price helps: `cancelling` frees its nonce.
         if self._book.is_refused(tx):
             return Stuck.REFUSED
         wait = self._wait(tx)
@@ -118,14 +128,16 @@ class Replacer:
         fees = replacement(tx.fees, market, self._desk.policy.fees)
         if fees is None or (stuck is Stuck.REFUSED and not self._is_worth_a_try(tx)):
             return FEES
-        async with self._desk.pen:
-            reserved = self._book.reserved_wei() - tx.worst_wei
-            if not self._purse.can_afford(tx.gas_limit * fees.max_fee_per_gas, reserved):
-                return BALANCE
-            async with session(self._desk.pool) as connection:
-                to, data = await transactions.call_of(connection, tx.id)
-                attempt = self._desk.sign(tx.nonce, to, data, tx.gas_limit, fees)
-                await transactions.store_attempt(connection, self._desk.lane, tx.id, attempt)
+        async with self._desk.pen, session(self._desk.pool) as connection:
+            call = await self._call_of(connection, tx)
+            beside_wei = self._book.reserved_wei() - tx.worst_wei
+            obstacle = self._signer.obstacle(call, fees, beside_wei)
+            if obstacle is not None:
+                if obstacle.is_its_own:  # Blocks have become smaller than its gas limit.
+                    self._book.reject(tx, obstacle.value)
+                return obstacle.value
+            attempt = self._signer.sign(tx.nonce, call, fees, beside_wei)
+            await transactions.store_attempt(connection, self._desk.lane, tx.id, attempt)
             self._book.replaced(tx, attempt)
         telemetry.TRANSACTIONS_REPLACED.labels(self._desk.lane.kind, stuck.value).inc()
         log.warning(
@@ -137,6 +149,12 @@ class Replacer:
             tip_wei=fees.max_priority_fee_per_gas,
         )
         return None
+
+    async def _call_of(self, connection: Connection, tx: OpenTransaction) -> Call:
+        if tx.tx.is_abandoned:
+            return self_transfer(self._desk.lane.wallet)
+        to, data = await transactions.call_of(connection, tx.id)
+        return Call(to, data, tx.gas_limit)
 
     def _is_worth_a_try(self, tx: OpenTransaction) -> bool:
         """A node that refuses what the market asks is asked again with a tenth more, but slowly."""

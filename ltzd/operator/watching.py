@@ -15,11 +15,13 @@ from ltzd import telemetry
 from ltzd.chain.node import Header, Receipt
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.book import Book
+from ltzd.operator.cancelling import Canceller
 from ltzd.operator.desk import Desk
 from ltzd.operator.gate import Gate
 from ltzd.operator.policy import Stopped
 from ltzd.operator.purse import Purse
 from ltzd.operator.replacing import Replacer
+from ltzd.operator.signing import TransactionSigner
 from ltzd.operator.work import Work
 from ltzd.rules.transactions import (
     Bill,
@@ -53,6 +55,7 @@ class Watcher:
         desk: Desk,
         book: Book,
         purse: Purse,
+        signer: TransactionSigner,
         work: Work,
         gate: Gate,
         blocks: Bell,
@@ -64,7 +67,8 @@ class Watcher:
         self._purse = purse
         self._work = work
         self._gate = gate
-        self._replacer = Replacer(desk, book, purse)
+        self._replacer = Replacer(desk, book, purse, signer)
+        self._canceller = Canceller(desk, book, purse, signer, work)
         self._blocks = blocks
         self._publisher = publisher
         self._head: Header | None = None
@@ -92,7 +96,7 @@ class Watcher:
         late = self._late(flight)
         is_urgent = bool(late) or self._book.held is not None or self._gate.is_paused
         await self._look_around(head, is_urgent=is_urgent)
-        if await self._replacer.look(flight, head):
+        if await self._canceller.look() | await self._replacer.look(flight, head):
             self._publisher.ring()
         await self._repeat(late)
 
@@ -126,7 +130,7 @@ class Watcher:
             window = flight[start : start + width]
             receipts = await self._newest_receipts(window)
             mined = [
-                (tx, _place(receipt))
+                (tx, _place(receipt, tx))
                 for tx, receipt in zip(window, receipts, strict=True)
                 if receipt
             ]
@@ -155,7 +159,9 @@ class Watcher:
         for tx, place in those:
             self._sent_at.pop(tx.nonce, None)
             self._missing.pop(tx.nonce, None)
-            if not place.succeeded:
+            if place.is_cancellation:
+                log.warning(f"{self._kind}.cancelled", transaction=tx.id, nonce=tx.nonce)
+            elif not place.succeeded:
                 log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
                 self._work.reverted()
         self._publisher.ring()
@@ -203,8 +209,9 @@ class Watcher:
             log.warning(f"{self._kind}.orphaned", transaction=tx.id, nonce=tx.nonce)
             return ReceiptLost()
         self._missing.pop(tx.nonce, None)
-        if _place(receipt) != tx.tx.place:
-            return ReceiptSeen(_place(receipt))
+        place = _place(receipt, tx)
+        if place != tx.tx.place:
+            return ReceiptSeen(place)
         return _finalized(mined) if mined.is_past_finality else None
 
     def _missed_often(self, nonce: int) -> bool:
@@ -255,6 +262,13 @@ def _finalized(mined: Mined) -> Observation:
     return Finalized()
 
 
-def _place(receipt: Receipt) -> Place:
+def _place(receipt: Receipt, tx: OpenTransaction) -> Place:
     bill = Bill(receipt.transaction_hash, receipt.gas_used, receipt.effective_gas_price)
-    return Place(receipt.block_number, receipt.block_hash, receipt.succeeded, bill)
+    is_cancellation = receipt.transaction_hash in tx.cancellations
+    return Place(
+        receipt.block_number,
+        receipt.block_hash,
+        receipt.succeeded and not is_cancellation,
+        bill,
+        is_cancellation,
+    )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ltzd.operator.policy import SameProcess
-from ltzd.rules.transactions import Effect, Place
+from ltzd.rules.transactions import Effect, Place, State
 from ltzd.store import relays, rewards
 from ltzd.store.database import Connection
 from ltzd.store.signals import PUBLISHED, RELAYED, REWARDS, Signals
@@ -24,7 +24,7 @@ class Work(Protocol):
     """How much gathers no longer."""
 
     async def sign_next(self, at_least: int = 1) -> int:
-        """Sign and store what is due; answers how much that is.
+        """Sign and store what is due; answers how much that is, with what may never be signed.
 
         0 when less than `at_least` waits, or the lane may not send now. Raises LostLane,
         DatabaseUnavailable, NodeUnavailable; nothing is spent then.
@@ -51,6 +51,10 @@ class Work(Protocol):
         """A transaction of the lane was mined, and failed."""
         ...
 
+    def abandoned(self, tx: OpenTransaction) -> None:
+        """Nodes refuse this transaction's bytes for good: a self-transfer takes its nonce."""
+        ...
+
 
 class Rows(Protocol):
     async def follow(self, connection: Connection, moved: Sequence[Moved]) -> None:
@@ -67,7 +71,7 @@ class Rows(Protocol):
 
 
 class RewardRows:
-    """The rewards of a failed mint go back to the queue."""
+    """The rewards of a failed or cancelled mint go back to the queue."""
 
     def __init__(self, signals: Signals, process: SameProcess) -> None:
         self._signals = signals
@@ -76,7 +80,8 @@ class RewardRows:
     async def follow(self, connection: Connection, moved: Sequence[Moved]) -> None:
         for tx, effects in moved:
             if Effect.REQUEUE in effects:
-                await rewards.requeue(connection, tx.id)
+                is_cancelled = tx.tx.state is State.CANCELLED
+                await rewards.requeue(connection, tx.id, is_cancelled=is_cancelled)
 
     def tell(self, moved: Sequence[Moved]) -> None:
         if any(Effect.REQUEUE in effects for _, effects in moved):
@@ -84,7 +89,8 @@ class RewardRows:
 
     def published(self, those: Sequence[OpenTransaction]) -> None:
         for tx in those:
-            self._process.on_published(tx.rewards, tx.hashes[0])
+            if tx.hashes[0] not in tx.cancellations:
+                self._process.on_published(tx.rewards, tx.hashes[0])
         if not all(tx.rewards for tx in those):
             self._signals.ring(PUBLISHED)
 

@@ -57,6 +57,21 @@ def replacement(highest: Fees, market: Market, policy: FeePolicy) -> Fees | None
     return fees if fees and fees.max_fee_per_gas <= policy.cap else None
 
 
+def cancellation(highest: Fees, market: Market, policy: FeePolicy) -> Fees | None:
+    """Fees of a self-transfer that takes the nonce of bytes which nodes refuse for good.
+
+    As `replacement`, for the nodes that took the bytes all the same. Where the cap forbids another
+    tenth it pays what the cap allows: a node that refused the bytes has nothing to be outbid.
+    None while the market is above the cap.
+    """
+    asked = fees_for(market, policy)
+    if asked is None:
+        return None
+    tip = max(_raised(highest.max_priority_fee_per_gas), asked.max_priority_fee_per_gas)
+    at_the_cap = Fees(policy.cap, min(tip, policy.cap))
+    return replacement(highest, market, policy) or at_the_cap
+
+
 def _raised(fee: int) -> int:
     return fee + max(1, -(-fee // _RAISE))
 

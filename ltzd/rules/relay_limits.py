@@ -3,7 +3,7 @@
 `Standing` is what the rows say of a user at one moment; the same rules look at it before the
 simulation, without locks, and again under the user's lock when the relay is written.
 
-Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused.
+Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, ValidationFailed.
 """
 
 import math
@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited
+from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
+from ltzd.rules.relay_table import MAX_GAS_LIMIT
 from ltzd.rules.relaying import ClaimAsked, RelayWindow
+from ltzd.rules.sendable import least_gas
 
 RELAYS_AN_HOUR = 35
 """Spec 8."""
@@ -60,6 +62,22 @@ class ClaimLimit:
     claim: ClaimAsked
     on_chain: int
     most: int | None
+
+
+def check_gas_limit(data: bytes, wanted: int | None) -> int:
+    """Judge the gas limit that a caller wants for a call with this data; answers the least."""
+    least = least_gas(data)
+    if wanted is not None and wanted > MAX_GAS_LIMIT:
+        raise ValidationFailed(
+            "The gas limit is above what is relayed", gasLimit=wanted, maxGasLimit=MAX_GAS_LIMIT
+        )
+    if wanted is not None and wanted < least:
+        raise ValidationFailed(
+            "gasLimit is too small: the transaction's data alone costs more",
+            gasLimit=wanted,
+            neededGas=least,
+        )
+    return least
 
 
 def check_key(standing: Standing, fingerprint: bytes) -> None:

@@ -88,7 +88,8 @@ class RelayWindow:
 class Relayed:
     """How far a relay has come. What follows the status is None until it is mined.
 
-    `reason` is told of a failure alone. Prices are in wei per gas.
+    `reason` is told of a failure alone. Prices are in wei per gas. `is_cancelled`: the network
+    refused the call, and a self-transfer with its nonce is mined.
     """
 
     transaction_hash: Hash32
@@ -99,3 +100,4 @@ class Relayed:
     gas_used: int | None = None
     effective_gas_price: int | None = None
     reason: str | None = None
+    is_cancelled: bool = False

@@ -2,11 +2,14 @@
 
     SIGNED -> PUBLISHED -> MINED -> CONFIRMED or REVERTED
        |          ^----------'  (reorg)
-       '----------+-> DISPLACED
+       '----------+-> DISPLACED    '---> CANCELLED
 
-CONFIRMED, REVERTED and DISPLACED are final: a block past finality says so. DISPLACED means that a
-transaction that is not ours used the nonce. An attempt that a node took, or may have taken, keeps
-its nonce whatever happens; the same bytes go out again until a receipt or finality decides.
+CONFIRMED, REVERTED, DISPLACED and CANCELLED are final: a block past finality says so. DISPLACED
+means that a transaction that is not ours used the nonce. An attempt that a node took, or may have
+taken, keeps its nonce whatever happens; the same bytes go out again until a receipt or finality
+decides. A transaction whose bytes are refused for good is abandoned: a self-transfer is another
+attempt with its nonce. If the self-transfer is the one that is mined, it ends CANCELLED, and only
+then its work may be done by another transaction; if the call is mined all the same, it is done.
 Raises IllegalTransition and changes nothing.
 """
 
@@ -24,6 +27,7 @@ class State(Enum):
     CONFIRMED = "confirmed"
     REVERTED = "reverted"
     DISPLACED = "displaced"
+    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +43,34 @@ class Bill:
 class Place:
     """The block that holds a transaction, and how the call ended there.
 
-    The bill is known where a receipt told of it, and is no part of what a place is.
+    The bill is known where a receipt told of it, and is no part of what a place is. A cancellation
+    is a mined self-transfer: it makes no call, so `succeeded` is False.
     """
 
     block_number: int
     block_hash: Hash32
     succeeded: bool
     bill: Bill | None = field(default=None, compare=False)
+    is_cancellation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
+    """`is_abandoned`: a self-transfer is among its attempts, or is to be."""
+
     state: State
     place: Place | None = None
+    is_abandoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """A node holds our bytes: it took them now, or knew them already."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedForGood:
+    """A node refuses our newest bytes for a reason that will not pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +93,7 @@ class NonceTaken:
     """The nonce is used up at finality and no receipt exists for any of our attempts."""
 
 
-Observation = Accepted | ReceiptSeen | ReceiptLost | Finalized | NonceTaken
+Observation = Accepted | RefusedForGood | ReceiptSeen | ReceiptLost | Finalized | NonceTaken
 
 
 class Effect(Enum):
@@ -87,6 +101,8 @@ class Effect(Enum):
 
     PUBLISH = "publish"
     """Hand the stored bytes to a node again."""
+    CANCEL = "cancel"
+    """Sign and store a self-transfer with this nonce, as another attempt, and publish it."""
     REQUEUE = "requeue"
     """Give the rewards of this transaction back to the queue, their references unchanged."""
     ALERT = "alert"
@@ -97,17 +113,29 @@ def advance(tx: Transaction, seen: Observation) -> tuple[Transaction, list[Effec
     match tx.state, seen:
         case State.SIGNED | State.PUBLISHED, Accepted():
             return replace(tx, state=State.PUBLISHED), []
-        case State.MINED, Accepted():
+        case State.MINED, Accepted() | RefusedForGood():
             return tx, []  # a late answer to an earlier publication
-        case State.SIGNED | State.PUBLISHED | State.MINED, ReceiptSeen(place):
-            return Transaction(State.MINED, place), []
+        case State.SIGNED | State.PUBLISHED, RefusedForGood() if tx.is_abandoned:
+            return tx, []  # the self-transfer itself: there is nothing smaller to try
+        case State.SIGNED | State.PUBLISHED, RefusedForGood():
+            return replace(tx, is_abandoned=True), [Effect.CANCEL, Effect.ALERT]
+        case State.SIGNED | State.PUBLISHED | State.MINED, ReceiptSeen(place) if (
+            tx.is_abandoned or not place.is_cancellation
+        ):
+            return replace(tx, state=State.MINED, place=place), []
         case State.MINED, ReceiptLost():
             # The nonce is still ours, so the same bytes go out again.
-            return Transaction(State.PUBLISHED), [Effect.PUBLISH]
+            return replace(tx, state=State.PUBLISHED, place=None), [Effect.PUBLISH]
         case State.MINED, Finalized() if tx.place is not None:
-            if tx.place.succeeded:
-                return replace(tx, state=State.CONFIRMED), []
-            return replace(tx, state=State.REVERTED), [Effect.REQUEUE, Effect.ALERT]
+            return _settled(tx, tx.place)
         case State.SIGNED | State.PUBLISHED, NonceTaken():
-            return Transaction(State.DISPLACED), [Effect.REQUEUE, Effect.ALERT]
+            return replace(tx, state=State.DISPLACED), [Effect.REQUEUE, Effect.ALERT]
     raise IllegalTransition(f"{tx.state.name} cannot hear {seen}")
+
+
+def _settled(tx: Transaction, place: Place) -> tuple[Transaction, list[Effect]]:
+    if place.is_cancellation:
+        return replace(tx, state=State.CANCELLED), [Effect.REQUEUE]
+    if place.succeeded:
+        return replace(tx, state=State.CONFIRMED), []
+    return replace(tx, state=State.REVERTED), [Effect.REQUEUE, Effect.ALERT]

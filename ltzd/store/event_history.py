@@ -22,6 +22,8 @@ class AttemptFacts:
     max_priority_fee_per_gas: int
     created_at: datetime
     published_at: datetime | None
+    is_cancellation: bool = False
+    """A self-transfer, since nodes refuse the mint with this nonce."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ class EventHistory:
         if self.reward.failed_at is not None:
             return "failed"
         attempts = () if self.transaction is None else self.transaction.attempts
-        return "published" if any(one.published_at for one in attempts) else "queued"
+        mints = [one for one in attempts if not one.is_cancellation]
+        return "published" if any(one.published_at for one in mints) else "queued"
 
 
 async def history_of(connection: Connection, event_id: UUID) -> EventHistory | None:
@@ -127,7 +130,8 @@ async def history_of(connection: Connection, event_id: UUID) -> EventHistory | N
 async def _attempts(connection: Connection, transaction_id: int | None) -> tuple[AttemptFacts, ...]:
     rows = await connection.fetch(
         """
-        SELECT hash, max_fee_per_gas, max_priority_fee_per_gas, created_at, published_at
+        SELECT hash, max_fee_per_gas, max_priority_fee_per_gas, created_at, published_at,
+               is_cancellation
           FROM attempts
          WHERE transaction_id = $1
          ORDER BY created_at, max_fee_per_gas

@@ -437,6 +437,7 @@ async def find(connection: Connection, event_id: UUID) -> StoredEvent | None:
                coalesce(r.mint_transaction_hash, (
                  SELECT a.hash FROM attempts a
                   WHERE a.transaction_id = r.transaction_id AND a.published_at IS NOT NULL
+                    AND NOT a.is_cancellation
                   ORDER BY a.published_at DESC LIMIT 1)),
                r.mint_block_number,
                coalesce(r.mint_block_number <= (SELECT final_number FROM chains), false),

@@ -138,8 +138,8 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
 async def undo_above(connection: Connection, fork: int) -> int:
     """Take back every fact above block `fork` and all that was derived; answers how many blocks.
 
-    A reorg below finality (dev chains) also puts confirmed transactions back to mined, so that
-    their lane looks for them again.
+    A reorg below finality (dev chains) also puts confirmed and cancelled transactions back to
+    mined, so that their lane looks for them again.
     """
     gone = await connection.fetch(
         "DELETE FROM transfers WHERE block_number > $1 RETURNING sender, recipient, amount", fork
@@ -156,7 +156,7 @@ async def undo_above(connection: Connection, fork: int) -> int:
         """
         UPDATE transactions
            SET state = 'mined', settled_at = NULL
-         WHERE state = 'confirmed' AND block_number > $1
+         WHERE state IN ('confirmed', 'cancelled') AND block_number > $1
            AND EXISTS (SELECT FROM chains WHERE final_number > $1)
         """,
         fork,

@@ -36,7 +36,7 @@ class NewRedemption:
 
 @dataclass(frozen=True, slots=True)
 class Redemption:
-    """`transaction_hash` is None until a lane has signed it; `succeeded` until it is mined."""
+    """`transaction_hash` is None until a node has taken it; `succeeded` until it is mined."""
 
     id: UUID
     relay_id: int
@@ -106,7 +106,11 @@ async def standing(connection: Connection, token_id: int) -> Standing | None:
                  JOIN relays l ON l.id = r.relay_id
                  LEFT JOIN transactions tx ON tx.id = l.transaction_id
                 WHERE r.token_id = t.token_id
-                  AND (tx.id IS NULL OR tx.state IN ('signed', 'published') OR tx.succeeded)
+                  AND (l.state = 'queued' OR tx.succeeded
+                       OR tx.state IN ('signed', 'published')
+                          AND NOT EXISTS (SELECT FROM attempts given_up
+                                           WHERE given_up.transaction_id = tx.id
+                                             AND given_up.is_cancellation))
                   AND NOT EXISTS (
                       SELECT FROM charge_redemptions fact
                        WHERE fact.token_id = r.token_id
@@ -140,7 +144,7 @@ async def insert(
             FROM redemptions r
             JOIN relays l ON l.id = r.relay_id
             LEFT JOIN transactions tx ON tx.id = l.transaction_id
-           WHERE r.token_id = $9 AND (tx.id IS NULL OR tx.state IN ('signed', 'published'))
+           WHERE r.token_id = $9 AND (l.state = 'queued' OR tx.state IN ('signed', 'published'))
            ORDER BY l.id DESC
            LIMIT 1
         ), relay AS (

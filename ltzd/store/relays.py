@@ -4,7 +4,7 @@ A user's relays are written under his lock, since his limits, his idempotency ke
 what the rows say, and nothing beside them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -66,7 +66,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`relayed` is None until a lane has signed it. `failure`: it was never sent, and why."""
+    """`relayed` is None until a node has taken it; `is_signed` tells that a lane has signed it.
+
+    `failure`: it was never sent, and why.
+    """
 
     id: int
     user: Address
@@ -74,6 +77,7 @@ class Progress:
     data: bytes
     relayed: Relayed | None
     failure: str | None
+    is_signed: bool = False
 
 
 async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
@@ -284,15 +288,17 @@ async def store_signed(
 async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None:
     """In the transaction that moves theirs: a relay is mined as long as no reorg says otherwise.
 
-    One whose nonce somebody else used will never be mined; its turn is over all the same. Its gas
-    counts as what it cost once that is known, as nothing if it will never be mined, and as its
-    worst case again after a reorg.
+    A relay whose nonce somebody else used, or a self-transfer past finality, will never be mined;
+    its turn is over all the same. Its gas counts as what the nonce cost once that is known, as
+    nothing if somebody else used the nonce, and as its worst case again after a reorg.
     """
     rows = await connection.fetch(
         """
         WITH moved AS MATERIALIZED (
           SELECT r.id, r.gas_wei AS counted_wei,
-                 CASE WHEN t.state IN ('signed', 'published') THEN 'sent' ELSE 'mined' END AS state,
+                 CASE WHEN t.state IN ('signed', 'published')
+                        OR t.state = 'mined' AND t.is_cancelled THEN 'sent'
+                      ELSE 'mined' END AS state,
                  CASE WHEN r.gas_day IS NULL THEN NULL
                       WHEN t.state = 'displaced' THEN 0
                       ELSE coalesce(t.gas_used::numeric * t.effective_gas_price, r.worst_wei)
@@ -314,6 +320,36 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None
          RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $2)) AS told ON true
         """,
         transaction_ids,
+        ORIGIN,
+    )
+    await gas_budgets.count(connection, _gas_changes(rows))
+
+
+async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
+    """Fail queued relays that may not be signed, for these reasons; nothing was spent on them."""
+    rows = await connection.fetch(
+        """
+        WITH refused AS MATERIALIZED (
+          SELECT r.id, r.gas_wei, given.reason
+            FROM relays r
+            JOIN unnest($1::bigint[], $2::text[]) AS given (id, reason) USING (id)
+           WHERE r.state = 'queued'
+           ORDER BY r.id
+             FOR UPDATE OF r
+        ), written AS (
+          UPDATE relays r
+             SET state = 'failed', failure = refused.reason, window_start = NULL,
+                 gas_wei = CASE WHEN r.gas_day IS NOT NULL THEN 0 END
+            FROM refused
+           WHERE r.id = refused.id
+       RETURNING r.gas_day, r.identity, -refused.gas_wei AS gas_wei
+        )
+        SELECT gas_day, identity, gas_wei
+          FROM written
+         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $3)) AS told ON true
+        """,
+        list(failures),
+        list(failures.values()),
         ORIGIN,
     )
     await gas_budgets.count(connection, _gas_changes(rows))
@@ -413,26 +449,33 @@ def _progress(row: asyncpg.Record) -> Progress:
         user=Address(row["user_address"]),
         to=Address(row["to_address"]),
         data=row["data"],
-        relayed=None if row["state"] is None else _relayed(row),
+        relayed=None if row["hash"] is None else _relayed(row),
         failure=row["failure"],
+        is_signed=row["transaction_id"] is not None,
     )
 
 
 def _relayed(row: asyncpg.Record) -> Relayed:
+    status = _status(State(row["state"]), row["succeeded"], is_cancelled=row["is_cancelled"])
+    # What a self-transfer cost is told when nothing can undo it, like the failure that it means.
+    is_told = status is not RelayStatus.PENDING
     return Relayed(
         transaction_hash=Hash32(row["hash"]),
         sender=Address(row["wallet"]),
         to=Address(row["to_address"]),
-        status=_status(State(row["state"]), row["succeeded"]),
-        block_number=row["block_number"],
-        gas_used=row["gas_used"],
-        effective_gas_price=row["effective_gas_price"],
+        status=status,
+        block_number=row["block_number"] if is_told else None,
+        gas_used=row["gas_used"] if is_told else None,
+        effective_gas_price=row["effective_gas_price"] if is_told else None,
+        is_cancelled=row["is_cancelled"],
     )
 
 
-def _status(state: State, succeeded: bool | None) -> RelayStatus:
+def _status(state: State, succeeded: bool | None, *, is_cancelled: bool) -> RelayStatus:
     match state:
         case State.SIGNED | State.PUBLISHED:
+            return RelayStatus.PENDING
+        case State.MINED if is_cancelled:
             return RelayStatus.PENDING
         case State.MINED | State.CONFIRMED if succeeded:
             return RelayStatus.CONFIRMED if state is State.MINED else RelayStatus.FINAL

@@ -270,7 +270,9 @@ async def published_hashes(connection: Connection, ids: Sequence[UUID]) -> dict[
         """
         SELECT DISTINCT ON (r.id) r.id, coalesce(r.mint_transaction_hash, a.hash) AS hash
           FROM rewards r
-          LEFT JOIN attempts a ON a.transaction_id = r.transaction_id AND a.published_at IS NOT NULL
+          LEFT JOIN attempts a
+            ON a.transaction_id = r.transaction_id AND a.published_at IS NOT NULL
+           AND NOT a.is_cancellation
          WHERE r.id = ANY($1::uuid[])
            AND (a.hash IS NOT NULL OR r.mint_transaction_hash IS NOT NULL)
          ORDER BY r.id, a.max_fee_per_gas DESC
@@ -280,15 +282,34 @@ async def published_hashes(connection: Connection, ids: Sequence[UUID]) -> dict[
     return {row["id"]: Hash32(row["hash"]) for row in rows}
 
 
-async def requeue(connection: Connection, transaction_id: int) -> int:
-    """Give a settled transaction's unminted rewards back to the queue; answers how many."""
+async def requeue(
+    connection: Connection, transaction_id: int, *, is_cancelled: bool = False
+) -> int:
+    """Give a settled transaction's unminted rewards back to the queue; answers how many.
+
+    Each keeps its seq: whatever becomes of the old bytes, LTZ mints a reference once.
+    """
     rows = await connection.fetch(
         """
         UPDATE rewards
-           SET transaction_id = NULL
+           SET transaction_id = NULL,
+               cancelled_mints = least(cancelled_mints + $2::int, 1000)::smallint
          WHERE transaction_id = $1 AND mint_block_hash IS NULL
      RETURNING id
         """,
         transaction_id,
+        int(is_cancelled),
     )
     return len(rows)
+
+
+async def cancelled_mints(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, int]:
+    """How often a mint with these rewards was cancelled; a reward with none is missing."""
+    rows = await connection.fetch(
+        """
+        SELECT id, cancelled_mints FROM rewards
+         WHERE id = ANY($1::uuid[]) AND cancelled_mints > 0
+        """,
+        ids,
+    )
+    return {row["id"]: row["cancelled_mints"] for row in rows}

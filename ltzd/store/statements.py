@@ -87,7 +87,7 @@ SELECT g.created_at, g.kind, g.id, g.event_type, g.user_id, g.wallet, g.ltz, g.u
        SELECT a.hash
          FROM attempts a
         WHERE a.transaction_id = r.transaction_id AND a.published_at IS NOT NULL
-          AND r.mint_block_hash IS NULL
+          AND r.mint_block_hash IS NULL AND NOT a.is_cancellation
         ORDER BY a.max_fee_per_gas DESC
         LIMIT 1) AS sent ON true
  WHERE ($2::timestamptz IS NULL OR g.created_at >= $2)

@@ -12,6 +12,7 @@ import asyncpg
 
 from ltzd.errors import LostLane
 from ltzd.rules.fees import Fees
+from ltzd.rules.sendable import TRANSACTION_GAS
 from ltzd.rules.transactions import Bill, Place, State, Transaction
 from ltzd.store.database import Connection
 from ltzd.store.lanes import Lane
@@ -39,11 +40,12 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Signed bytes of an intent."""
+    """Signed bytes of an intent: its call, or a self-transfer that takes its nonce."""
 
     hash: Hash32
     raw: bytes
     fees: Fees
+    is_cancellation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class OpenTransaction:
     """A transaction whose end is not final.
 
     `hashes` are its attempts, newest first; `raw` and `fees` are the newest's, which pays the most.
+    `gas_limit` is the call's; of an abandoned one the newest attempt is a self-transfer,
+    `cancellations` are the hashes of all such, and `call_wei` is what the call may still cost.
     `ltz` is what it mints while in flight; `rewards` are told only by the term that signed it.
     """
 
@@ -64,11 +68,14 @@ class OpenTransaction:
     created_at: datetime
     ltz: int = 0
     rewards: tuple[UUID, ...] = ()
+    cancellations: tuple[Hash32, ...] = ()
+    call_wei: int = 0
 
     @property
     def worst_wei(self) -> int:
         """What it can cost at most, whichever attempt is mined."""
-        return self.gas_limit * self.fees.max_fee_per_gas
+        gas = TRANSACTION_GAS if self.tx.is_abandoned else self.gas_limit
+        return max(gas * self.fees.max_fee_per_gas, self.call_wei)
 
 
 async def store_signed(
@@ -155,8 +162,9 @@ async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt
     done = await connection.fetchval(
         """
         INSERT INTO attempts
-               (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
-        SELECT $2, t.id, $3, $4, $5
+               (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas,
+                is_cancellation)
+        SELECT $2, t.id, $3, $4, $5, $9
           FROM transactions t
          WHERE t.id = $1 AND t.state IN ('signed', 'published')
            AND EXISTS (SELECT FROM lanes
@@ -173,6 +181,7 @@ async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt
         lane.chain_id,
         lane.wallet,
         lane.epoch,
+        attempt.is_cancellation,
     )
     if not done:
         raise LostLane("A transaction is no longer as the lane knows it, or the term is over")
@@ -220,14 +229,16 @@ async def save(
                mined_attempt = new.attempt,
                gas_used = new.gas_used,
                effective_gas_price = new.gas_price,
+               is_cancelled = new.is_cancelled,
                mined_at = CASE WHEN new.state = 'mined' THEN now()
                                WHEN new.block_hash IS NULL THEN NULL ELSE mined_at END,
-               settled_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'displaced')
+               settled_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'displaced',
+                                                    'cancelled')
                                  THEN now() END
           FROM unnest($1::bigint[], $2::boolean[], $3::text[], $4::boolean[], $5::bigint[],
-                      $6::bytea[], $10::bytea[], $11::bigint[], $12::bigint[])
+                      $6::bytea[], $10::bytea[], $11::bigint[], $12::bigint[], $13::boolean[])
                AS new (id, was_mined, state, succeeded, block_number, block_hash,
-                       attempt, gas_used, gas_price)
+                       attempt, gas_used, gas_price, is_cancelled)
          WHERE t.id = new.id
            AND CASE WHEN new.was_mined THEN t.state = 'mined'
                     ELSE t.state IN ('signed', 'published') END
@@ -248,6 +259,7 @@ async def save(
         [bill.transaction_hash if bill else None for bill in bills],
         [bill.gas_used if bill else None for bill in bills],
         [bill.effective_gas_price if bill else None for bill in bills],
+        [place is not None and place.is_cancellation for place in places],
     )
     if len(done) != len(those):
         raise LostLane("A transaction is no longer as the lane knows it, or the term is over")
@@ -275,7 +287,8 @@ async def has_reverted(connection: Connection, lane: Lane) -> bool:
     found: bool = await connection.fetchval(
         """
         SELECT EXISTS (SELECT FROM transactions
-                        WHERE chain_id = $1 AND wallet = $2 AND state = 'mined' AND NOT succeeded)
+                        WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
+                          AND NOT succeeded AND NOT is_cancelled)
         """,
         lane.chain_id,
         lane.wallet,
@@ -364,19 +377,32 @@ async def mined_to_judge(connection: Connection, lane: Lane, limit: int) -> list
 
 
 def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
-    place = None
-    if row["block_hash"] is not None:
-        place = Place(row["block_number"], Hash32(row["block_hash"]), row["succeeded"], _bill(row))
+    cancellations = tuple(map(Hash32, row["cancellations"]))
+    is_abandoned = bool(cancellations)
     return OpenTransaction(
         id=row["id"],
         nonce=row["nonce"],
         gas_limit=row["gas_limit"],
         fees=Fees(row["max_fee_per_gas"], row["max_priority_fee_per_gas"]),
-        tx=Transaction(State(row["state"]), place),
+        tx=Transaction(State(row["state"]), _place(row), is_abandoned),
         hashes=tuple(map(Hash32, row["hashes"])),
         raw=row["raw"],
         created_at=row["created_at"],
         ltz=row.get("ltz", 0),
+        cancellations=cancellations,
+        call_wei=row["gas_limit"] * row["call_max_fee_per_gas"] if is_abandoned else 0,
+    )
+
+
+def _place(row: asyncpg.Record) -> Place | None:
+    if row["block_hash"] is None:
+        return None
+    return Place(
+        row["block_number"],
+        Hash32(row["block_hash"]),
+        row["succeeded"],
+        _bill(row),
+        row["is_cancelled"],
     )
 
 

@@ -20,8 +20,10 @@ from ltzd.errors import (
     IdempotencyKeyReused,
     NoChargesRemaining,
     NodeUnavailable,
+    RelayPending,
     SignatureRefused,
     TokenNotFound,
+    TransactionFailed,
     Unavailable,
     ValidationFailed,
 )
@@ -46,6 +48,7 @@ TOKEN, OTHER_TOKEN = token_of(7, 1), token_of(7, 2)
 OTHER_BRAND = a_wallet(0xC)
 CHARGES = 3
 MANY = 40
+FOR_GOOD = "exceeds block gas limit"
 
 
 @dataclass
@@ -202,6 +205,47 @@ async def test_one_that_is_not_mined_in_time_is_pending_and_found_again_by_its_k
     assert (again.already_processed, again.redemption.succeeded) == (True, True)
     assert again.redemption.id == pending.redemption.id
     assert await till.rows() == 1
+
+
+async def test_one_that_no_node_has_taken_has_no_hash_to_tell_and_is_found_again_by_its_key(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    till.node.refuses = lambda _sent: True
+    async with till.world.relaying():
+        with monkeypatch.context() as patience:
+            patience.setattr(module, "WAIT_SECONDS", 0.5)
+            with pytest.raises(RelayPending):
+                await till.redeem(idempotency_key="till-1-0001")
+        till.node.refuses = lambda _sent: False
+        till.node.mines_at_once = True
+        again = await till.redeem(idempotency_key="till-1-0001")
+    assert (again.already_processed, again.redemption.succeeded) == (True, True)
+    assert await till.rows() == 1
+
+
+async def test_one_that_the_network_refuses_fails_once_that_is_final_and_the_next_is_redeemed(
+    till: Till,
+) -> None:
+    till.node.refuses = lambda sent: FOR_GOOD if sent.data else False
+    async with till.world.relaying():
+        refused = asyncio.create_task(till.redeem(amount=2, idempotency_key="till-1-0001"))
+        await until(lambda: _is_waiting(till))
+        till.node.refuses = lambda _sent: False
+        till.node.mine(2)
+        await till.world.settled("mined")
+        assert not refused.done()
+        till.node.mine(4)
+        with pytest.raises(TransactionFailed, match="the network refused the transaction"):
+            await refused
+        with pytest.raises(TransactionFailed, match="the network refused the transaction"):
+            await till.redeem(amount=2, idempotency_key="till-1-0001")
+        till.node.mines_at_once = True
+        done = await till.redeem(amount=3)
+    assert done.redemption.remaining == 0, "nothing was taken by the one that failed"
+
+
+async def _is_waiting(till: Till) -> bool:
+    return bool(till.node.pool)
 
 
 async def test_one_that_no_wallet_could_send_is_taken_back(

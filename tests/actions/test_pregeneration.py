@@ -504,7 +504,14 @@ async def test_wallets_of_our_own_need_no_fact_beside_the_id(
 ) -> None:
     """What only the identity vendor needs is asked for only where that vendor is used."""
     wallets = LocalWallets(process.pool, SEALER, "https://login.example/", ())
-    action = Pregeneration(process.pool, process.book, wallets, process.accounts, RateLimits())
+    action = Pregeneration(
+        process.pool,
+        process.book,
+        wallets,
+        process.accounts,
+        RateLimits(),
+        RequestSignatures(process.pool, SEALER, process.book),
+    )
     account = OAuthAccount(provider, example_id(provider))
     assert (await action.pregenerate(PregenerationRequest(BRAND, account))).created_new
     await action.close()

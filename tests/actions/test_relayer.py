@@ -15,8 +15,10 @@ from ltzd.actions.token_users import TokenUsers
 from ltzd.chain import abi
 from ltzd.errors import (
     NodeUnavailable,
+    NotFound,
     RateLimited,
     Refused,
+    RelayPending,
     TransactionFailed,
     Unavailable,
     ValidationFailed,
@@ -41,6 +43,9 @@ class Anybody:
     """Tokens and constraints that stand in nobody's way."""
 
     async def require_wallet(self, _user: TokenUser, _wallet: Address) -> None: ...
+
+    async def wallets_of(self, _user: TokenUser) -> list[Address]:
+        return [USER]
 
     async def check(self, _user: Address, _collection_id: int) -> None: ...
 
@@ -121,6 +126,70 @@ async def test_what_is_out_and_not_mined_in_time_is_pending_and_stays_out(desk: 
     assert again.relayed.status is RelayStatus.CONFIRMED
     assert again.relayed.transaction_hash == answer.relayed.transaction_hash
     assert len(desk.world.node.executed()) == 1
+
+
+async def test_a_hash_is_told_once_a_node_has_taken_the_bytes(desk: Desk) -> None:
+    """Until then it is unavailable, and the same request joins what is signed."""
+    relayer, node = desk.relayer(), desk.world.node
+    node.refuses = lambda _sent: True
+    async with running(*desk.loops), desk.world.relaying():
+        request = desk.request(key="k")
+        with pytest.raises(RelayPending):
+            await relayed(relayer, request)
+        assert await row_states(desk.world.eyes) == ["sent"]
+        hash_ = node.sent()[0].hash
+        somebody = TokenUser("somebody", None)
+        with pytest.raises(NotFound):
+            await relayer.find(somebody, hash_)
+
+        node.refuses = lambda _sent: False
+        await until(lambda: is_taken(desk))
+        answer = await relayed(relayer, request)
+        assert (answer.relayed.status, answer.relayed.transaction_hash) == (
+            RelayStatus.PENDING,
+            hash_,
+        )
+        assert (await relayer.find(somebody, hash_)).relayed == answer.relayed
+    assert len({sent.hash for sent in node.sent()}) == 1
+
+
+async def is_taken(desk: Desk) -> bool:
+    return bool(desk.world.node.pool)
+
+
+async def test_who_waits_for_a_relay_that_the_network_refuses_hears_of_it_once_it_is_final(
+    desk: Desk,
+) -> None:
+    relayer, node = desk.relayer(RelayPolicy(wait_seconds=20.0)), desk.world.node
+    node.refuses = lambda sent: "exceeds block gas limit" if sent.data else False
+    async with running(*desk.loops), desk.world.relaying():
+        request = desk.request(key="k")
+        waiting = asyncio.create_task(relayed(relayer, request))
+        await until(lambda: is_taken(desk))
+        node.mine(2)
+        await desk.world.settled("mined")
+        await desk.world.some_looks()
+        assert not waiting.done()
+        node.mine(3)
+        failed = (await waiting).relayed
+        assert (failed.status, failed.is_cancelled) == (RelayStatus.FAILED, True)
+        assert failed.reason == "the network refused the transaction"
+        again = (await relayed(relayer, request)).relayed
+    assert again == failed
+    assert node.executed().total() == 0
+
+
+async def test_a_relay_that_may_not_be_signed_fails_at_once_and_others_go_on(desk: Desk) -> None:
+    """Its gas limit was good when it was let in, and blocks hold less now."""
+    relayer, node = desk.relayer(), desk.world.node
+    node.block_gas_limit, node.mines_at_once = 80_000, True
+    node.mine()
+    async with running(*desk.loops), desk.world.relaying():
+        with pytest.raises(TransactionFailed, match="above the 80000 that a block holds"):
+            await relayed(relayer, desk.request())
+        answer = await relayed(relayer, desk.request(gas_limit=70_000))
+    assert answer.relayed.status is RelayStatus.CONFIRMED
+    assert answer.window.remaining == 34, "what was not sent does not count"
 
 
 async def test_what_nobody_could_sign_is_taken_back_and_never_sent(desk: Desk) -> None:

@@ -8,7 +8,8 @@ import pytest_asyncio
 
 from ltzd.chain import abi, offers
 from ltzd.chain.cold_wallet import ColdWallet
-from ltzd.chain.node import Node, Publication
+from ltzd.chain.node import Node
+from ltzd.chain.publications import Publication
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
 from ltzd.rules.fees import FeePolicy
 from ltzd.values import Address, Hash32, hex_of

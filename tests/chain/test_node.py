@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ltzd.chain.node import Header, Node, Publication, Receipt, Revert
+from ltzd.chain.node import Header, Node, Receipt, Revert
+from ltzd.chain.publications import Publication
 from ltzd.chain.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.fees import Market
@@ -23,8 +24,8 @@ A_BLOCK: dict[str, object] = {
     "parentHash": hex_of(PARENT),
     "timestamp": "0x65",
     "logsBloom": "0x" + "00" * 255 + "01",
-    "gasLimit": "0x1c9c380",
     "baseFeePerGas": "0x7",
+    "gasLimit": "0x1c9c380",
 }
 A_RECEIPT: dict[str, object] = {
     "transactionHash": hex_of(PARENT),
@@ -45,60 +46,6 @@ A_LOG: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("text", "publication"),
-    [
-        # Our bytes are there already, in the words of geth, OpenEthereum, Nethermind, Besu, Erigon.
-        ("already known", Publication.ACCEPTED),
-        ("ALREADY_EXISTS: already known", Publication.ACCEPTED),
-        ("known transaction: 0xabcdef", Publication.ACCEPTED),
-        ("Known transaction", Publication.ACCEPTED),
-        ("Transaction with the same hash was already imported.", Publication.ACCEPTED),
-        ("transaction already imported", Publication.ACCEPTED),
-        ("AlreadyKnown", Publication.ACCEPTED),
-        ("AlreadyKnown, hash 0xabc", Publication.ACCEPTED),
-        # What looks like it and is not.
-        ("unknown transaction", Publication.REFUSED),
-        ("Unknown transaction type 0x05", Publication.REFUSED),
-        ("execution reverted: already known", Publication.REFUSED),
-        ("execution reverted: nonce too low", Publication.REFUSED),
-        ("Execution reverted: insufficient funds", Publication.REFUSED),
-        ("nonce too low", Publication.NONCE_TOO_LOW),
-        ("nonce too low: address 0x1, tx: 5 state: 6", Publication.NONCE_TOO_LOW),
-        ("Nonce too low", Publication.NONCE_TOO_LOW),
-        ("OldNonce, Current nonce: 7, nonce of rejected tx: 6", Publication.NONCE_TOO_LOW),
-        ("Transaction nonce is too low. Try incrementing the nonce.", Publication.NONCE_TOO_LOW),
-        ("nonce too high", Publication.REFUSED),
-        ("NonceGap", Publication.REFUSED),
-        ("replacement transaction underpriced", Publication.UNDERPRICED),
-        ("transaction underpriced: gas tip cap 0", Publication.UNDERPRICED),
-        ("max fee per gas less than block base fee: address 0x1", Publication.UNDERPRICED),
-        ("fee cap less than block base fee", Publication.UNDERPRICED),
-        ("FeeTooLow, MaxFeePerGas too low.", Publication.UNDERPRICED),
-        ("FeeTooLowToCompete", Publication.UNDERPRICED),
-        ("Transaction gas price is too low.", Publication.UNDERPRICED),
-        ("Gas price below configured minimum gas price", Publication.UNDERPRICED),
-        (
-            "There is another transaction with same nonce in the queue. Try a higher gas price",
-            Publication.UNDERPRICED,
-        ),
-        ("insufficient funds for gas * price + value", Publication.UNAFFORDABLE),
-        ("Insufficient funds for gas * price + value", Publication.UNAFFORDABLE),
-        ("InsufficientFunds, Account balance: 0", Publication.UNAFFORDABLE),
-        ("sender doesn't have enough funds to send tx", Publication.UNAFFORDABLE),
-        ("Upfront cost exceeds account balance", Publication.UNAFFORDABLE),
-        ("intrinsic gas too low", Publication.REFUSED),
-        ("exceeds block gas limit", Publication.REFUSED),
-        ("txpool is full", Publication.REFUSED),
-        ("invalid sender", Publication.REFUSED),
-        ("", Publication.REFUSED),
-    ],
-)
-async def test_every_spelling_means_one_thing(text: str, publication: Publication) -> None:
-    async with a_server(refusing(text)) as rpc:
-        assert await Node(rpc).publish(b"\x02") == (publication, text)
-
-
 async def test_a_taken_publication_is_accepted() -> None:
     async with a_server(always(hex_of(HASH))) as rpc:
         assert await Node(rpc).publish(b"\x02") == (Publication.ACCEPTED, "")
@@ -114,8 +61,8 @@ async def test_a_header_holds_what_the_block_says() -> None:
     bloom = bytes(255) + b"\x01"
     async with a_server(always(A_BLOCK)) as rpc:
         assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, 7, 30_000_000)
-    async with a_server(always(A_BLOCK | {"baseFeePerGas": None})) as rpc:
-        assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, None, 30_000_000)
+    async with a_server(always(A_BLOCK | {"baseFeePerGas": None, "gasLimit": None})) as rpc:
+        assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, None, None)
 
 
 async def test_a_missing_block_or_receipt_is_none() -> None:
@@ -271,6 +218,34 @@ async def test_a_simulated_call_that_fails_tells_whether_the_contract_reverted(
     assert outcomes == [None, Revert(revert, str(refusal["message"]))]
 
 
+async def test_each_simulated_call_has_the_gas_that_it_is_sent_with() -> None:
+    asked: list[Any] = []
+
+    def respond(batch: Any) -> object:
+        asked.extend(each["params"][0] for each in batch)
+        return [result(each, "0x") for each in batch]
+
+    async with a_server(respond) as rpc:
+        assert await Node(rpc).simulate(LTZ, [b"\x01", b"\x02"], LTZ, [0, 70_000]) == [None, None]
+        await Node(rpc).revert_of(LTZ, b"", LTZ, gas=0)
+    assert [call.get("gas") for call in asked] == ["0x0", "0x11170", "0x0"]
+
+
+async def test_bytes_without_an_answer_among_others_are_unknown_and_the_others_are_not() -> None:
+    def respond(asked: Any) -> object:
+        first, _, third, fourth = asked
+        return [result(third, hex_of(HASH)), error(first, "oversized data"), {"id": fourth["id"]}]
+
+    async with a_server(respond) as rpc:
+        answers = await Node(rpc).publish_all([b"\x01", b"\x02", b"\x03", b"\x04"])
+    assert [outcome for outcome, _ in answers] == [
+        Publication.REFUSED_FOR_GOOD,
+        Publication.UNKNOWN,
+        Publication.ACCEPTED,
+        Publication.UNKNOWN,
+    ]
+
+
 async def test_a_node_that_is_away_simulates_nothing() -> None:
     async with a_server(always("0x"), status=502) as rpc:
         rpc.url += "nowhere"
@@ -309,6 +284,7 @@ NONSENSE: list[object] = [
     A_BLOCK | {"number": None},
     A_BLOCK | {"logsBloom": None},
     A_BLOCK | {"baseFeePerGas": 7},
+    A_BLOCK | {"gasLimit": 7},
     A_RECEIPT | {"status": None},
     A_RECEIPT | {"gasUsed": None},
     {name: said for name, said in A_RECEIPT.items() if name != "effectiveGasPrice"},

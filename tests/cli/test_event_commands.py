@@ -142,6 +142,7 @@ async def test_a_published_reward_is_shown_with_its_transaction_and_every_attemp
                     "maxPriorityFeePerGasWei": FEES.max_priority_fee_per_gas,
                     "createdAt": iso(attempt.created_at),
                     "publishedAt": iso(attempt.published_at),
+                    "isSelfTransfer": False,
                 }
             ],
         },

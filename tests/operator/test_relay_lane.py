@@ -120,12 +120,12 @@ async def test_no_more_than_allowed_is_in_flight(world: RelayWorld) -> None:
 # --- an unreliable node -----------------------------------------------------------------------
 
 
-async def test_a_refusal_in_the_middle_costs_time_only(world: RelayWorld) -> None:
+async def test_a_refusal_in_the_middle_costs_the_others_nothing(world: RelayWorld) -> None:
     world.node.refuses = lambda sent: sent.nonce == 2
     await world.ask(5)
     async with world.relaying(PATIENT):
         await until(lambda: true(len(world.node.together) >= 3))
-        assert await states(world.eyes) == [*["published"] * 2, *["signed"] * 3]
+        await world.settled("published", "published", "signed", "published", "published")
         world.node.refuses = lambda _sent: False
         await world.settled(*["published"] * 5)
         world.node.mine()
@@ -663,3 +663,52 @@ async def test_whatever_happens_each_relay_is_executed_once(
         await until(all_mined, 20.0)
     assert all(sent.max_fee_per_gas <= FeePolicy().cap for sent in world.node.sent())
     await world.executed_in_order()
+
+
+class LastingTrouble(Trouble):
+    """And nodes that refuse some calls for good, each time others."""
+
+    def __init__(self, world: RelayWorld, chance: random.Random) -> None:
+        super().__init__(world, chance)
+        self._kinds += [self._a_node_that_refuses_for_good] * 3
+
+    async def _a_node_that_refuses_for_good(self) -> None:
+        refused = self._chance.randint(0, 4)
+
+        def refuses(sent: Sent) -> bool | str:
+            is_bad = not sent.is_self_transfer and sent.nonce % 5 == refused
+            return "oversized data" if is_bad else False
+
+        self._node.refuses = refuses
+
+
+@pytest.mark.parametrize("seed", [1, None])
+async def test_whatever_is_refused_each_relay_is_executed_once_or_its_nonce_is_given_up(
+    world: RelayWorld, seed: int | None
+) -> None:
+    seed = random.randrange(10**9) if seed is None else seed
+    print(f"seed {seed}")
+    world.node.final_depth = 8
+    trouble = LastingTrouble(world, random.Random(seed))
+    async with world.relay_lane(), world.relay_lane():
+        for _ in range(50):
+            await trouble.strike()
+        trouble.end()
+
+        async def all_over() -> bool:
+            world.node.mine()
+            return set(await row_states(world.eyes)) == {"mined"}
+
+        await until(all_over, 30.0)
+    async with session(world.eyes) as connection:
+        rows = await connection.fetch(
+            "SELECT r.data, t.state = 'cancelled' AS is_given_up FROM relays r "
+            "JOIN transactions t ON t.id = r.transaction_id"
+        )
+    executed = world.node.executed()
+    assert {row["data"]: executed[row["data"]] for row in rows} == {
+        row["data"]: int(not row["is_given_up"]) for row in rows
+    }
+    assert all(sent.max_fee_per_gas <= FeePolicy().cap for sent in world.node.sent())
+    for contents in world.node.nonces().values():
+        assert len([call for call in contents if call[0] == PERKS]) <= 1

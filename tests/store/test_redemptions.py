@@ -96,6 +96,25 @@ async def test_what_the_token_knows_of_is_not_under_way_until_a_reorg_undoes_it(
     assert (undone.token.used, undone.under_way) == (0, 3)
 
 
+async def test_a_redemption_that_the_network_refuses_holds_up_none_after_it(rows: Rows) -> None:
+    """What comes after it must not count on charges that will not be redeemed."""
+    one = await rows.write(a_redemption(3))
+    await rows.sign(one)
+    assert (await rows.standing()).under_way == 3
+    await rows.abandon(one)
+    assert (await rows.standing()).under_way == 0
+
+
+async def test_a_redemption_that_may_not_be_signed_has_failed(rows: Rows) -> None:
+    one = await rows.write(a_redemption(3))
+    async with transaction(rows.pool) as connection:
+        await relays.refuse(connection, {rows.relays[one.id]: "its gas limit is too small"})
+    failed = await rows.found(one)
+    assert failed is not None
+    assert failed.succeeded is False
+    assert (await rows.standing()).under_way == 0
+
+
 async def test_redemptions_of_others_do_not_hide_ours(rows: Rows) -> None:
     """A fact with another reference, even one that begins as ours does, is not this redemption."""
     one, stranger = await rows.write(a_redemption(3)), a_redemption(2)
@@ -220,6 +239,10 @@ async def test_a_redemption_is_found_by_its_brands_key_with_how_far_it_is(rows: 
     assert queued.remaining == CHARGES - 2
 
     await rows.sign(one)
+    unseen = await rows.found(one)
+    assert unseen is not None
+    assert unseen.transaction_hash is None, "no node has taken it yet"
+    await rows.taken(one)
     sent = await rows.found(one)
     assert sent is not None
     assert sent.transaction_hash is not None

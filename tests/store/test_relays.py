@@ -368,6 +368,11 @@ async def test_a_relay_follows_its_transaction(pool: Pool) -> None:
     assert (queued.relayed, queued.failure) == (None, None)
 
     row, _ = await send(pool, lane)
+    signed = await progress(pool, relay)
+    assert (signed.relayed, signed.is_signed) == (None, True), "no node has it yet"
+    assert not queued.is_signed
+    async with session(pool) as connection:
+        await transactions.mark_published(connection, [a_hash(f"{relay}")])
     pending = (await progress(pool, relay)).relayed
     assert pending is not None
     assert (pending.status, pending.sender) == (RelayStatus.PENDING, RELAYER.address)
@@ -447,6 +452,10 @@ async def test_any_hash_of_ones_own_relay_finds_it_and_nothing_else_does(pool: P
     dearer = Attempt(a_hash("dearer"), b"dearer", Fees(10**10, 10**9))
     async with session(pool) as connection:
         await transactions.store_attempt(connection, lane, row.id, dearer)
+        untaken = await relays.by_hash(connection, a_hash("dearer"), [USER])
+        assert untaken is not None
+        assert untaken.relayed is None, "a hash is shown once a node has taken the bytes"
+        await transactions.mark_published(connection, [a_hash("dearer")])
         for hash_, shown in (("dearer", "dearer"), (f"{relay}", "dearer")):
             found = await relays.by_hash(connection, a_hash(hash_), [OTHER_USER, USER])
             assert found is not None
@@ -456,11 +465,79 @@ async def test_any_hash_of_ones_own_relay_finds_it_and_nothing_else_does(pool: P
         assert await relays.by_hash(connection, a_hash("dearer"), []) is None
         assert await relays.by_hash(connection, a_hash("unknown"), [USER]) is None
 
+
+async def test_of_several_attempts_the_one_that_a_node_has_is_shown(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay())
+    (row,) = await send(pool, lane)
+    dearer = Attempt(a_hash("dearer"), b"dearer", Fees(10**10, 10**9))
+    async with session(pool) as connection:
+        await transactions.store_attempt(connection, lane, row.id, dearer)
         await transactions.mark_published(connection, [a_hash(f"{relay}")])
         published = await relays.by_hash(connection, a_hash("dearer"), [USER])
-        assert published is not None
-        assert published.relayed is not None
-        assert published.relayed.transaction_hash == a_hash(f"{relay}"), "a node has only this"
+    assert published is not None
+    assert published.relayed is not None
+    assert published.relayed.transaction_hash == a_hash(f"{relay}"), "a node has only this"
+
+
+CANCELLED = Place(5, a_hash("block"), False, BILL, is_cancellation=True)
+"""Where a self-transfer is mined in the place of a call."""
+
+
+async def test_a_relay_whose_nonce_a_self_transfer_took_is_pending_until_that_is_final(
+    pool: Pool,
+) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
+    (row,) = await send(pool, lane)
+    empty = Attempt(a_hash("empty"), b"empty", Fees(10**10, 10**9), is_cancellation=True)
+    async with session(pool) as connection:
+        await transactions.store_attempt(connection, lane, row.id, empty)
+        await transactions.mark_published(connection, [empty.hash])
+    await mine(pool, lane, row.id, CANCELLED)
+    pending = (await progress(pool, relay)).relayed
+    assert pending is not None
+    assert (pending.status, pending.block_number) == (RelayStatus.PENDING, None)
+    assert await row_states(pool) == ["sent"]
+    assert (await standing(pool)).is_turn_taken
+    async with session(pool) as connection:
+        assert await relays.settled(connection, [relay]) == {}
+
+    await move(pool, lane, row.id, State.MINED, Transaction(State.CANCELLED, CANCELLED))
+    failed = (await progress(pool, relay)).relayed
+    assert failed is not None
+    assert (failed.status, failed.block_number) == (RelayStatus.FAILED, 5)
+    assert failed.is_cancelled
+    assert not (await standing(pool)).is_turn_taken
+    async with session(pool) as connection:
+        assert (await relays.settled(connection, [relay])).keys() == {relay}
+        found = await relays.by_hash(connection, a_hash(f"{relay}"), [USER])
+    assert found is not None
+    assert found.id == relay, "the hash of the refused bytes finds it as well"
+
+
+async def test_a_relay_that_may_not_be_signed_fails_with_its_reason_and_does_not_count(
+    pool: Pool,
+) -> None:
+    lane = await a_relay_lane(pool)
+    refused, sent = await write(pool, a_relay(key="one"), a_relay())
+    async with transaction(pool) as connection:
+        await relays.refuse(connection, {refused: "its gas limit is too small"})
+        assert [one.id for one in await relays.queued(connection, lane, 9)] == [sent]
+    found = await progress(pool, refused)
+    assert (found.failure, found.relayed) == ("its gas limit is too small", None)
+    assert (await standing(pool)).used == 1, "the other's"
+    async with session(pool) as connection:
+        assert (await relays.settled(connection, [refused])).keys() == {refused}
+
+
+async def test_a_relay_that_is_signed_is_refused_no_more(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay())
+    await send(pool, lane)
+    async with transaction(pool) as connection:
+        await relays.refuse(connection, {relay: "too late"})
+    assert await row_states(pool) == ["sent"]
 
 
 # --- what is forgotten ------------------------------------------------------------------------

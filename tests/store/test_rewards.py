@@ -427,3 +427,57 @@ def rows_read(plan: dict[str, Any]) -> float:
         thrown_away = plan.get("Rows Removed by Filter", 0)
         own = (plan["Actual Rows"] + thrown_away) * plan["Actual Loops"]
     return own + sum(map(rows_read, plan.get("Plans", [])))
+
+
+async def a_cancelled_mint(pool: Pool) -> tuple[UUID, int, Attempt]:
+    """A reward whose mint was published, and the self-transfer that took its nonce after that."""
+    (reward,) = await queue_rewards(pool, 1)
+    lane = await a_lane(pool)
+    empty = Attempt(a_hash("empty"), b"empty", Fees(9 * GWEI, GWEI), is_cancellation=True)
+    async with session(pool) as connection:
+        row, _ = await transactions.store_signed(
+            connection, lane, an_intent(0, [reward]), an_attempt("mint")
+        )
+        await transactions.store_attempt(connection, lane, row, empty)
+        await transactions.mark_published(connection, [empty.hash])
+    return reward, row, empty
+
+
+async def test_the_hash_of_a_self_transfer_is_never_shown_as_a_mints(pool: Pool) -> None:
+    reward, _, _ = await a_cancelled_mint(pool)
+    async with session(pool) as connection:
+        assert await rewards.published_hashes(connection, [reward]) == {}
+        await transactions.mark_published(connection, [a_hash("mint")])
+        assert await rewards.published_hashes(connection, [reward]) == {reward: a_hash("mint")}
+
+
+async def test_a_reward_of_a_cancelled_mint_comes_back_with_its_seq_and_is_counted(
+    pool: Pool,
+) -> None:
+    reward, row, _ = await a_cancelled_mint(pool)
+    async with session(pool) as connection:
+        assert await rewards.cancelled_mints(connection, [reward]) == {}
+        assert await rewards.requeue(connection, row, is_cancelled=True) == 1
+        assert await rewards.cancelled_mints(connection, [reward, uuid4()]) == {reward: 1}
+        (waiting,) = await rewards.queued(connection, 9)
+    assert (waiting.id, waiting.seq) == (reward, 0)
+
+
+async def test_a_self_transfer_is_the_newest_attempt_whatever_it_pays(pool: Pool) -> None:
+    """At the cap it pays no more than the call before it."""
+    (reward,) = await queue_rewards(pool, 1)
+    lane = await a_lane(pool)
+    call = an_attempt("mint")
+    empty = Attempt(a_hash("empty"), b"empty", call.fees, is_cancellation=True)
+    async with session(pool) as connection:
+        intent = an_intent(0, [reward])
+        row, _ = await transactions.store_signed(connection, lane, intent, call)
+        await transactions.store_attempt(connection, lane, row, empty)
+        (tx,) = await transactions.in_flight(connection, lane)
+    assert (tx.raw, tx.hashes, tx.cancellations) == (
+        b"empty",
+        (empty.hash, call.hash),
+        (empty.hash,),
+    )
+    assert tx.tx.is_abandoned
+    assert tx.worst_wei == intent.gas_limit * call.fees.max_fee_per_gas, "the call may be mined yet"

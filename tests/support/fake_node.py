@@ -22,6 +22,7 @@ from ltzd.chain.rpc import Call, Rpc, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.policy import Contracts
 from ltzd.rules.fees import GWEI
+from ltzd.rules.sendable import least_gas
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
 CHAIN_ID: Final = 31337
@@ -171,6 +172,10 @@ class Sent:
         """What it does, whatever it pays."""
         return self.to, self.data, self.gas_limit
 
+    @property
+    def is_self_transfer(self) -> bool:
+        return self.call == (self.sender, b"", 21_000)
+
 
 @dataclass(frozen=True)
 class Done:
@@ -249,8 +254,8 @@ class FakeNode(Rpc):
         """Publications from now on that arrive, though their sender hears nothing."""
         self.refusal: str | None = None
         """What every publication is answered instead of being taken."""
-        self.refuses: Callable[[Sent], bool] = lambda _sent: False
-        """Which publications it has no room for."""
+        self.refuses: Callable[[Sent], bool | str] = lambda _sent: False
+        """Which publications it has no room for, or in which words it refuses them."""
         self.refuses_cheap = False
         """Whether it takes nothing below the next base fee, as anvil does; geth keeps it."""
         self.lag = 0
@@ -336,13 +341,22 @@ class FakeNode(Rpc):
             if log.topics[0] == _MINTED
         )
 
+    def self_transfers(self) -> list[Sent]:
+        """Those on the canonical chain, in order."""
+        return [
+            done.sent
+            for block in self.blocks
+            for done in block.transactions
+            if done.sent.is_self_transfer
+        ]
+
     def executed(self) -> Counter[bytes]:
         """How often each call of another contract than LTZ is on the canonical chain."""
         return Counter(
             done.sent.data
             for block in self.blocks
             for done in block.transactions
-            if done.sent.to != LTZ_AT
+            if done.sent.to != LTZ_AT and not done.sent.is_self_transfer
         )
 
     def _next_block(self, said: Sequence[Log], takes_pool: bool) -> Block:
@@ -442,7 +456,7 @@ class FakeNode(Rpc):
             raise answer
         return answer
 
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
+    async def outcomes(self, calls: Sequence[Call]) -> list[Any]:
         self._count([method for method, _ in calls])
         return [await self._answer(method, params) for method, params in calls]
 
@@ -581,8 +595,9 @@ class FakeNode(Rpc):
         if self.refusal is not None:
             raise RpcError(-32000, self.refusal)
         sent = _sent(bytes_of(raw))
-        if self.refuses(sent):
-            raise RpcError(-32000, "txpool is full")
+        refusal = self.refuses(sent)
+        if refusal:
+            raise RpcError(-32000, refusal if isinstance(refusal, str) else "txpool is full")
         self._take(sent)
         if self.lost_replies:
             self.lost_replies -= 1
@@ -594,6 +609,10 @@ class FakeNode(Rpc):
             raise RpcError(-32000, "already known")
         if sent.nonce < self.head.nonces.get(sent.sender, 0):
             raise RpcError(-32000, "nonce too low")
+        if sent.gas_limit < least_gas(sent.data):
+            raise RpcError(-32000, f"intrinsic gas too low: gas {sent.gas_limit}")
+        if sent.gas_limit > self.head.gas_limit:
+            raise RpcError(-32000, "exceeds block gas limit")
         if sent.gas_limit * sent.max_fee_per_gas > self.balance:
             raise RpcError(-32000, "insufficient funds for gas * price + value")
         if self.refuses_cheap and sent.max_fee_per_gas < self.base_fee:

@@ -4,7 +4,8 @@ Replies are lost only after the node has taken the request: that is what makes t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -31,6 +32,8 @@ class NodeProxy:
         self.hold: Literal["request", "reply", ""] = ""
         """Publications hang, before or after the node has them, until their sender is gone."""
         self.held: list[str] = []
+        self.refuses: Callable[[str], str | None] = lambda _raw: None
+        """In which words it refuses signed bytes, if it does: no node ever sees them."""
         self.delay_seconds = 0.0
         self.bad_gateway = False
 
@@ -68,12 +71,10 @@ class NodeProxy:
             return web.Response(status=502, text="<html>Bad Gateway</html>")
         if self.delay_seconds:
             await asyncio.sleep(self.delay_seconds)
-        raws = [call["params"][0] for call in _calls(body) if call["method"] == PUBLISH]
+        calls = _calls(body)
+        raws = [one["params"][0] for one in calls if one["method"] == PUBLISH and self._takes(one)]
         await self._hang_if(raws, "request")
-        assert self._session is not None
-        async with self._session.post(self._target, json=body) as reply:
-            answer = await reply.read()
-            status = reply.status
+        answer, status = await self._answered(body)
         self.published += raws
         await self._hang_if(raws, "reply")
         if raws and self.lose_publications > 0:
@@ -81,6 +82,31 @@ class NodeProxy:
             assert request.transport is not None
             request.transport.abort()
         return web.Response(status=status, body=answer, content_type="application/json")
+
+    def _takes(self, call: Mapping[str, Any]) -> bool:
+        return call["method"] != PUBLISH or self.refuses(call["params"][0]) is None
+
+    async def _answered(self, body: Any) -> tuple[bytes, int]:
+        """The node's answer, with refusals in the place of what it never saw."""
+        refusals = [self._refusal(call) for call in _calls(body) if not self._takes(call)]
+        if not refusals:
+            return await self._asked(body)
+        if not isinstance(body, list):
+            return json.dumps(refusals[0]).encode(), 200
+        others = [call for call in body if self._takes(call)]
+        if not others:
+            return json.dumps(refusals).encode(), 200
+        answer, status = await self._asked(others)
+        return json.dumps([*json.loads(answer), *refusals]).encode(), status
+
+    def _refusal(self, call: Mapping[str, Any]) -> dict[str, object]:
+        text = self.refuses(call["params"][0])
+        return {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32000, "message": text}}
+
+    async def _asked(self, body: Any) -> tuple[bytes, int]:
+        assert self._session is not None
+        async with self._session.post(self._target, json=body) as reply:
+            return await reply.read(), reply.status
 
     async def _hang_if(self, raws: list[str], what: str) -> None:
         if raws and self.hold == what:

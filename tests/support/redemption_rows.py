@@ -5,13 +5,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from ltzd.rules.transactions import Place, State, Transaction
-from ltzd.store import redemptions, relays
+from ltzd.store import redemptions, relays, transactions
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.lanes import Lane
 from ltzd.store.redemptions import NewRedemption, Redemption, Standing
+from ltzd.store.transactions import Attempt
 from ltzd.values import Address
 from tests.support import perk_ledger
-from tests.support.core import BRAND, a_hash, a_wallet, save
+from tests.support.core import BRAND, FEES, a_hash, a_wallet, save
 from tests.support.fake_node import OTHERS_AT
 from tests.support.perk_ledger import PerkLedger, token_of
 from tests.support.relay_world import RELAYER, a_relay_lane, signed
@@ -68,6 +69,17 @@ class Rows:
             (row,) = await relays.store_signed(connection, self.lane, signed(those, self.nonce))
         self.nonce += 1
         self.sent[new.id] = row.id
+
+    async def taken(self, new: NewRedemption) -> None:
+        """A node has taken its bytes."""
+        async with session(self.pool) as connection:
+            await transactions.mark_published(connection, [a_hash(f"{self.relays[new.id]}")])
+
+    async def abandon(self, new: NewRedemption) -> None:
+        """Nodes refuse its bytes for good: a self-transfer is to take their nonce."""
+        empty = Attempt(a_hash(f"empty {new.id}"), b"", FEES, is_cancellation=True)
+        async with session(self.pool) as connection:
+            await transactions.store_attempt(connection, self.lane, self.sent[new.id], empty)
 
     async def move(self, new: NewRedemption, was: State, to: State, ok: bool | None = None) -> None:
         place = None if ok is None else Place(2, a_hash("block"), ok)

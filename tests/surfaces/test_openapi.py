@@ -211,6 +211,7 @@ def test_every_code_of_perk_charges_has_an_example() -> None:
         (409, "NO_CHARGES_REMAINING"),
         (500, "TRANSACTION_FAILED"),
         (503, "NODE_UNAVAILABLE"),
+        (503, "RELAY_PENDING"),
         (503, "UNAVAILABLE"),
     }
 
@@ -233,6 +234,7 @@ def test_every_code_of_the_relayer_has_an_example() -> None:
         (500, "INTERNAL_ERROR"),
         (503, "DATABASE_UNAVAILABLE"),
         (503, "NODE_UNAVAILABLE"),
+        (503, "RELAY_PENDING"),
         (503, "UNAVAILABLE"),
     }
 
@@ -247,6 +249,7 @@ async def test_the_relayer_documents_its_token_headers_and_examples(surface: Sur
             of_status = {"429": {"Retry-After"}, "401": {"WWW-Authenticate"}}
             if method == "post":  # the day's gas budget, which ends at midnight
                 of_status["403"] = {"Retry-After"}
+                of_status["503"] = {"Retry-After"}  # a relay that no node has taken yet
             more = of_status.get(status, set())
             assert set(answer["headers"]) == RELAY_WINDOW | more
             examples = answer["content"]["application/json"]["examples"]

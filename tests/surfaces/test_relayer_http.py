@@ -23,6 +23,7 @@ from ltzd.errors import (
     NodeUnavailable,
     OutcomeUnknown,
     RateLimited,
+    RelayPending,
     TransactionFailed,
     ValidationFailed,
 )
@@ -338,6 +339,15 @@ async def test_another_users_relay_is_not_there(surface: Surface) -> None:
             {"error": "Service unavailable", "code": "UNAVAILABLE"},
         ),
         (
+            RelayPending("nonce 7 of 0x12"),
+            503,
+            {
+                "error": "The transaction is signed, but no node has taken it yet; ask again with "
+                "the same idempotency key",
+                "code": "RELAY_PENDING",
+            },
+        ),
+        (
             ValueError("unforeseen"),
             500,
             {"error": "Internal server error", "code": "INTERNAL_ERROR"},
@@ -365,6 +375,12 @@ async def test_a_spent_hour_says_when_it_ends(surface: Surface) -> None:
     assert answer.window == (35, 0)
     assert answer.headers["Retry-After"] == "60"
     assert len(surface.relays.sent) == 35
+
+
+async def test_a_relay_that_no_node_has_taken_is_worth_asking_for_again(surface: Surface) -> None:
+    surface.relays.refusal = RelayPending("")
+    answer = await post(surface)
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
 
 
 async def test_an_identity_provider_that_is_away_is_no_bad_token(surface: Surface) -> None:

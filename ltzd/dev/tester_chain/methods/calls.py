@@ -20,8 +20,7 @@ async def call(node: Node, params: Params) -> str:
     request = call_request(params.mapping(0, "transaction"))
     choice = params.block(1)
     block = choice.existing(node.chain.ledger)
-    gas = min(request.gas or BLOCK_GAS_LIMIT, BLOCK_GAS_LIMIT)
-    outcome = await run(node, block, request, gas, pending=choice.is_pending)
+    outcome = await run(node, block, request, _gas_given(request), pending=choice.is_pending)
     return hex_of(_output(outcome))
 
 
@@ -35,6 +34,7 @@ async def estimate_gas(node: Node, params: Params) -> str:
 async def gas_needed(node: Node, block: Block, request: CallRequest) -> int:
     """The least gas, within 1.5 %, with which the transaction succeeds. Raises RpcError."""
     highest = _allowance(node, block, request)
+    _check(node, block, request, _said(node, request, highest))
     if not request.data and request.to and not node.chain.state(block).code(Address(request.to)):
         return _TRANSFER_GAS
     first = await run(node, block, request, highest)
@@ -57,9 +57,18 @@ async def gas_needed(node: Node, block: Block, request: CallRequest) -> int:
 async def run(
     node: Node, block: Block, request: CallRequest, gas: int, *, pending: bool = False
 ) -> Outcome:
-    said = request.as_unsigned(chain_id=node.chain.chain_id, nonce=0, gas=gas, base_fee=0, tip=0)
+    said = _said(node, request, gas)
     _check(node, block, request, said)
     return await node.chain.call(block, said, request.sender, pending=pending)
+
+
+def _said(node: Node, request: CallRequest, gas: int) -> Unsigned:
+    return request.as_unsigned(chain_id=node.chain.chain_id, nonce=0, gas=gas, base_fee=0, tip=0)
+
+
+def _gas_given(request: CallRequest) -> int:
+    """Exactly what the caller names, 0 too; as geth, no more than a block holds."""
+    return BLOCK_GAS_LIMIT if request.gas is None else min(request.gas, BLOCK_GAS_LIMIT)
 
 
 def _check(node: Node, block: Block, request: CallRequest, said: Unsigned) -> None:
@@ -75,7 +84,7 @@ def _check(node: Node, block: Block, request: CallRequest, said: Unsigned) -> No
 
 def _allowance(node: Node, block: Block, request: CallRequest) -> int:
     """The gas that the sender can pay for, where a price is named."""
-    gas = min(request.gas or BLOCK_GAS_LIMIT, BLOCK_GAS_LIMIT)
+    gas = _gas_given(request)
     if not request.fee_cap:
         return gas
     balance = node.chain.state(block).balance(request.sender)

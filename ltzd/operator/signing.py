@@ -1,0 +1,82 @@
+"""The one place where a lane's transactions are signed, and what it refuses to sign.
+
+Every kind of work passes here: mints, relays, replacements, self-transfers. Whoever signs asks
+`obstacle` first and decides what becomes of the work; `sign` asks again, so that nothing slips by.
+"""
+
+from dataclasses import dataclass
+
+from ltzd.chain.signing import Signer, Unsigned
+from ltzd.errors import Unavailable
+from ltzd.operator.desk import Desk
+from ltzd.operator.purse import Purse
+from ltzd.rules import sendable
+from ltzd.rules.fees import Fees
+from ltzd.rules.sendable import TRANSACTION_GAS, Limits, Obstacle
+from ltzd.store.transactions import Attempt
+from ltzd.values import Address
+
+
+class Unsendable(Unavailable):
+    """No node would take the transaction, or the wallet cannot pay for it: it is not signed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a transaction does, whatever it pays for gas; it moves no native value."""
+
+    to: Address
+    data: bytes
+    gas_limit: int
+    is_cancellation: bool = False
+
+    def cost_wei(self, fees: Fees) -> int:
+        """At most."""
+        return self.gas_limit * fees.max_fee_per_gas
+
+
+def self_transfer(wallet: Address) -> Call:
+    """The least that a nonce can be spent on."""
+    return Call(wallet, b"", TRANSACTION_GAS, is_cancellation=True)
+
+
+class TransactionSigner:
+    """`beside_wei` is what everything else in flight can cost."""
+
+    def __init__(self, signer: Signer, desk: Desk, purse: Purse) -> None:
+        self._signer = signer
+        self._desk = desk
+        self._purse = purse
+
+    def obstacle(self, call: Call, fees: Fees, beside_wei: int) -> Obstacle | None:
+        """Why this call may not be signed now; None if it may."""
+        limits = Limits(
+            block_gas_limit=self._purse.block_gas_limit,
+            fee_cap=self._desk.policy.fees.cap,
+            funds_wei=(self._purse.balance or 0) - beside_wei,
+        )
+        return sendable.obstacle(call.gas_limit, call.data, fees, limits)
+
+    @property
+    def most_gas(self) -> int:
+        """The highest gas limit that may be signed now."""
+        return sendable.most_gas(self._purse.block_gas_limit)
+
+    def sign(self, nonce: int, call: Call, fees: Fees, beside_wei: int) -> Attempt:
+        """Raises Unsendable where `obstacle` names one."""
+        obstacle = self.obstacle(call, fees, beside_wei)
+        if obstacle is not None:
+            raise Unsendable(f"Nonce {nonce} may not be signed: {obstacle.value}")
+        signed = self._signer.sign(
+            Unsigned(
+                chain_id=self._desk.lane.chain_id,
+                nonce=nonce,
+                max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
+                max_fee_per_gas=fees.max_fee_per_gas,
+                gas_limit=call.gas_limit,
+                to=call.to,
+                value=0,
+                data=call.data,
+            )
+        )
+        return Attempt(signed.hash, signed.raw, fees, call.is_cancellation)

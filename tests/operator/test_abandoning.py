@@ -1,0 +1,549 @@
+"""Bytes that nodes refuse for good: their nonce goes to a self-transfer, their work comes back.
+
+Decision 0021. The node of these tests refuses chosen calls in geth's words and takes all others.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+
+from ltzd import telemetry
+from ltzd.chain import ltz
+from ltzd.operator import cancelling
+from ltzd.rules.fees import GWEI, FeePolicy
+from ltzd.rules.relaying import RelayStatus
+from ltzd.store.database import Pool
+from tests.support.core import MINTER, states, value
+from tests.support.fake_node import ETHER, LTZ_AT, Sent
+from tests.support.mint_world import POLICY, true
+from tests.support.relay_world import RELAYER, RelayWorld, a_relay_world, row_states
+from tests.support.waiting import until
+
+FOR_GOOD = "tx fee (1.20 ether) exceeds the configured cap (1.00 ether)"
+ONLY_FOR_PRICE = replace(POLICY, replace_after_seconds=3600.0)
+
+
+@pytest_asyncio.fixture
+async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[RelayWorld]:
+    async with a_relay_world(database_url, pool, eyes) as world:
+        yield world
+
+
+def refuse(world: RelayWorld, is_bad: Callable[[Sent], bool]) -> None:
+    """For good, whatever it pays."""
+    world.node.refuses = lambda sent: FOR_GOOD if is_bad(sent) else False
+
+
+def refuse_nonce(world: RelayWorld, nonce: int) -> None:
+    """The call with this nonce, and not the self-transfer."""
+    refuse(world, lambda sent: sent.nonce == nonce and not sent.is_self_transfer)
+
+
+async def self_transfer(world: RelayWorld) -> Sent:
+    """In the node's pool."""
+
+    async def there() -> Sent | None:
+        return next((one for one in world.node.pool.values() if one.is_self_transfer), None)
+
+    found = await until(there)
+    assert found is not None
+    return found
+
+
+def counted(name: str, **labels: str) -> float:
+    return telemetry.REGISTRY.get_sample_value(f"ltzd_operator_{name}", labels) or 0.0
+
+
+async def final(world: RelayWorld, *wanted: str) -> None:
+    world.node.mine(4)
+    await world.settled(*wanted)
+
+
+async def mint_once(world: RelayWorld) -> None:
+    """Every reward, on the canonical chain, and at most one call for each nonce."""
+    await world.minted()
+    assert set(world.node.minted().values()) == {1}
+    assert sorted(world.node.minted()) == sorted(await world.references())
+    for contents in world.node.nonces().values():
+        assert len([call for call in contents if call[0] != MINTER.address]) <= 1
+
+
+# --- a relay ----------------------------------------------------------------------------------
+
+
+async def test_a_refused_relay_leaves_its_nonce_and_holds_up_nobody(world: RelayWorld) -> None:
+    alarms = counted("transactions_abandoned_total", kind="relay")
+    refuse_nonce(world, 1)
+    _, refused, _ = await world.ask(3)
+    async with world.relaying(ONLY_FOR_PRICE):
+        empty = await self_transfer(world)
+        assert empty.nonce == 1
+        await world.settled("published", "published", "published")
+        await world.ask()
+        await world.settled(*["published"] * 4)
+        world.node.mine()
+        await world.relays_are("mined", "sent", "mined", "mined")
+
+        pending = (await world.progress(refused)).relayed
+        assert (pending.status, pending.block_number) == (RelayStatus.PENDING, None)
+        await final(world, "confirmed", "cancelled", "confirmed", "confirmed")
+        failed = (await world.progress(refused)).relayed
+        assert (failed.status, failed.is_cancelled) == (RelayStatus.FAILED, True)
+        assert failed.transaction_hash == empty.hash
+    assert await row_states(world.eyes) == ["mined"] * 4
+    assert world.node.executed().total() == 3
+    assert counted("transactions_abandoned_total", kind="relay") == alarms + 1
+
+
+async def test_of_many_refused_at_once_each_leaves_its_nonce(world: RelayWorld) -> None:
+    refuse(world, lambda sent: bool(sent.data) and sent.data[-1] % 2 == 0)
+    await world.ask(6)
+    async with world.relaying(ONLY_FOR_PRICE):
+        await world.settled(*["published"] * 6)
+        await final(world, *["cancelled", "confirmed"] * 3)
+    assert [sent.nonce for sent in world.node.self_transfers()] == [0, 2, 4]
+    assert world.node.executed().total() == 3
+
+
+async def test_a_relay_that_is_mined_all_the_same_is_done(world: RelayWorld) -> None:
+    """Another node had taken its bytes."""
+    refuse_nonce(world, 0)
+    (relay,) = await world.ask()
+    async with world.relaying(ONLY_FOR_PRICE):
+        empty = await self_transfer(world)
+        call = next(sent for sent in world.node.sent() if not sent.is_self_transfer)
+        world.node.pool = {call.hash: call}
+        world.node.mine()
+        await world.relays_are("mined")
+        done = (await world.progress(relay)).relayed
+        assert (done.status, done.transaction_hash) == (RelayStatus.CONFIRMED, call.hash)
+        assert not done.is_cancelled
+        await final(world, "confirmed")
+    assert empty not in world.node.self_transfers()
+    assert world.node.executed().total() == 1
+
+
+async def test_a_published_relay_that_is_refused_later_gives_its_nonce_up_too(
+    world: RelayWorld,
+) -> None:
+    """The self-transfer outbids the bytes that a node may still have."""
+    (relay,) = await world.ask()
+    async with world.relaying(ONLY_FOR_PRICE):
+        await world.settled("published")
+        (call,) = world.node.sent()
+        world.node.pool.clear()
+        refuse_nonce(world, 0)
+        empty = await self_transfer(world)
+        assert empty.max_fee_per_gas * 10 >= call.max_fee_per_gas * 11
+        assert empty.tip * 10 >= call.tip * 11
+        await final(world, "cancelled")
+        assert (await world.progress(relay)).relayed.status is RelayStatus.FAILED
+
+
+async def test_a_reorg_puts_a_refused_relay_back_to_pending(world: RelayWorld) -> None:
+    world.node.final_depth = 50
+    refuse_nonce(world, 0)
+    (relay,) = await world.ask()
+    async with world.relaying(ONLY_FOR_PRICE):
+        await self_transfer(world)
+        world.node.mine(2)
+        await world.settled("mined")
+        world.node.reorg(2, forgets_transactions=True)
+        await world.settled("published")
+        assert (await world.progress(relay)).relayed.status is RelayStatus.PENDING
+        await self_transfer(world)
+        world.node.mine(2)
+        await world.settled("mined")
+    assert world.node.executed().total() == 0
+
+
+# --- a mint -----------------------------------------------------------------------------------
+
+
+async def test_the_rewards_of_a_refused_mint_are_minted_once_its_nonce_is_final(
+    world: RelayWorld,
+) -> None:
+    alarms = counted("transactions_abandoned_total", kind="mint")
+    refuse_nonce(world, 0)
+    async with world.serving(ONLY_FOR_PRICE):
+        await world.queue(3)
+        await self_transfer(world)
+        await world.queue(2)
+        await world.settled("published", "published")
+        world.node.mine()
+        await world.settled("mined", "mined")
+        await until(lambda: _unminted(world, 3))
+        await world.some_looks()
+        assert await states(world.eyes) == ["mined", "mined"], "a reorg could bring it back"
+        seqs = await value(world.eyes, "SELECT array_agg(seq ORDER BY position) FROM rewards")
+
+        await final(world, "cancelled", "confirmed", "published")
+        world.node.mine()
+        await mint_once(world)
+        again = await value(world.eyes, "SELECT array_agg(seq ORDER BY position) FROM rewards")
+        assert again == seqs, "each keeps its reference"
+    assert counted("transactions_abandoned_total", kind="mint") == alarms + 1
+
+
+async def _unminted(world: RelayWorld, count: int) -> bool:
+    return await world.unminted() == count
+
+
+async def test_nobody_is_told_the_hash_of_a_self_transfer_as_his_mints(world: RelayWorld) -> None:
+    refuse_nonce(world, 0)
+    async with world.serving(ONLY_FOR_PRICE):
+        await world.queue(1)
+        empty = await self_transfer(world)
+        await world.settled("published")
+        await world.some_looks()
+        assert empty.hash not in [hash_ for _, hash_ in world.told]
+        await final(world, "cancelled", "published")
+        await until(lambda: true(bool(world.told)))
+    assert empty.hash not in [hash_ for _, hash_ in world.told]
+
+
+async def test_a_mint_that_is_mined_all_the_same_is_not_minted_again(world: RelayWorld) -> None:
+    refuse_nonce(world, 0)
+    async with world.serving(ONLY_FOR_PRICE):
+        await world.queue(3)
+        await self_transfer(world)
+        call = next(sent for sent in world.node.sent() if not sent.is_self_transfer)
+        world.node.pool = {call.hash: call}
+        world.node.mine()
+        await mint_once(world)
+        await final(world, "confirmed")
+    assert world.node.minted().total() == 3
+
+
+async def test_a_mint_that_comes_back_by_a_reorg_is_minted_once(world: RelayWorld) -> None:
+    """The self-transfer was mined, and on the new chain the mint is."""
+    world.node.final_depth = 50
+    refuse_nonce(world, 0)
+    async with world.serving(ONLY_FOR_PRICE):
+        await world.queue(3)
+        await self_transfer(world)
+        call = next(sent for sent in world.node.sent() if not sent.is_self_transfer)
+        world.node.mine(2)
+        await world.settled("mined")
+        world.node.forget_blocks(2, forgets_transactions=True)
+        world.node.pool = {call.hash: call}
+        world.node.mine(3)
+        await mint_once(world)
+        await world.settled("mined")
+    assert world.node.self_transfers() == []
+
+
+async def test_a_batch_that_is_too_much_for_a_node_is_minted_in_smaller_ones(
+    world: RelayWorld,
+) -> None:
+    """A node's own cap of a transaction's fee, say, which a batch of a hundred passes."""
+    most = ltz.mint_gas_limit(20)
+    refuse(world, lambda sent: sent.gas_limit > most)
+    async with world.serving(ONLY_FOR_PRICE):
+        await world.queue(100)
+
+        async def all_minted() -> bool:
+            world.node.mine()
+            return await world.unminted() == 0
+
+        await until(all_minted, 20.0)
+        await mint_once(world)
+    sizes = {sent.gas_limit for sent in world.node.sent() if sent.to == LTZ_AT}
+    assert max(sizes) == ltz.mint_gas_limit(100)
+    assert {size for size in sizes if size <= most}
+
+
+async def test_after_a_small_mint_was_refused_large_ones_are_as_large_as_before(
+    world: RelayWorld,
+) -> None:
+    """One refusal must not make everybody's mints small."""
+    refuse_nonce(world, 0)
+    async with world.serving(ONLY_FOR_PRICE):
+        await world.queue(1)
+        await self_transfer(world)
+        await world.queue(10)
+        await world.settled("published", "published")
+    assert world.node.sent()[-1].gas_limit == ltz.mint_gas_limit(10)
+
+
+async def test_a_reward_that_nodes_refuse_in_any_company_is_left_alone_by_the_others(
+    world: RelayWorld,
+) -> None:
+    marked = (7).to_bytes(20, "big")
+    refuse(world, lambda sent: marked in sent.data)
+    async with world.serving(ONLY_FOR_PRICE):
+        await world.queue(40)
+
+        async def all_others_minted() -> bool:
+            world.node.mine()
+            return await world.unminted() == 1
+
+        await until(all_others_minted, 20.0)
+    assert set(world.node.minted().values()) == {1}
+    assert world.node.minted().total() == 39
+
+
+# --- dying between any two steps --------------------------------------------------------------
+
+
+def lost(*_: object) -> None:
+    """As a connection that breaks."""
+    raise ConnectionResetError("gone")
+
+
+async def dies(*_: object) -> None:
+    lost()
+
+
+@pytest.mark.parametrize("kind", ["mint", "relay"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "before the self-transfer is stored",
+        "after it is stored, before a node has it",
+        "after a node has it, before that is written down",
+        "after it is mined, before that is saved",
+        "after it is final, before that is saved",
+        "after all of it",
+    ],
+)
+async def test_dying_between_any_two_steps_ends_in_one_outcome(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch, kind: str, step: str
+) -> None:
+    dying, serving = (
+        (world.lane, world.serving) if kind == "mint" else (world.relay_lane, world.relaying)
+    )
+    refuse_nonce(world, 0)
+    await (world.queue() if kind == "mint" else world.ask())
+    with monkeypatch.context() as patch:
+        match step:
+            case "before the self-transfer is stored":
+                patch.setattr("ltzd.store.transactions.store_attempt", dies)
+            case "after it is stored, before a node has it":
+                patch.setattr(
+                    world.node, "refuses", lambda sent: FOR_GOOD if is_call(sent) else "full"
+                )
+            case "after a node has it, before that is written down":
+                patch.setattr("ltzd.store.transactions.mark_published", dies)
+        async with dying(ONLY_FOR_PRICE):
+            await until(lambda: reached(world, step))
+            if step.startswith("after it is mined"):
+                patch.setattr("ltzd.store.transactions.save", dies)
+                world.node.mine()
+                await world.some_looks()
+            elif step.startswith(("after it is final", "after all")):
+                world.node.mine()
+                await world.settled("mined")
+                if step.startswith("after it is final"):
+                    patch.setattr("ltzd.store.transactions.save", dies)
+                world.node.mine(4)
+                await world.some_looks()
+
+    async with serving(ONLY_FOR_PRICE):
+        await until(lambda: settled_first(world))
+        world.node.mine(2)
+        if kind == "mint":
+            await mint_once(world)
+        else:
+            await world.relays_are("mined")
+            assert world.node.executed().total() == 0
+    assert len(world.node.self_transfers()) == 1
+
+
+def is_call(sent: Sent) -> bool:
+    return not sent.is_self_transfer
+
+
+async def reached(world: RelayWorld, step: str) -> bool:
+    if step.startswith("before"):
+        return bool(world.node.arrived)
+    if step.startswith("after it is stored"):
+        return bool(await value(world.eyes, "SELECT count(*) FROM attempts") == 2)
+    return bool(world.node.pool)
+
+
+async def settled_first(world: RelayWorld) -> bool:
+    world.node.mine()
+    return "cancelled" in await states(world.eyes)
+
+
+# --- what may stand in the way of a self-transfer ---------------------------------------------
+
+
+async def test_a_refused_self_transfer_pauses_its_lane_and_is_offered_ever_more_slowly(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a wallet that the network has banned."""
+    monkeypatch.setattr(cancelling, "_LONGEST_PAUSE_SECONDS", 0.4)
+    refuse(world, lambda _sent: True)
+    await world.ask()
+    async with world.relaying(ONLY_FOR_PRICE):
+        await until(lambda: true(sum(sent.is_self_transfer for sent in world.node.sent()) >= 2))
+        await until(lambda: true(counted("lanes_paused", kind="relay", reason="refused") == 1))
+        await world.ask()
+        await world.some_looks()
+        assert await states(world.eyes) == ["signed"], "more would only wait behind it"
+        assert await value(world.eyes, "SELECT count(*) FROM attempts") == 2
+        assert len(world.node.arrived) < 12, "it is offered now and then, not all the time"
+
+        world.node.refuses = lambda _sent: False
+        await world.settled("published", "published")
+        await final(world, "cancelled", "confirmed")
+    assert counted("lanes_paused", kind="relay", reason="refused") == 0
+    assert await row_states(world.eyes) == ["mined", "mined"]
+
+
+async def test_above_the_cap_a_self_transfer_waits_until_fees_have_fallen(
+    world: RelayWorld,
+) -> None:
+    refuse_nonce(world, 0)
+    async with world.relaying(ONLY_FOR_PRICE):
+
+        def rise() -> None:
+            world.node.base_fee = 200 * GWEI
+            world.node.mine()
+
+        world.node.before["eth_sendRawTransaction"] = rise
+        await world.ask()
+        await until(lambda: true(counted("lanes_paused", kind="relay", reason="fees") == 1))
+        await world.some_looks()
+        assert not any(sent.is_self_transfer for sent in world.node.sent())
+        world.node.base_fee = GWEI
+        world.node.mine()
+        await self_transfer(world)
+        await final(world, "cancelled")
+
+
+async def test_at_the_cap_a_self_transfer_pays_no_more_than_the_cap(world: RelayWorld) -> None:
+    world.node.base_fee = 49 * GWEI
+    world.node.mine()
+    refuse_nonce(world, 0)
+    await world.ask()
+    async with world.relaying(ONLY_FOR_PRICE):
+        empty = await self_transfer(world)
+        assert empty.max_fee_per_gas == FeePolicy().cap
+        await final(world, "cancelled")
+
+
+async def test_a_self_transfer_that_is_stuck_is_made_dearer_and_stays_one(
+    world: RelayWorld,
+) -> None:
+    refuse_nonce(world, 0)
+    await world.ask()
+    async with world.relaying(ONLY_FOR_PRICE):
+        cheap = await self_transfer(world)
+        world.node.base_fee = 20 * GWEI
+        world.node.mine()
+
+        async def dearer() -> bool:
+            found = (one for one in world.node.pool.values() if one.is_self_transfer)
+            return any(one.max_fee_per_gas > cheap.max_fee_per_gas for one in found)
+
+        await until(dearer)
+        await final(world, "cancelled")
+    assert len(world.node.self_transfers()) == 1
+    assert world.node.executed().total() == 0
+
+
+async def test_a_self_transfer_needs_only_its_own_gas_money(world: RelayWorld) -> None:
+    """The refused call was reserved, and it may be mined or the self-transfer, never both."""
+    refuse_nonce(world, 0)
+    async with world.relaying(ONLY_FOR_PRICE):
+        fee = 2 * GWEI + world.node.tip
+        world.node.balance = 100_000 * fee
+        world.node.mine()
+        await world.some_looks()
+        await world.ask()
+        await self_transfer(world)
+        shown = counted("reserved_wei", kind="relay")
+        assert shown == 100_000 * fee
+        world.node.balance = ETHER
+        await final(world, "cancelled")
+
+
+async def test_a_crowd_of_refusals_slows_the_lane_down_and_stops_it_never(
+    world: RelayWorld,
+) -> None:
+    refuse(world, is_call)
+    await world.ask(3)
+    async with world.relaying(replace(ONLY_FOR_PRICE, max_in_flight=3)):
+        await world.settled(*["published"] * 3)
+        world.node.refuses = lambda _sent: False
+        world.node.mine()
+        await world.settled(*["mined"] * 3)
+        await world.ask(2)
+        await until(lambda: _is_mining(world, 2), 10.0)
+    assert world.node.executed().total() == 2
+
+
+async def _is_mining(world: RelayWorld, count: int) -> bool:
+    world.node.mine()
+    return world.node.executed().total() == count
+
+
+# --- what is not signed at all ----------------------------------------------------------------
+
+
+async def test_a_relay_whose_gas_limit_no_node_would_take_is_never_signed(
+    world: RelayWorld,
+) -> None:
+    """Whoever queued it, and however: the last look is the lane's own."""
+    bad, good, too_much = await world.ask(3)
+    await value(world.eyes, "UPDATE relays SET gas_limit = 0 WHERE id = $1", bad)
+    await value(world.eyes, "UPDATE relays SET gas_limit = 30000001 WHERE id = $1", too_much)
+    async with world.relaying():
+        await world.relays_are("failed", "sent", "failed")
+        await world.settled("published")
+    assert [sent.nonce for sent in world.node.sent()] == [0]
+    for relay, reason in ((bad, "below the 21040 that its data costs"), (too_much, "above the")):
+        assert reason in (await world.progress(relay)).failure
+    assert (await world.progress(good)).relayed is not None
+
+
+async def test_a_block_that_holds_less_than_a_full_batch_gets_smaller_ones(
+    world: RelayWorld,
+) -> None:
+    world.node.block_gas_limit = ltz.mint_gas_limit(30)
+    world.node.mine()
+    async with world.serving(ONLY_FOR_PRICE):
+        await world.queue(70)
+
+        async def all_minted() -> bool:
+            world.node.mine()
+            return await world.unminted() == 0
+
+        await until(all_minted, 10.0)
+        await world.each_minted_once()
+    assert max(sent.gas_limit for sent in world.node.sent()) == world.node.block_gas_limit
+    assert world.node.self_transfers() == []
+
+
+async def test_a_block_that_holds_no_mint_pauses_the_lane_which_says_why(
+    world: RelayWorld,
+) -> None:
+    world.node.block_gas_limit = 100_000
+    world.node.mine()
+    async with world.serving(ONLY_FOR_PRICE):
+        await world.queue(1)
+        await until(
+            lambda: true(counted("lanes_paused", kind="mint", reason="block_gas_limit") == 1)
+        )
+        assert await states(world.eyes) == []
+        world.node.block_gas_limit = 30_000_000
+        world.node.mine()
+        await world.settled("published")
+    assert counted("lanes_paused", kind="mint", reason="block_gas_limit") == 0
+
+
+async def test_what_no_block_holds_any_more_gives_its_nonce_up(world: RelayWorld) -> None:
+    """Blocks became smaller than a transaction that waits for one."""
+    await world.ask()
+    async with world.relaying(ONLY_FOR_PRICE):
+        await world.settled("published")
+        world.node.block_gas_limit, world.node.base_fee = 90_000, 20 * GWEI
+        world.node.mine(takes_pool=False)
+        await self_transfer(world)
+        await final(world, "cancelled")
+    assert RELAYER.address in {sent.to for sent in world.node.self_transfers()}
