@@ -13,6 +13,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from ltzd.actions.check_ins import CheckedIn, CheckIns
+from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.site_links import SiteLinks
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import (
@@ -34,6 +35,7 @@ from ltzd.store.site_members import Member
 from ltzd.values import LTZ, Address, address_of
 from tests.support.core import BRAND, value
 from tests.support.event_action import SEALER
+from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.site_log_ins import HOST, SITE, World, a_world
 from tests.support.site_members import checked_in, expire
 from tests.support.waiting import until
@@ -389,7 +391,8 @@ async def rewards(world: World) -> int:
 
 
 def check_ins(world: World, url: str) -> CheckIns:
-    return CheckIns(world.pool, Signals(url), world.book)
+    capacity = MintCapacity(world.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
+    return CheckIns(world.pool, Signals(url), world.book, capacity)
 
 
 async def test_a_check_in_and_a_link_at_once_are_one_check_in_a_day(
