@@ -1,12 +1,15 @@
 """Sites where perks are redeemed, on the real contracts: who is logged in, what is on offer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID, uuid4
+
+import pytest
 
 from ltzd.actions.constraints import PurchaseConstraints
 from ltzd.actions.local_signing import ltz_permits
@@ -17,13 +20,14 @@ from ltzd.actions.site_redemptions import Redeemed, SiteRedemptions
 from ltzd.actions.token_users import TokenUsers
 from ltzd.chain.node import Header
 from ltzd.chain.relay_calls import RelayContracts
-from ltzd.errors import Unavailable, ValidationFailed
+from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.operator.relay_lane import RelayLane
 from ltzd.providers.identity_tokens import TokenUser
 from ltzd.rules.brands import Brand, Perk, Site
 from ltzd.rules.fees import GWEI, FeePolicy
+from ltzd.rules.redeeming import ALPHABET
 from ltzd.store import chains
 from ltzd.store.chains import BlockRow, ChainIdentity
 from ltzd.store.database import Pool, session, transaction
@@ -39,6 +43,7 @@ from tests.support.site_members import gave, on_record
 from tests.support.waiting import until
 
 PAYOUT = Party().address
+CODE = re.compile(f"[{ALPHABET}]{{4}}(-[{ALPHABET}]{{4}}){{2}}")
 SEALER = Sealer([b"\x05" * 32])
 
 
@@ -288,3 +293,16 @@ async def some_sites(url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[
         await stack.enter_async_context(running(follower.run()))
         sites.first = await sites.process()
         yield sites
+
+
+def code_of(redeemed: Redeemed) -> str:
+    assert not redeemed.is_pending
+    code = redeemed.redemption.confirmation_code
+    assert CODE.fullmatch(code), code
+    return code
+
+
+async def refusal_of(redeeming: Awaitable[Redeemed]) -> str:
+    with pytest.raises(RedemptionRefused) as refused:
+        await redeeming
+    return refused.value.message
