@@ -206,7 +206,7 @@ async def test_bytes_in_flight_never_need_more_than_two_blocks(world: World) -> 
 
 
 async def test_a_batchful_of_rewards_that_ltz_refuses_stops_no_other_brand(world: World) -> None:
-    """Nobody is blamed while nothing of a batch passes, so a batch of one brand alone would wait."""
+    """While nothing of a batch passes nobody is blamed: a batch of one brand alone would wait."""
     world.node.bad_wallets.add(a_wallet(7))
     world.node.mines_at_once = True
     await queue(world, A, count=150)
