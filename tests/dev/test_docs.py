@@ -183,3 +183,25 @@ def test_a_receiver_checks_signatures_as_the_page_on_webhooks_does() -> None:
     assert not is_from_ltzd("whsec_" + b64encode(bytes(32)).decode(), headers, message.body)
     late = signed_headers(message, [new], datetime.now(UTC) - timedelta(minutes=6))
     assert not is_from_ltzd(new, late, message.body)
+
+
+def rows_of(page: str) -> list[list[str]]:
+    """The cells of each row of the page's tables, without the tables' heads."""
+    lines = [line for line in page.splitlines() if line.startswith("|")]
+    heads = {i for i, line in enumerate(lines) if set(line) <= set("|-")}
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for i, line in enumerate(lines)
+        if i not in heads and i + 1 not in heads
+    ]
+
+
+def test_every_row_of_the_threat_model_names_a_test_that_exists() -> None:
+    rows = rows_of((DOCS / "threat-model.md").read_text())
+    assert len(rows) > 100
+    for row in rows:
+        named = re.fullmatch(r"`([\w/.]+)::(\w+)`", row[-1])
+        assert named is not None, row
+        path, name = DOCS.parent / named[1], named[2]
+        assert path.is_file(), named[0]
+        assert re.search(rf"(def|function) {name}\(", path.read_text()), named[0]
