@@ -44,3 +44,16 @@ class Operation:
     headers: tuple[AnswerHeader, ...] = ()
     needs_token: bool = False
     bodiless: Mapping[int, str] = field(default_factory=dict)
+
+
+WAIT_FOR_WINDOW = AnswerHeader(
+    "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
+)
+WAIT_TO_SEND = AnswerHeader(
+    "Retry-After",
+    "Seconds until the window or the day of a spent gas budget ends; at RELAY_PENDING, until the "
+    "same request is worth repeating",
+    {"type": "integer"},
+    frozenset({403, 429, 503}),
+)
+"""Of endpoints that have the operator send a transaction."""

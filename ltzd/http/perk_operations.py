@@ -26,7 +26,14 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.http.errors import BodyTooLarge, BodyUnreadable, answer_of, relayer_envelope
-from ltzd.http.operations import AnswerHeader, Examples, Operation, Parameter
+from ltzd.http.operations import (
+    WAIT_FOR_WINDOW,
+    WAIT_TO_SEND,
+    AnswerHeader,
+    Examples,
+    Operation,
+    Parameter,
+)
 from ltzd.http.perk_charges import BODY_LIMIT, HOLDERS, REDEEM, STATUS
 from ltzd.http.perk_models import (
     HoldersQuery,
@@ -165,16 +172,6 @@ _HEADERS = (
         )
     ),
 )
-_WAIT = AnswerHeader(
-    "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
-)
-_WAIT_TO_REDEEM = AnswerHeader(
-    "Retry-After",
-    "Seconds until the window or the day of a spent gas budget ends; at RELAY_PENDING, until the "
-    "same request is worth repeating",
-    {"type": "integer"},
-    frozenset({403, 429, 503}),
-)
 _COLLECTION_ID = Parameter("collectionId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
 _TOKEN_ID = Parameter("tokenId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
 _LIMIT = Parameter(
@@ -241,7 +238,7 @@ OPERATIONS = (
                 202: {"pending": _redeemed(is_mined=False)},
             },
         ),
-        headers=(*_HEADERS, _WAIT_TO_REDEEM),
+        headers=(*_HEADERS, WAIT_TO_SEND),
     ),
     Operation(
         "GET",
@@ -258,7 +255,7 @@ OPERATIONS = (
                 }
             },
         ),
-        headers=(*_HEADERS, _WAIT),
+        headers=(*_HEADERS, WAIT_FOR_WINDOW),
     ),
     Operation(
         "GET",
@@ -271,6 +268,6 @@ OPERATIONS = (
             404: ("Unknown collection", PerkRefusal),
         },
         examples=_examples({}, {200: {"a page": _page(1), "the last page": _page(2)}}),
-        headers=(*_HEADERS, _WAIT),
+        headers=(*_HEADERS, WAIT_FOR_WINDOW),
     ),
 )

@@ -29,7 +29,14 @@ from ltzd.http.errors import (
     answer_of,
     relayer_envelope,
 )
-from ltzd.http.operations import AnswerHeader, Examples, Operation, Parameter
+from ltzd.http.operations import (
+    WAIT_FOR_WINDOW,
+    WAIT_TO_SEND,
+    AnswerHeader,
+    Examples,
+    Operation,
+    Parameter,
+)
 from ltzd.http.relay_models import RelayCall, RelayedAnswer, RelayRefusal
 from ltzd.http.relayer import BODY_LIMIT, PATH
 from ltzd.rules.gas_budgets import identity_exhausted, total_exhausted
@@ -177,16 +184,6 @@ _HEADERS = (
     AnswerHeader("X-RateLimit-Reset", "When the window ends, in Unix seconds", {"type": "integer"}),
     AnswerHeader("WWW-Authenticate", "Bearer", {"type": "string"}, frozenset({401})),
 )
-_WAIT = AnswerHeader(
-    "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
-)
-_WAIT_TO_RELAY = AnswerHeader(
-    "Retry-After",
-    "Seconds until the window or the day of a spent gas budget ends; at RELAY_PENDING, until the "
-    "same request is worth repeating",
-    {"type": "integer"},
-    frozenset({403, 429, 503}),
-)
 
 _NOT_TAKEN = (
     "Database or node unavailable; or signed, and no node has taken it yet (`RELAY_PENDING`): the "
@@ -236,7 +233,7 @@ OPERATIONS = (
                 202: {"pending": _relayed(RelayStatus.PENDING)},
             },
         ),
-        headers=(*_HEADERS, _WAIT_TO_RELAY),
+        headers=(*_HEADERS, WAIT_TO_SEND),
         needs_token=True,
     ),
     Operation(
@@ -269,7 +266,7 @@ OPERATIONS = (
                 },
             },
         ),
-        headers=(*_HEADERS, _WAIT),
+        headers=(*_HEADERS, WAIT_FOR_WINDOW),
         needs_token=True,
     ),
 )
