@@ -450,9 +450,16 @@ async def test_a_username_that_is_not_the_accounts_is_refused(
 
 
 async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_caller_alone(
-    process: Process, sandbox: Sandbox
+    process: Process, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process.accounts.told["discord", ID] = Verified("exists", "ada.l")
+    both, verify = asyncio.Barrier(2), process.accounts.verify
+
+    async def verify_together(account: OAuthAccount) -> Verified:
+        await both.wait()
+        return await verify(account)
+
+    monkeypatch.setattr(process.accounts, "verify", verify_together)
     right, wrong = await asyncio.gather(
         process.ask(), process.ask(replace(ADA, username="eve")), return_exceptions=True
     )

@@ -29,7 +29,7 @@ async def queue_many(instance: Instance) -> None:
 
 async def delay_of_an_event(instance: Instance, email: str) -> int:
     """Blocks from the one that was next when the event was posted to the one that minted it."""
-    head: int = await instance.ask("SELECT head_number FROM chains")
+    head = int(await instance.rpc("eth_blockNumber"), 16)
     answer = await instance.post_event(email)
     event = UUID(answer.event_id)
 

@@ -11,7 +11,7 @@ from ltzd.operator.pausing import LanePause
 from ltzd.rules.fees import GWEI
 from ltzd.store.database import session
 from ltzd.store.status import read_facts
-from tests.support.mint_world import World
+from tests.support.mint_world import World, true
 from tests.support.waiting import until
 
 
@@ -106,7 +106,7 @@ async def test_a_lane_that_cannot_begin_for_want_of_a_node_says_so(world: World)
 
         world.node.is_down = False
         await until(tells(world, None))
-        assert metric("node") == 0
+        await until(lambda: true(metric("node") == 0))
 
 
 async def test_a_lane_that_stands_by_waits_for_nothing(
