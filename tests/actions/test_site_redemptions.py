@@ -548,6 +548,32 @@ async def test_a_link_that_ended_since_the_log_in_pays_nothing(sites: Sites, how
     assert await sites.balance(ann) == 100
 
 
+@pytest.mark.parametrize("how", ["expired", "ended", "linked anew", "proven"])
+async def test_what_was_begun_and_never_sent_ends_with_the_right_to_it(
+    sites: Sites, how: str
+) -> None:
+    """Whoever has the session leaves a redemption half-way, and comes back for it later."""
+    perk, ann = await sites.collection(40), await sites.member(100, given=how == "proven" and 100)
+    if how != "proven":
+        await linked(sites.pool, ann)
+    with pytest.raises(Unavailable, match="No relay wallet"):
+        await sites.redeem(ann, perk)
+    assert await sites.states() == ["open"]
+    match how:
+        case "expired":
+            await expire(sites.pool)
+        case "ended":
+            async with session(sites.pool) as connection:
+                await site_links.end_of_member(connection, ann)
+        case "linked anew":
+            await linked(sites.pool, ann, 10)
+        case _:
+            await value(sites.pool, "UPDATE users SET proven_by = 'x' WHERE id = $1", ann.user_id)
+    async with sites.relaying():
+        await refusal_of(sites.redeem(ann, perk))
+    assert (await sites.balance(ann), await sites.states()) == (100, ["failed"])
+
+
 async def test_an_ended_link_to_another_wallet_lets_nobody_begin_there(sites: Sites) -> None:
     perk, ann, owner = await sites.collection(40), await sites.member(), await sites.member(100)
     await linked(sites.pool, ann, wallet=owner.wallet)
