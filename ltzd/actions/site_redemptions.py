@@ -255,6 +255,7 @@ class SiteRedemptions:
         await self._board.turn(one.wallet, order.deadline)
         if asyncio.get_running_loop().time() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
+        redeeming.check_cost(one.price, order.max_cost)
         if not await self._is_still_paid_for(order, one):
             await self._fail(one, OVERTAKEN)
             return None

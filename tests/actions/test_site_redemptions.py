@@ -574,6 +574,20 @@ async def test_what_was_begun_and_never_sent_ends_with_the_right_to_it(
     assert (await sites.balance(ann), await sites.states()) == (100, ["failed"])
 
 
+async def test_what_was_begun_at_a_price_is_not_sent_for_whoever_agrees_to_less(
+    sites: Sites,
+) -> None:
+    perk, ann = await sites.collection(40), await sites.member(100)
+    with pytest.raises(Unavailable, match="No relay wallet"):
+        await sites.redeem(ann, perk)
+    async with sites.relaying():
+        sentence = await refusal_of(sites.redeem(ann, perk, max_cost=39 * LTZ))
+        assert sentence == "The price is now 40 LTZ."
+        assert (await sites.balance(ann), await sites.states()) == (100, ["open"])
+        code_of(await sites.redeem(ann, perk, max_cost=40 * LTZ))
+    assert (await sites.balance(ann), await sites.states()) == (60, ["done"])
+
+
 async def test_an_ended_link_to_another_wallet_lets_nobody_begin_there(sites: Sites) -> None:
     perk, ann, owner = await sites.collection(40), await sites.member(), await sites.member(100)
     await linked(sites.pool, ann, wallet=owner.wallet)
