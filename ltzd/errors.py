@@ -232,6 +232,10 @@ class HostSiteUnavailable(Unavailable):
     """The site whose user it would be does not say who he is."""
 
 
+class HostSiteRefused(HostSiteUnavailable):
+    """It, or what stands before it, refuses the request and says nothing of its user."""
+
+
 class HostSiteBusy(HostSiteUnavailable):
     """So many requests wait for this host's site that another one must not."""
 

@@ -255,6 +255,10 @@ class SiteRedemptions:
         await self._board.turn(one.wallet, order.deadline)
         if asyncio.get_running_loop().time() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
+        redeeming.check_cost(one.price, order.max_cost)
+        if not await self._is_still_paid_for(order, one):
+            await self._fail(one, OVERTAKEN)
+            return None
         standing: Standing | None = None
         try:
             standing = await self._orders.standing(one, one.wallet)
@@ -267,6 +271,19 @@ class SiteRedemptions:
                 raise
             return await self._refused(one, standing, refusal)
         return await self._settled(order, one, answer.relayed)
+
+    async def _is_still_paid_for(self, order: _Order, one: Redemption) -> bool:
+        """Whether the pots that it charges are open to the member now: whoever began it may have
+        left, and meanwhile his link has ended, or somebody has proven the address."""
+        async with session(self._pool) as connection:
+            payment, link = await spending.charged(connection, one.id)
+            account = await spending.account(connection, order.member)
+        if account is None or not account.is_of(order.member):
+            return False
+        is_linked = account.link is not None and account.link.id == link
+        return (not payment.given or _is_believed(order.brand, account)) and (
+            not payment.linked or is_linked
+        )
 
     async def _refused(
         self, one: Redemption, standing: Standing | None, refusal: Refused
@@ -330,9 +347,13 @@ class SiteRedemptions:
         return is_over
 
 
-def _pots(brand: Brand, account: Account, balance: int) -> Payment:
+def _is_believed(brand: Brand, account: Account) -> bool:
     verified_emails = brand.site is not None and brand.site.verified_emails
-    believed = site_spending.is_believed(account.address, verified_emails=verified_emails)
+    return site_spending.is_believed(account.address, verified_emails=verified_emails)
+
+
+def _pots(brand: Brand, account: Account, balance: int) -> Payment:
+    believed = _is_believed(brand, account)
     return site_spending.pots(account.ledger, believed=believed, balance=balance)
 
 

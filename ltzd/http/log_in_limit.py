@@ -12,7 +12,7 @@ from sanic.request import Request
 
 from ltzd.actions.site_members import LoggedIn
 from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
-from ltzd.errors import LogInsLimited, NotLoggedIn
+from ltzd.errors import HostSiteRefused, LogInsLimited, NotLoggedIn
 from ltzd.http.client_address import client_network
 from ltzd.http.services import SiteMembers
 from ltzd.providers.host_sites import HostCredentials, forwarded
@@ -29,7 +29,8 @@ class LogInLimit:
     async def member(self, request: Request, host: str, credentials: HostCredentials) -> LoggedIn:
         """`SiteMembers.member`. Raises LogInsLimited, too.
 
-        What could prove no log-in is not counted: the site is not asked about it.
+        What could prove no log-in is not counted: the site is not asked about it. What a firewall
+        before the site refuses is counted: whoever writes the log-in can bring that about.
         """
         if forwarded(credentials) is None:
             return await self._members.member(host, credentials)
@@ -39,7 +40,7 @@ class LogInLimit:
             raise limited(_seconds_left(spent))
         try:
             return await self._members.member(host, credentials)
-        except NotLoggedIn:
+        except (NotLoggedIn, HostSiteRefused):
             window = await self._limits.hit(FAILED_LOG_INS, client, host)
             if not window.is_within:
                 raise limited(_seconds_left(window)) from None

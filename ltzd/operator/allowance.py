@@ -6,6 +6,7 @@ Amounts are LTZ's smallest unit.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import structlog
@@ -56,8 +57,13 @@ class MintAllowance:
         self._has_risen |= capacity > self._capacity
         self._capacity = capacity
 
-    def fit(self, waiting: Sequence[QueuedReward], in_flight: int) -> list[QueuedReward]:
-        """The rewards of one mint: the bucket holds them beside `in_flight` units."""
+    def fit(
+        self, waiting: Sequence[QueuedReward], in_flight: int, at_most: int = ltz.MAX_BATCH
+    ) -> list[QueuedReward]:
+        """The rewards of one mint: the bucket holds them beside `in_flight` units.
+
+        What of them is not minted after all is to be given back (`give_back`).
+        """
         if self._capacity == 0:
             return []  # minting is switched off: every reward waits, and stays in the queue
         asks = [
@@ -69,10 +75,16 @@ class MintAllowance:
             spendable=self._available - in_flight,
             refill=self._refill(),
         )
-        allotment = allot(asks, bucket, self._reserve, ltz.MAX_BATCH)
+        allotment = allot(asks, bucket, self._reserve, at_most)
         self._reserve, self._over_capacity = allotment.reserve, allotment.over_capacity
         by_id = {reward.id: reward for reward in waiting}
         return [by_id[id_] for id_ in allotment.taken]
+
+    def give_back(self, left_out: Sequence[QueuedReward]) -> None:
+        """These are not minted now: else the next round takes what they leave for a refill, and
+        keeps half of it for the reward that is saved for."""
+        units = sum(reward.ltz for reward in left_out) * LTZ
+        self._reserve = replace(self._reserve, free=self._reserve.free + units)
 
     def _refill(self) -> int:
         """Since this was asked last."""

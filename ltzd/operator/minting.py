@@ -134,17 +134,20 @@ class Minter:
             waiting = await rewards.queued(connection, ltz.MAX_BATCH, self._last_brand, saver)
             if len(waiting) < at_least:
                 return self._gate.pause(None) if not waiting else 0
-            fitting = self._allowance.fit(waiting, self._book.minting())
+            fitting = self._allowance.fit(waiting, self._book.minting(), self.largest)
             if not fitting:
                 self._pass_the_turn(waiting, saver)
                 return self._gate.pause(MINT_LIMIT)
             company = await self._company(connection, fitting)
             batch = await self._rehearsal.passing(connection, company, self._next_seq)
+            minted = {reward.id for reward in batch}
+            self._allowance.give_back([one for one in fitting if one.id not in minted])
             if not batch:
                 return self._gate.pause(WOULD_REVERT)
             mint = self._mint(batch)
             obstacle = self._signer.obstacle(_call(mint), fees, self._book.reserved_wei())
             if obstacle is not None:
+                self._allowance.give_back(batch)
                 return self._gate.pause(obstacle.value)
             self._gate.pause(None)
             tx = await self._store(connection, mint, fees)

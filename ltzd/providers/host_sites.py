@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from cachetools import TTLCache
 
 from ltzd import telemetry
-from ltzd.errors import HostSiteBusy, HostSiteUnavailable
+from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable
 from ltzd.providers.bounded_json import NotJsonError, decoded
 from ltzd.providers.guarded_connector import LookUp
 from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
@@ -199,6 +199,9 @@ def _name_of(url: str, headers: Mapping[str, str]) -> bytes:
 def _user_in(answer: Answer) -> SiteUser | None:
     if answer.status in {401, 403}:
         return None
+    if 400 <= answer.status < 500:
+        reason = f"status {answer.status}"
+        raise HostSiteRefused(f"The host site gave no usable answer: {reason}", reason=reason)
     if answer.status != 200:
         raise _unavailable(f"status {answer.status}")
     try:

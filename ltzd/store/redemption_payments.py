@@ -104,7 +104,8 @@ async def reverse(connection: Connection, redemption: UUID) -> bool:
                    LEFT JOIN transactions t ON t.id = r.transaction_id
                   WHERE r.user_address = s.wallet AND r.window_start IS NOT NULL
                     AND r.fingerprint = sha256(uuid_send(s.id))
-                    AND (t.id IS NULL OR t.state NOT IN ('reverted', 'displaced')))
+                    AND (t.id IS NULL
+                         OR t.state NOT IN ('reverted', 'displaced', 'cancelled')))
        RETURNING s.id, s.brand_id, s.paid_transaction_hash
         ), news AS (
           INSERT INTO webhooks (brand_id, kind, subject, transaction_hash)

@@ -111,6 +111,21 @@ SELECT m.user_id, m.wallet,
 """
 
 
+async def charged(connection: Connection, redemption: UUID) -> tuple[Payment, UUID | None]:
+    """Which pots pay for a redemption, and by which link; a version that knew no pots wrote none."""
+    row = await connection.fetchrow(
+        """
+        SELECT coalesce(from_earned, 0) AS earned, coalesce(from_given, 0) AS given,
+               coalesce(from_linked, 0) AS linked, link_id
+          FROM site_redemptions
+         WHERE id = $1
+        """,
+        redemption,
+    )
+    payment = Payment(int(row["earned"]), int(row["given"]), int(row["linked"]))
+    return payment, row["link_id"]
+
+
 async def charge(
     connection: Connection,
     redemption: UUID,

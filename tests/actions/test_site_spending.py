@@ -1,41 +1,26 @@
 """Whose LTZ a site session spends, on real rows and contracts: never a stranger's, never twice."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import NoReturn
 
 import pytest
-import pytest_asyncio
 
 from ltzd.actions.site_redemptions import Redeemed
-from ltzd.errors import DatabaseUnavailable, RedemptionRefused
+from ltzd.errors import DatabaseUnavailable, RedemptionRefused, Unavailable
 from ltzd.rules.brands import Perk
 from ltzd.store import checkins, site_links, site_members, site_spending
 from ltzd.store.database import Pool, session
 from ltzd.store.site_members import Member
 from ltzd.values import LTZ
-from tests.support.contracts import Contracts as Deployed
-from tests.support.contracts import deployed_contracts
 from tests.support.core import BRAND, value
 from tests.support.mint_world import short_pauses
-from tests.support.redeeming_desk import CODE, Sites, code_of, refusal_of, some_sites
+from tests.support.redeeming_desk import CODE, Sites, code_of, refusal_of
 from tests.support.site_members import checked_in, expire, gave, linked, mint, on_record
 from tests.support.waiting import until
 
 __all__ = ["short_pauses"]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def deployed() -> AsyncIterator[Deployed]:
-    async with deployed_contracts("tester") as deployed:
-        yield deployed
-
-
-@pytest_asyncio.fixture
-async def sites(database_url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[Sites]:
-    async with some_sites(database_url, pool, deployed) as sites:
-        yield sites
 
 
 async def refused_for(sites: Sites, member: Member, perk: Perk) -> str:
@@ -323,3 +308,43 @@ async def test_a_dearer_perk_than_was_shown_is_refused_before_anything_is_writte
         code = code_of(await sites.redeem(ann, perk, max_cost=30 * LTZ))
         # What was paid a moment ago is told, whatever is shown now.
         assert code_of(await sites.redeem(ann, perk, max_cost=0)) == code
+
+
+@pytest.mark.parametrize("how", ["expired", "ended", "linked anew", "proven"])
+async def test_what_was_begun_and_never_sent_ends_with_the_right_to_it(
+    sites: Sites, how: str
+) -> None:
+    """Whoever has the session leaves a redemption half-way, and comes back for it later."""
+    perk, ann = await sites.collection(40), await sites.member(100, given=how == "proven" and 100)
+    if how != "proven":
+        await linked(sites.pool, ann)
+    with pytest.raises(Unavailable, match="No relay wallet"):
+        await sites.redeem(ann, perk)
+    assert await sites.states() == ["open"]
+    match how:
+        case "expired":
+            await expire(sites.pool)
+        case "ended":
+            async with session(sites.pool) as connection:
+                await site_links.end_of_member(connection, ann)
+        case "linked anew":
+            await linked(sites.pool, ann, 10)
+        case _:
+            await value(sites.pool, "UPDATE users SET proven_by = 'x' WHERE id = $1", ann.user_id)
+    async with sites.relaying():
+        await refusal_of(sites.redeem(ann, perk))
+    assert (await sites.balance(ann), await sites.states()) == (100, ["failed"])
+
+
+async def test_what_was_begun_at_a_price_is_not_sent_for_whoever_agrees_to_less(
+    sites: Sites,
+) -> None:
+    perk, ann = await sites.collection(40), await sites.member(100)
+    with pytest.raises(Unavailable, match="No relay wallet"):
+        await sites.redeem(ann, perk)
+    async with sites.relaying():
+        sentence = await refusal_of(sites.redeem(ann, perk, max_cost=39 * LTZ))
+        assert sentence == "The price is now 40 LTZ."
+        assert (await sites.balance(ann), await sites.states()) == (100, ["open"])
+        code_of(await sites.redeem(ann, perk, max_cost=40 * LTZ))
+    assert (await sites.balance(ann), await sites.states()) == (60, ["done"])

@@ -434,6 +434,7 @@ async def test_an_index_that_is_read_again_keeps_what_was_paid_in_final_blocks(
 ENDS: dict[str, tuple[Sending, bool | None]] = {
     "reverted": (Sending.REVERTED, False),
     "displaced": (Sending.DISPLACED, None),
+    "cancelled": (Sending.CANCELLED, False),
 }
 
 

@@ -217,6 +217,17 @@ async def test_of_many_failed_log_ins_in_a_row_the_site_hears_sixty(site: Site) 
     assert (await newcomer.ask("me")).code == (429, "rest_too_many_requests")
 
 
+async def test_log_ins_that_the_sites_firewall_refuses_are_failed_ones(site: Site) -> None:
+    """A stranger can write what a firewall answers with 406, as often as he likes."""
+    ann = await site.session()
+    assert (await ann.ask("me")).status == 200
+    site.shop.sandbox.faults.order("site", Fault(status=406, times=1_000))
+    for number in range(70):
+        stolen = {"Cookie": f"{ann.told['cookie']}{number}", "X_WP_Nonce": ann.told["nonce"]}
+        wanted = 500 if number < 60 else 429
+        assert (await site.ask("me", **stolen)).status == wanted, number
+
+
 def site_requests() -> float:
     name = "ltzd_providers_request_seconds_count"
     labels = {"provider": "host_site", "outcome": "ok"}
