@@ -112,7 +112,7 @@ SELECT m.user_id, m.wallet,
 
 
 async def charged(connection: Connection, redemption: UUID) -> tuple[Payment, UUID | None]:
-    """Which pots pay for a redemption, and by which link; a version that knew no pots wrote none."""
+    """Which pots pay for a redemption, and by which link. An older version wrote down no pots."""
     row = await connection.fetchrow(
         """
         SELECT coalesce(from_earned, 0) AS earned, coalesce(from_given, 0) AS given,
