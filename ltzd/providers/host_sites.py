@@ -7,6 +7,7 @@ less than a minute, under a hash of what was sent; that one does not count is ne
 """
 
 import asyncio
+import base64
 import hashlib
 import re
 import time
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from cachetools import TTLCache
 
 from ltzd import telemetry
-from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable
+from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LogInsLimited
 from ltzd.providers.bounded_json import NotJsonError, decoded
 from ltzd.providers.guarded_connector import LookUp
 from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
@@ -39,6 +40,8 @@ _NONCE = re.compile(r"[0-9A-Za-z]{1,64}")
 _BASIC = re.compile(r"(?i:basic) +([A-Za-z0-9+/]{1,1024}={0,2})")
 
 
+MOST_FORMS = 20
+"""In which one nonce or password may log in at a site within a minute."""
 MOST_WAITING = 50
 """Requests that wait for one host's site (choices.md, Transport and other limits)."""
 
@@ -88,6 +91,7 @@ class HostSites:
         self._http = GuardedHttp(policy, look_up)
         self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, ticks)
         self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, ticks)
+        self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MOST_KEPT, 60.0, ticks)
         self._asking: dict[bytes, asyncio.Task[SiteUser | None]] = {}
         self._waiting: Counter[str] = Counter()
 
@@ -103,8 +107,9 @@ class HostSites:
     ) -> SiteUser | None:
         """None for whoever is not logged in; `origin` may have a path, where the site lies in one.
 
-        Raises HostSiteUnavailable, and HostSiteBusy while too many wait for this site. The same
-        log-in, asked about at the same time, is asked once.
+        Raises HostSiteUnavailable, HostSiteBusy while too many wait for this site, and
+        LogInsLimited for a good nonce or password that comes in too many forms. The same log-in,
+        asked about at the same time, is asked once.
         """
         headers = forwarded(credentials)
         if headers is None:
@@ -116,6 +121,7 @@ class HostSites:
             return known
         with self._place_at(origin):
             if name not in self._asking:
+                self._refuse_many_forms(url, headers)
                 self._asking[name] = asyncio.create_task(self._ask(name, url, headers))
                 self._asking[name].add_done_callback(lambda done: self._asked(name, done))
             return await asyncio.shield(self._asking[name])
@@ -144,6 +150,18 @@ class HostSites:
             if not self._waiting[origin]:
                 del self._waiting[origin]
 
+    def _refuse_many_forms(self, url: str, headers: Mapping[str, str]) -> None:
+        """A member can write one log-in in many forms, by cookies that the platform ignores or by
+        spaces in a password. Each form is a question to the site, and takes a place of others.
+        """
+        forms = self._forms.get(_name_of(url, _proof_in(headers)), ())
+        if len(forms) >= MOST_FORMS:
+            raise LogInsLimited(
+                "This log-in came in too many forms. Please try again in a minute.",
+                limit=MOST_FORMS,
+                retryAfterSeconds=60,
+            )
+
     def _asked(self, name: bytes, done: asyncio.Task[SiteUser | None]) -> None:
         del self._asking[name]
         # Looked at here, so that a failure nobody waits for any more is not reported as forgotten.
@@ -162,6 +180,7 @@ class HostSites:
         else:
             self._known[name] = user
             self._confirmed[name] = None
+            self._forms.setdefault(_name_of(url, _proof_in(headers)), set()).add(name)
         return user
 
 
@@ -185,6 +204,19 @@ def _login_cookies(header: str) -> Iterator[str]:
         cookie = pair.strip(" ")
         if cookie.startswith(LOGIN_COOKIES) and "=" in cookie and _COOKIE.fullmatch(cookie):
             yield cookie
+
+
+def _proof_in(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """The part of a log-in's headers that cannot be written in another way: the nonce, which is one
+    session's, or an application password, in which the platform ignores spaces."""
+    if "X-WP-Nonce" in headers:
+        return {"X-WP-Nonce": headers["X-WP-Nonce"]}
+    encoded = headers["Authorization"].partition(" ")[2]
+    try:
+        _, _, password = base64.b64decode(encoded).partition(b":")
+    except ValueError:
+        return headers
+    return {"Authorization": hashlib.sha256(password.replace(b" ", b"")).hexdigest()}
 
 
 def _url_at(origin: str, rest_prefix: str) -> str:

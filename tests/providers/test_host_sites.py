@@ -5,6 +5,7 @@ together unseen.
 """
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,16 @@ import pytest
 from aiohttp import web
 
 from ltzd.dev.sandbox import Sandbox
-from ltzd.errors import HostSiteBusy, HostSiteUnavailable
+from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LogInsLimited
 from ltzd.providers import host_sites
 from ltzd.providers.guarded_http import GuardPolicy
-from ltzd.providers.host_sites import HostCredentials, HostSites, SiteUser, forwarded
+from ltzd.providers.host_sites import (
+    MOST_FORMS,
+    HostCredentials,
+    HostSites,
+    SiteUser,
+    forwarded,
+)
 from tests.support.brand_api import never
 from tests.support.mint_world import true
 from tests.support.site_world import a_fake_site
@@ -290,7 +297,7 @@ async def test_a_user_without_an_address_or_a_fresh_nonce_is_a_user(
 
 
 def a_log_in(number: int) -> HostCredentials:
-    return HostCredentials(cookie=f"{LOGGED_IN}{number}", nonce=NONCE)
+    return HostCredentials(cookie=f"{LOGGED_IN}{number}", nonce=f"{NONCE}{number}")
 
 
 async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Site) -> None:
@@ -315,6 +322,32 @@ async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Sit
     assert all(await asyncio.gather(*waiting))
     assert await sites.user_of(slow[0], a_log_in(51)) is not None
     await sites.close()
+
+
+@pytest.mark.parametrize("proof", ["nonce", "password"])
+async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
+    site: Site, sites: HostSites, clock: Clock, proof: str
+) -> None:
+    """The platform ignores foreign cookies, and spaces in an application password."""
+
+    def form(number: int) -> HostCredentials:
+        if proof == "nonce":
+            return HostCredentials(cookie=f"{LOGGED_IN}a; wordpress_sec_{number}=b", nonce=NONCE)
+        password = "Ab3 d" + number * " "
+        return HostCredentials(
+            authorization="Basic " + base64.b64encode(f"ann:{password}".encode()).decode()
+        )
+
+    for number in range(MOST_FORMS):
+        assert await sites.user_of(site.base, form(number)) is not None
+    for number in range(MOST_FORMS, 3 * MOST_FORMS):
+        with pytest.raises(LogInsLimited):
+            await sites.user_of(site.base, form(number))
+    assert await sites.user_of(site.base, form(0)) is not None, "it is known"
+    assert len(site.asked) == MOST_FORMS
+    assert await sites.user_of(site.base, a_log_in(1)) is not None, "another session"
+    clock.now += 60
+    assert await sites.user_of(site.base, form(MOST_FORMS)) is not None
 
 
 async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
