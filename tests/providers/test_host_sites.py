@@ -56,7 +56,7 @@ ANN = {
     "meta": [],
     "_links": {"self": [{"href": "https://site.example/wp-json/wp/v2/users/42"}]},
 }
-SHORT = GuardPolicy(allow_loopback=True, timeout_seconds=0.3)
+SHORT = GuardPolicy(allow_loopback=True, timeout_seconds=1.0)
 
 Json = dict[str, Any]
 ODD: tuple[object, ...] = (1, 0, "true", "", [], {}, [True], 1.0)

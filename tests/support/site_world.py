@@ -10,7 +10,7 @@ from aiohttp import web
 from ltzd.providers.guarded_http import GuardPolicy
 from ltzd.providers.host_sites import HostCredentials
 
-SHORT = GuardPolicy(allow_loopback=True, timeout_seconds=0.3)
+SHORT = GuardPolicy(allow_loopback=True, timeout_seconds=1.0)
 """For asking a host site of this machine, which a test may have hang."""
 
 
