@@ -1,0 +1,50 @@
+"""Which signatures cost a look into the database."""
+
+import time
+from uuid import uuid4
+
+import pytest
+
+from ltzd.actions.request_signatures import RequestSignatures
+from ltzd.errors import SignatureRefused
+from ltzd.rules.request_signatures import SignedRequest
+from ltzd.store import brand_keys, brands
+from ltzd.store.brands import BrandBook
+from ltzd.store.database import Connection, Pool, transaction
+from ltzd.values import Address, hex_of
+from tests.support.core import BRAND, a_wallet
+from tests.support.event_action import SEALER, a_brand
+
+
+def a_wrong_signature(brand_id: Address) -> SignedRequest:
+    return SignedRequest(
+        id=uuid4(),
+        brand_id=hex_of(brand_id),
+        timestamp=str(int(time.time())),
+        nonce="a" * 16,
+        signatures="v1=" + "0" * 64,
+        method="GET",
+        target=b"/check-perk-status",
+        body=b"",
+    )
+
+
+async def test_an_invented_brand_id_reads_no_keys_however_often_it_comes(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, read = BrandBook(), []
+    async with transaction(pool) as connection:
+        await brands.apply(connection, a_brand(id=hex_of(BRAND)), SEALER)
+        await book.refresh(connection)
+    secrets_of = brand_keys.secrets_of
+
+    async def counted(connection: Connection, brand_id: Address, *more: object) -> object:
+        read.append(brand_id)
+        return await secrets_of(connection, brand_id, "security_key", SEALER)
+
+    monkeypatch.setattr(brand_keys, "secrets_of", counted)
+    signatures = RequestSignatures(pool, SEALER, book)
+    for brand_id in (a_wallet(0xF1), a_wallet(0xF2), BRAND):
+        with pytest.raises(SignatureRefused):
+            await signatures.check(a_wrong_signature(brand_id), brand_id)
+    assert read == [BRAND]
