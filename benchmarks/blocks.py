@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import time
 
-from ltzd.chain.rpc import Rpc
+from ltzd.chain.node.rpc import Rpc
 
 _POLL_SECONDS = 0.02
 

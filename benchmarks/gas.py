@@ -17,8 +17,8 @@ from benchmarks.instance import Instance
 from benchmarks.load import Plan
 from benchmarks.results import Found, Ratio
 from benchmarks.sides import CLIENTS
-from ltzd.chain.ltz import MAX_BATCH, REWARD_MINTED_TOPIC
-from ltzd.chain.rpc import Rpc
+from ltzd.chain.contracts.ltz import MAX_BATCH, REWARD_MINTED_TOPIC
+from ltzd.chain.node.rpc import Rpc
 from ltzd.values import hex_of
 
 FIRST = range(1)

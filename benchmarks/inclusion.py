@@ -16,8 +16,8 @@ import uvloop
 
 from benchmarks import processes
 from benchmarks.blocks import Blocks, watched
-from ltzd.chain.node import Node
-from ltzd.chain.rpc import Rpc
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer, Unsigned
 from ltzd.values import address_of, bytes_of, hex_of
 

@@ -24,7 +24,7 @@ from benchmarks.processes import (
     until_it_listens,
 )
 from ltzd.dev.chain import find_anvil
-from ltzd.rules.brands import Brand, parse_brand_file
+from ltzd.rules.brands.configuration import Brand, parse_brand_file
 
 BRAND_FILE = Path(__file__).with_name("brand.toml")
 EVENT_PATH = "/service-api/manual-event"

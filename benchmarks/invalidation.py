@@ -20,8 +20,8 @@ from benchmarks.instance import Instance
 from benchmarks.load import Plan, percentile_ms
 from benchmarks.relay_calls import FREE_COLLECTION, Calls
 from benchmarks.sides import check, first_events
-from ltzd.chain import abi
-from ltzd.chain.rpc import Rpc
+from ltzd.chain.contracts import abi
+from ltzd.chain.node.rpc import Rpc
 from ltzd.store.database import Connection, connect
 from ltzd.values import Address, hex_of
 

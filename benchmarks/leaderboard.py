@@ -23,15 +23,17 @@ from benchmarks.instance import BRAND_FILE
 from benchmarks.load import percentile_ms
 from benchmarks.results import Figure, Found, Ratio
 from benchmarks.sides import WARM_UP_SECONDS
-from ltzd.actions.leaderboards import Leaderboards
+from ltzd.actions.site_plugin.leaderboards import Leaderboards
 from ltzd.dev import postgres
-from ltzd.rules.brands import Brand, parse_brand_file
-from ltzd.rules.facts import RewardMinted
-from ltzd.rules.leaderboards import Metric, first_day
-from ltzd.rules.limits import local_day
-from ltzd.store import brands, facts, standings
+from ltzd.rules.brands.configuration import Brand, parse_brand_file
+from ltzd.rules.event_handler.brand_limits import local_day
+from ltzd.rules.indexer.mint_facts import RewardMinted
+from ltzd.rules.site_plugin.leaderboards import Metric, first_day
+from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, connect, migrate, open_pool, session, transaction
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.indexer import mint_facts as facts
+from ltzd.store.site_plugin import leaderboard_totals as standings
 from ltzd.values import LTZ, Address, Hash32, reward_reference
 
 FEW, MANY = 1_000, 1_000_000

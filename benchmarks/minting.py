@@ -20,8 +20,8 @@ from benchmarks.load import Load, Plan
 from benchmarks.resources import Programs
 from benchmarks.results import Figure, Found, Ratio
 from benchmarks.sides import CLIENTS, USERS, check, first_events, show
-from ltzd.chain.node import Node
-from ltzd.chain.rpc import Rpc
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc
 from ltzd.values import LTZ, address_of
 
 WARM_UP_SECONDS = 10.0

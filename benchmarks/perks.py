@@ -21,9 +21,9 @@ from benchmarks.load import Load
 from benchmarks.perk_tokens import FEW, MANY, Filled, Tables
 from benchmarks.results import Figure, Found, Ratio
 from benchmarks.sides import WARM_UP_SECONDS, timed
-from ltzd.chain.rpc import Rpc
-from ltzd.http.perk_charges import HOLDERS, STATUS
-from ltzd.http.perk_models import cursor_behind
+from ltzd.chain.node.rpc import Rpc
+from ltzd.http.perk_charges.handlers import HOLDERS, STATUS
+from ltzd.http.perk_charges.models import cursor_behind
 from ltzd.rules.request_signatures import signature
 from ltzd.store.database import connect
 from ltzd.values import address_of

@@ -23,7 +23,7 @@ from benchmarks.load import Load, Plan
 from benchmarks.processes import START_SECONDS, check_alive, running
 from benchmarks.results import Figure, Found, Ratio
 from benchmarks.sides import check, show
-from ltzd.providers.identity import IdentityPolicy
+from ltzd.providers.identity.client import IdentityPolicy
 
 PATH = "/service-api/pregenerate-user"
 AT_ONCE = 100

@@ -19,14 +19,14 @@ import coincurve
 
 from benchmarks import load
 from benchmarks.instance import Instance
-from ltzd.chain import ltz, perk_nft
+from ltzd.chain.contracts import ltz, perk_nft
 from ltzd.chain.typed_data import (
     DOMAIN_NAMES,
     TransferWithAuthorization,
     digest,
     domain_separator,
 )
-from ltzd.rules.relay_limits import RELAYS_AN_HOUR
+from ltzd.rules.relayer.limits import RELAYS_AN_HOUR
 from ltzd.values import Address, address_of, bytes_of, checksummed, hex_of
 
 CONFIRMED = '"status":"confirmed"'

@@ -32,7 +32,7 @@ from benchmarks.relay_calls import Calls
 from benchmarks.results import Figure, Found, Ratio
 from benchmarks.sides import check, first_events, show
 from benchmarks.usual_relayer import Relayed
-from ltzd.chain.rpc import Rpc
+from ltzd.chain.node.rpc import Rpc
 from ltzd.values import hex_of
 
 MANY, SOME, USUAL = 4_000, 500, 64

@@ -14,7 +14,7 @@ from jwt.utils import base64url_decode, raw_to_der_signature
 from benchmarks import results
 from benchmarks.results import Ratio
 from ltzd.dev.sandbox import Sandbox
-from ltzd.providers.identity_tokens import IdentityTokens
+from ltzd.providers.identity.tokens import IdentityTokens
 
 WANTED = 3_000
 """Checks a second on one core. CPU time is counted: whatever else runs has the rest."""

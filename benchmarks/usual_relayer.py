@@ -20,7 +20,7 @@ from web3 import AsyncHTTPProvider, AsyncWeb3
 from benchmarks import processes
 from benchmarks.inclusion import FUNDS
 from benchmarks.load import percentile_ms
-from ltzd.chain import abi
+from ltzd.chain.contracts import abi
 
 RECEIPT_POLL_SECONDS = 0.1
 """web3's own."""

@@ -15,10 +15,11 @@ from benchmarks.instance import Instance
 from benchmarks.load import Load
 from benchmarks.results import Figure, Found, Ratio
 from benchmarks.sides import USERS, first_events, timed
-from ltzd.rules.brands import Brand
-from ltzd.store import brands, webhooks
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection, connect
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.webhooks import queue as webhooks
 
 BRANDS = 100
 EACH = 50

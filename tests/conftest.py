@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from ltzd.store.database import migrate
-from tests.support.instances import instance, instances, one_instance
-from tests.support.postgres import Databases, a_postgres
+from tests.support.instances.shared import instance, instances, one_instance
+from tests.support.services.postgres import Databases, a_postgres
 
 __all__ = ["database_url", "databases", "instance", "instances", "one_instance"]
 

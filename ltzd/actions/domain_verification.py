@@ -5,11 +5,11 @@ disabled brand, or with a wrong key, is no more than none.
 """
 
 from ltzd.providers.dns_txt import TxtRecords
-from ltzd.rules.domain_records import is_key_among, parse_record, record_name
-from ltzd.store import brand_keys
-from ltzd.store.brands import BrandBook
+from ltzd.rules.domains.txt_records import is_key_among, parse_record, record_name
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.database import Pool, session
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import Address
 
 

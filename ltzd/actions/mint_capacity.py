@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import structlog
 
-from ltzd.chain.ltz import MAX_UNITS, decode_mint_limit, mint_limit_call
-from ltzd.chain.node import Node
-from ltzd.chain.rpc import RpcError
+from ltzd.chain.contracts.ltz import MAX_UNITS, decode_mint_limit, mint_limit_call
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.store import payments
 from ltzd.store.database import Pool, session

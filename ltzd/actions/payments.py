@@ -15,10 +15,10 @@ from uuid import UUID
 import structlog
 
 from ltzd import telemetry
-from ltzd.actions.identities import Identities
+from ltzd.actions.event_handler.hash_waiter import PublishedHashes
 from ltzd.actions.mint_capacity import MintCapacity
-from ltzd.actions.newcomers import Newcomers
-from ltzd.actions.published_hashes import PublishedHashes
+from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.registration import Newcomers
 from ltzd.errors import (
     BrandUnknown,
     MintPending,
@@ -45,11 +45,12 @@ from ltzd.rules.payments import (
     reversal_of,
     told_in,
 )
-from ltzd.store import payments, rewards
-from ltzd.store.brands import BrandBook
+from ltzd.store import payments
+from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.database import Pool, session, transaction
+from ltzd.store.operator import rewards
 from ltzd.store.payments import Outcome, ReversalRow
-from ltzd.store.signals import REWARDS, WEBHOOKS, Signals
+from ltzd.store.wakeups import REWARDS, WEBHOOKS, Signals
 from ltzd.values import Address, Hash32, hex_of
 
 log = structlog.get_logger()

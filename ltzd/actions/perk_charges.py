@@ -15,12 +15,13 @@ import structlog
 from cachetools import LRUCache
 
 from ltzd import telemetry
-from ltzd.actions.gas_refusals import count_gas_refusal
-from ltzd.actions.relay_desk import RelayDesk
-from ltzd.actions.relayer import REFUSED_BY_THE_NETWORK
+from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.gas_refusals import count_gas_refusal
+from ltzd.actions.relayer.relayer import REFUSED_BY_THE_NETWORK
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
-from ltzd.chain import perk_nft, reverts
+from ltzd.chain.contracts import perk_nft, reverts
+from ltzd.concurrency.batcher import Gathering
 from ltzd.errors import (
     HolderChanged,
     IdempotencyKeyReused,
@@ -32,18 +33,19 @@ from ltzd.errors import (
     TransactionFailed,
     Unavailable,
 )
-from ltzd.gathering import Gathering
 from ltzd.rules import perk_charges
-from ltzd.rules.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
 from ltzd.rules.perk_charges import Token
+from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store import collections, gas_budgets, redemptions, relays, tokens
-from ltzd.store.brands import BrandBook
-from ltzd.store.collections import Owned
+from ltzd.store import perk_charges as redemptions
+from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.database import Connection, session, transaction
-from ltzd.store.redemptions import NewRedemption, Redemption
-from ltzd.store.signals import RELAYS
-from ltzd.store.tokens import Looked, Page
+from ltzd.store.indexer import collections, tokens
+from ltzd.store.indexer.collections import Owned
+from ltzd.store.indexer.tokens import Looked, Page
+from ltzd.store.perk_charges import NewRedemption, Redemption
+from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address, address_of, checksummed
 
 log = structlog.get_logger()

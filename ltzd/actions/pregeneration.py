@@ -18,9 +18,10 @@ from typing import Any, Protocol
 import structlog
 
 from ltzd import telemetry
-from ltzd.actions.identities import Identities
 from ltzd.actions.request_signatures import RequestSignatures
+from ltzd.actions.users.identity_provider import Identities
 from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
+from ltzd.concurrency.single_flight import Flights
 from ltzd.errors import (
     AccountRefused,
     BrandUnknown,
@@ -29,10 +30,9 @@ from ltzd.errors import (
     SignatureRefused,
     Unavailable,
 )
-from ltzd.providers.flights import Flights
-from ltzd.providers.lookup_answers import Verified
-from ltzd.rules.oauth_accounts import OAuthAccount
-from ltzd.rules.oauth_ids import (
+from ltzd.providers.oauth.lookup_answers import Verified
+from ltzd.rules.oauth.accounts import OAuthAccount
+from ltzd.rules.oauth.ids import (
     TITLES,
     bare_username,
     check_username,
@@ -40,10 +40,10 @@ from ltzd.rules.oauth_ids import (
     refuse_fakes,
 )
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store import pregenerations
-from ltzd.store.brands import BrandBook
+from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.database import Pool, session
-from ltzd.store.pregenerations import AccountWallet, Recorded
+from ltzd.store.users import pregenerations
+from ltzd.store.users.pregenerations import AccountWallet, Recorded
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()

@@ -8,11 +8,11 @@ from cachetools import LRUCache
 
 from ltzd.errors import SignatureRefused
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
-from ltzd.store import brand_keys
-from ltzd.store.brand_keys import BrandSecret
-from ltzd.store.brands import BrandBook
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.keys import BrandSecret
 from ltzd.store.database import Pool, session
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import Address, hex_of
 
 _KEPT = 10_000

@@ -10,7 +10,7 @@ from typing import Final
 
 import coincurve
 
-from ltzd.chain import words
+from ltzd.chain.contracts import abi_words as words
 from ltzd.values import Address, Hash32, keccak
 
 DOMAIN_NAMES: Final = {

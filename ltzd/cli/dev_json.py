@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ltzd.chain.abi import CONTRACTS
+from ltzd.chain.contracts.abi import CONTRACTS
 from ltzd.errors import Misconfigured
 from ltzd.secret_files import read_secret
 from ltzd.values import Address, address_of

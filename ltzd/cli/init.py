@@ -13,11 +13,11 @@ from typing import Any
 import typer
 from pydantic import ValidationError
 
+from ltzd.cli.init_files import starting_brand, starting_settings
 from ltzd.cli.output import tell
-from ltzd.cli.starting_files import starting_brand, starting_settings
 from ltzd.errors import FileRejected, Misconfigured
-from ltzd.rules.brands import Brand
-from ltzd.rules.toml_files import reason_of
+from ltzd.rules.brands.configuration import Brand
+from ltzd.rules.brands.toml_documents import reason_of
 from ltzd.secret_files import write_new
 
 SETTINGS_FILE, BRAND_FILE = "ltzd.toml", "brand.toml"

@@ -10,19 +10,15 @@ import typer
 from typer.core import TyperGroup
 
 from ltzd import __version__
-from ltzd.cli import (
-    books_command,
-    brand_commands,
-    business_commands,
-    collection_commands,
-    deploy_command,
-    event_commands,
-    item_commands,
-    sign,
-    wallet_commands,
-    webhook_commands,
-)
+from ltzd.cli import sign
+from ltzd.cli.books import command as books_command
+from ltzd.cli.brand import commands as brand_commands
+from ltzd.cli.deploy import command as deploy_command
+from ltzd.cli.event import commands as event_commands
+from ltzd.cli.offers import business_commands, collection_commands, item_commands
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
+from ltzd.cli.wallets import commands as wallet_commands
+from ltzd.cli.webhooks import commands as webhook_commands
 from ltzd.errors import FileRejected, Misconfigured, Refused, Unavailable
 
 
@@ -87,7 +83,7 @@ def run(
     ] = None,
 ) -> None:
     """Run ltzd with a settings file."""
-    from ltzd.daemon.settings import read_settings
+    from ltzd.daemon.settings.settings import read_settings
 
     settings = read_settings(config, roles)
     settings.refuse_dev_providers()
@@ -152,7 +148,7 @@ def migrate(config: Config) -> None:
     """Bring the database's schema to this version."""
     import asyncio
 
-    from ltzd.daemon.settings import read_settings
+    from ltzd.daemon.settings.settings import read_settings
     from ltzd.store import database
 
     asyncio.run(database.migrate(read_settings(config).database_url.get_secret_value()))
@@ -178,7 +174,7 @@ def status(
 
     token = None
     if admin_token_file is not None:
-        from ltzd.daemon.setting_sections import secret_in
+        from ltzd.daemon.settings.section import secret_in
 
         token = secret_in(admin_token_file).get_secret_value()
     url = admin_url or dev_json.read(data_dir).admin_url

@@ -98,7 +98,7 @@ def _brand_in(text: str) -> str:
 
 def _key_in(file: Path | None) -> str:
     if file is not None:
-        from ltzd.daemon.setting_sections import secret_in
+        from ltzd.daemon.settings.section import secret_in
 
         return secret_in(file).get_secret_value()
     key = os.environ.get(KEY_VARIABLE, "").strip()

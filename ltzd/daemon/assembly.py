@@ -9,30 +9,30 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from ltzd.actions.chat_members import ChatMembers
-from ltzd.actions.constraints import PurchaseConstraints
+from ltzd.actions.constraints.chat_members import ChatMembers
+from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.domain_verification import DomainVerification
-from ltzd.actions.event_handler import EventHandler
-from ltzd.actions.following import Following
-from ltzd.actions.identities import Identities
+from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.record import EventHandler
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import Payments
 from ltzd.actions.perk_charges import PerkCharges
 from ltzd.actions.pregeneration import Pregeneration
-from ltzd.actions.published_hashes import PublishedHashes
-from ltzd.actions.relay_desk import RelayDesk
-from ltzd.actions.relayer import Relayer, RelayPolicy
+from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.token_users import TokenUsers
+from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.wallet_migration import Following
 from ltzd.cache.rate_limits import RateLimits
-from ltzd.chain.node import Node
-from ltzd.chain.relay_calls import RelayContracts
-from ltzd.chain.rpc import Rpc
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc
+from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.chain.signing import Signer
-from ltzd.daemon.identities import identities
-from ltzd.daemon.settings import Settings
+from ltzd.daemon.identity_provider import identities
+from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.sites import LinkOwners, site_services
-from ltzd.deliveries.chat_sweep import ChatSweep
+from ltzd.deliveries.chat_recheck_loop import ChatSweep
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
@@ -40,24 +40,25 @@ from ltzd.http.services import SiteServices
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.operator.lane import WalletLane
-from ltzd.operator.mint_lane import MintLane
+from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
-from ltzd.operator.relay_lane import RelayLane
+from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers import brand_webhooks
-from ltzd.providers.account_lookups import AccountLookups
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
 from ltzd.providers.dns_txt import DnsPolicy, TxtRecords
 from ltzd.providers.external_api import ExternalApis
-from ltzd.providers.guarded_http import GuardPolicy
+from ltzd.providers.oauth.account_lookups import AccountLookups
+from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
-from ltzd.rules.fees import FeePolicy
-from ltzd.store import chains, database
-from ltzd.store.brands import BrandBook
-from ltzd.store.chains import BlockRow, ChainIdentity
+from ltzd.rules.operator.fees import FeePolicy
+from ltzd.store import database
+from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.database import Pool
-from ltzd.store.sealing import Sealer
-from ltzd.store.signals import Signals
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.wakeups import Signals
 from ltzd.values import hex_of
 
 log = structlog.get_logger()

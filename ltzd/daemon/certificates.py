@@ -6,8 +6,8 @@ from typing import Self
 
 import structlog
 
-from ltzd.daemon.listener_settings import Listener
-from ltzd.daemon.settings import Settings
+from ltzd.daemon.settings.listener import Listener
+from ltzd.daemon.settings.settings import Settings
 from ltzd.http.tls import ServerCertificate
 
 log = structlog.get_logger()

@@ -19,20 +19,23 @@ from ltzd import __version__, telemetry
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, assembled
 from ltzd.daemon.certificates import PLAIN, Certificates, context_of
-from ltzd.daemon.listener_settings import Listener
 from ltzd.daemon.plain_connections import warn_of_plain_connections
-from ltzd.daemon.settings import Settings
+from ltzd.daemon.settings.listener import Listener
+from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.app import App
 from ltzd.http.server import serve
 from ltzd.http.tls import ServerCertificate
-from ltzd.rules import gas_budgets
-from ltzd.store import chat_claims, constraint_results, relays, webhooks
-from ltzd.store import gas_budgets as gas_spending
+from ltzd.rules.relayer import gas_budgets
+from ltzd.store.constraints import chat_claims
+from ltzd.store.constraints import results as constraint_results
 from ltzd.store.database import session
-from ltzd.store.events import forget_spent
-from ltzd.store.signals import BRANDS
+from ltzd.store.event_handler.events import forget_spent
+from ltzd.store.relayer import gas_budgets as gas_spending
+from ltzd.store.relayer import relays
+from ltzd.store.wakeups import BRANDS
+from ltzd.store.webhooks import queue as webhooks
 
 log = structlog.get_logger()
 

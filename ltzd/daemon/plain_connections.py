@@ -5,8 +5,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import structlog
 
-from ltzd.daemon.setting_kinds import is_loopback
-from ltzd.daemon.settings import Settings
+from ltzd.daemon.settings.settings import Settings
+from ltzd.daemon.settings.value_types import is_loopback
 
 log = structlog.get_logger()
 

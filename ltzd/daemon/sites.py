@@ -3,23 +3,23 @@
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from ltzd.actions.check_ins import CheckIns
-from ltzd.actions.identities import Identities
-from ltzd.actions.leaderboards import Leaderboards
 from ltzd.actions.mint_capacity import MintCapacity
-from ltzd.actions.newcomers import Newcomers
-from ltzd.actions.relay_desk import RelayDesk
-from ltzd.actions.relayer import Relayer
-from ltzd.actions.site_links import SiteLinks
-from ltzd.actions.site_members import SiteMembers, SitePolicy
-from ltzd.actions.site_redemptions import SiteRedemptions
-from ltzd.actions.token_users import TokenUsers
-from ltzd.daemon.settings import Site
+from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.relayer import Relayer
+from ltzd.actions.site_plugin.check_ins import CheckIns
+from ltzd.actions.site_plugin.leaderboards import Leaderboards
+from ltzd.actions.site_plugin.links import SiteLinks
+from ltzd.actions.site_plugin.members import SiteMembers, SitePolicy
+from ltzd.actions.site_plugin.redemptions import SiteRedemptions
+from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.registration import Newcomers
+from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.daemon.settings.settings import Site
 from ltzd.http.services import SiteServices
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import HostSites
-from ltzd.store.brands import BrandBook
-from ltzd.store.sealing import Sealer
+from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.encryption.sealing import Sealer
 
 
 @dataclass(frozen=True, slots=True)

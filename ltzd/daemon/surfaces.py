@@ -8,11 +8,11 @@ import structlog
 
 from ltzd.daemon.assembly import Daemon
 from ltzd.errors import LtzdError
-from ltzd.http.admin import AdminPolicy, AdminSources, LaneState, build_admin_app
+from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
 from ltzd.http.app import App, build_app
-from ltzd.http.client_address import Proxies
+from ltzd.http.requests.client_address import Proxies
 from ltzd.http.services import Health, HttpPolicy, Services
-from ltzd.rules.domains import is_authorized
+from ltzd.rules.domains.names import is_authorized
 from ltzd.rules.explorers import explorer_of
 from ltzd.store.database import session
 from ltzd.store.status import Facts, read_facts

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 import structlog
 
 from ltzd import telemetry
-from ltzd.deliveries.letters import Letter
+from ltzd.deliveries.rendering import Letter
 from ltzd.providers.brand_webhooks import BrandWebhooks
-from ltzd.providers.guarded_http import AddressRefused, RequestFailed
+from ltzd.providers.outbound.guarded_http import AddressRefused, RequestFailed
 from ltzd.rules.webhooks import Verdict, next_attempt, retry_after, verdict_of
-from ltzd.store.webhooks import Outcome
+from ltzd.store.webhooks.queue import Outcome
 
 log = structlog.get_logger()
 

@@ -10,10 +10,10 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable
-from ltzd.store import webhooks
 from ltzd.store.database import Pool, session
-from ltzd.store.signals import Bell
-from ltzd.store.webhooks import Outcome
+from ltzd.store.wakeups import Bell
+from ltzd.store.webhooks import queue as webhooks
+from ltzd.store.webhooks.queue import Outcome
 from ltzd.values import hex_of
 
 log = structlog.get_logger()

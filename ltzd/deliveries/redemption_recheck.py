@@ -11,9 +11,9 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable
-from ltzd.store import redemption_payments
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.signals import BLOCKS, Signals
+from ltzd.store.site_plugin import redemption_payments
+from ltzd.store.wakeups import BLOCKS, Signals
 
 log = structlog.get_logger()
 

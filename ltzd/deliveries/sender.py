@@ -15,14 +15,15 @@ import structlog
 from ltzd import telemetry
 from ltzd.deliveries import attempts
 from ltzd.deliveries.endpoints import Endpoints
-from ltzd.deliveries.letters import Letter, Letters
 from ltzd.deliveries.outcomes import Outcomes
+from ltzd.deliveries.rendering import Letter, Letters
 from ltzd.errors import DatabaseUnavailable
 from ltzd.providers.brand_webhooks import MOST_UNDER_WAY, TIMEOUT_SECONDS, BrandWebhooks
-from ltzd.store import webhook_records, webhooks
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.sealing import Sealer
-from ltzd.store.signals import WEBHOOKS, Bell, Signals
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.wakeups import WEBHOOKS, Bell, Signals
+from ltzd.store.webhooks import queue as webhooks
+from ltzd.store.webhooks import records as webhook_records
 
 log = structlog.get_logger()
 

@@ -8,14 +8,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from ltzd.chain import deployed_file
-from ltzd.chain.deploying import Deploying, Manner, begin
-from ltzd.chain.deployment import Deployment, MintLimit, Terms
-from ltzd.chain.node import Node
-from ltzd.chain.rpc import Rpc, RpcError
+from ltzd.chain.deployment import deployed_file
+from ltzd.chain.deployment.executor import Deploying, Manner, begin
+from ltzd.chain.deployment.plan import Deployment, MintLimit, Terms
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signer
 from ltzd.errors import Misconfigured, NodeUnavailable
-from ltzd.rules.fees import FeePolicy
+from ltzd.rules.operator.fees import FeePolicy
 from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
 
 _ETHER = 10**18

@@ -14,12 +14,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ltzd.errors import Misconfigured
-from ltzd.rules.brands import Brand, parse_brand_file
-from ltzd.rules.domains import url_host
-from ltzd.rules.outside_urls import is_loopback_host
+from ltzd.rules.brands.configuration import Brand, parse_brand_file
+from ltzd.rules.domains.customer_urls import is_loopback_host
+from ltzd.rules.domains.names import url_host
 from ltzd.secret_files import read_secret, write_private
-from ltzd.store import brands, database
-from ltzd.store.sealing import Sealer
+from ltzd.store import database
+from ltzd.store.brands import configurations as brands
+from ltzd.store.encryption.sealing import Sealer
 
 
 @dataclass(frozen=True, slots=True)

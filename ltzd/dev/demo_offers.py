@@ -7,15 +7,15 @@ however often and wherever a start before was killed.
 
 from typing import Any
 
-from ltzd.chain import offers
-from ltzd.chain.cold_wallet import ColdWallet
-from ltzd.chain.offers import CollectionTerms, ItemTerms, OfferContracts, Offers
-from ltzd.chain.rpc import Rpc
+from ltzd.chain.contracts import offers
+from ltzd.chain.contracts.offers import CollectionTerms, ItemTerms, OfferContracts, Offers
+from ltzd.chain.deployment.cold_wallet import ColdWallet
+from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.errors import Broken
 from ltzd.rules.amounts import ltz_of
-from ltzd.rules.brands import Brand, Perk
-from ltzd.rules.fees import FeePolicy
+from ltzd.rules.brands.configuration import Brand, Perk
+from ltzd.rules.operator.fees import FeePolicy
 from ltzd.values import LTZ, Address, LtzUnits, checksummed
 
 _FEES = FeePolicy(cap=10**18)

@@ -15,23 +15,24 @@ from typing import Any
 
 import uvloop
 
-from ltzd.chain.deployment import Deployment
-from ltzd.chain.node import Node
-from ltzd.chain.offers import OfferContracts
-from ltzd.chain.rpc import Rpc
+from ltzd.chain.contracts.offers import OfferContracts
+from ltzd.chain.deployment.plan import Deployment
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc
 from ltzd.daemon import logs
-from ltzd.daemon.account_settings import Accounts
 from ltzd.daemon.main import first_cause, run_roles, signals_waiting, stop_on_signals
-from ltzd.daemon.settings import Settings
-from ltzd.dev import contracts, data_dir, demo_brands, demo_offers, door, keys, ports, services
+from ltzd.daemon.settings.accounts import Accounts
+from ltzd.daemon.settings.settings import Settings
+from ltzd.dev import contracts, data_dir, demo_brands, demo_offers, keys, ports, services
+from ltzd.dev import dev_json as door
 from ltzd.dev.demo_brands import DemoBrand
 from ltzd.dev.options import DevOptions
 from ltzd.dev.sandbox.server import Sandbox
 from ltzd.dev.services import DevServices
-from ltzd.http.payments import WEBHOOK
-from ltzd.rules.domain_records import record_name
+from ltzd.http.payments.handlers import WEBHOOK
+from ltzd.rules.domains.txt_records import record_name
 from ltzd.store import database
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import checksummed, hash_of
 
 MAX_IN_FLIGHT = 5_000

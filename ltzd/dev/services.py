@@ -10,14 +10,15 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from ltzd.chain.node import Node
-from ltzd.chain.rpc import Rpc, RpcError
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.daemon.assembly import DEV_CHAIN_IDS
 from ltzd.dev import anvil_pool, chain, postgres, processes, redis
 from ltzd.dev.options import DevOptions
 from ltzd.errors import DatabaseUnavailable, Misconfigured, NodeUnavailable
-from ltzd.store import chains, database
-from ltzd.store.chains import ChainIdentity
+from ltzd.store import database
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.values import bytes_of, hex_of
 
 log = structlog.get_logger()

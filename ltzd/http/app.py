@@ -23,35 +23,33 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from ltzd import telemetry
-from ltzd.http import (
-    constraints,
-    docs,
-    domain_verification,
-    event_handler,
-    payment_operations,
-    payments,
-    perk_charges,
-    perk_operations,
-    pregeneration,
-    pregeneration_operations,
-    relay_operations,
-    relayer,
-    site_link_operations,
-    site_links,
-    site_operations,
-    site_plugin,
-)
-from ltzd.http.client_address import refuse_plain_http
-from ltzd.http.cors import Cors
+from ltzd.http.constraints import handlers as constraints
 from ltzd.http.errors import OwnAnswers, Refusals, path_of
-from ltzd.http.host_header import refuse_bad_host
-from ltzd.http.json_body import READ_AWAY_LIMIT
-from ltzd.http.operations import Operation
-from ltzd.http.relayer import ClientLimit, window_headers
-from ltzd.http.replies import Reply
+from ltzd.http.event_handler import domain_verification
+from ltzd.http.event_handler import handlers as event_handler
+from ltzd.http.openapi import pages as docs
+from ltzd.http.openapi.operations import Operation
+from ltzd.http.payments import handlers as payments
+from ltzd.http.payments import operations as payment_operations
+from ltzd.http.perk_charges import handlers as perk_charges
+from ltzd.http.perk_charges import operations as perk_operations
+from ltzd.http.pregeneration import handlers as pregeneration
+from ltzd.http.pregeneration import operations as pregeneration_operations
+from ltzd.http.relayer import handlers as relayer
+from ltzd.http.relayer import operations as relay_operations
+from ltzd.http.relayer.handlers import ClientLimit, window_headers
+from ltzd.http.requests.client_address import refuse_plain_http
+from ltzd.http.requests.cors import Cors
+from ltzd.http.requests.host_header import refuse_bad_host
+from ltzd.http.requests.json_body import READ_AWAY_LIMIT
+from ltzd.http.responses import Reply
 from ltzd.http.services import HttpPolicy, Services
-from ltzd.http.site_errors import SiteErrors
-from ltzd.http.site_plugin import NONCE
+from ltzd.http.site_plugin import handlers as site_plugin
+from ltzd.http.site_plugin import link_operations as site_link_operations
+from ltzd.http.site_plugin import links as site_links
+from ltzd.http.site_plugin import operations as site_operations
+from ltzd.http.site_plugin.errors import SiteErrors
+from ltzd.http.site_plugin.handlers import NONCE
 
 App: TypeAlias = Sanic[Config, SimpleNamespace]
 
@@ -123,7 +121,7 @@ def new_app(
                 "REQUEST_TIMEOUT": 30,
                 "RESPONSE_TIMEOUT": RESPONSE_TIMEOUT_SECONDS,
             },
-            env_prefix=None,  # daemon/settings.py alone reads the environment
+            env_prefix=None,  # daemon/settings/settings.py alone reads the environment
         ),
         error_handler=Refusals(always_allowed, own_answers),
         request_class=AnswerableRequest,

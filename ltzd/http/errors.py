@@ -66,8 +66,8 @@ from ltzd.errors import (
     Unavailable,
     ValidationFailed,
 )
-from ltzd.http.replies import Reply, json_reply
-from ltzd.rules.oauth_ids import OAuthIdInvalid
+from ltzd.http.responses import Reply, json_reply
+from ltzd.rules.oauth.ids import OAuthIdInvalid
 
 log = structlog.get_logger()
 

@@ -5,38 +5,38 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from ltzd.actions.check_ins import CheckedIn
-from ltzd.actions.event_handler import EventRequest, EventStatus, RecordedEvent
-from ltzd.actions.leaderboards import Board
+from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import AsOf, Reader, Redeemed, RedeemRequest
 from ltzd.actions.pregeneration import PregenerationRequest
-from ltzd.actions.relayer import RelayAnswer, RelayRequest
-from ltzd.actions.site_links import LinkCode, Linked
-from ltzd.actions.site_members import LoggedIn
-from ltzd.actions.site_redemptions import Funds, PerkOffer
-from ltzd.actions.site_redemptions import Redeemed as SiteRedeemed
+from ltzd.actions.relayer.relayer import RelayAnswer, RelayRequest
+from ltzd.actions.site_plugin.check_ins import CheckedIn
+from ltzd.actions.site_plugin.leaderboards import Board
+from ltzd.actions.site_plugin.links import LinkCode, Linked
+from ltzd.actions.site_plugin.members import LoggedIn
+from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer
+from ltzd.actions.site_plugin.redemptions import Redeemed as SiteRedeemed
 from ltzd.cache.rate_limits import RateLimits, Window
 from ltzd.errors import Refused
-from ltzd.http.client_address import NO_PROXIES, Proxies
+from ltzd.http.requests.client_address import NO_PROXIES, Proxies
 from ltzd.providers.host_sites import HostCredentials
-from ltzd.providers.identity_tokens import TokenUser
+from ltzd.providers.identity.tokens import TokenUser
 from ltzd.providers.payments import OpenSession
-from ltzd.rules.brands import Brand, EventRule
-from ltzd.rules.leaderboards import Metric, Period
+from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.perk_charges import Token
-from ltzd.rules.relay_limits import Standing
+from ltzd.rules.relayer.limits import Standing
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.rules.streaks import StreakShown
-from ltzd.store.pregenerations import Recorded
-from ltzd.store.site_links import Link
-from ltzd.store.site_members import Member
-from ltzd.store.tokens import Page
+from ltzd.rules.site_plugin.leaderboards import Metric, Period
+from ltzd.rules.site_plugin.streaks import StreakShown
+from ltzd.store.indexer.tokens import Page
+from ltzd.store.site_plugin.links import Link
+from ltzd.store.site_plugin.members import Member
+from ltzd.store.users.pregenerations import Recorded
 from ltzd.values import Address, Hash32
 
 
 class Events(Protocol):
-    """`actions/event_handler.py`, as far as its surface uses it."""
+    """`actions/event_handler/record.py`, as far as its surface uses it."""
 
     async def record(self, request: EventRequest) -> RecordedEvent: ...
 
@@ -50,7 +50,7 @@ class Events(Protocol):
 
 
 class Relays(Protocol):
-    """`actions/relayer.py`, as far as its surface uses it."""
+    """`actions/relayer/relayer.py`, as far as its surface uses it."""
 
     async def user_of(self, token: str) -> TokenUser:
         """Raises Unauthorized and IdentityUnavailable."""
@@ -150,7 +150,7 @@ class Pregeneration(Protocol):
 
 
 class SiteMembers(Protocol):
-    """`actions/site_members.py`, as far as the site plugin's surface uses it."""
+    """`actions/site_plugin/members.py`, as far as the site plugin's surface uses it."""
 
     def brand_of(self, host: str) -> Brand:
         """Raises SiteUnknown."""
@@ -166,7 +166,7 @@ class SiteMembers(Protocol):
 
 
 class CheckIns(Protocol):
-    """`actions/check_ins.py`, as far as its surface uses it."""
+    """`actions/site_plugin/check_ins.py`, as far as its surface uses it."""
 
     async def check_in(self, member: Member) -> CheckedIn:
         """Raises CheckInRefused."""
@@ -180,13 +180,13 @@ class CheckIns(Protocol):
 
 
 class Leaderboards(Protocol):
-    """`actions/leaderboards.py`, as far as its surface uses it."""
+    """`actions/site_plugin/leaderboards.py`, as far as its surface uses it."""
 
     async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Board: ...
 
 
 class SiteRedemptions(Protocol):
-    """`actions/site_redemptions.py`, as far as its surface uses it."""
+    """`actions/site_plugin/redemptions.py`, as far as its surface uses it."""
 
     async def redeem(
         self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None
@@ -200,7 +200,7 @@ class SiteRedemptions(Protocol):
 
 
 class SiteLinks(Protocol):
-    """`actions/site_links.py`, as far as the surfaces of owners and of sites use it."""
+    """`actions/site_plugin/links.py`, as far as the surfaces of owners and of sites use it."""
 
     async def owner_of(self, token: str) -> TokenUser:
         """Raises Unauthorized and IdentityUnavailable."""

@@ -14,17 +14,20 @@ from typing import Final, TypeVar
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node import Header, Node
+from ltzd.chain.node.node import Header, Node
 from ltzd.errors import Broken, LostLane, NodeUnavailable, Unavailable
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.indexer.reading import Stretch, read_head, read_range
-from ltzd.rules import contract_facts
-from ltzd.rules.reorgs import Look, Verdict, fork_point, judge
-from ltzd.store import chains, escrow_facts, facts, locks, perk_facts, sale_facts, signals
-from ltzd.store.chains import ChainIdentity, Cursor
+from ltzd.rules.indexer import contract_facts
+from ltzd.rules.indexer.reorgs import Look, Verdict, fork_point, judge
+from ltzd.store import wakeups as signals
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.locks import Term
-from ltzd.store.signals import BLOCKS, Signals
+from ltzd.store.indexer import chains, escrow_facts, perk_facts, sale_facts
+from ltzd.store.indexer import mint_facts as facts
+from ltzd.store.indexer.chains import ChainIdentity, Cursor
+from ltzd.store.operator import locks
+from ltzd.store.operator.locks import Term
+from ltzd.store.wakeups import BLOCKS, Signals
 from ltzd.values import Hash32
 
 log = structlog.get_logger()

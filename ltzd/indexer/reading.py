@@ -15,15 +15,16 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain import bloom, business_escrow, ltz, perk_nft, points_sale
-from ltzd.chain.node import Header, Node
-from ltzd.chain.rpc import RpcError
+from ltzd.chain.contracts import business_escrow, ltz, perk_nft, points_sale
+from ltzd.chain.node import bloom
+from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import Broken, NodeUnavailable
 from ltzd.indexer.policy import Contracts
-from ltzd.rules.contract_facts import EscrowFact, PerkFact, SaleFact, TokenTransferred
-from ltzd.rules.facts import Fact, RewardMinted, Transfer
+from ltzd.rules.indexer.contract_facts import EscrowFact, PerkFact, SaleFact, TokenTransferred
+from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.rules.perk_charges import MOST_TOKEN_ID
-from ltzd.store.chains import BlockRow
+from ltzd.store.indexer.chains import BlockRow
 from ltzd.values import Address, Hash32, address_of, hex_of
 
 log = structlog.get_logger()

@@ -12,25 +12,25 @@ from typing import ClassVar
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node import Node
+from ltzd.chain.node.node import Node
 from ltzd.chain.signing import Signer
 from ltzd.errors import LostLane, NodeUnavailable, Unavailable
-from ltzd.operator.book import Book
-from ltzd.operator.desk import Desk
-from ltzd.operator.gate import Gate
+from ltzd.operator.funds import Purse
+from ltzd.operator.in_flight import Book
+from ltzd.operator.lane_context import Desk
+from ltzd.operator.lane_work import Rows, Work
+from ltzd.operator.monitor import Watcher
 from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import NODE, LanePolicy, Stopped
-from ltzd.operator.publishing import Publisher
-from ltzd.operator.purse import Purse
-from ltzd.operator.refusals import RefusalBackoff
+from ltzd.operator.publisher import Publisher
+from ltzd.operator.refusal_backoff import RefusalBackoff
+from ltzd.operator.send_guard import Gate
 from ltzd.operator.signing import TransactionSigner
-from ltzd.operator.watching import Watcher
-from ltzd.operator.work import Rows, Work
-from ltzd.store import lanes, locks
 from ltzd.store.database import Pool, session
-from ltzd.store.lanes import Lane
-from ltzd.store.locks import Term
-from ltzd.store.signals import BLOCKS, Signals
+from ltzd.store.operator import lanes, locks
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.locks import Term
+from ltzd.store.wakeups import BLOCKS, Signals
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()

@@ -5,7 +5,7 @@ import time
 import structlog
 
 from ltzd import telemetry
-from ltzd.store.signals import Bell
+from ltzd.store.wakeups import Bell
 
 log = structlog.get_logger()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from ltzd.errors import Unavailable
-from ltzd.rules.fees import FeePolicy, Patience
+from ltzd.rules.operator.fees import FeePolicy, Patience
 from ltzd.values import Address, Hash32
 
 OnPublished = Callable[[Sequence[UUID], Hash32], None]

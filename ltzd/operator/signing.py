@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from ltzd.chain.signing import Signer, Unsigned
 from ltzd.errors import Unavailable
-from ltzd.operator.desk import Desk
-from ltzd.operator.purse import Purse
-from ltzd.rules import sendable
-from ltzd.rules.fees import Fees
-from ltzd.rules.sendable import TRANSACTION_GAS, Limits, Obstacle
-from ltzd.store.transactions import Attempt
+from ltzd.operator.funds import Purse
+from ltzd.operator.lane_context import Desk
+from ltzd.rules.operator import sendable
+from ltzd.rules.operator.fees import Fees
+from ltzd.rules.operator.sendable import TRANSACTION_GAS, Limits, Obstacle
+from ltzd.store.operator.transactions import Attempt
 from ltzd.values import Address
 
 

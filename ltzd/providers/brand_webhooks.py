@@ -12,8 +12,8 @@ from datetime import datetime
 from uuid import UUID
 
 from ltzd import telemetry
-from ltzd.providers.guarded_connector import LookUp
-from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy
+from ltzd.providers.outbound.guarded_connector import LookUp
+from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy
 
 MOST_UNDER_WAY = 1_000
 TIMEOUT_SECONDS = 20.0

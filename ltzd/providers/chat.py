@@ -17,9 +17,9 @@ import aiohttp
 
 from ltzd import __version__, telemetry
 from ltzd.errors import Unavailable
-from ltzd.providers.bounded_json import NotJsonError, decoded
-from ltzd.rules.constraints import ChatConstraint, ChatLevel, ChatRole, is_snowflake
-from ltzd.rules.json_paths import Json
+from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.rules.constraints.constraints import ChatConstraint, ChatLevel, ChatRole, is_snowflake
+from ltzd.rules.constraints.json_paths import Json
 
 _ABSENT: Final = frozenset({10007, 10013})
 """The platform's codes for an unknown member and an unknown user; an unknown guild has another."""

@@ -10,11 +10,11 @@ import msgspec
 
 from ltzd import telemetry
 from ltzd.errors import Unavailable
-from ltzd.providers.bounded_json import NotJsonError, decoded
-from ltzd.providers.guarded_connector import LookUp
-from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
-from ltzd.rules.constraints import ExternalApi, filled_url, question
-from ltzd.rules.json_paths import Json
+from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.guarded_connector import LookUp
+from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+from ltzd.rules.constraints.constraints import ExternalApi, filled_url, question
+from ltzd.rules.constraints.json_paths import Json
 from ltzd.values import Address
 
 _EXACT = msgspec.json.Decoder(float_hook=Decimal)

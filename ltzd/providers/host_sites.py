@@ -20,9 +20,9 @@ from cachetools import TTLCache
 
 from ltzd import telemetry
 from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LogInsLimited
-from ltzd.providers.bounded_json import NotJsonError, decoded
-from ltzd.providers.guarded_connector import LookUp
-from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.guarded_connector import LookUp
+from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
 
 KEPT_SECONDS = 55.0
 """And the five that a site may take to answer: a log-out counts within a minute."""

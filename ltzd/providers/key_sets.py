@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from jwt import InvalidKeyError
 from jwt.algorithms import ECAlgorithm
 
-from ltzd.providers.identity_answers import MalformedError, Reply, object_in
+from ltzd.providers.identity.answers import MalformedError, Reply, object_in
 
 MOST_KEYS = 100
 """In one set; two are usual while keys change."""

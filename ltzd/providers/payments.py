@@ -21,7 +21,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.errors import IdempotencyKeyReused, InvalidFields, PaymentRefused, PaymentsUnavailable
-from ltzd.providers.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
 from ltzd.rules.payments import CURRENCY, EVENT_TOLERANCE_SECONDS, Order, Session, id_of
 
 log = structlog.get_logger()

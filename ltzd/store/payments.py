@@ -12,12 +12,12 @@ from uuid import UUID, uuid5
 
 import asyncpg
 
-from ltzd.rules.limits import Quota, Usage
+from ltzd.rules.event_handler.brand_limits import Quota, Usage
 from ltzd.rules.payments import Payment, Reversal
 from ltzd.store.database import Connection
-from ltzd.store.lanes import SHOWN_FOR_SECONDS
-from ltzd.store.signals import ORIGIN
-from ltzd.store.users import User
+from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
+from ltzd.store.users.users import User
+from ltzd.store.wakeups import ORIGIN
 from ltzd.values import Address
 
 PAYMENT_REWARD = 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ltzd.store.database import Connection
-from ltzd.store.lanes import SHOWN_FOR_SECONDS
+from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.values import Address
 
 ESTIMATE_ABOVE = 500_000

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from ltzd.store.database import Pool
-from tests.support.contracts import Contracts as Deployed
-from tests.support.contracts import deployed_contracts
-from tests.support.core import pool
-from tests.support.event_action import nobody_waits_for_hashes, sandbox
-from tests.support.redeeming_desk import Sites, some_sites
+from tests.support.chain.contracts import Contracts as Deployed
+from tests.support.chain.contracts import deployed_contracts
+from tests.support.rows.core import pool
+from tests.support.sites.redemptions import Sites, some_sites
+from tests.support.surfaces.event_action import nobody_waits_for_hashes, sandbox
 
 __all__ = ["nobody_waits_for_hashes", "pool", "sandbox"]
 

@@ -10,27 +10,32 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ltzd.actions.chat_members import ChatMembers
-from ltzd.actions.constraints import PurchaseConstraints
-from ltzd.actions.identities import Identities
+from ltzd.actions.constraints.chat_members import ChatMembers
+from ltzd.actions.constraints.evaluation import PurchaseConstraints
+from ltzd.actions.users.identity_provider import Identities
 from ltzd.errors import IdentityUnavailable, Unauthorized, Unavailable, ValidationFailed
 from ltzd.providers.chat import ChatPlatform
 from ltzd.providers.external_api import ApiFailed, ExternalApis
-from ltzd.providers.identity_tokens import TokenUser
-from ltzd.rules.brands import Brand
-from ltzd.rules.constraints import ExternalApi
-from ltzd.rules.facts import Transfer
-from ltzd.rules.json_paths import Json
-from ltzd.rules.oauth_accounts import OAuthAccount, OAuthProvider
-from ltzd.store import brand_records, brands, chat_claims, facts
-from ltzd.store.brand_keys import NewKeys
-from ltzd.store.brands import BrandBook
-from ltzd.store.constraint_results import Key
+from ltzd.providers.identity.tokens import TokenUser
+from ltzd.rules.brands.configuration import Brand
+from ltzd.rules.constraints.constraints import ExternalApi
+from ltzd.rules.constraints.json_paths import Json
+from ltzd.rules.indexer.mint_facts import Transfer
+from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import records as brand_records
+from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.keys import NewKeys
+from ltzd.store.constraints import chat_claims
+from ltzd.store.constraints.results import Key
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.indexer import mint_facts as facts
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, hex_of
-from tests.support import perk_ledger
-from tests.support.chat_platform import (
+from tests.support.rows import perk_facts as perk_ledger
+from tests.support.rows.core import a_hash, a_wallet, value
+from tests.support.rows.perk_facts import PerkLedger, token_of
+from tests.support.services.chat_platform import (
     ADA,
     BEN,
     GUILD,
@@ -42,8 +47,6 @@ from tests.support.chat_platform import (
     limited,
     saying,
 )
-from tests.support.core import a_hash, a_wallet, value
-from tests.support.perk_ledger import PerkLedger, token_of
 from tests.support.waiting import until
 
 SHOP, RIVAL = a_wallet(0xB), a_wallet(0xC)

@@ -8,19 +8,21 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.domain_verification import DomainVerification
-from ltzd.dev.sandbox.dns_records import name_of
-from ltzd.dev.sandbox.dns_server import DnsServer
+from ltzd.dev.sandbox.dns.records import name_of
+from ltzd.dev.sandbox.dns.server import DnsServer
 from ltzd.dev.sandbox.faults import DNS, Fault, Faults
 from ltzd.errors import DnsUnavailable
 from ltzd.providers.dns_txt import TxtRecords
-from ltzd.rules.brands import Brand
-from ltzd.store import brand_keys, brand_records, brands
-from ltzd.store.brand_keys import KeyName, NewKeys, Rotation
-from ltzd.store.brands import BrandBook
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands import records as brand_records
+from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.keys import KeyName, NewKeys, Rotation
 from ltzd.store.database import Pool, transaction
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import Address, checksummed, hex_of
-from tests.support.core import a_wallet
+from tests.support.rows.core import a_wallet
 
 SHOP, RIVAL, NOBODY = a_wallet(0xB), a_wallet(0xC), a_wallet(0xD)
 DOMAIN = "shop.example"

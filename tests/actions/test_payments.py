@@ -20,9 +20,9 @@ from structlog.testing import capture_logs
 from ltzd import telemetry
 from ltzd.actions import mint_capacity
 from ltzd.actions import payments as payments_action
+from ltzd.actions.event_handler.hash_waiter import PublishedHashes
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import CheckoutRequest, MintedPayment, Payments
-from ltzd.actions.published_hashes import PublishedHashes
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import (
@@ -37,20 +37,19 @@ from ltzd.errors import (
     PaymentsUnavailable,
     RateLimited,
 )
-from ltzd.providers.identity import IdentityClient
+from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.payments import PaymentProvider
 from ltzd.rules.payments import NOBODYS
-from ltzd.store import brands, payments
-from ltzd.store.brands import BrandBook
+from ltzd.store import payments
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.payments import Recorded
-from ltzd.store.signals import REWARDS, WEBHOOKS, Signals
+from ltzd.store.wakeups import REWARDS, WEBHOOKS, Signals
 from ltzd.values import LTZ, Hash32, address_of, checksummed
-from tests.support.core import BRAND, a_hash, a_wallet, running, value
-from tests.support.event_action import NO_NODE, SEALER, a_brand, a_handler
-from tests.support.event_action import a_request as an_event_request
-from tests.support.fake_node import CHAIN_ID, LTZ_AT, FakeNode
-from tests.support.payment_provider import (
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.rows.core import BRAND, a_hash, a_wallet, running, value
+from tests.support.services.payment_provider import (
     SIGNING_SECRET,
     WALLET_TEXT,
     FakePayments,
@@ -63,7 +62,9 @@ from tests.support.payment_provider import (
     payment_provider,
     signed,
 )
-from tests.support.postgres import Databases
+from tests.support.services.postgres import Databases
+from tests.support.surfaces.event_action import NO_NODE, SEALER, a_brand, a_handler
+from tests.support.surfaces.event_action import a_request as an_event_request
 from tests.support.waiting import until
 
 BRAND_TEXT = "0x" + BRAND.hex()

@@ -11,9 +11,9 @@ import pytest_asyncio
 
 from ltzd.actions import perk_charges as module
 from ltzd.actions.perk_charges import PerkCharges, Reader, Redeemed, RedeemRequest
-from ltzd.actions.relay_desk import RelayDesk
+from ltzd.actions.relayer.context import RelayDesk
 from ltzd.cache.rate_limits import RateLimits
-from ltzd.chain.relay_calls import RelayContracts
+from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import (
     CollectionNotFound,
     HolderChanged,
@@ -27,19 +27,20 @@ from ltzd.errors import (
     Unavailable,
     ValidationFailed,
 )
-from ltzd.rules.fees import FeePolicy
-from ltzd.rules.gas_budgets import GasBudgets
-from ltzd.store import gas_budgets, redemptions
-from ltzd.store.brands import BrandBook
+from ltzd.rules.operator.fees import FeePolicy
+from ltzd.rules.relayer.gas_budgets import GasBudgets
+from ltzd.store import perk_charges as redemptions
+from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.database import Connection, Pool, session
-from ltzd.store.redemptions import Standing
+from ltzd.store.perk_charges import Standing
+from ltzd.store.relayer import gas_budgets
 from ltzd.values import Address
-from tests.support.core import BRAND, a_wallet, running, value
-from tests.support.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
-from tests.support.mint_world import short_pauses, true
-from tests.support.perk_ledger import token_of
-from tests.support.perk_node import PerkNode
-from tests.support.relay_world import OTHER_RELAYER, OTHER_USER, USER, RelayWorld
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
+from tests.support.chain.mint_world import short_pauses, true
+from tests.support.chain.perk_node import PerkNode
+from tests.support.relays.lanes import OTHER_RELAYER, OTHER_USER, USER, RelayWorld
+from tests.support.rows.core import BRAND, a_wallet, running, value
+from tests.support.rows.perk_facts import token_of
 from tests.support.waiting import until
 
 __all__ = ["short_pauses"]

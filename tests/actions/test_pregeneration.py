@@ -20,9 +20,9 @@ from structlog.testing import capture_logs
 
 from ltzd import telemetry
 from ltzd.actions import pregeneration
-from ltzd.actions.local_wallets import LocalWallets
 from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, Pregeneration, PregenerationRequest
 from ltzd.actions.request_signatures import RequestSignatures
+from ltzd.actions.users.custodial_wallets import LocalWallets
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
@@ -35,19 +35,22 @@ from ltzd.errors import (
     SignatureRefused,
     Unavailable,
 )
-from ltzd.providers.identity import IdentityClient
-from ltzd.providers.lookup_answers import Verified, cannot_check, missing
-from ltzd.rules.oauth_accounts import PROVIDERS, OAuthAccount, OAuthProvider
-from ltzd.rules.oauth_ids import example_id
+from ltzd.providers.identity.client import IdentityClient
+from ltzd.providers.oauth.lookup_answers import Verified, cannot_check, missing
+from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
+from ltzd.rules.oauth.ids import example_id
 from ltzd.rules.request_signatures import SignedRequest, signature
-from ltzd.store import brand_keys, brand_records, brands, pregenerations
-from ltzd.store.brands import BrandBook
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands import records as brand_records
+from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.database import Pool, open_pool, session, transaction
-from ltzd.store.pregenerations import Recorded
+from ltzd.store.users import pregenerations
+from ltzd.store.users.pregenerations import Recorded
 from ltzd.values import Address, hex_of
-from tests.support.core import BRAND, a_wallet, value
-from tests.support.event_action import SEALER, a_brand
-from tests.support.redis import a_redis
+from tests.support.rows.core import BRAND, a_wallet, value
+from tests.support.services.redis import a_redis
+from tests.support.surfaces.event_action import SEALER, a_brand
 from tests.support.waiting import until
 
 RIVAL = a_wallet(0xC)

@@ -8,12 +8,13 @@ import pytest
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.errors import SignatureRefused
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store import brand_keys, brands
-from ltzd.store.brands import BrandBook
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.database import Connection, Pool, transaction
 from ltzd.values import Address, hex_of
-from tests.support.core import BRAND, a_wallet
-from tests.support.event_action import SEALER, a_brand
+from tests.support.rows.core import BRAND, a_wallet
+from tests.support.surfaces.event_action import SEALER, a_brand
 
 
 def a_wrong_signature(brand_id: Address) -> SignedRequest:

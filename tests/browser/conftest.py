@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
-from tests.support.instance import Instance
-from tests.support.site_visitors import NewVisitor, Visitor, a_visitor
+from tests.support.instances.instance import Instance
+from tests.support.sites.visitors import NewVisitor, Visitor, a_visitor
 from tests.support.tools import chromium_path
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 from playwright.async_api import Locator, Page, expect
 
-from tests.support.instance import Instance
-from tests.support.site_visitors import NewVisitor, Visitor
+from tests.support.instances.instance import Instance
+from tests.support.sites.visitors import NewVisitor, Visitor
 from tests.support.waiting import until
 
 MOST_TABS = 10

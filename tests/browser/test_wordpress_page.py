@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, Route, expect
 
-from tests.support.instance import Instance
-from tests.support.plugin_site import StubbedSite, a_stubbed_site
+from tests.support.instances.instance import Instance
+from tests.support.sites.plugin_site import StubbedSite, a_stubbed_site
 
 MUG = "Enamel mug"
 

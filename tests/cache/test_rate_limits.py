@@ -23,7 +23,7 @@ from ltzd.cache import rate_limits
 from ltzd.cache.rate_limits import PATIENCE_SECONDS, RateLimit, RateLimits, Window
 from ltzd.dev import ports
 from ltzd.errors import Misconfigured
-from tests.support.redis import RedisServer, a_redis_server
+from tests.support.services.redis import RedisServer, a_redis_server
 from tests.support.waiting import until
 
 TEN = RateLimit("events_per_ip", 10, 60)

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from ltzd.rules.request_signatures import signature
 from tests.support.commands import Outcome, ltzd
-from tests.support.instance import Answer, Instance
+from tests.support.instances.instance import Answer, Instance
 from tests.support.waiting import until
 
 IN_FORCE_SECONDS = 1.0

@@ -15,14 +15,14 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.abi import CONTRACTS
-from ltzd.chain.node import Header
+from ltzd.chain.contracts.abi import CONTRACTS
+from ltzd.chain.node.node import Header
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
-from ltzd.store.chains import BlockRow, ChainIdentity
 from ltzd.store.database import Connection, open_pool
-from ltzd.store.sealing import Sealer
-from ltzd.store.signals import Signals
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.wakeups import Signals
 from ltzd.values import (
     LTZ,
     ZERO_ADDRESS,
@@ -32,15 +32,15 @@ from ltzd.values import (
     iso,
     reward_reference,
 )
-from tests.support.book_rows import ONE, TWO, BookRows
-from tests.support.books import all_minted
+from tests.support.chain.contracts import Contracts as Deployed
+from tests.support.chain.contracts import deployed_contracts
+from tests.support.chain.fake_node import CHAIN_ID
+from tests.support.chain.scripted_node import a_server, always
 from tests.support.commands import Outcome, begin_ltzd, ltzd
-from tests.support.contracts import Contracts as Deployed
-from tests.support.contracts import deployed_contracts
-from tests.support.core import a_wallet
-from tests.support.fake_node import CHAIN_ID
-from tests.support.instance import Instance
-from tests.support.scripted_node import a_server, always
+from tests.support.instances.books import all_minted
+from tests.support.instances.instance import Instance
+from tests.support.rows.books import ONE, TWO, BookRows
+from tests.support.rows.core import a_wallet
 
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)
 NO_NODE = "The chain was not compared: "

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ltzd.cli import brand_apply
-from ltzd.rules.brands import Brand, parse_brand_file
-from ltzd.store import brand_keys, brand_records, brands
+from ltzd.cli.brand import apply as brand_apply
+from ltzd.rules.brands.configuration import Brand, parse_brand_file
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands import records as brand_records
 from ltzd.store.database import Connection
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import Address, address_of
 from tests.support.commands import begin_ltzd, ltzd, ltzd_apart
 from tests.support.secret_files import write_secret

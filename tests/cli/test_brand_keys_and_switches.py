@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ltzd.rules.brands import Brand
-from ltzd.store import brand_keys, brand_records, brands, signals
-from ltzd.store.brand_keys import FIELDS, KeyName, NewKeys
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store import wakeups as signals
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands import records as brand_records
+from ltzd.store.brands.keys import FIELDS, KeyName, NewKeys
 from ltzd.store.database import Connection
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import iso
 from tests.support.commands import Outcome, ltzd
 

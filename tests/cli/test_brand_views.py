@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from ltzd.rules.brands import parse_brand_file
-from ltzd.store import brand_keys, brand_records, brands
+from ltzd.rules.brands.configuration import parse_brand_file
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands import records as brand_records
 from ltzd.store.database import Connection
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import address_of, iso
 from tests.support.commands import Outcome, ltzd
 

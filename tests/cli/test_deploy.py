@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ltzd.chain import deployed_file
-from ltzd.chain.rpc import Rpc
+from ltzd.chain.deployment import deployed_file
+from ltzd.chain.node.rpc import Rpc
 from ltzd.dev.chain import DevChain
 from ltzd.errors import Misconfigured
 from ltzd.values import checksummed, hex_of
-from tests.support.chains import anvil_chain
+from tests.support.chain.chains import anvil_chain
+from tests.support.chain.deployments import GUARDIAN, MINTER, REGISTRAR, RELAYER, SENDS, Site
 from tests.support.commands import Outcome, ltzd
-from tests.support.deployments import GUARDIAN, MINTER, REGISTRAR, RELAYER, SENDS, Site
 from tests.support.secret_files import write_secret
 
 __all__ = ["anvil_chain"]

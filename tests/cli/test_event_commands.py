@@ -7,15 +7,18 @@ from uuid import UUID, uuid4
 import pytest
 import pytest_asyncio
 
-from ltzd.rules.brands import Brand
-from ltzd.store import brand_records, brands, rewards, signals, transactions
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store import wakeups as signals
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import records as brand_records
 from ltzd.store.database import Connection, Pool, open_pool, session
-from ltzd.store.event_history import EventHistory, history_of
-from ltzd.store.lanes import Lane
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.event_handler.history import EventHistory, history_of
+from ltzd.store.operator import rewards, transactions
+from ltzd.store.operator.lanes import Lane
 from ltzd.values import checksummed, hex_of, iso, reward_reference
 from tests.support.commands import Outcome, ltzd
-from tests.support.core import FEES, MINTER, a_hash, a_lane, a_wallet, an_attempt, an_intent
+from tests.support.rows.core import FEES, MINTER, a_hash, a_lane, a_wallet, an_attempt, an_intent
 
 DEMO = Brand(id="0x00000000000000000000000000000000000000aa", name="Demo", domains=("a.example",))
 EMAIL = "ada.lovelace@shop.example"

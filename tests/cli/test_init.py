@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ltzd.cli.starting_files import TO_FILL_IN, starting_brand, starting_settings
-from ltzd.daemon.settings import Settings, read_settings
+from ltzd.cli.init_files import TO_FILL_IN, starting_brand, starting_settings
+from ltzd.daemon.settings.settings import Settings, read_settings
 from ltzd.errors import FileRejected
-from ltzd.rules.brands import parse_brand_file
+from ltzd.rules.brands.configuration import parse_brand_file
 from tests.support.commands import Outcome, ltzd
 from tests.support.secret_files import write_secret
 

@@ -9,12 +9,12 @@ import pytest
 import pytest_asyncio
 from eth_account import Account
 
-from ltzd.chain.offers import OfferContracts, Offers
-from ltzd.chain.rpc import Rpc, RpcError
+from ltzd.chain.contracts.offers import OfferContracts, Offers
+from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.dev import ports
 from ltzd.values import bytes_of, checksummed, hex_of
+from tests.support.chain.contracts import Contracts, Party, deployed_contracts
 from tests.support.commands import Outcome, ltzd
-from tests.support.contracts import Contracts, Party, deployed_contracts
 from tests.support.secret_files import write_secret
 
 MOST = "79228162514.264337593543950335"

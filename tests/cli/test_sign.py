@@ -16,7 +16,8 @@ from ltzd.cli.main import app
 from ltzd.cli.sign import KEY_VARIABLE
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from tests.support.commands import ltzd
-from tests.support.http_surface import (
+from tests.support.secret_files import write_secret
+from tests.support.surfaces.http_surface import (
     BRAND_ID,
     COLLECTION,
     PERK,
@@ -24,7 +25,6 @@ from tests.support.http_surface import (
     Surface,
     a_surface,
 )
-from tests.support.secret_files import write_secret
 
 BASE = "https://relay.example"
 TARGET = f"/check-perk-status?collectionId={COLLECTION}&tokenId={PERK}"

@@ -12,15 +12,15 @@ from rich.console import Console
 
 from ltzd.cli import status as command
 from ltzd.errors import Misconfigured, Unavailable
-from ltzd.http.admin import AdminPolicy, AdminSources, build_admin_app
+from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.server import listen
 from ltzd.http.tls import ServerCertificate
 from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
 from ltzd.values import Address
 from tests.support.certificates import a_pair
 from tests.support.commands import ltzd_apart
-from tests.support.http_surface import CHECKSUMMED_WALLET, WALLET, serving
 from tests.support.secret_files import write_secret
+from tests.support.surfaces.http_surface import CHECKSUMMED_WALLET, WALLET, serving
 from tests.support.waiting import until
 
 FACTS = Facts(

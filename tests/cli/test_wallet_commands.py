@@ -10,14 +10,18 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ltzd.actions.local_signing import new_key
+from ltzd.actions.users.custodial_signing import new_key
 from ltzd.errors import Misconfigured
-from ltzd.rules.brands import Brand
-from ltzd.store import brand_keys, brands, database, local_users, master_key_rotation
-from ltzd.store.brand_keys import NewKeys
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store import database
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands.keys import NewKeys
 from ltzd.store.database import Connection
-from ltzd.store.local_users import Name, SealedUser
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption import rotation as master_key_rotation
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.users import custodial_users as local_users
+from ltzd.store.users.custodial_users import Name, SealedUser
 from ltzd.values import checksummed
 from tests.support.commands import begin_ltzd, ltzd
 from tests.support.secret_files import write_secret

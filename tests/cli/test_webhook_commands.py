@@ -8,11 +8,13 @@ from uuid import UUID, uuid4
 import pytest
 import pytest_asyncio
 
-from ltzd.rules.brands import Brand
-from ltzd.store import brands, signals, webhooks
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store import wakeups as signals
+from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection
-from ltzd.store.sealing import Sealer
-from ltzd.store.webhooks import Due, Outcome
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.webhooks import queue as webhooks
+from ltzd.store.webhooks.queue import Due, Outcome
 from ltzd.values import iso
 from tests.support.commands import Outcome as Done
 from tests.support.commands import ltzd

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from ltzd.daemon.plain_connections import plain_clients, plain_listeners, warn_of_plain_connections
-from ltzd.daemon.settings import Admin, Http, Settings
+from ltzd.daemon.settings.settings import Admin, Http, Settings
 
 
 def settings_with(

@@ -17,9 +17,9 @@ from pydantic import BaseModel
 from ltzd import secret_files
 from ltzd.cli import dev_json
 from ltzd.daemon.keys import read_key
-from ltzd.daemon.setting_kinds import SecretFile
-from ltzd.daemon.setting_sections import secret_in
-from ltzd.daemon.settings import Settings
+from ltzd.daemon.settings.section import secret_in
+from ltzd.daemon.settings.settings import Settings
+from ltzd.daemon.settings.value_types import SecretFile
 from ltzd.errors import Misconfigured
 from ltzd.secret_files import (
     close_to_others,
@@ -31,7 +31,7 @@ from ltzd.secret_files import (
     write_new,
     write_private,
 )
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
 from tests.support.commands import ltzd
 from tests.support.secret_files import write_secret
 

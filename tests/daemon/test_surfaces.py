@@ -11,10 +11,11 @@ from structlog.testing import capture_logs
 
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.daemon.assembly import Daemon, _limits
-from ltzd.daemon.settings import Http, Settings, Site
+from ltzd.daemon.settings.settings import Http, Settings, Site
 from ltzd.daemon.surfaces import http_app
-from tests.support.event_surface import an_event_surface
-from tests.support.http_surface import (
+from tests.support.services.redis import a_redis_server
+from tests.support.surfaces.event_surface import an_event_surface
+from tests.support.surfaces.http_surface import (
     ConstraintBook,
     DomainBook,
     EventBook,
@@ -26,7 +27,6 @@ from tests.support.http_surface import (
     a_payment,
     serving,
 )
-from tests.support.redis import a_redis_server
 from tests.support.waiting import until
 
 ONCE = RateLimit("once", 1, 60)

@@ -17,10 +17,10 @@ import pytest_asyncio
 from ltzd.dev.ports import free_port
 from ltzd.values import checksummed
 from tests.support.certificates import a_pair, served_at, trusting
+from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.commands import ltzd_apart
-from tests.support.event_surface import a_served_node
-from tests.support.fake_node import LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.secret_files import write_secret
+from tests.support.surfaces.event_surface import a_served_node
 from tests.support.waiting import until
 
 START_SECONDS = 30.0

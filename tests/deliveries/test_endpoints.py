@@ -6,7 +6,7 @@ import pytest
 
 from ltzd.deliveries.endpoints import Endpoints
 from ltzd.values import Address
-from tests.support.core import a_wallet
+from tests.support.rows.core import a_wallet
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
 ONE, TWO, THREE = (a_wallet(number) for number in (1, 2, 3))

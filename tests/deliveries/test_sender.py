@@ -13,13 +13,14 @@ from ltzd.deliveries import sender
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import TIMEOUT_SECONDS, BrandWebhooks
 from ltzd.rules.webhooks import ATTEMPTS, JITTER, MOST_SLOTS, PAUSES
-from ltzd.store import brand_keys, webhook_records
+from ltzd.store.brands import keys as brand_keys
 from ltzd.store.database import session, transaction
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.webhooks import records as webhook_records
 from ltzd.values import hex_of
-from tests.support.core import a_hash, value
+from tests.support.rows.core import a_hash, value
+from tests.support.services.webhooks import SEALER, Receiver, World, answering, hanging
 from tests.support.waiting import until
-from tests.support.webhooks import SEALER, Receiver, World, answering, hanging
 
 HOUR = timedelta(hours=1)
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest_asyncio
 
-from tests.support.instance import Instance
+from tests.support.instances.instance import Instance
 from tests.support.waiting import until
 
 IN_FORCE_SECONDS = 1.0

@@ -7,9 +7,10 @@ import asyncpg
 import pytest
 
 from ltzd.dev import demo_brands
-from ltzd.rules.brands import Brand
-from ltzd.store import brands, database
-from ltzd.store.sealing import Sealer
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store import database
+from ltzd.store.brands import configurations as brands
+from ltzd.store.encryption.sealing import Sealer
 
 
 class Demo:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest_asyncio
 
-from ltzd.chain import offers
-from ltzd.chain.offers import OfferContracts, Offers
+from ltzd.chain.contracts import offers
+from ltzd.chain.contracts.offers import OfferContracts, Offers
 from ltzd.chain.signing import Signer
 from ltzd.dev import demo_offers
-from ltzd.rules.brands import Brand, parse_brand_file
+from ltzd.rules.brands.configuration import Brand, parse_brand_file
 from ltzd.values import checksummed, hex_of
+from tests.support.chain.contracts import Contracts, Party, deployed_contracts
 from tests.support.commands import ltzd
-from tests.support.contracts import Contracts, Party, deployed_contracts
-from tests.support.instance import Instance
+from tests.support.instances.instance import Instance
 
 
 def the_brand() -> Brand:

@@ -18,7 +18,8 @@ import pytest
 import pytest_asyncio
 
 from ltzd.dev.chain import DevChain
-from tests.support.books import (
+from tests.support.chain.chains import anvil_chain, tester_chain
+from tests.support.instances.books import (
     LTZ,
     all_minted,
     assert_books_agree,
@@ -26,10 +27,9 @@ from tests.support.books import (
     indexed_balances,
     mint_logs,
 )
-from tests.support.chains import anvil_chain, tester_chain
-from tests.support.instance import Instance, a_folder, an_instance
-from tests.support.ordinary_user import an_ordinary_user
-from tests.support.redis import a_redis
+from tests.support.instances.instance import Instance, a_folder, an_instance
+from tests.support.instances.ordinary_user import an_ordinary_user
+from tests.support.services.redis import a_redis
 from tests.support.waiting import until
 
 __all__ = ["anvil_chain", "tester_chain"]

@@ -17,7 +17,7 @@ import pytest
 
 from ltzd.providers.brand_webhooks import Message, signed_headers
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
-from tests.support.instance import Instance
+from tests.support.instances.instance import Instance
 from tests.support.tools import php_path
 from tests.support.waiting import until
 

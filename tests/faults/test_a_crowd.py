@@ -3,8 +3,8 @@
 import asyncio
 from uuid import UUID, uuid4
 
-from tests.support.books import LTZ, all_minted, assert_books_agree, indexed_balances
-from tests.support.instance import Answer, Instance
+from tests.support.instances.books import LTZ, all_minted, assert_books_agree, indexed_balances
+from tests.support.instances.instance import Answer, Instance
 
 USERS = 200
 CONNECTIONS = 50

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from ltzd.values import address_of
-from tests.support.instance import Instance, an_instance
+from tests.support.instances.instance import Instance, an_instance
 from tests.support.waiting import until
 
 MANY = 4_000

@@ -6,9 +6,9 @@ import signal
 
 import psutil
 
-from tests.support.books import all_minted, assert_books_agree
-from tests.support.instance import Instance
-from tests.support.load import Load, a_load
+from tests.support.instances.books import all_minted, assert_books_agree
+from tests.support.instances.instance import Instance
+from tests.support.instances.load import Load, a_load
 from tests.support.waiting import until
 
 CLIENTS = 16

@@ -16,11 +16,11 @@ import pytest
 import pytest_asyncio
 
 from ltzd.dev.chain import Kind
-from tests.support.books import all_minted, assert_books_agree
-from tests.support.chains import a_chain
-from tests.support.instance import Answer, Instance, an_instance
-from tests.support.node_proxy import NodeProxy, a_node_proxy
-from tests.support.postgres import Databases
+from tests.support.chain.chains import a_chain
+from tests.support.chain.node_proxy import NodeProxy, a_node_proxy
+from tests.support.instances.books import all_minted, assert_books_agree
+from tests.support.instances.instance import Answer, Instance, an_instance
+from tests.support.services.postgres import Databases
 from tests.support.waiting import until
 
 OUTAGE_SECONDS = 10.0

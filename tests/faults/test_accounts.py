@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from tests.support.commands import ltzd
-from tests.support.instances import Instances
-from tests.support.perks import Perks, perks_of
+from tests.support.instances.perks import Perks, perks_of
+from tests.support.instances.shared import Instances
 from tests.support.waiting import until
 
 GUILD, ROLE = "41771983423143937", "41771983423143936"

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from tests.support.books import (
+from tests.support.commands import ltzd
+from tests.support.instances.books import (
     LTZ,
     all_minted,
     assert_books_agree,
     balances_on_chain,
     mints_on_chain,
 )
-from tests.support.commands import ltzd
-from tests.support.instance import Answer, Instance
-from tests.support.load import a_load, post_all
+from tests.support.instances.instance import Answer, Instance
+from tests.support.instances.load import a_load, post_all
 from tests.support.waiting import until
 
 MAXIMUM = 777

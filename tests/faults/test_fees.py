@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest_asyncio
 
-from tests.support.books import all_minted, assert_books_agree
-from tests.support.instance import Answer, Instance
-from tests.support.tester import GWEI
+from tests.support.chain.tester import GWEI
+from tests.support.instances.books import all_minted, assert_books_agree
+from tests.support.instances.instance import Answer, Instance
 from tests.support.waiting import until
 
 CAP = 100 * GWEI

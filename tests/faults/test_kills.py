@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.books import all_minted, assert_books_agree
-from tests.support.instance import Instance
-from tests.support.instances import Instances
-from tests.support.load import Load, a_load
+from tests.support.instances.books import all_minted, assert_books_agree
+from tests.support.instances.instance import Instance
+from tests.support.instances.load import Load, a_load
+from tests.support.instances.shared import Instances
 
 CLIENTS = 16
 LONGEST_LIFE_SECONDS = 1.5

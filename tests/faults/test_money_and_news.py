@@ -19,8 +19,8 @@ import pytest_asyncio
 import stripe
 from standardwebhooks import Webhook
 
-from tests.support.instance import Instance
-from tests.support.instances import Instances
+from tests.support.instances.instance import Instance
+from tests.support.instances.shared import Instances
 from tests.support.waiting import until
 
 CENTS = 500

@@ -10,13 +10,13 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from tests.support import brand_api
-from tests.support.books import all_minted
-from tests.support.brand_api import BrandApi, a_brand_api
 from tests.support.commands import ltzd
-from tests.support.instances import Instances
-from tests.support.perks import Perks, perks_of
-from tests.support.relaying import Answer, User
+from tests.support.instances.books import all_minted
+from tests.support.instances.perks import Perks, perks_of
+from tests.support.instances.relayer import Answer, User
+from tests.support.instances.shared import Instances
+from tests.support.services import brand_api
+from tests.support.services.brand_api import BrandApi, a_brand_api
 from tests.support.waiting import until
 
 KEYLESS = "/invalidate-external-api"

@@ -17,14 +17,9 @@ import pytest
 import pytest_asyncio
 
 from ltzd.values import address_of, checksummed
-from tests.support import perk_ledger
-from tests.support.books import all_minted
-from tests.support.core import a_wallet
-from tests.support.event_surface import an_event_surface
-from tests.support.instance import Instance
-from tests.support.instances import Instances
-from tests.support.perk_ledger import PerkLedger, token_of
-from tests.support.perks import (
+from tests.support.instances.books import all_minted
+from tests.support.instances.instance import Instance
+from tests.support.instances.perks import (
     HOLDERS,
     REDEEM,
     Brand,
@@ -34,7 +29,12 @@ from tests.support.perks import (
     sent,
     signed,
 )
-from tests.support.relaying import Answer
+from tests.support.instances.relayer import Answer
+from tests.support.instances.shared import Instances
+from tests.support.rows import perk_facts as perk_ledger
+from tests.support.rows.core import a_wallet
+from tests.support.rows.perk_facts import PerkLedger, token_of
+from tests.support.surfaces.event_surface import an_event_surface
 from tests.support.waiting import until
 
 CHARGES = 3

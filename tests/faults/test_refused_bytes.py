@@ -14,13 +14,13 @@ import pytest_asyncio
 from rlp.codec import decode as rlp_decode
 
 from ltzd.dev.chain import Kind
-from tests.support.books import all_minted, assert_books_agree
-from tests.support.chains import a_chain
-from tests.support.instance import Instance, an_instance
-from tests.support.instances import Instances
-from tests.support.node_proxy import NodeProxy, a_node_proxy
-from tests.support.postgres import Databases
-from tests.support.relaying import Relays, User, relays_of
+from tests.support.chain.chains import a_chain
+from tests.support.chain.node_proxy import NodeProxy, a_node_proxy
+from tests.support.instances.books import all_minted, assert_books_agree
+from tests.support.instances.instance import Instance, an_instance
+from tests.support.instances.relayer import Relays, User, relays_of
+from tests.support.instances.shared import Instances
+from tests.support.services.postgres import Databases
 from tests.support.waiting import until
 
 FOR_GOOD = "tx fee (1.20 ether) exceeds the configured cap (1.00 ether)"

@@ -18,10 +18,11 @@ import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.support.instances import Instances
-from tests.support.relay_calls import call, role, several, with_word, word_in
-from tests.support.relay_chain import CONTRACTS, HOUR
-from tests.support.relay_signing import (
+from tests.support.instances.chain import CONTRACTS, HOUR
+from tests.support.instances.relayer import FREE, HOURLY, ITEM, LTZ, Answer, Relays, User, relays_of
+from tests.support.instances.shared import Instances
+from tests.support.relays.calls import call, role, several, with_word, word_in
+from tests.support.relays.signing import (
     Permit,
     a_word,
     buy_with_sig,
@@ -29,7 +30,6 @@ from tests.support.relay_signing import (
     settle_with_sig,
     transfer,
 )
-from tests.support.relaying import FREE, HOURLY, ITEM, LTZ, Answer, Relays, User, relays_of
 
 SHARE = 10 * LTZ
 EVERYTHING = 2**256 - 1

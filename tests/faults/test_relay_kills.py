@@ -15,12 +15,10 @@ import pytest
 import pytest_asyncio
 from eth_account import Account
 
-from tests.support.books import all_minted
-from tests.support.instance import Instance
-from tests.support.instances import Instances
-from tests.support.relay_calls import call
-from tests.support.relay_signing import transfer
-from tests.support.relaying import (
+from tests.support.chain.tester import GWEI
+from tests.support.instances.books import all_minted
+from tests.support.instances.instance import Instance
+from tests.support.instances.relayer import (
     A_WELCOME,
     FREE,
     HOURLY,
@@ -30,7 +28,9 @@ from tests.support.relaying import (
     User,
     relays_of,
 )
-from tests.support.tester import GWEI
+from tests.support.instances.shared import Instances
+from tests.support.relays.calls import call
+from tests.support.relays.signing import transfer
 from tests.support.waiting import until
 
 FOLLOWED_SECONDS = 3.0

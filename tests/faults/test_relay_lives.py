@@ -10,17 +10,9 @@ import pytest
 import pytest_asyncio
 from eth_account import Account
 
-from tests.support.instance import Instance
-from tests.support.relay_calls import call, selector, several
-from tests.support.relay_chain import HOUR
-from tests.support.relay_signing import (
-    a_word,
-    buy_with_sig,
-    claim_with_sig,
-    settle_with_sig,
-    transfer,
-)
-from tests.support.relaying import (
+from tests.support.instances.chain import HOUR
+from tests.support.instances.instance import Instance
+from tests.support.instances.relayer import (
     A_WELCOME,
     FREE,
     HOURLY,
@@ -31,6 +23,14 @@ from tests.support.relaying import (
     Relays,
     User,
     relays_of,
+)
+from tests.support.relays.calls import call, selector, several
+from tests.support.relays.signing import (
+    a_word,
+    buy_with_sig,
+    claim_with_sig,
+    settle_with_sig,
+    transfer,
 )
 
 ITEM_PRICE = 15 * LTZ

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest_asyncio
 
-from tests.support.books import (
+from tests.support.instances.books import (
     LTZ,
     all_minted,
     assert_books_agree,
@@ -15,7 +15,7 @@ from tests.support.books import (
     mints_on_chain,
     total_supply,
 )
-from tests.support.instance import Answer, Instance
+from tests.support.instances.instance import Answer, Instance
 from tests.support.waiting import until
 
 FOLLOWED_SECONDS = 3.0

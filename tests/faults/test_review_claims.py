@@ -6,11 +6,12 @@ from uuid import uuid4
 
 from msgspec import structs
 
-from ltzd.rules.events import ClaimRecord
-from ltzd.store import events, users
+from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.store.database import Pool, session
-from ltzd.store.events import ClaimKey, EventRow, NewEvent
-from tests.support.core import BRAND, a_wallet, pool, value
+from ltzd.store.event_handler import events
+from ltzd.store.event_handler.events import ClaimKey, EventRow, NewEvent
+from ltzd.store.users import users
+from tests.support.rows.core import BRAND, a_wallet, pool, value
 
 __all__ = ["pool"]
 

@@ -9,14 +9,15 @@ import pytest
 from ltzd.errors import Broken, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.operator.mint_lane import MintLane
+from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget
-from ltzd.rules import reorgs
-from ltzd.store import chains
-from ltzd.store.chains import Cursor
+from ltzd.rules.indexer import reorgs
 from ltzd.store.database import Pool, session
-from ltzd.store.signals import REWARDS, Signals
-from tests.support.core import (
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import Cursor
+from ltzd.store.wakeups import REWARDS, Signals
+from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
+from tests.support.rows.core import (
     MINTER,
     a_hash,
     a_wallet,
@@ -27,7 +28,6 @@ from tests.support.core import (
     states,
     value,
 )
-from tests.support.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.waiting import until
 
 __all__ = ["pool"]

@@ -15,10 +15,10 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from tests.support.books import all_minted, assert_books_agree
 from tests.support.commands import ltzd
-from tests.support.instance import Instance
-from tests.support.instances import Instances
+from tests.support.instances.books import all_minted, assert_books_agree
+from tests.support.instances.instance import Instance
+from tests.support.instances.shared import Instances
 from tests.support.waiting import until
 
 ROUNDS = 2

@@ -1,5 +1,5 @@
 """A pool on a fresh database for each test that asks."""
 
-from tests.support.core import pool
+from tests.support.rows.core import pool
 
 __all__ = ["pool"]

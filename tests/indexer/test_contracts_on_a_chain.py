@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ltzd.chain import abi
-from ltzd.chain.node import Header
+from ltzd.chain.contracts import abi
+from ltzd.chain.node.node import Header
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
-from ltzd.store import chains, collections, tokens
-from ltzd.store.chains import BlockRow, ChainIdentity
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.signals import Signals
+from ltzd.store.indexer import chains, collections, tokens
+from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.wakeups import Signals
 from ltzd.values import LTZ, ZERO_ADDRESS, hex_of
-from tests.support.contracts import HOUR, Party, a_reference, deployed_contracts
-from tests.support.contracts import Contracts as Deployed
+from tests.support.chain.contracts import HOUR, Party, a_reference, deployed_contracts
+from tests.support.chain.contracts import Contracts as Deployed
 
 URI = "https://perks.example/"
 

@@ -13,13 +13,22 @@ from ltzd.errors import Broken, LostLane, NodeUnavailable
 from ltzd.indexer import follower as follower_module
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.rules import reorgs
-from ltzd.store import chains, locks, transactions
-from ltzd.store.chains import ChainIdentity, Cursor
+from ltzd.rules.indexer import reorgs
 from ltzd.store.database import Pool, session
-from ltzd.store.signals import BLOCKS, Signals
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import ChainIdentity, Cursor
+from ltzd.store.operator import locks, transactions
+from ltzd.store.wakeups import BLOCKS, Signals
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
-from tests.support.core import (
+from tests.support.chain.fake_node import (
+    CHAIN_ID,
+    CONTRACTS,
+    FakeNode,
+    Log,
+    minted_log,
+    transfer_log,
+)
+from tests.support.rows.core import (
     a_hash,
     a_lane,
     a_wallet,
@@ -30,7 +39,6 @@ from tests.support.core import (
     running,
     value,
 )
-from tests.support.fake_node import CHAIN_ID, CONTRACTS, FakeNode, Log, minted_log, transfer_log
 from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)

@@ -8,13 +8,13 @@ import pytest
 from ltzd.errors import Broken, LostLane
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
-from ltzd.store import chains, collections, constraint_results, tokens
-from ltzd.store.constraint_results import Key, Subject
+from ltzd.store.constraints import results as constraint_results
+from ltzd.store.constraints.results import Key, Subject
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.signals import Signals
+from ltzd.store.indexer import chains, collections, tokens
+from ltzd.store.wakeups import Signals
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
-from tests.support.core import a_wallet, follow, queue_reward, value
-from tests.support.fake_node import (
+from tests.support.chain.fake_node import (
     CHAIN_ID,
     CONTRACTS,
     LTZ_AT,
@@ -32,6 +32,7 @@ from tests.support.fake_node import (
     token_moved_log,
     transfer_log,
 )
+from tests.support.rows.core import a_wallet, follow, queue_reward, value
 
 ANN, BOB, BRAND = a_wallet(1), a_wallet(2), a_wallet(3)
 DEAL = b"\xde" * 32
@@ -256,7 +257,7 @@ async def test_results_go_in_the_very_transaction_that_writes_the_block(
         raise LostLane("too late")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ltzd.store.signals.notify", fails)
+        patch.setattr("ltzd.store.wakeups.notify", fails)
         with pytest.raises(LostLane):
             await following.follower.step()
     assert await with_results(following.pool) == {ANN}

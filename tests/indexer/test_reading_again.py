@@ -6,11 +6,11 @@ import pytest
 import pytest_asyncio
 
 from ltzd.indexer.follower import Follower
-from ltzd.store import chains
 from ltzd.store.database import Pool, transaction
-from tests.support.core import running, states, value
-from tests.support.fake_node import CHAIN_ID, FakeNode
-from tests.support.mint_world import World, eyes, short_pauses
+from ltzd.store.indexer import chains
+from tests.support.chain.fake_node import CHAIN_ID, FakeNode
+from tests.support.chain.mint_world import World, eyes, short_pauses
+from tests.support.rows.core import running, states, value
 from tests.support.waiting import until
 
 __all__ = ["eyes", "short_pauses"]

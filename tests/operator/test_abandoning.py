@@ -10,15 +10,15 @@ import pytest
 import pytest_asyncio
 
 from ltzd import telemetry
-from ltzd.chain import ltz
-from ltzd.operator import cancelling
-from ltzd.rules.fees import GWEI, FeePolicy
-from ltzd.rules.relaying import RelayStatus
+from ltzd.chain.contracts import ltz
+from ltzd.operator import canceller as cancelling
+from ltzd.rules.operator.fees import GWEI, FeePolicy
+from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool
-from tests.support.core import MINTER, states, value
-from tests.support.fake_node import ETHER, LTZ_AT, Sent
-from tests.support.mint_world import POLICY, true
-from tests.support.relay_world import RELAYER, RelayWorld, a_relay_world, row_states
+from tests.support.chain.fake_node import ETHER, LTZ_AT, Sent
+from tests.support.chain.mint_world import POLICY, true
+from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
+from tests.support.rows.core import MINTER, states, value
 from tests.support.waiting import until
 
 FOR_GOOD = "tx fee (1.20 ether) exceeds the configured cap (1.00 ether)"
@@ -321,24 +321,24 @@ async def test_dying_between_any_two_steps_ends_in_one_outcome(
     with monkeypatch.context() as patch:
         match step:
             case "before the self-transfer is stored":
-                patch.setattr("ltzd.store.transactions.store_attempt", dies)
+                patch.setattr("ltzd.store.operator.transactions.store_attempt", dies)
             case "after it is stored, before a node has it":
                 patch.setattr(
                     world.node, "refuses", lambda sent: FOR_GOOD if is_call(sent) else "full"
                 )
             case "after a node has it, before that is written down":
-                patch.setattr("ltzd.store.transactions.mark_published", dies)
+                patch.setattr("ltzd.store.operator.transactions.mark_published", dies)
         async with dying(ONLY_FOR_PRICE):
             await until(lambda: reached(world, step))
             if step.startswith("after it is mined"):
-                patch.setattr("ltzd.store.transactions.save", dies)
+                patch.setattr("ltzd.store.operator.transactions.save", dies)
                 world.node.mine()
                 await world.some_looks()
             elif step.startswith(("after it is final", "after all")):
                 world.node.mine()
                 await world.settled("mined")
                 if step.startswith("after it is final"):
-                    patch.setattr("ltzd.store.transactions.save", dies)
+                    patch.setattr("ltzd.store.operator.transactions.save", dies)
                 world.node.mine(4)
                 await world.some_looks()
 

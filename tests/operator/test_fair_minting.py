@@ -5,10 +5,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from ltzd.store.database import session, transaction
-from ltzd.store.signals import REWARDS
+from ltzd.store.wakeups import REWARDS
 from ltzd.values import LTZ, Address
-from tests.support.core import a_wallet, queue_reward, value
-from tests.support.mint_world import POLICY, World
+from tests.support.chain.mint_world import POLICY, World
+from tests.support.rows.core import a_wallet, queue_reward, value
 from tests.support.waiting import until
 
 A, B, C = (Address(bytes([byte]) * 20) for byte in (0xA, 0xB, 0xC))

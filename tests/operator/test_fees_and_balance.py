@@ -2,10 +2,10 @@
 
 import itertools
 
-from ltzd.chain import ltz
-from ltzd.rules.fees import GWEI
-from tests.support.core import value
-from tests.support.mint_world import POLICY, World
+from ltzd.chain.contracts import ltz
+from ltzd.rules.operator.fees import GWEI
+from tests.support.chain.mint_world import POLICY, World
+from tests.support.rows.core import value
 from tests.support.waiting import until
 
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from ltzd.chain import ltz
-from ltzd.store.signals import REWARDS
-from tests.support.core import value
-from tests.support.mint_world import POLICY, World
+from ltzd.chain.contracts import ltz
+from ltzd.store.wakeups import REWARDS
+from tests.support.chain.mint_world import POLICY, World
+from tests.support.rows.core import value
 from tests.support.waiting import until
 
 LONG = 60.0

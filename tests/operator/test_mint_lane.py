@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ltzd.operator.policy import LanePolicy
-from ltzd.rules.fees import GWEI, FeePolicy
+from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.store.database import session, transaction
-from ltzd.store.signals import PUBLISHED
+from ltzd.store.wakeups import PUBLISHED
 from ltzd.values import LTZ, reward_reference
-from tests.support.core import MINTER, queue_reward, states, value
-from tests.support.fake_node import ETHER
-from tests.support.mint_world import World, stop_of, true
+from tests.support.chain.fake_node import ETHER
+from tests.support.chain.mint_world import World, stop_of, true
+from tests.support.rows.core import MINTER, queue_reward, states, value
 from tests.support.waiting import until
 
 # --- the plain life of a mint -----------------------------------------------------------------

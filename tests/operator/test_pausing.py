@@ -8,10 +8,10 @@ from structlog.testing import capture_logs
 from ltzd import telemetry
 from ltzd.operator import lane as lane_module
 from ltzd.operator.pausing import LanePause
-from ltzd.rules.fees import GWEI
+from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import session
 from ltzd.store.status import read_facts
-from tests.support.mint_world import World, true
+from tests.support.chain.mint_world import World, true
 from tests.support.waiting import until
 
 

@@ -10,15 +10,15 @@ import pytest_asyncio
 
 from ltzd.chain.signing import Signer
 from ltzd.operator.policy import LanePolicy
-from ltzd.rules.fees import GWEI, FeePolicy, fees_for
-from ltzd.rules.relaying import RelayStatus
-from ltzd.store import lanes, relays
+from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
+from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session
+from ltzd.store.operator import lanes
+from ltzd.store.relayer import relays
 from ltzd.values import Address
-from tests.support.core import MINTER, states, value
-from tests.support.fake_node import CHAIN_ID, ETHER, Sent
-from tests.support.mint_world import POLICY, true
-from tests.support.relay_world import (
+from tests.support.chain.fake_node import CHAIN_ID, ETHER, Sent
+from tests.support.chain.mint_world import POLICY, true
+from tests.support.relays.lanes import (
     OTHER_RELAYER,
     OTHER_USER,
     PERKS,
@@ -28,6 +28,7 @@ from tests.support.relay_world import (
     a_relay_world,
     row_states,
 )
+from tests.support.rows.core import MINTER, states, value
 from tests.support.waiting import until
 
 GAS_USED = 50_000
@@ -208,7 +209,7 @@ async def test_a_crash_before_a_publication_is_written_down_repeats_the_same_byt
 
     await world.ask(2)
     with monkeypatch.context() as patch:
-        patch.setattr("ltzd.store.transactions.mark_published", dies)
+        patch.setattr("ltzd.store.operator.transactions.mark_published", dies)
         async with world.relay_lane():
             await until(lambda: true(len(world.node.arrived) >= 2))
     assert await states(world.eyes) == ["signed", "signed"]
@@ -232,7 +233,7 @@ async def test_a_crash_between_receipt_and_its_saving_sends_nothing_again(
 
     await world.ask(2)
     with monkeypatch.context() as patch:
-        patch.setattr("ltzd.store.relays.follow", dies)
+        patch.setattr("ltzd.store.relayer.relays.follow", dies)
         async with world.relay_lane(PATIENT):
             await world.settled("published", "published")
             world.node.mine()

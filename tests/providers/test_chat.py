@@ -13,9 +13,9 @@ from ltzd import __version__
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.providers.chat import ChatFailed, ChatPlatform, ChatPolicy, checked_levels_url
-from ltzd.rules.constraints import ChatLevel, ChatRole
-from tests.support.brand_api import never
-from tests.support.chat_platform import (
+from ltzd.rules.constraints.constraints import ChatLevel, ChatRole
+from tests.support.services.brand_api import never
+from tests.support.services.chat_platform import (
     ADA,
     BEN,
     GUILD,

@@ -17,8 +17,8 @@ import dns.rrset
 import pytest
 import pytest_asyncio
 
-from ltzd.dev.sandbox.dns_records import name_of
-from ltzd.dev.sandbox.dns_server import DnsServer
+from ltzd.dev.sandbox.dns.records import name_of
+from ltzd.dev.sandbox.dns.server import DnsServer
 from ltzd.dev.sandbox.faults import DNS, Fault, Faults
 from ltzd.errors import DnsUnavailable
 from ltzd.providers.dns_txt import MOST_BYTES, MOST_RECORDS, DnsPolicy, TxtRecords

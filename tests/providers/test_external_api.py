@@ -10,8 +10,8 @@ from aiohttp import web
 
 from ltzd import __version__, telemetry
 from ltzd.providers.external_api import ApiFailed, ExternalApis
-from ltzd.providers.guarded_http import GuardPolicy
-from ltzd.rules.constraints import ExternalApi, is_satisfied
+from ltzd.providers.outbound.guarded_http import GuardPolicy
+from ltzd.rules.constraints.constraints import ExternalApi, is_satisfied
 from ltzd.values import address_of
 
 USER = address_of("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed")

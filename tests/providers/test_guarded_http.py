@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ltzd.providers import guarded_connector
-from ltzd.providers.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
-from ltzd.providers.public_addresses import is_public
+from ltzd.providers.outbound import guarded_connector
+from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+from ltzd.providers.outbound.public_addresses import is_public
 from tests.support.waiting import until
 
 PUBLIC = "93.184.216.34"

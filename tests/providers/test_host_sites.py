@@ -17,7 +17,6 @@ from aiohttp import web
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LogInsLimited
 from ltzd.providers import host_sites
-from ltzd.providers.guarded_http import GuardPolicy
 from ltzd.providers.host_sites import (
     MOST_FORMS,
     HostCredentials,
@@ -25,9 +24,10 @@ from ltzd.providers.host_sites import (
     SiteUser,
     forwarded,
 )
-from tests.support.brand_api import never
-from tests.support.mint_world import true
-from tests.support.site_world import a_fake_site
+from ltzd.providers.outbound.guarded_http import GuardPolicy
+from tests.support.chain.mint_world import true
+from tests.support.services.brand_api import never
+from tests.support.sites.host_sites import a_fake_site
 from tests.support.waiting import until
 
 LOGGED_IN = "wordpress_logged_in_5d41402abc4b2a76b9719d911017c592=ann%7C1900000000%7Ctoken%7Chmac"

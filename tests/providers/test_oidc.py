@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 
 from ltzd.errors import IdentityUnavailable, Unauthorized
-from ltzd.providers.identity_answers import MalformedError, Reply
-from ltzd.providers.identity_tokens import LONGEST_TOKEN
-from ltzd.providers.oidc import OidcTokens
-from ltzd.providers.oidc_claims import VouchedUser
-from ltzd.providers.oidc_key_sets import issuer_keys_in
-from ltzd.providers.oidc_policy import Algorithm
-from ltzd.rules.oauth_accounts import OAuthAccount
-from tests.support.identity import Ticks, as_base64, as_json
-from tests.support.oidc import AUDIENCE, RSA_KEY, Issuer, a_p256_key, an_issuer, public_row
+from ltzd.providers.identity.answers import MalformedError, Reply
+from ltzd.providers.identity.tokens import LONGEST_TOKEN
+from ltzd.providers.oidc.claims import VouchedUser
+from ltzd.providers.oidc.key_sets import issuer_keys_in
+from ltzd.providers.oidc.policy import Algorithm
+from ltzd.providers.oidc.tokens import OidcTokens
+from ltzd.rules.oauth.accounts import OAuthAccount
+from tests.support.services.identity import Ticks, as_base64, as_json
+from tests.support.services.oidc import AUDIENCE, RSA_KEY, Issuer, a_p256_key, an_issuer, public_row
 from tests.support.waiting import until
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from ltzd.rules.payments import (
     told_in,
 )
 from ltzd.values import Address, address_of
-from tests.support.payment_provider import (
+from tests.support.services.payment_provider import (
     WALLET_TEXT,
     a_dispute,
     a_refund,

@@ -10,8 +10,8 @@ import pytest
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
 from ltzd.store.database import Connection, Pool, session, transaction
-from tests.support.core import value
-from tests.support.postgres import Databases
+from tests.support.rows.core import value
+from tests.support.services.postgres import Databases
 from tests.support.waiting import until
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"

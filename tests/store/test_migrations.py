@@ -12,26 +12,19 @@ from alembic import command
 
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.rules.fees import Fees
-from ltzd.rules.transactions import Bill, Place, State, Transaction
-from ltzd.store import (
-    brand_keys,
-    brands,
-    database,
-    gas_budgets,
-    lanes,
-    relays,
-    rewards,
-    tokens,
-    transactions,
-)
-from ltzd.store.chains import ChainIdentity
-from ltzd.store.lanes import Lane
-from ltzd.store.signals import Signals
+from ltzd.rules.operator.fees import Fees
+from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.store import database
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.indexer import tokens
+from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.operator import lanes, rewards, transactions
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.wakeups import Signals
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, hash_of, reward_reference
-from tests.support.core import BRAND, a_wallet
-from tests.support.event_action import SEALER, a_brand
-from tests.support.fake_node import (
+from tests.support.chain.fake_node import (
     CHAIN_ID,
     CONTRACTS,
     LTZ_AT,
@@ -41,8 +34,10 @@ from tests.support.fake_node import (
     minted_log,
     transfer_log,
 )
-from tests.support.postgres import Databases
-from tests.support.relay_world import RELAYER, a_relay, signed
+from tests.support.relays.lanes import RELAYER, a_relay, signed
+from tests.support.rows.core import BRAND, a_wallet
+from tests.support.services.postgres import Databases
+from tests.support.surfaces.event_action import SEALER, a_brand
 
 CHAIN = 31337
 MINTER = a_wallet(0x77)

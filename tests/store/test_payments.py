@@ -7,15 +7,18 @@ from typing import Any
 import asyncpg
 import pytest
 
-from ltzd.rules.limits import wallets_of
+from ltzd.rules.event_handler.brand_limits import wallets_of
 from ltzd.rules.payments import NOBODYS, Payment, Reversal
-from ltzd.store import brands, payments, signals, users
+from ltzd.store import payments
+from ltzd.store import wakeups as signals
+from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection, Pool, connect, session, transaction
 from ltzd.store.payments import Outcome, Recorded, ReversalRow
-from ltzd.store.users import User
+from ltzd.store.users import users
+from ltzd.store.users.users import User
 from ltzd.values import Address
-from tests.support.core import BRAND, a_wallet, value
-from tests.support.event_action import SEALER, a_brand
+from tests.support.rows.core import BRAND, a_wallet, value
+from tests.support.surfaces.event_action import SEALER, a_brand
 
 WALLET = a_wallet(0xA11CE)
 HOOK = "https://hooks.example/ltz"

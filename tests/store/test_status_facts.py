@@ -6,9 +6,10 @@ from uuid import uuid4
 
 import pytest_asyncio
 
-from ltzd.store import database, lanes
+from ltzd.store import database
 from ltzd.store.database import Connection
-from ltzd.store.lanes import Lane
+from ltzd.store.operator import lanes
+from ltzd.store.operator.lanes import Lane
 from ltzd.store.status import read_facts
 from ltzd.values import Address
 

@@ -11,7 +11,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from ltzd.cli.main import app
-from ltzd.store.sealing import Sealer
+from ltzd.store.encryption.sealing import Sealer
 from tests.support.secret_files import write_secret
 
 

@@ -1,5 +1,5 @@
 """The event surface, whole, for each test that asks."""
 
-from tests.support.event_surface import event_surface, own_event_surface
+from tests.support.surfaces.event_surface import event_surface, own_event_surface
 
 __all__ = ["event_surface", "own_event_surface"]

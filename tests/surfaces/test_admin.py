@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 
 from ltzd.errors import DatabaseUnavailable, Misconfigured
-from ltzd.http.admin import AdminPolicy, AdminSources, LaneState, build_admin_app
+from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
 from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
 from ltzd.values import Address, checksummed
-from tests.support.http_surface import WALLET, serving
+from tests.support.surfaces.http_surface import WALLET, serving
 
 CHAIN = ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5)
 SINCE = datetime(2026, 3, 10, 12, tzinfo=UTC)

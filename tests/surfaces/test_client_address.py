@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from sanic.request import Request
 
-from ltzd.http import client_address
 from ltzd.http.app import build_app, new_app
-from ltzd.http.client_address import NO_PROXIES, UNKNOWN, Proxies, client_network
-from ltzd.http.replies import Reply, json_reply
+from ltzd.http.requests import client_address
+from ltzd.http.requests.client_address import NO_PROXIES, UNKNOWN, Proxies, client_network
+from ltzd.http.responses import Reply, json_reply
 from ltzd.http.services import HttpPolicy
-from tests.support.http_surface import (
+from tests.support.surfaces.http_surface import (
     EventBook,
     Surface,
     a_surface,

@@ -7,7 +7,7 @@ import pytest_asyncio
 from multidict import CIMultiDictProxy
 
 from ltzd.http.services import HttpPolicy
-from tests.support.http_surface import BRAND_ID, Surface, a_surface, an_event
+from tests.support.surfaces.http_surface import BRAND_ID, Surface, a_surface, an_event
 
 PATHS = ["/service-api/manual-event", "/service-api/health", "/relay", "/", "/nowhere/at/all"]
 

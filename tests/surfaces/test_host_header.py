@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ltzd.http.host_header import is_authority
-from tests.support.http_surface import Surface, a_surface
+from ltzd.http.requests.host_header import is_authority
+from tests.support.surfaces.http_surface import Surface, a_surface
 
 EVENT: dict[str, object] = {"success": False, "error": "Malformed request"}
 RELAY: dict[str, object] = {"error": "Malformed request", "code": "BAD_REQUEST"}

@@ -17,15 +17,18 @@ from schemathesis import GenerationMode
 
 from ltzd.cache.rate_limits import RateLimit
 from ltzd.errors import CooldownActive, DatabaseUnavailable, DomainUnauthorized, IdentityUnavailable
-from ltzd.http import constraints, models, perk_operations, relayer
 from ltzd.http.app import OPERATIONS, build_app
-from ltzd.http.constraint_models import Invalidation
-from ltzd.http.operations import Operation
-from ltzd.http.perk_models import PerkRedemption
-from ltzd.http.relay_models import relay_request
+from ltzd.http.constraints import handlers as constraints
+from ltzd.http.constraints.models import Invalidation
+from ltzd.http.event_handler import models
+from ltzd.http.openapi.operations import Operation
+from ltzd.http.perk_charges import operations as perk_operations
+from ltzd.http.perk_charges.models import PerkRedemption
+from ltzd.http.relayer import handlers as relayer
+from ltzd.http.relayer.models import relay_request
 from ltzd.http.services import HttpPolicy
 from ltzd.rules.request_signatures import signature
-from tests.support.http_surface import (
+from tests.support.surfaces.http_surface import (
     BRAND_ID,
     COLLECTION,
     PERK,

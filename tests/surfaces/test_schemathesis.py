@@ -31,7 +31,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from tests.support.event_surface import PREFIX, BrandAtWork, EventSurface, free
+from tests.support.surfaces.event_surface import PREFIX, BrandAtWork, EventSurface, free
 
 CHECKS: list[CheckFunction] = [
     not_a_server_error,

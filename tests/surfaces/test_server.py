@@ -10,11 +10,17 @@ import pytest
 import pytest_asyncio
 
 from ltzd.errors import Misconfigured
-from ltzd.http import json_body
 from ltzd.http.app import build_app
+from ltzd.http.requests import json_body
 from ltzd.http.server import listen, serve
 from ltzd.http.services import HttpPolicy
-from tests.support.http_surface import EventBook, Surface, a_surface, an_event, services_over
+from tests.support.surfaces.http_surface import (
+    EventBook,
+    Surface,
+    a_surface,
+    an_event,
+    services_over,
+)
 from tests.support.waiting import until
 
 

@@ -25,8 +25,8 @@ from ltzd.http.server import serve
 from ltzd.http.services import HttpPolicy
 from ltzd.http.tls import ServerCertificate
 from tests.support.certificates import DAY, Pair, a_pair, served_at, trusting
-from tests.support.http_surface import EventBook, an_event, services_over
 from tests.support.secret_files import write_secret
+from tests.support.surfaces.http_surface import EventBook, an_event, services_over
 from tests.support.waiting import until
 
 OLD, NEW = a_pair(), a_pair()

@@ -15,8 +15,8 @@ import pytest_asyncio
 from aiohttp import web
 
 from ltzd.dev import ports
-from tests.support.instance import Instance
-from tests.support.plugin_site import FAILURES, PLUGIN, StubbedSite, a_stubbed_site
+from tests.support.instances.instance import Instance
+from tests.support.sites.plugin_site import FAILURES, PLUGIN, StubbedSite, a_stubbed_site
 from tests.support.tools import php_path
 from tests.support.waiting import until
 

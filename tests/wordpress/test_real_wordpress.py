@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.providers.host_sites import HostCredentials, HostSites, policy
-from tests.support.wordpress import PASSWORD, Session, WordPressSite, a_wordpress
+from tests.support.sites.wordpress import PASSWORD, Session, WordPressSite, a_wordpress
 
 RICH = "rich@shop.example"
 FIELD = "ltzd_email_confirmed"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from ltzd.dev.sandbox import account_errors, site_errors
-from ltzd.dev.sandbox.payment_errors import ordered_fault
+from ltzd.dev.sandbox.oauth import errors as account_errors
+from ltzd.dev.sandbox.payments.errors import ordered_fault
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
@@ -23,6 +23,7 @@ from ltzd.dev.sandbox.requests import (
     text_in,
     whole_number_in,
 )
+from ltzd.dev.sandbox.site import errors as site_errors
 
 # The path under which each service that the sandbox speaks HTTP for lives. Of the host site, what
 # ltzd asks: its visitors use no fault up.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
-from ltzd.providers.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
 
 Body = Mapping[str, object]
 

@@ -10,38 +10,38 @@ from pathlib import Path
 from aiohttp import web
 
 from ltzd.dev.sandbox import pages
-from ltzd.dev.sandbox.account_apis import DOOR as ACCOUNTS_DOOR
-from ltzd.dev.sandbox.account_apis import AccountApis, levels_url
-from ltzd.dev.sandbox.credentials import AppCredentials, SigningKeys
-from ltzd.dev.sandbox.demo_site import HOME as DEMO_SITE
-from ltzd.dev.sandbox.demo_site import WALLET_APP
-from ltzd.dev.sandbox.dns_server import DnsServer
-from ltzd.dev.sandbox.explorer import Explorer
-from ltzd.dev.sandbox.explorer_views import BASE as EXPLORER_BASE
+from ltzd.dev.sandbox.access import loopback_only, refusals
+from ltzd.dev.sandbox.dns.server import DnsServer
+from ltzd.dev.sandbox.explorer.node_reads import NodeReads
+from ltzd.dev.sandbox.explorer.pages import Explorer
+from ltzd.dev.sandbox.explorer.views import BASE as EXPLORER_BASE
 from ltzd.dev.sandbox.faults import Faults
-from ltzd.dev.sandbox.gate import loopback_only, refusals
-from ltzd.dev.sandbox.host_site import DOOR as SITE_DOOR
-from ltzd.dev.sandbox.host_site import HostSite
-from ltzd.dev.sandbox.identity_api import PREFIX as IDENTITY_PREFIX
-from ltzd.dev.sandbox.identity_api import IdentityApi
+from ltzd.dev.sandbox.identity.api import PREFIX as IDENTITY_PREFIX
+from ltzd.dev.sandbox.identity.api import IdentityApi
+from ltzd.dev.sandbox.identity.credentials import AppCredentials, SigningKeys
+from ltzd.dev.sandbox.identity.token_control import TokenDoor
+from ltzd.dev.sandbox.identity.tokens import TokenMint
+from ltzd.dev.sandbox.identity.users import UserBook
+from ltzd.dev.sandbox.identity.wallet_app import WalletApp
+from ltzd.dev.sandbox.identity.wallet_rpc import app_signer
 from ltzd.dev.sandbox.journal import Journal, Record
-from ltzd.dev.sandbox.node_reads import NodeReads
-from ltzd.dev.sandbox.pay_views import BASE as PAY_BASE
-from ltzd.dev.sandbox.payments import DOOR as PAY_DOOR
-from ltzd.dev.sandbox.payments import Payments
-from ltzd.dev.sandbox.site_api import PREFIX as SITE_PREFIX
-from ltzd.dev.sandbox.token_door import TokenDoor
-from ltzd.dev.sandbox.tokens import TokenMint
-from ltzd.dev.sandbox.users import UserBook
-from ltzd.dev.sandbox.wallet_app import WalletApp
-from ltzd.dev.sandbox.wallet_rpc import app_signer
-from ltzd.dev.sandbox.webhook_inbox import DOOR as INBOX_DOOR
-from ltzd.dev.sandbox.webhook_inbox import PREFIX as INBOX_PREFIX
-from ltzd.dev.sandbox.webhook_inbox import WebhookInbox
+from ltzd.dev.sandbox.oauth.app import DOOR as ACCOUNTS_DOOR
+from ltzd.dev.sandbox.oauth.app import AccountApis, levels_url
+from ltzd.dev.sandbox.payments.app import DOOR as PAY_DOOR
+from ltzd.dev.sandbox.payments.app import Payments
+from ltzd.dev.sandbox.payments.views import BASE as PAY_BASE
+from ltzd.dev.sandbox.site.api import PREFIX as SITE_PREFIX
+from ltzd.dev.sandbox.site.app import DOOR as SITE_DOOR
+from ltzd.dev.sandbox.site.app import HostSite
+from ltzd.dev.sandbox.site.demo_pages import HOME as DEMO_SITE
+from ltzd.dev.sandbox.site.demo_pages import WALLET_APP
+from ltzd.dev.sandbox.webhooks.inbox import DOOR as INBOX_DOOR
+from ltzd.dev.sandbox.webhooks.inbox import PREFIX as INBOX_PREFIX
+from ltzd.dev.sandbox.webhooks.inbox import WebhookInbox
 from ltzd.errors import Misconfigured
-from ltzd.providers.account_access import AccountsPolicy
 from ltzd.providers.dns_txt import DnsPolicy
-from ltzd.providers.identity import IdentityPolicy
+from ltzd.providers.identity.client import IdentityPolicy
+from ltzd.providers.oauth.account_access import AccountsPolicy
 from ltzd.providers.payments import PaymentsPolicy
 from ltzd.values import Address
 

@@ -1,0 +1,334 @@
+"""Purchase constraints: whether a user may claim from a collection, as its brand has said.
+
+What the index knows (tokens held, LTZ) is read anew each time, which costs no more than reading a
+result would. What an outside service says, a brand's API or the chat platform, is kept for its TTL,
+unless somebody invalidates it. One that fails has said nothing: the constraint is not satisfied,
+and nothing is kept.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.actions.constraints.chat_members import PLATFORM, ChatMembers
+from ltzd.errors import Unauthorized, Unavailable, ValidationFailed
+from ltzd.providers.chat import ChatFailed
+from ltzd.providers.external_api import ApiFailed, ExternalApis
+from ltzd.providers.identity.tokens import TokenUser
+from ltzd.rules.constraints.chat_queries import ChatQuestion
+from ltzd.rules.constraints.constraints import (
+    CHAT_KINDS,
+    ChatConstraint,
+    Constraint,
+    ExternalApi,
+    LtzBalance,
+    NftHolding,
+    is_satisfied,
+)
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.constraints import chat_claims
+from ltzd.store.constraints import results as constraint_results
+from ltzd.store.constraints.chat_claims import MOST_CLAIMS, ChatClaim
+from ltzd.store.constraints.results import Key, Subject
+from ltzd.store.database import Pool, session
+from ltzd.store.indexer import collections, tokens
+from ltzd.store.indexer import mint_facts as facts
+from ltzd.values import Address
+
+log = structlog.get_logger()
+
+_EVALUATION_SECONDS = 15.0
+"""Longer than any API is waited for: a row of a process that died is no obstacle for long."""
+
+_MOST_EVALUATIONS = 3
+"""Of one claim. Invalidating needs no key, so a stranger may do it faster than an API answers: the
+claim is then judged by the last answer, which was asked for after the claim came."""
+
+Kept = Mapping[int, tuple[Subject, bool]]
+
+_NOT_LINKED = "account_not_linked"
+_IN_USE = "account_in_use"
+_HINTS = {
+    _NOT_LINKED: f"link your {PLATFORM} account first",
+    _IN_USE: f"your {PLATFORM} account has already satisfied it for another wallet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """For an outside service; `accounts` are the user's on the chat platform, if it is for that."""
+
+    key: Key
+    subject: Subject
+    constraint: ExternalApi | ChatConstraint
+    accounts: tuple[str, ...] = ()
+
+
+class PurchaseConstraints:
+    """One evaluation of a user's constraint is under way at a time, whoever waits for it."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        brands: BrandBook,
+        apis: ExternalApis,
+        members: ChatMembers | None = None,
+    ) -> None:
+        self._pool = pool
+        self._brands = brands
+        self._apis = apis
+        self._members = members or ChatMembers(pool)
+        self._asking: dict[tuple[Key, Subject], asyncio.Task[bool]] = {}
+
+    async def check(
+        self,
+        user: Address,
+        collection_id: int,
+        speaker: TokenUser | None = None,
+        claims: int | None = None,
+    ) -> None:
+        """`speaker` is whose token it was, and `user` a wallet of his. `claims` is the number of
+        the claim that goes out if nothing is raised; None: nothing goes out yet.
+
+        Raises ValidationFailed that names the first of the file that is not satisfied, Unavailable
+        while it is not known whose file counts, IdentityUnavailable if not whose account.
+        """
+        async with session(self._pool) as connection:
+            brand = await collections.brand_of(connection, collection_id)
+            if brand is None:
+                self._refuse_in_doubt(collection_id)
+                return
+            constraints = self._configured(brand, collection_id)
+            if not constraints:
+                return
+            kept = await constraint_results.get(connection, user, collection_id)
+        accounts = await self._accounts(constraints, user, speaker)
+        claim = ChatClaim(collection_id, user, _plausible(claims))
+        usable = await self._usable(claim, accounts)
+        outcomes = await asyncio.gather(
+            *(
+                self._outcome(Key(user, collection_id, position), brand, constraint, usable, kept)
+                for position, constraint in enumerate(constraints)
+            )
+        )
+        for position, (constraint, is_met) in enumerate(zip(constraints, outcomes, strict=True)):
+            if not is_met:
+                raise _refusal(constraint, position, _shortage(accounts, usable))
+        await self._reserve(claim, constraints, usable)
+
+    async def _usable(self, claim: ChatClaim, accounts: tuple[str, ...]) -> tuple[str, ...]:
+        """The accounts that have not satisfied other claims as often as the collection allows."""
+        if not accounts:
+            return ()
+        async with session(self._pool) as connection:
+            taken = await chat_claims.used_up(connection, claim, accounts)
+        return tuple(account for account in accounts if account not in taken)
+
+    async def _reserve(
+        self, claim: ChatClaim, constraints: Sequence[Constraint], accounts: tuple[str, ...]
+    ) -> None:
+        """Raises ValidationFailed if another wallet's claim was faster with one of the accounts."""
+        if claim.number is None or not accounts:
+            return
+        async with session(self._pool) as connection:
+            taken = await chat_claims.reserve(connection, claim, accounts)
+        if taken:
+            kinds = [constraint.kind in CHAT_KINDS for constraint in constraints]
+            position = kinds.index(True)
+            raise _refusal(constraints[position], position, _IN_USE)
+
+    async def invalidate(
+        self,
+        api_key: str | None,
+        api_url: str,
+        user: Address | None,
+        collection_id: int | None,
+    ) -> int:
+        """Forget what an API said; answers how much. A key narrows it to its brand's own.
+
+        Raises Unauthorized for a key of nobody.
+        """
+        async with session(self._pool) as connection:
+            brand = None
+            if api_key is not None:
+                brand = await brand_keys.brand_of_api_key(connection, api_key)
+                if brand is None or self._brands.get(brand) is None:
+                    raise Unauthorized("The API key is not valid")
+            gone = await constraint_results.invalidate_api(
+                connection, api_url, brand=brand, user=user, collection_id=collection_id
+            )
+        telemetry.CONSTRAINT_RESULTS_FORGOTTEN.inc(gone)
+        return gone
+
+    def _refuse_in_doubt(self, collection_id: int) -> None:
+        """The index may be behind the chain, or be read again from the beginning."""
+        if self._brands.is_constrained(collection_id):
+            raise Unavailable("The collection is not indexed yet, and has constraints")
+
+    def _configured(self, brand: Address, collection_id: int) -> Sequence[Constraint]:
+        """A disabled brand's too: what it has closed stays closed."""
+        configuration = self._brands.configuration(brand)
+        return () if configuration is None else configuration.constraints_on(collection_id)
+
+    async def _accounts(
+        self, constraints: Sequence[Constraint], user: Address, speaker: TokenUser | None
+    ) -> tuple[str, ...]:
+        if not any(one.kind in CHAT_KINDS for one in constraints):
+            return ()
+        return await self._members.accounts(user, speaker)
+
+    async def _outcome(
+        self,
+        key: Key,
+        brand: Address,
+        constraint: Constraint,
+        accounts: tuple[str, ...],
+        kept: Kept,
+    ) -> bool:
+        match constraint:
+            case NftHolding() | LtzBalance():
+                return await self._indexed(key, constraint)
+            case ExternalApi():
+                return await self._outside(_api_question(key, brand, constraint), kept)
+        if not accounts:
+            _count(constraint, "not_met")
+            return False
+        return await self._outside(_chat_question(key, brand, constraint, accounts), kept)
+
+    async def _outside(self, question: _Question, kept: Kept) -> bool:
+        found = _result(kept, question)
+        if found is not None:
+            telemetry.CONSTRAINT_RESULTS.labels("hit").inc()
+            return found
+        telemetry.CONSTRAINT_RESULTS.labels("miss").inc()
+        name = (question.key, question.subject)
+        asking = self._asking.get(name)
+        if asking is None:
+            asking = asyncio.create_task(self._ask(question))
+            self._asking[name] = asking
+            asking.add_done_callback(lambda _done: self._asking.pop(name, None))
+        return await asyncio.shield(asking)
+
+    async def _indexed(self, key: Key, constraint: NftHolding | LtzBalance) -> bool:
+        async with session(self._pool) as connection:
+            match constraint:
+                case NftHolding():
+                    observed = await tokens.held(
+                        connection, key.user, constraint.holding_collection_id, constraint.min
+                    )
+                case LtzBalance():
+                    observed = await facts.balance(connection, key.user)
+        is_met = is_satisfied(constraint, observed)
+        _count(constraint, "met" if is_met else "not_met")
+        return is_met
+
+    async def _ask(self, question: _Question) -> bool:
+        """Asks again when what was found is invalidated meanwhile: those who wait for it now may
+        have come after that."""
+        key = question.key
+        for _ in range(_MOST_EVALUATIONS):
+            async with session(self._pool) as connection:
+                # One that ended since its caller looked, or another process's.
+                kept = await constraint_results.get(connection, key.user, key.collection_id)
+                found = _result(kept, question)
+                if found is not None:
+                    return found
+                ticket = await constraint_results.begin(
+                    connection, key, question.subject, _EVALUATION_SECONDS
+                )
+            is_met = await self._evaluated(question)
+            if is_met is None or await self._keep(question, ticket, is_met):
+                return bool(is_met)
+        return bool(is_met)
+
+    async def _evaluated(self, question: _Question) -> bool | None:
+        """None where the service has said nothing."""
+        constraint = question.constraint
+        try:
+            is_met = await self._said(question)
+        except (ApiFailed, ChatFailed) as failure:
+            log.warning(
+                "constraint.service_failed",
+                kind=constraint.kind,
+                collection=constraint.collection_id,
+                reason=failure.reason,
+            )
+            _count(constraint, "failed")
+            return None
+        _count(constraint, "met" if is_met else "not_met")
+        return is_met
+
+    async def _said(self, question: _Question) -> bool:
+        match question.constraint:
+            case ExternalApi() as constraint:
+                return is_satisfied(constraint, await self._apis.ask(constraint, question.key.user))
+            case constraint:
+                return await self._members.is_met(constraint, question.accounts)
+
+    async def _keep(self, question: _Question, ticket: UUID, is_met: bool) -> bool:
+        async with session(self._pool) as connection:
+            return await constraint_results.put(
+                connection, question.key, ticket, is_met, question.constraint.ttl_seconds
+            )
+
+    async def close(self) -> None:
+        for asking in list(self._asking.values()):
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+
+
+def _api_question(key: Key, brand: Address, constraint: ExternalApi) -> _Question:
+    said = hashlib.sha256(constraint.model_dump_json().encode()).digest()
+    return _Question(key, Subject(brand, constraint.kind, constraint.url, said), constraint)
+
+
+def _chat_question(
+    key: Key, brand: Address, constraint: ChatConstraint, accounts: tuple[str, ...]
+) -> _Question:
+    """Another account of the user's is another question."""
+    asked = ChatQuestion(constraint=constraint, accounts=accounts).as_bytes()
+    subject = Subject(brand, constraint.kind, fingerprint=asked)
+    return _Question(key, subject, constraint, accounts)
+
+
+def _result(kept: Kept, question: _Question) -> bool | None:
+    """Unless it was a result of something else, which stood there in the file before."""
+    found = kept.get(question.key.position)
+    return found[1] if found is not None and found[0] == question.subject else None
+
+
+def _plausible(claims: int | None) -> int | None:
+    """The caller's number of the claim; None for a number that PerkNFT refuses whatever it is."""
+    return None if claims is None or claims > MOST_CLAIMS else claims
+
+
+def _shortage(accounts: tuple[str, ...], usable: tuple[str, ...]) -> str | None:
+    """Why there is no account to ask about; None if there is one."""
+    if usable:
+        return None
+    return _IN_USE if accounts else _NOT_LINKED
+
+
+def _refusal(constraint: Constraint, position: int, shortage: str | None) -> ValidationFailed:
+    text = f"A purchase constraint of the collection is not met: {constraint.kind}"
+    facts = {
+        "constraint": constraint.kind,
+        "position": position,
+        "collectionId": constraint.collection_id,
+    }
+    if constraint.kind not in CHAT_KINDS or shortage is None:
+        return ValidationFailed(text, **facts)
+    hint = f"{text}: {_HINTS[shortage]}"
+    return ValidationFailed(hint, **facts, reason=shortage, provider=PLATFORM)
+
+
+def _count(constraint: Constraint, outcome: str) -> None:
+    telemetry.CONSTRAINT_EVALUATIONS.labels(constraint.kind, outcome).inc()

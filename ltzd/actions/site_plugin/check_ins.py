@@ -1,0 +1,221 @@
+"""Daily check-ins, streaks and milestones of a site's members (spec 3, 4.4).
+
+A claim is kept once it is committed, with its reward in the mint lane's queue; the answer waits for
+no block. What counts as today is the database's time in the brand's time zone.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from uuid import uuid4
+
+import structlog
+from prometheus_client import Counter
+
+from ltzd import telemetry
+from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.errors import (
+    BudgetExhausted,
+    CheckInRefused,
+    MilestoneRefused,
+    Refused,
+    SiteUnknown,
+    Unavailable,
+)
+from ltzd.rules.brands.configuration import Brand, Site
+from ltzd.rules.event_handler.brand_limits import budget_of, local_day
+from ltzd.rules.site_plugin.streaks import (
+    CheckIn,
+    Milestone,
+    StreakShown,
+    checked_in,
+    days_with,
+    own_share,
+    shown,
+)
+from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.database import Connection, Pool, session
+from ltzd.store.site_plugin import check_ins as checkins
+from ltzd.store.site_plugin.check_ins import NewCheckIn, NewMilestone, Standing
+from ltzd.store.site_plugin.members import Member
+from ltzd.store.wakeups import REWARDS, Signals
+from ltzd.values import hex_of
+
+log = structlog.get_logger()
+
+_QUEUED_CHECK_INS = telemetry.REWARDS_QUEUED.labels("checkin")
+_QUEUED_MILESTONES = telemetry.REWARDS_QUEUED.labels("milestone")
+
+_AUTOMATION_OFF = "Rewards are switched off here at the moment. Please try again later."
+_CLAIMED = "You have claimed this milestone already."
+_MOVED = "Your account at this site has just changed. Please try again."
+_UNMINTABLE = "This reward is larger than can be minted here. Please tell the site's operator."
+_BUDGET_SPENT = "Today's rewards have all been given out. Please come back tomorrow."
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedIn:
+    """`reward` is in whole LTZ, and 0 when today was claimed already."""
+
+    streak: StreakShown
+    reward: int
+    already_claimed: bool
+
+
+class CheckIns:
+    def __init__(
+        self, pool: Pool, signals: Signals, brands: BrandBook, capacity: MintCapacity
+    ) -> None:
+        self._pool = pool
+        self._signals = signals
+        self._brands = brands
+        self._capacity = capacity
+
+    async def streak(self, member: Member) -> StreakShown:
+        brand, site = self._site_of(member)
+        async with session(self._pool) as connection:
+            standing = await checkins.standing(connection, member)
+        return _shown(standing, brand, site)
+
+    async def check_in(self, member: Member) -> CheckedIn:
+        """Raises CheckInRefused with a message for the member."""
+        with _counted(telemetry.SITE_CHECKINS):
+            brand, site = self._site_of(member)
+            if not brand.automation:
+                raise CheckInRefused(_AUTOMATION_OFF)
+            most = await self._capacity.whole_ltz()
+            try:
+                async with session(self._pool) as connection:
+                    checked = await self._check_in(connection, member, brand, site, most)
+            except BudgetExhausted as error:
+                raise CheckInRefused(_BUDGET_SPENT) from error
+        telemetry.SITE_CHECKINS.labels("repeated" if checked.already_claimed else "claimed").inc()
+        return checked
+
+    async def _check_in(
+        self, connection: Connection, member: Member, brand: Brand, site: Site, most: int | None
+    ) -> CheckedIn:
+        """`most`: the LTZ that the mint limit can ever hold, if that is known and not 0."""
+        while True:
+            standing = await checkins.standing(connection, member)
+            today = local_day(standing.now, brand.time_zone)
+            if standing.wallet != member.wallet:
+                raise CheckInRefused(_MOVED)
+            claim = checked_in(standing.streak, today, site)
+            if claim is None or _has_checked_in(standing, today):
+                return CheckedIn(_shown(standing, brand, site), 0, already_claimed=True)
+            own_days = days_with(claim, standing.own_days)
+            if most and claim.reward > most:
+                raise CheckInRefused(_UNMINTABLE)
+            new = NewCheckIn(
+                member=member,
+                before=standing.streak,
+                check_in=claim,
+                reward_id=uuid4(),
+                budget=budget_of(brand, standing.now),
+                own_days=own_days,
+                own_ltz=own_share(claim, own_days, site),
+            )
+            # What comes in between is another check-in or another wallet: the next look shows it.
+            if await checkins.write_check_in(connection, new):
+                self._tell(member, claim)
+                streak = shown(claim.streak, today, site, standing.claimed)
+                return CheckedIn(streak, claim.reward, already_claimed=False)
+
+    def _tell(self, member: Member, claim: CheckIn) -> None:
+        """What has been committed."""
+        log.info(
+            "checkin.claimed",
+            brand=hex_of(member.brand_id),
+            wallet=hex_of(member.wallet),
+            day=claim.streak.last_day.isoformat(),
+            streak=claim.streak.days,
+            ltz=claim.reward,
+        )
+        if claim.reward:
+            _QUEUED_CHECK_INS.inc()
+            self._signals.ring(REWARDS)
+
+    async def claim_milestone(self, member: Member, days: int) -> int:
+        """The bonus. Raises MilestoneRefused with a message for the member."""
+        with _counted(telemetry.SITE_MILESTONES):
+            brand, site = self._site_of(member)
+            if not brand.automation:
+                raise MilestoneRefused(_AUTOMATION_OFF)
+            bonus = site.milestones.get(days)
+            if bonus is None:
+                raise MilestoneRefused("There is no such milestone.")
+            if await self._capacity.exceeded_by(bonus) is not None:
+                raise MilestoneRefused(_UNMINTABLE)
+            try:
+                await self._claim(member, brand, Milestone(days, bonus))
+            except BudgetExhausted as error:
+                raise MilestoneRefused(_BUDGET_SPENT) from error
+        telemetry.SITE_MILESTONES.labels("claimed").inc()
+        return bonus
+
+    async def _claim(self, member: Member, brand: Brand, milestone: Milestone) -> None:
+        async with session(self._pool) as connection:
+            standing = await checkins.standing(connection, member)
+            _refuse_unreached(standing, milestone)
+            own_days = await checkins.own_best(connection, member)
+            new = NewMilestone(
+                member=member,
+                milestone=milestone,
+                day=local_day(standing.now, brand.time_zone),
+                reward_id=uuid4(),
+                budget=budget_of(brand, standing.now),
+                own_ltz=milestone.bonus if own_days >= milestone.days else 0,
+            )
+            # A streak's best never shrinks, so who comes too late here met another claim.
+            if not await checkins.write_milestone(connection, new):
+                raise MilestoneRefused(_CLAIMED)
+        log.info(
+            "milestone.claimed",
+            brand=hex_of(member.brand_id),
+            wallet=hex_of(member.wallet),
+            milestone=milestone.days,
+            ltz=milestone.bonus,
+        )
+        _QUEUED_MILESTONES.inc()
+        self._signals.ring(REWARDS)
+
+    def _site_of(self, member: Member) -> tuple[Brand, Site]:
+        """Raises SiteUnknown: the brand was disabled, or lost its site, a moment ago."""
+        brand = self._brands.get(member.brand_id)
+        if brand is None or brand.site is None:
+            raise SiteUnknown("No brand has this site")
+        return brand, brand.site
+
+
+def _shown(standing: Standing, brand: Brand, site: Site) -> StreakShown:
+    today = local_day(standing.now, brand.time_zone)
+    return shown(standing.streak, today, site, standing.claimed)
+
+
+def _has_checked_in(standing: Standing, today: date) -> bool:
+    """With the wallet that he had before, if not with this one."""
+    return standing.checked_in_on is not None and standing.checked_in_on >= today
+
+
+def _refuse_unreached(standing: Standing, milestone: Milestone) -> None:
+    best = 0 if standing.streak is None else standing.streak.best
+    if best < milestone.days:
+        raise MilestoneRefused(
+            f"You have not reached this milestone yet: it takes a streak of {milestone.days}, "
+            f"and your longest is {best}."
+        )
+
+
+@contextmanager
+def _counted(counter: Counter) -> Iterator[None]:
+    """Counts what goes wrong in this block."""
+    try:
+        yield
+    except Refused:
+        counter.labels("refused").inc()
+        raise
+    except Unavailable:
+        counter.labels("unavailable").inc()
+        raise

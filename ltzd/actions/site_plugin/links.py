@@ -1,0 +1,204 @@
+"""Lets a wallet's owner link a member of a brand's site with his wallet, by a code.
+
+The owner asks ltzd for a code, with an access token, and the member types it at the site: so the
+site never holds a token, and a link is for one member, a time and a daily allowance. A code names
+its site, lives ten minutes, works once, and is kept as a keyed hash.
+
+A linked member has the wallet of his e-mail address if it is the owner's, else the owner's first
+wallet. With this address he is never linked to a second owner's wallet, whatever has ended since:
+with a wallet for each of many he would check in and claim what is free as many times. Back to his
+address's own wallet he may.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.actions.site_plugin.members import SiteMembers
+from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.errors import (
+    LinkRefused,
+    LtzdError,
+    NotFound,
+    RateLimited,
+    SiteUnknown,
+    TooManyTries,
+    ValidationFailed,
+)
+from ltzd.providers.identity.tokens import TokenUser
+from ltzd.rules.site_plugin import links as rules
+from ltzd.store.database import Connection, Pool, session, transaction
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.site_plugin import links as site_links
+from ltzd.store.site_plugin.links import Link, LockedMember, NewCode, TakenCode
+from ltzd.store.site_plugin.members import Member
+from ltzd.values import Address, hex_of
+
+log = structlog.get_logger()
+
+_WRONG = "This code is wrong, or has expired, or was used. Please get a new one."
+_CHANGED = "Your account at this site has just changed. Please try again."
+_LINKED = "Your account at this site is linked to another wallet already."
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCode:
+    """`daily_allowance` is in whole LTZ. The code itself is kept nowhere."""
+
+    code: str
+    host: str
+    daily_allowance: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """`daily_allowance` is in whole LTZ."""
+
+    wallet: Address
+    daily_allowance: int
+
+
+class SiteLinks:
+    def __init__(self, pool: Pool, members: SiteMembers, users: TokenUsers, sealer: Sealer) -> None:
+        self._pool = pool
+        self._members = members
+        self._users = users
+        self._sealer = sealer
+
+    # --- the owner -------------------------------------------------------------------------------
+
+    async def owner_of(self, token: str) -> TokenUser:
+        """Raises Unauthorized, IdentityUnavailable."""
+        return await self._users.user_of(token)
+
+    async def new_code(self, owner: TokenUser, host: str, daily_allowance: int) -> LinkCode:
+        """`host` is in normal form.
+
+        Raises NotFound for a host of no brand's site, ValidationFailed for an owner without a
+        wallet, RateLimited for too many open codes, IdentityUnavailable.
+        """
+        try:
+            brand = self._members.brand_of(host)
+        except SiteUnknown as refusal:
+            raise NotFound("No brand has a site at this host") from refusal
+        wallets = await self._users.wallets_of(owner)
+        if not wallets:
+            raise ValidationFailed("The token's user has no wallet yet")
+        async with transaction(self._pool) as connection:
+            await site_links.lock_owner(connection, owner.subject)
+            await _refuse_too_many(connection, owner.subject)
+            while True:
+                code = rules.code_of(secrets.token_bytes(rules.CODE_ENTROPY_BYTES))
+                code_hash = self._sealer.keyed_hash(_place(brand.address, host, code))
+                new = NewCode(
+                    code_hash, brand.address, host, owner.subject, wallets, daily_allowance
+                )
+                expires_at = await site_links.add_code(connection, new)
+                if expires_at is not None:
+                    break
+        telemetry.SITE_LINKS.labels("code").inc()
+        return LinkCode(code, host, daily_allowance, expires_at)
+
+    async def links_of(self, owner: TokenUser) -> list[Link]:
+        """Those that last, the oldest first."""
+        async with session(self._pool) as connection:
+            return await site_links.of_owner(connection, owner.subject)
+
+    async def end_at(self, owner: TokenUser, host: str) -> None:
+        """End the owner's links at this host, and his codes for it. Raises NotFound for none."""
+        async with transaction(self._pool) as connection:
+            await site_links.lock_owner(connection, owner.subject)
+            ended = await site_links.end_of_owner(connection, owner.subject, host)
+        if not ended:
+            raise NotFound("You have no link at this host")
+        telemetry.SITE_LINKS.labels("ended").inc()
+        log.info("site_link.ended_by_owner", host=host, number=ended)
+
+    # --- the member ------------------------------------------------------------------------------
+
+    async def link(self, member: Member, typed: str) -> Linked:
+        """Give the member the wallet of the code's owner.
+
+        Raises LinkRefused, and TooManyTries after too many wrong codes, whatever this one is.
+        """
+        try:
+            linked = await self._linked(member, rules.typed_code(typed))
+        except LtzdError as error:
+            telemetry.SITE_LINKS.labels(_outcome_of(error)).inc()
+            raise
+        telemetry.SITE_LINKS.labels("linked").inc()
+        log.info(
+            "site_link.made",
+            brand=hex_of(member.brand_id),
+            host=member.host,
+            site_user=member.site_user_id,
+            wallet=hex_of(linked.wallet),
+        )
+        return linked
+
+    async def end(self, member: Member) -> None:
+        """End the member's link, if there is one."""
+        async with session(self._pool) as connection:
+            is_ended = await site_links.end_of_member(connection, member)
+        if is_ended:
+            telemetry.SITE_LINKS.labels("ended").inc()
+            log.info("site_link.ended_by_member", host=member.host, site_user=member.site_user_id)
+
+    async def _linked(self, member: Member, code: str) -> Linked:
+        hashes = self._sealer.keyed_hashes(_place(member.brand_id, member.host, code))
+        async with transaction(self._pool) as connection:
+            # A refusal from here on undoes this: the code still works.
+            taken = await site_links.take_code(connection, hashes)
+            locked = await site_links.lock_member(connection, member)
+            if locked is None or locked.user_id != member.user_id:
+                raise LinkRefused(_CHANGED)
+            rules.check_tries(locked.tries, locked.now)
+            if taken is not None:
+                wallet = _wallet_for(locked, taken)
+                await site_links.link(connection, member, taken, wallet)
+                return Linked(wallet, taken.daily_allowance)
+            tries = rules.with_wrong(locked.tries, locked.now)
+            await site_links.count_wrong(connection, member, tries)
+        raise LinkRefused(_WRONG)
+
+
+async def _refuse_too_many(connection: Connection, subject: str) -> None:
+    """Raises RateLimited."""
+    codes = await site_links.open_codes(connection, subject)
+    if codes.number < rules.MOST_OPEN_CODES or codes.first_end is None:
+        return
+    seconds = max(1, int((codes.first_end - codes.now).total_seconds()) + 1)
+    raise RateLimited(
+        "Too many open codes",
+        message=f"You have {codes.number} codes that nobody has used; try again in {seconds} "
+        "seconds",
+        limit=rules.MOST_OPEN_CODES,
+        retryAfterSeconds=seconds,
+    )
+
+
+def _wallet_for(member: LockedMember, code: TakenCode) -> Address:
+    """Raises LinkRefused."""
+    if member.own_wallet in code.wallets:
+        return member.own_wallet
+    if member.subjects - {code.subject}:
+        raise LinkRefused(_LINKED)
+    return code.wallets[0]
+
+
+def _place(brand: Address, host: str, code: str) -> bytes:
+    """What a code's hash is bound to. A host holds no zero byte."""
+    return b"ltzd site_link_codes " + brand + host.encode() + b"\0" + code.encode()
+
+
+def _outcome_of(error: LtzdError) -> str:
+    match error:
+        case LinkRefused():
+            return "refused"
+        case TooManyTries():
+            return "locked_out"
+    return "unavailable"

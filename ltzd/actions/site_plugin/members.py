@@ -1,0 +1,181 @@
+"""Who asks at a brand's site: the Host names the brand, and the site itself its user.
+
+A user of the site is a member, whose wallet is that of his e-mail address, as it is for events. A
+member, or an administrator of the site, may have typed anybody's address; only a wallet's owner can
+link a member with it (`site_links.py`). Addresses are neither logged nor shown.
+"""
+
+from dataclasses import dataclass, replace
+
+import structlog
+
+from ltzd.actions.users.registration import Newcomers
+from ltzd.errors import (
+    HostSiteUnavailable,
+    InvalidFields,
+    NotLoggedIn,
+    Refused,
+    SiteUnknown,
+)
+from ltzd.providers.email_addresses import proven_address
+from ltzd.providers.host_sites import HostCredentials, HostSites, SiteUser
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.database import Pool, session
+from ltzd.store.site_plugin import links as site_links
+from ltzd.store.site_plugin import members as site_members
+from ltzd.store.site_plugin.members import Known, Member
+from ltzd.store.users import users
+from ltzd.values import hex_of
+
+log = structlog.get_logger()
+
+LONGEST_USERNAME = 320
+"""Characters; no e-mail address is longer, and one that is cut is not known for one any more."""
+_MOST_USERS = 2**63 - 1
+
+
+class NoEmailAddress(Refused):
+    """The site names no e-mail address of its user's, or what is none: he has no wallet then."""
+
+
+@dataclass(frozen=True, slots=True)
+class SitePolicy:
+    """Where the sites are asked who their users are."""
+
+    base_url: str = "https://{host}"
+    rest_prefix: str = "wp-json"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """`nonce` is a fresh one of the same log-in, to be passed back."""
+
+    member: Member
+    nonce: str | None
+
+
+class SiteMembers:
+    def __init__(
+        self,
+        pool: Pool,
+        brands: BrandBook,
+        newcomers: Newcomers,
+        host_sites: HostSites,
+        policy: SitePolicy,
+    ) -> None:
+        self._pool = pool
+        self._brands = brands
+        self._newcomers = newcomers
+        self._host_sites = host_sites
+        self._policy = policy
+
+    def brand_of(self, host: str) -> Brand:
+        """Whose site is at this host, in normal form. Raises SiteUnknown."""
+        brand = self._brands.with_site(host)
+        if brand is None:
+            raise SiteUnknown("No loyalty programme is configured for this site.")
+        return brand
+
+    async def member(self, host: str, credentials: HostCredentials) -> LoggedIn:
+        """Who has logged in with these credentials.
+
+        Raises SiteUnknown, NotLoggedIn, NoEmailAddress, RateLimited for too many new wallets, and
+        Unavailable.
+        """
+        brand = self.brand_of(host)
+        user = await self._user_of(host, credentials)
+        email = _email_of(user)
+        async with session(self._pool) as connection:
+            known = await site_members.find(connection, brand.address, host, user.id)
+        username, key = _shown_name(user.username), users.email_key(email)
+        if known is None or known.email_key != key:
+            member = await self._meet(brand, host, user.id, username, email)
+        elif known.has_ended_link:
+            member = await self._settle(known)
+        elif known.member.username != username:
+            member = await self._rename(known, username)
+        else:
+            member = known.member
+        return LoggedIn(replace(member, email_confirmed=user.email_confirmed), user.nonce)
+
+    def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
+        """Whether the site has confirmed this log-in within the hour and not denied it since."""
+        return self._host_sites.was_confirmed(
+            self._base_url(host), credentials, self._policy.rest_prefix
+        )
+
+    def _base_url(self, host: str) -> str:
+        return self._policy.base_url.replace("{host}", host)
+
+    async def _user_of(self, host: str, credentials: HostCredentials) -> SiteUser:
+        user = await self._host_sites.user_of(
+            self._base_url(host), credentials, self._policy.rest_prefix
+        )
+        if user is None:
+            raise NotLoggedIn("You are not logged in at this site.")
+        if user.id > _MOST_USERS:
+            raise HostSiteUnavailable("The host site gave no usable answer: the id is too large")
+        return user
+
+    async def _meet(
+        self, brand: Brand, host: str, site_user_id: int, username: str, email: str
+    ) -> Member:
+        """A user who is new here, or has another e-mail address than he had."""
+        try:
+            user = await self._newcomers.user_of(email, brand)
+        except InvalidFields as refusal:
+            raise no_email() from refusal
+        met = Member(brand.address, host, site_user_id, username, user.id, user.wallet, None)
+        async with session(self._pool) as connection:
+            member = await site_members.keep(connection, met, user.email_key)
+        _log("member.met", member)
+        return member
+
+    async def _rename(self, known: Known, username: str) -> Member:
+        met = replace(known.member, username=username)
+        async with session(self._pool) as connection:
+            return await site_members.keep(connection, met, known.email_key)
+
+    async def _settle(self, known: Known) -> Member:
+        """A member whose link has ended has the wallet of his e-mail address again."""
+        member = known.member
+        async with session(self._pool) as connection:
+            await site_links.settle(connection, member)
+            settled = await site_members.find(
+                connection, member.brand_id, member.host, member.site_user_id
+            )
+        assert settled is not None, "members are never deleted"
+        _log("member.link_ended", settled.member)
+        return settled.member
+
+
+def _email_of(user: SiteUser) -> str:
+    """Raises NoEmailAddress, also for an address that would be taken for somebody else's. Its form
+    is the business of whoever makes wallets of addresses."""
+    if user.email is None or proven_address(user.email) is None:
+        raise no_email()
+    return user.email
+
+
+def no_email() -> NoEmailAddress:
+    return NoEmailAddress(
+        "Your account at this site has no usable e-mail address, so it has no wallet. "
+        "Please add one to your profile."
+    )
+
+
+def _shown_name(username: str) -> str:
+    """Without what could not be stored, or would turn a page's text around."""
+    return "".join(filter(str.isprintable, username))[:LONGEST_USERNAME]
+
+
+def _log(event: str, member: Member) -> None:
+    log.info(
+        event,
+        brand=hex_of(member.brand_id),
+        host=member.host,
+        site_user=member.site_user_id,
+        wallet=hex_of(member.wallet),
+        is_linked=member.subject is not None,
+    )

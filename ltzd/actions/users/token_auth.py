@@ -1,0 +1,44 @@
+"""Whose token it is, and which wallets its user may speak for."""
+
+from ltzd.actions.users.identity_provider import Identities, UserTokens
+from ltzd.actions.users.wallet_migration import Following
+from ltzd.errors import ValidationFailed
+from ltzd.providers.identity.tokens import TokenUser
+from ltzd.values import Address
+
+
+class TokenUsers:
+    """An identity token names its user's wallets itself; for an access token we ask the provider.
+
+    Once his wallets are known, the addresses that he has proven follow him.
+
+    Raises Unauthorized for a token that does not count, IdentityUnavailable if nobody can tell.
+    """
+
+    def __init__(
+        self, tokens: UserTokens, identity: Identities, following: Following | None = None
+    ) -> None:
+        self._tokens = tokens
+        self._identity = identity
+        self._following = following
+
+    async def user_of(self, token: str) -> TokenUser:
+        return await self._tokens.user_of(token)
+
+    async def wallets_of(
+        self, user: TokenUser, *, wanted: Address | None = None
+    ) -> tuple[Address, ...]:
+        return await self._wallets(user, wanted)
+
+    async def require_wallet(self, user: TokenUser, wallet: Address) -> None:
+        """Raises ValidationFailed for a wallet of anybody else's."""
+        if wallet not in await self._wallets(user, wallet):
+            raise ValidationFailed("userAddress is not a wallet of the token's user")
+
+    async def _wallets(self, user: TokenUser, wanted: Address | None) -> tuple[Address, ...]:
+        wallets = user.wallets
+        if wallets is None:
+            wallets = await self._identity.wallets_of(user.subject, wanted=wanted)
+        if self._following is not None:
+            await self._following.follow(user)
+        return wallets

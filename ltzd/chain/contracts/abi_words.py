@@ -1,0 +1,149 @@
+"""The ABI's 32-byte words, written and read by hand where eth-abi would be too slow.
+
+Strict in both directions: what a type cannot hold, dirty upper bytes, missing and trailing bytes
+are ValueError, never another exception.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ltzd.rules.indexer.contract_facts import Place
+from ltzd.values import Address, bytes_of, hash_of, keccak
+
+
+def selector(signature: str) -> bytes:
+    return keccak(signature.encode())[:4]
+
+
+def topic(signature: str) -> bytes:
+    return keccak(signature.encode())
+
+
+def of_address(value: bytes) -> bytes:
+    if len(value) != 20:
+        raise ValueError(f"an address has 20 bytes, this has {len(value)}")
+    return bytes(12) + value
+
+
+def of_uint(value: int, bits: int = 256) -> bytes:
+    if not 0 <= value < 1 << bits:
+        raise ValueError(f"a uint{bits} lies between 0 and 2^{bits} - 1")
+    return value.to_bytes(32, "big")
+
+
+def of_bytes32(value: bytes) -> bytes:
+    if len(value) != 32:
+        raise ValueError(f"bytes32 has 32 bytes, this has {len(value)}")
+    return value
+
+
+def of_bytes(value: bytes) -> bytes:
+    """`bytes` as it stands behind its offset: length, bytes, zeros up to a whole word."""
+    return of_uint(len(value)) + value + bytes(-len(value) % 32)
+
+
+def of_bytes_list(values: Sequence[bytes]) -> bytes:
+    """`bytes[]` as it stands behind its offset: count, offsets, then each with its length."""
+    tails = [of_bytes(value) for value in values]
+    offset, heads = 32 * len(values), []
+    for tail in tails:
+        heads.append(of_uint(offset))
+        offset += len(tail)
+    return b"".join((of_uint(len(values)), *heads, *tails))
+
+
+class Words:
+    """Words read one after the other; `end` refuses what is left over.
+
+    Dynamic values are read where every encoder puts them: the last argument, right behind its
+    offset, in order, without gaps.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def word(self) -> bytes:
+        found = self._data[self._at : self._at + 32]
+        if len(found) != 32:
+            raise ValueError("the data is too short")
+        self._at += 32
+        return found
+
+    def uint(self, bits: int = 256) -> int:
+        value = int.from_bytes(self.word(), "big")
+        if value >> bits:
+            raise ValueError(f"the word is no uint{bits}")
+        return value
+
+    def address(self) -> Address:
+        word = self.word()
+        if any(word[:12]):
+            raise ValueError("the word is no address")
+        return Address(word[12:])
+
+    def boolean(self) -> bool:
+        return self.uint(1) == 1
+
+    def last_bytes(self) -> bytes:
+        """The last argument, of type `bytes`."""
+        self._expect_here(self.uint())
+        return self._bytes()
+
+    def last_bytes_list(self) -> list[bytes]:
+        """The last argument, of type `bytes[]`."""
+        self._expect_here(self.uint())
+        count = self.uint()
+        first = self._at
+        offsets = [self.uint() for _ in range(count)]
+        found = []
+        for offset in offsets:
+            self._expect_here(first + offset)
+            found.append(self._bytes())
+        return found
+
+    def end(self) -> None:
+        if self._at != len(self._data):
+            raise ValueError("the data is too long")
+
+    def _expect_here(self, place: int) -> None:
+        if place != self._at:
+            raise ValueError("an offset points elsewhere than an encoder's would")
+
+    def _bytes(self) -> bytes:
+        length = self.uint()
+        end = self._at + length
+        found, padding = self._data[self._at : end], self._data[end : end + -length % 32]
+        if len(found) != length or len(padding) != -length % 32:
+            raise ValueError("the data is too short")
+        if any(padding):
+            raise ValueError("the padding is not zero")
+        self._at = end + len(padding)
+        return found
+
+
+class Log:
+    """A node's log: its topics as bytes, indexed arguments and data as words."""
+
+    def __init__(self, log: Mapping[str, Any]) -> None:
+        try:
+            self.topics = [hash_of(one) for one in log["topics"]]
+            self.data = Words(bytes_of(log["data"]))
+            self.place = Place(
+                int(log["blockNumber"], 16),
+                hash_of(log["blockHash"]),
+                int(log["logIndex"], 16),
+                hash_of(log["transactionHash"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError("the log is malformed") from error
+        self.indexed = Words(b"".join(self.topics[1:]))
+
+    @property
+    def topic(self) -> bytes:
+        """The event's; empty for a log without any."""
+        return self.topics[0] if self.topics else b""
+
+    def end(self) -> None:
+        self.indexed.end()
+        self.data.end()

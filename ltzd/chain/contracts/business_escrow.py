@@ -1,0 +1,125 @@
+"""BusinessEscrow's calls, answers and logs (contracts/src/IBusinessEscrow.sol).
+
+Amounts are LTZ's smallest unit, `refund_after` and deadlines Unix seconds. A deal's id works once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts.abi_words import Log, Words
+from ltzd.chain.typed_data import Refund, Release
+from ltzd.rules.indexer.contract_facts import (
+    DealLocked,
+    DealRefunded,
+    DealReleased,
+    DealSplit,
+    EscrowFact,
+)
+from ltzd.values import Address
+
+RECLAIM = words.selector("reclaim(bytes32)")
+DEAL = words.selector("deal(bytes32)")
+IS_BUSINESS = words.selector("isBusiness(address)")
+
+LOCKED_TOPIC = words.topic("Locked(bytes32,address,address,uint256,uint40)")
+RELEASED_TOPIC = words.topic("Released(bytes32,address,address,uint256,address)")
+REFUNDED_TOPIC = words.topic("Refunded(bytes32,address,address,uint256,address)")
+SPLIT_TOPIC = words.topic("Split(bytes32,address,address,uint256,uint256)")
+
+
+class DealStatus(IntEnum):
+    NONE = 0
+    LOCKED = 1
+    RELEASED = 2
+    REFUNDED = 3
+    SPLIT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """All zero where there is none."""
+
+    user: Address
+    amount: int
+    business: Address
+    refund_after: int
+    status: DealStatus
+
+
+def lock_for_call(
+    user: Address, business: Address, amount: int, refund_after: int, deal_id: bytes
+) -> bytes:
+    return abi.call("BusinessEscrow", "lockFor", user, business, amount, refund_after, deal_id)
+
+
+def release_with_sig_call(release: Release, signature: bytes) -> bytes:
+    return abi.call(
+        "BusinessEscrow", "releaseWithSig", release.deal_id, release.deadline, signature
+    )
+
+
+def refund_with_sig_call(refund: Refund, signature: bytes) -> bytes:
+    return abi.call("BusinessEscrow", "refundWithSig", refund.deal_id, refund.deadline, signature)
+
+
+def reclaim_call(deal_id: bytes) -> bytes:
+    return RECLAIM + words.of_bytes32(deal_id)
+
+
+def deal_call(deal_id: bytes) -> bytes:
+    return DEAL + words.of_bytes32(deal_id)
+
+
+def decode_deal(answer: bytes) -> Deal:
+    """Raises ValueError."""
+    read = Words(answer)
+    deal = Deal(
+        user=read.address(),
+        amount=read.uint(96),
+        business=read.address(),
+        refund_after=read.uint(40),
+        status=DealStatus(read.uint(8)),
+    )
+    read.end()
+    return deal
+
+
+def is_business_call(business: Address) -> bytes:
+    return IS_BUSINESS + words.of_address(business)
+
+
+def decode_is_business(answer: bytes) -> bool:
+    """Raises ValueError."""
+    read = Words(answer)
+    is_business = read.boolean()
+    read.end()
+    return is_business
+
+
+def decode_log(log: Mapping[str, Any]) -> EscrowFact | None:
+    """The fact in a log of BusinessEscrow; None for one that ltzd keeps no record of (a role).
+
+    Raises ValueError when such a log is malformed.
+    """
+    read = Log(log)
+    if read.topic not in {LOCKED_TOPIC, RELEASED_TOPIC, REFUNDED_TOPIC, SPLIT_TOPIC}:
+        return None
+    fact = _fact(read)
+    read.end()
+    return fact
+
+
+def _fact(read: Log) -> EscrowFact:
+    data = read.data
+    deal_id, user, business = read.indexed.word(), read.indexed.address(), read.indexed.address()
+    amount = data.uint()
+    if read.topic == LOCKED_TOPIC:
+        return DealLocked(read.place, deal_id, user, business, amount, data.uint(40))
+    if read.topic == SPLIT_TOPIC:
+        return DealSplit(read.place, deal_id, user, business, amount, data.uint())
+    ended = DealReleased if read.topic == RELEASED_TOPIC else DealRefunded
+    return ended(read.place, deal_id, user, business, amount, data.address())

@@ -1,0 +1,179 @@
+"""LTZ's calls and logs, encoded by hand where they are hot; web3 is the oracle in the tests.
+
+Amounts are in LTZ's smallest unit. The contract's interface: contracts/src/ILTZ.sol.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts.relayed import signature_words
+from ltzd.chain.typed_data import Permit, TransferWithAuthorization
+from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
+from ltzd.values import Address, Hash32, Reference, hash_of
+
+MINT_REWARD = words.selector("mintReward(address,uint256,bytes32)")
+MINT_REWARD_BATCH = words.selector("mintRewardBatch((address,uint96,bytes32)[])")
+REF_WORD = words.selector("refWord(uint256)")
+MINT_LIMIT = words.selector("mintLimit(address)")
+PERMIT = words.selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
+TRANSFER_WITH_AUTHORIZATION = words.selector(
+    "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
+)
+TRANSFER_FROM = words.selector("transferFrom(address,address,uint256)")
+BALANCE_OF = words.selector("balanceOf(address)")
+ALLOWANCE = words.selector("allowance(address,address)")
+NONCES = words.selector("nonces(address)")
+
+TRANSFER_TOPIC = words.topic("Transfer(address,address,uint256)")
+REWARD_MINTED_TOPIC = words.topic("RewardMinted(address,bytes32,uint256)")
+
+MAX_BATCH = 100
+"""Rewards in one mintRewardBatch."""
+MAX_UNITS = 2**96 - 1
+"""The most that one reward can hold (uint96)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    to: Address
+    amount: int
+    reference: Reference
+
+
+def mint_call(rewards: Sequence[Reward]) -> bytes:
+    """Call data that mints `rewards`: mintReward for one, mintRewardBatch for more."""
+    if len(rewards) == 1:
+        return MINT_REWARD + _row(rewards[0])
+    head = (32).to_bytes(32, "big") + len(rewards).to_bytes(32, "big")
+    return MINT_REWARD_BATCH + head + b"".join(map(_row, rewards))
+
+
+def _row(reward: Reward) -> bytes:
+    return bytes(12) + reward.to + reward.amount.to_bytes(32, "big") + reward.reference
+
+
+def mint_gas_limit(count: int) -> int:
+    """Gas that `count` rewards can need at worst (ceilings: 69k alone, 30k in a batch).
+
+    Beside the ceilings it covers slots that a first mint turns from zero: supply, bucket, bitmap.
+    """
+    return 200_000 if count == 1 else 200_000 + 40_000 * count
+
+
+def ref_word_call(word: int) -> bytes:
+    return REF_WORD + word.to_bytes(32, "big")
+
+
+def mint_limit_call(minter: Address) -> bytes:
+    return MINT_LIMIT + bytes(12) + minter
+
+
+def decode_mint_limit(answer: bytes) -> tuple[int, int, int]:
+    """Capacity, the seconds in which it refills, and what is available now. Raises ValueError."""
+    if len(answer) != 96:
+        raise ValueError("mintLimit answers three words")
+    capacity, window, available = (int.from_bytes(answer[at : at + 32]) for at in (0, 32, 64))
+    return capacity, window, available
+
+
+def permit_call(permit: Permit, signature: bytes) -> bytes:
+    """The nonce is not sent: LTZ takes the owner's next."""
+    return b"".join(
+        (
+            PERMIT,
+            words.of_address(permit.owner),
+            words.of_address(permit.spender),
+            words.of_uint(permit.value),
+            words.of_uint(permit.deadline),
+            signature_words(signature),
+        )
+    )
+
+
+def transfer_with_authorization_call(
+    transfer: TransferWithAuthorization, signature: bytes
+) -> bytes:
+    return b"".join(
+        (
+            TRANSFER_WITH_AUTHORIZATION,
+            words.of_address(transfer.sender),
+            words.of_address(transfer.recipient),
+            words.of_uint(transfer.value),
+            words.of_uint(transfer.valid_after),
+            words.of_uint(transfer.valid_before),
+            words.of_bytes32(transfer.nonce),
+            signature_words(signature),
+        )
+    )
+
+
+def transfer_from_call(owner: Address, recipient: Address, amount: int) -> bytes:
+    """As the spender, out of the owner's allowance."""
+    return b"".join(
+        (
+            TRANSFER_FROM,
+            words.of_address(owner),
+            words.of_address(recipient),
+            words.of_uint(amount),
+        )
+    )
+
+
+def balance_of_call(holder: Address) -> bytes:
+    return BALANCE_OF + words.of_address(holder)
+
+
+def allowance_call(owner: Address, spender: Address) -> bytes:
+    return ALLOWANCE + words.of_address(owner) + words.of_address(spender)
+
+
+def nonces_call(owner: Address) -> bytes:
+    """Asks for the nonce of the owner's next permit."""
+    return NONCES + words.of_address(owner)
+
+
+def decode_number(answer: bytes) -> int:
+    """A balance, an allowance, a nonce. Raises ValueError."""
+    read = words.Words(answer)
+    number = read.uint()
+    read.end()
+    return number
+
+
+def decode_log(log: dict[str, Any]) -> Fact | None:
+    """The fact in a log of LTZ, or None for one that ltzd keeps no record of (an approval, a role).
+
+    Raises ValueError when such a log is malformed.
+    """
+    try:
+        topics = log["topics"]
+        topic = bytes.fromhex(topics[0][2:]) if topics != [] else b""
+        if topic == TRANSFER_TOPIC and len(topics) == 3:
+            return Transfer(
+                *_place(log), _address(topics[1]), _address(topics[2]), _amount(log["data"])
+            )
+        if topic == REWARD_MINTED_TOPIC and len(topics) == 3:
+            reference = Reference(hash_of(topics[2]))
+            return RewardMinted(*_place(log), _address(topics[1]), reference, _amount(log["data"]))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError("the log is malformed") from error
+    return None
+
+
+def _place(log: dict[str, Any]) -> tuple[int, Hash32, int, Hash32]:
+    return (
+        int(log["blockNumber"], 16),
+        Hash32(bytes.fromhex(log["blockHash"][2:])),
+        int(log["logIndex"], 16),
+        Hash32(bytes.fromhex(log["transactionHash"][2:])),
+    )
+
+
+def _address(topic: str) -> Address:
+    return Address(hash_of(topic)[12:])
+
+
+def _amount(data: str) -> int:
+    return int.from_bytes(hash_of(data), "big")

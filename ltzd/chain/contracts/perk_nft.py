@@ -1,0 +1,231 @@
+"""PerkNFT's calls, answers and logs (contracts/src/IPerkNFT.sol); what registrars do: `offers`.
+
+Prices are LTZ's smallest unit. References mean nothing to the contract; they come back in its logs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts.abi_words import Log, Words
+from ltzd.chain.typed_data import Claim
+from ltzd.rules.indexer.contract_facts import (
+    ChargeRedeemed,
+    Claimed,
+    CollectionBrandSet,
+    CollectionCreated,
+    CollectionUpdated,
+    PerkFact,
+    TokenTransferred,
+)
+from ltzd.values import Address
+
+CLAIM_FOR = words.selector("claimFor(address,uint256,uint256,uint256,bytes32)")
+REDEEM_CHARGE = words.selector("redeemCharge(uint256,address,uint256,uint256,bytes32)")
+COLLECTION = words.selector("collection(uint256)")
+CHARGES_OF = words.selector("chargesOf(uint256)")
+CLAIMS_OF = words.selector("claimsOf(address,uint256)")
+OWNER_OF = words.selector("ownerOf(uint256)")
+
+TRANSFER_TOPIC = words.topic("Transfer(address,address,uint256)")
+CLAIMED_TOPIC = words.topic("Claimed(uint256,address,uint256,uint256,uint256,bytes32)")
+CHARGE_REDEEMED_TOPIC = words.topic("ChargeRedeemed(uint256,address,bytes32,uint256,uint256)")
+COLLECTION_UPDATED_TOPIC = words.topic(
+    "CollectionUpdated(uint256,address,uint96,uint32,uint16,bool)"
+)
+COLLECTION_BRAND_SET_TOPIC = words.topic("CollectionBrandSet(uint256,address)")
+COLLECTION_CREATED_TOPIC = words.topic(
+    "CollectionCreated(uint256,address,"
+    "(address,address,uint96,uint32,uint16,uint16,bool,bool),string)"
+)
+
+_SERIAL_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Charges:
+    remaining: int
+    total: int
+
+
+def token_id(collection_id: int, serial: int) -> int:
+    return collection_id << _SERIAL_BITS | serial
+
+
+def collection_of(token: int) -> int:
+    return token >> _SERIAL_BITS
+
+
+def claim_for_call(
+    user: Address, collection_id: int, max_price: int, expected_claims: int, reference: bytes
+) -> bytes:
+    return b"".join(
+        (
+            CLAIM_FOR,
+            words.of_address(user),
+            words.of_uint(collection_id),
+            words.of_uint(max_price),
+            words.of_uint(expected_claims),
+            words.of_bytes32(reference),
+        )
+    )
+
+
+def claim_with_sig_call(claim: Claim, signature: bytes) -> bytes:
+    return abi.call(
+        "PerkNFT",
+        "claimWithSig",
+        claim.user,
+        claim.collection_id,
+        claim.max_price,
+        claim.expected_claims,
+        claim.reference,
+        claim.deadline,
+        signature,
+    )
+
+
+def redeem_charge_call(
+    token: int, holder: Address, amount: int, expected_remaining: int, reference: bytes
+) -> bytes:
+    return b"".join(
+        (
+            REDEEM_CHARGE,
+            words.of_uint(token),
+            words.of_address(holder),
+            words.of_uint(amount),
+            words.of_uint(expected_remaining),
+            words.of_bytes32(reference),
+        )
+    )
+
+
+def charges_of_call(token: int) -> bytes:
+    return CHARGES_OF + words.of_uint(token)
+
+
+def decode_charges(answer: bytes) -> Charges:
+    """Raises ValueError."""
+    read = Words(answer)
+    charges = Charges(read.uint(16), read.uint(16))
+    read.end()
+    return charges
+
+
+def claims_of_call(user: Address, collection_id: int) -> bytes:
+    return CLAIMS_OF + words.of_address(user) + words.of_uint(collection_id)
+
+
+def decode_claims(answer: bytes) -> int:
+    """Raises ValueError."""
+    read = Words(answer)
+    claims = read.uint(16)
+    read.end()
+    return claims
+
+
+def collection_call(collection_id: int) -> bytes:
+    return COLLECTION + words.of_uint(collection_id)
+
+
+def decode_max_per_user(answer: bytes) -> int | None:
+    """Of a collection; None where it sets none. Raises ValueError."""
+    read = Words(answer)
+    if read.uint() != 32:
+        raise ValueError("a collection's answer begins with its offset")
+    read.address(), read.address(), read.uint(96), read.uint(32)
+    return read.uint(16) or None
+
+
+def owner_of_call(token: int) -> bytes:
+    return OWNER_OF + words.of_uint(token)
+
+
+def decode_owner(answer: bytes) -> Address:
+    """Raises ValueError."""
+    read = Words(answer)
+    owner = read.address()
+    read.end()
+    return owner
+
+
+def decode_log(log: Mapping[str, Any]) -> PerkFact | None:
+    """The fact in a log of PerkNFT; None for one that ltzd keeps no record of (an approval, say).
+
+    Raises ValueError when such a log is malformed.
+    """
+    read = Log(log)
+    reading = _READERS.get(read.topic)
+    if reading is not None:
+        fact = reading(read)
+        read.end()
+        return fact
+    return _created(read, log) if read.topic == COLLECTION_CREATED_TOPIC else None
+
+
+def _transferred(read: Log) -> TokenTransferred:
+    indexed = read.indexed
+    return TokenTransferred(read.place, indexed.address(), indexed.address(), indexed.uint())
+
+
+def _claimed(read: Log) -> Claimed:
+    indexed, data = read.indexed, read.data
+    return Claimed(
+        read.place,
+        collection_id=indexed.uint(),
+        user=indexed.address(),
+        token_id=indexed.uint(),
+        price=data.uint(),
+        claims=data.uint(),
+        reference=data.word(),
+    )
+
+
+def _redeemed(read: Log) -> ChargeRedeemed:
+    indexed, data = read.indexed, read.data
+    return ChargeRedeemed(
+        read.place,
+        token_id=indexed.uint(),
+        holder=indexed.address(),
+        reference=indexed.word(),
+        amount=data.uint(),
+        remaining=data.uint(),
+    )
+
+
+def _updated(read: Log) -> CollectionUpdated:
+    data = read.data
+    return CollectionUpdated(
+        read.place,
+        collection_id=read.indexed.uint(),
+        payout=data.address(),
+        price=data.uint(96),
+        max_supply=data.uint(32),
+        max_per_user=data.uint(16),
+        is_active=data.boolean(),
+    )
+
+
+def _given(read: Log) -> CollectionBrandSet:
+    return CollectionBrandSet(read.place, read.indexed.uint(), read.indexed.address())
+
+
+def _created(read: Log, log: Mapping[str, Any]) -> CollectionCreated:
+    """Rare, and with text of any length in it: by eth-abi."""
+    event = abi.decode_log("PerkNFT", log)
+    if event is None:
+        raise ValueError("CollectionCreated has two indexed arguments")
+    said = event.arguments
+    uri = said["uri"].replace("\x00", "")  # which no text in PostgreSQL can hold
+    return CollectionCreated(read.place, said["collectionId"], *(*said["params"], uri))
+
+
+_READERS: Final[Mapping[bytes, Callable[[Log], PerkFact]]] = {
+    TRANSFER_TOPIC: _transferred,
+    CLAIMED_TOPIC: _claimed,
+    CHARGE_REDEEMED_TOPIC: _redeemed,
+    COLLECTION_UPDATED_TOPIC: _updated,
+    COLLECTION_BRAND_SET_TOPIC: _given,
+}

@@ -1,0 +1,34 @@
+"""Calls that PerkNFT, PointsSale and BusinessEscrow have in common (contracts/src/IRelayed.sol)."""
+
+from collections.abc import Sequence
+
+from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.typed_data import Permit
+
+MULTICALL = words.selector("multicall(bytes[])")
+PERMIT_LTZ = words.selector("permitLTZ(address,uint256,uint256,uint8,bytes32,bytes32)")
+
+
+def multicall(calls: Sequence[bytes]) -> bytes:
+    """All of them in one transaction, or none. LTZ has it too."""
+    return MULTICALL + words.of_uint(32) + words.of_bytes_list(calls)
+
+
+def permit_ltz_call(permit: Permit, signature: bytes) -> bytes:
+    """The contract called is the permit's spender; the nonce is the one that LTZ expects."""
+    return b"".join(
+        (
+            PERMIT_LTZ,
+            words.of_address(permit.owner),
+            words.of_uint(permit.value),
+            words.of_uint(permit.deadline),
+            signature_words(signature),
+        )
+    )
+
+
+def signature_words(signature: bytes) -> bytes:
+    """v, r, s of 65 bytes. Raises ValueError."""
+    if len(signature) != 65:
+        raise ValueError(f"a signature has 65 bytes, this has {len(signature)}")
+    return words.of_uint(signature[64], 8) + signature[:64]

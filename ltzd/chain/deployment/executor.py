@@ -1,0 +1,355 @@
+"""Carries a deployment out: looks, plans, sends, and looks again until nothing is left to do.
+
+Whatever an earlier run sent shows in what the chain says or is sent once more with the same nonce,
+so it may be killed anywhere. It ends by reading everything back.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ltzd.chain.contracts import abi, reverts
+from ltzd.chain.contracts.runtime_code import is_ours
+from ltzd.chain.deployment.plan import (
+    Deployment,
+    Grant,
+    MintLimit,
+    Standing,
+    Step,
+    Terms,
+    faults_of,
+    faults_on_chain,
+    forbidden_grants,
+    is_ready,
+    place,
+    plan,
+    wanted_grants,
+)
+from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.publications import Publication
+from ltzd.chain.node.rpc import Call, Rpc, RpcError
+from ltzd.chain.signing import Signed, Signer, Unsigned
+from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable, Unavailable
+from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
+from ltzd.values import Address, Hash32, bytes_of, checksummed, hex_of
+
+_REORG_MARGIN = 64
+"""Blocks: a creation that is mined on another branch may lie this much lower."""
+_MOST_ROUNDS = 12
+_MOST_LOOKS = 60
+_ETHER = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How to go about it.
+
+    `is_hurried` sends everything at once, with limits of gas that are guessed: right for a dev
+    chain, where gas is free and each wait is a block.
+    """
+
+    fees: FeePolicy = FeePolicy()  # noqa: RUF009 - it is frozen
+    is_hurried: bool = False
+    look_again_seconds: float = 0.5
+    patience_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The chain as one block shows it."""
+
+    first_block: int = field(compare=False)
+    nonce: int
+    balance: int
+    standing: Mapping[str, Standing]
+
+
+class Deploying:
+    """`remember` makes what it is given durable; `tell` hears a sentence for each step."""
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        signer: Signer,
+        terms: Terms,
+        remember: Callable[[Deployment], None],
+        tell: Callable[[str], None],
+        manner: Manner | None = None,
+    ) -> None:
+        if faults := faults_of(terms):
+            raise FileRejected(faults)
+        self._rpc = rpc
+        self._node = Node(rpc)
+        self._signer = signer
+        self._terms = terms
+        self._remember = remember
+        self._tell = tell
+        self._manner = manner or Manner()
+
+    async def run(self, before: Deployment) -> Deployment:
+        """Raises Misconfigured, Unavailable; then the same call later goes on."""
+        deployment = before
+        view = await self._look_twice(before)
+        for _ in range(_MOST_ROUNDS):
+            placed = self._placed(deployment, view)
+            if placed != deployment:
+                self._remember(placed)
+                deployment = placed
+            steps = plan(self._terms, deployment, view.standing)
+            if not steps:
+                self._refuse_faults(view)
+                self._remember(deployment)
+                return deployment
+            has_receipts = await self._send(deployment, view, steps)
+            seen = await self._look(deployment) if has_receipts else None
+            view = seen or await self._look_twice(deployment)
+        raise NodeUnavailable(
+            "The node takes transactions but does not show what they did; try again later."
+        )
+
+    async def outlook(self, before: Deployment) -> list[str]:
+        """What `run` would do, in words; sends and remembers nothing."""
+        view = await self._look_twice(before)
+        steps = plan(self._terms, self._placed(before, view), view.standing)
+        if not steps:
+            self._refuse_faults(view)
+        return [step.words for step in steps]
+
+    def _placed(self, deployment: Deployment, view: _View) -> Deployment:
+        stands = frozenset(view.standing)
+        return place(deployment, self._signer.address, view.nonce, view.first_block, stands)
+
+    def _refuse_faults(self, view: _View) -> None:
+        if faults := faults_on_chain(self._terms, view.standing):
+            raise FileRejected(faults)
+
+    async def _look_twice(self, deployment: Deployment) -> _View:
+        """What two looks agree on.
+
+        An earlier run's last transaction may be just about to be mined, and while anvil mines, a
+        block's nonces and code are there sooner than the rest of it.
+        """
+        view = await self._look(deployment)
+        if view is not None and not deployment.placed:
+            return view
+        for _ in range(_MOST_LOOKS):
+            await asyncio.sleep(self._manner.look_again_seconds)
+            before, view = view, await self._look(deployment)
+            if view is not None and view == before:
+                return view
+        raise NodeUnavailable("The node's answers do not settle; try again later.")
+
+    async def _look(self, deployment: Deployment) -> _View | None:
+        """One block's word on everything: of several nodes one may be behind the others.
+
+        None where it contradicts itself.
+        """
+        head, _ = await self._node.head_and_final()
+        wallet, at = hex_of(self._signer.address), hex(head.number)
+        names = list(deployment.placed)
+        calls: list[Call] = [
+            ("eth_getTransactionCount", (wallet, at)),
+            ("eth_getBalance", (wallet, at)),
+        ]
+        calls += [("eth_getCode", (hex_of(deployment.address(one)), at)) for one in names]
+        nonce, balance, *codes = await self._batch(calls)
+        standing = {}
+        for name, code in zip(names, map(_bytes, codes), strict=True):
+            if code:
+                self._refuse_other_code(deployment, name, code)
+                found = await self._standing(deployment.address(name), name, at)
+                if found is None:
+                    return None
+                standing[name] = found
+        return _View(_first_block(head), _number(nonce), _number(balance), standing)
+
+    def _refuse_other_code(self, deployment: Deployment, name: str, code: bytes) -> None:
+        at, ltz = deployment.address(name), deployment.address("LTZ")
+        if not is_ours(name, code, deployment.chain_id, at, ltz):
+            raise Misconfigured(
+                f"The code at {checksummed(at)} is not this version's {name}, with "
+                f"LTZ {checksummed(ltz)}; name another file, or use the ltzd that deployed it."
+            )
+
+    async def _standing(self, address: Address, contract: str, at: str) -> Standing | None:
+        """None where the calls meet no code, although there is some."""
+        terms = self._terms
+        grants = [*wanted_grants(terms, contract), *forbidden_grants(terms, contract)]
+        asked: list[tuple[str, tuple[object, ...]]] = [
+            ("defaultAdmin", ()),
+            ("pendingDefaultAdmin", ()),
+            ("defaultAdminDelay", ()),
+        ]
+        asked += [("hasRole", (abi.role_id(one.role), one.account)) for one in grants]
+        if contract == "LTZ" and terms.minter is not None:
+            asked.append(("mintLimit", (terms.minter,)))
+        calls: list[Call] = [
+            ("eth_call", ({"to": hex_of(address), "data": hex_of(data)}, at))
+            for data in (abi.call(contract, function, *given) for function, given in asked)
+        ]
+        answers = await self._batch(calls)
+        if "0x" in answers:
+            return None
+        return _standing(contract, grants, [function for function, _ in asked], answers)
+
+    async def _batch(self, calls: Sequence[Call]) -> list[Any]:
+        answers = await self._rpc.batch(calls)
+        for answer in answers:
+            if isinstance(answer, RpcError):
+                raise NodeUnavailable(f"The node cannot tell: {answer.message}") from answer
+        return answers
+
+    async def _send(self, deployment: Deployment, view: _View, steps: list[Step]) -> bool:
+        """Whether all that was sent has its receipt."""
+        self._refuse_foreign_admin(view, steps)
+        fees = await self._fees()
+        self._refuse_poverty(view, steps, fees)
+        hurried = self._manner.is_hurried
+        now = steps if hurried else [one for one in steps if is_ready(one, view.standing)]
+        sent = []
+        for nonce, step in enumerate(now, view.nonce):
+            assert step.nonce in {None, nonce}, "creations come first, with the nonces in line"
+            gas_limit = step.gas_limit if hurried else await self._gas_limit(step)
+            signed = self._sign(deployment.chain_id, nonce, step, gas_limit, fees)
+            self._tell(step.words)
+            await self._publish(signed)
+            sent.append((signed.hash, step))
+        return await self._mined(sent, view.nonce + len(now))
+
+    def _refuse_foreign_admin(self, view: _View, steps: Sequence[Step]) -> None:
+        wallet = self._signer.address
+        foreign = [
+            step.words
+            for step in steps
+            if step.contract in view.standing and view.standing[step.contract].admin != wallet
+        ]
+        if foreign:
+            raise FileRejected(
+                [f"{one}: only its admin can do that, not {checksummed(wallet)}" for one in foreign]
+            )
+
+    def _refuse_poverty(self, view: _View, steps: Sequence[Step], fees: Fees) -> None:
+        needed = sum(step.gas_limit for step in steps) * fees.max_fee_per_gas
+        if view.balance < needed:
+            raise Misconfigured(
+                f"The wallet {checksummed(self._signer.address)} holds "
+                f"{view.balance / _ETHER:.6g} of the chain's coin and may need "
+                f"{needed / _ETHER:.6g} for gas: send it some, then run this again."
+            )
+
+    async def _fees(self) -> Fees:
+        head, _ = await self._node.head_and_final()
+        fees = fees_for(await self._node.market(head), self._manner.fees)
+        if fees is None:
+            raise Unavailable(
+                f"Gas costs more than {self._manner.fees.cap // GWEI} gwei now; try again later."
+            )
+        return fees
+
+    async def _gas_limit(self, step: Step) -> int:
+        """A quarter more than it needs now. Raises Misconfigured if it would revert."""
+        call = {"from": hex_of(self._signer.address), "data": hex_of(step.data)}
+        if step.to is not None:
+            call["to"] = hex_of(step.to)
+        try:
+            return _number(await self._rpc.call("eth_estimateGas", call)) * 5 // 4
+        except RpcError as error:
+            reason = error.message if error.data is None else reverts.reason_of(error.data)
+            raise Misconfigured(f"This step would fail: {step.words}: {reason}") from error
+
+    def _sign(self, chain_id: int, nonce: int, step: Step, gas_limit: int, fees: Fees) -> Signed:
+        return self._signer.sign(
+            Unsigned(
+                chain_id=chain_id,
+                nonce=nonce,
+                max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
+                max_fee_per_gas=fees.max_fee_per_gas,
+                gas_limit=gas_limit,
+                to=Address(b"") if step.to is None else step.to,
+                value=0,
+                data=step.data,
+            )
+        )
+
+    async def _publish(self, signed: Signed) -> None:
+        """A nonce that is taken or about to be is an earlier run's, and the next look shows it."""
+        outcome, text = await self._node.publish(signed.raw)
+        if outcome is Publication.UNAFFORDABLE:
+            raise Misconfigured(
+                f"The wallet {checksummed(self._signer.address)} cannot pay for the gas: "
+                "send it some, then run this again."
+            )
+        if outcome in {Publication.REFUSED, Publication.REFUSED_FOR_GOOD}:
+            raise Misconfigured(f"The node does not take the transaction: {text}")
+
+    async def _mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> bool:
+        """Wait for all receipts, or until the nonces are used: an earlier run's may have been.
+
+        Which of the two it was. Raises Misconfigured, NodeUnavailable.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._manner.patience_seconds
+        while loop.time() < deadline:
+            receipts = await self._node.receipts([one for one, _ in sent])
+            for receipt, (_, step) in zip(receipts, sent, strict=True):
+                if receipt is not None and not receipt.succeeded:
+                    raise Misconfigured(
+                        f"This step was mined in transaction {hex_of(receipt.transaction_hash)} "
+                        f"but reverted: {step.words}. Run this again."
+                    )
+            if all(receipts):
+                return True
+            if await self._node.nonce(self._signer.address) >= next_nonce:
+                return False
+            await asyncio.sleep(self._manner.look_again_seconds)
+        raise NodeUnavailable(
+            f"Not all was mined within {self._manner.patience_seconds:.0f} s; "
+            "run this again to go on."
+        )
+
+
+async def begin(node: Node, chain_id: int, genesis: Hash32, deployer: Address) -> Deployment:
+    """A deployment of which nothing is done, from the node's head on."""
+    head, _ = await node.head_and_final()
+    return Deployment(chain_id, genesis, deployer, _first_block(head), {})
+
+
+def _first_block(head: Header) -> int:
+    """No block below it can hold what is sent from now on."""
+    return max(1, head.number + 1 - _REORG_MARGIN)
+
+
+def _standing(
+    contract: str, grants: list[Grant], functions: list[str], answers: list[Any]
+) -> Standing:
+    try:
+        values = [
+            abi.decode_answer(contract, function, _bytes(answer))
+            for function, answer in zip(functions, answers, strict=True)
+        ]
+    except ValueError as error:
+        raise NodeUnavailable(f"The node's answer is malformed: {error}") from error
+    has = [value[0] for value in values[3 : 3 + len(grants)]]
+    limit = values[-1] if functions[-1] == "mintLimit" else None
+    return Standing(
+        admin=values[0][0],
+        pending_admin=values[1][0],
+        admin_delay_seconds=values[2][0],
+        granted=frozenset(one for one, is_held in zip(grants, has, strict=True) if is_held),
+        mint_limit=None if limit is None else MintLimit(limit[0], limit[1]),
+    )
+
+
+def _bytes(answer: Any) -> bytes:
+    try:
+        return bytes_of(answer)
+    except (AttributeError, ValueError) as error:
+        raise NodeUnavailable("The node's bytes are malformed") from error
+
+
+def _number(answer: Any) -> int:
+    try:
+        return int(answer, 16)
+    except (TypeError, ValueError) as error:
+        raise NodeUnavailable("The node's number is malformed") from error

@@ -1,0 +1,303 @@
+"""What is still to be done until the four contracts stand and each key holds what it should.
+
+Decided without I/O: from the terms, from what an earlier run wrote down and from what the chain
+shows. Run again with what came of its steps, it names the rest; so a run that was killed anywhere
+goes on where it stopped.
+
+A contract's address follows from its creator's nonce. Both are written down before anything is
+sent, and the creation goes out with that nonce and no other: however often it is sent, there is one
+contract. Units: wei of LTZ, seconds, gas.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ltzd.chain.contracts import abi
+from ltzd.values import ZERO_ADDRESS, Address, Hash32, checksummed, keccak
+
+HOT_ROLES: Final = {
+    "LTZ": ("MINTER",),
+    "PerkNFT": ("RELAYER", "REDEEMER"),
+    "PointsSale": ("RELAYER",),
+    "BusinessEscrow": ("RELAYER",),
+}
+"""Of keys that lie on a server."""
+COLD_ROLES: Final = {
+    "LTZ": ("GUARDIAN",),
+    "PerkNFT": ("GUARDIAN", "REGISTRAR"),
+    "PointsSale": ("GUARDIAN", "REGISTRAR"),
+    "BusinessEscrow": ("GUARDIAN", "REGISTRAR", "SETTLER", "ARBITER"),
+}
+_LIMIT_UNIT = 10**12
+"""LTZ keeps mint limits in this many wei."""
+_MOST_LIMIT_UNITS = 2**88 - 1
+_GAS_PER_BYTE = 260
+"""Of bytecode in a creation: 200 for keeping a byte, 16 for sending it, the rest for running it."""
+_CALL_GAS, _GAS_PER_CALL = 60_000, 80_000
+
+
+@dataclass(frozen=True, slots=True)
+class MintLimit:
+    """`capacity` wei at once, refilled over `window_seconds`."""
+
+    capacity: int
+    window_seconds: int
+
+    def as_kept(self) -> "MintLimit":
+        return replace(self, capacity=self.capacity // _LIMIT_UNIT * _LIMIT_UNIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Who is to hold what. `heir` is to take over from the deployer as admin."""
+
+    deployer: Address
+    admin_delay_seconds: int
+    heir: Address | None = None
+    minter: Address | None = None
+    mint_limit: MintLimit | None = None
+    relayers: tuple[Address, ...] = ()
+    guardians: tuple[Address, ...] = ()
+    registrars: tuple[Address, ...] = ()
+    settlers: tuple[Address, ...] = ()
+    arbiters: tuple[Address, ...] = ()
+
+    def holders(self, role: str) -> tuple[Address, ...]:
+        if role == "MINTER":
+            return () if self.minter is None else (self.minter,)
+        return {
+            "RELAYER": self.relayers,
+            "REDEEMER": self.relayers,
+            "GUARDIAN": self.guardians,
+            "REGISTRAR": self.registrars,
+            "SETTLER": self.settlers,
+            "ARBITER": self.arbiters,
+        }[role]
+
+    def hot(self) -> tuple[Address, ...]:
+        return (*self.holders("MINTER"), *self.relayers)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Grant:
+    contract: str
+    role: str
+    account: Address
+
+    def __str__(self) -> str:
+        return f"{self.contract}: {self.role} of {checksummed(self.account)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a contract is or will be. The nonce is unknown where another program deployed it."""
+
+    address: Address
+    nonce: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What is written down. LTZ's first log is in `first_block` or later."""
+
+    chain_id: int
+    genesis: Hash32
+    deployer: Address
+    first_block: int
+    placed: Mapping[str, Placed]
+
+    def address(self, contract: str) -> Address:
+        return self.placed[contract].address
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One contract on the chain, as one block shows it; `granted` of those roles asked for."""
+
+    admin: Address
+    pending_admin: Address
+    admin_delay_seconds: int
+    granted: frozenset[Grant]
+    mint_limit: MintLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transaction; `to` is None for a creation, whose nonce is fixed. Gas is a safe limit."""
+
+    contract: str
+    to: Address | None
+    data: bytes
+    gas_limit: int
+    words: str
+    nonce: int | None = None
+
+
+def faults_of(terms: Terms) -> list[str]:
+    """What least privilege and the contracts forbid; a sentence each."""
+    return list(_faults_of(terms))
+
+
+def _faults_of(terms: Terms) -> Iterator[str]:
+    cold = {terms.deployer: "deployer", terms.heir: "admin"}
+    for role in ("GUARDIAN", "REGISTRAR", "SETTLER", "ARBITER"):
+        cold |= dict.fromkeys(terms.holders(role), role.lower())
+    for account in terms.hot():
+        if account in cold:
+            kind = "minter" if account == terms.minter else "relayer"
+            yield (
+                f"{checksummed(account)} cannot be {kind} and {cold[account]}: "
+                "a key that lies on a server holds no other role."
+            )
+    if terms.minter in terms.relayers:
+        yield "The mint wallet and the relay wallet must be two: one stolen key must not be both."
+    if ZERO_ADDRESS in {*terms.hot(), *cold}:
+        yield "The zero address can hold nothing."
+    if (terms.minter is None) != (terms.mint_limit is None):
+        yield "A minter needs a limit, and a limit its minter: give both."
+    if terms.mint_limit is not None:
+        kept = terms.mint_limit.as_kept()
+        if not 0 < kept.capacity <= _MOST_LIMIT_UNITS * _LIMIT_UNIT:
+            yield "The mint limit must lie between 0.000001 LTZ and 3 * 10^20 LTZ."
+        if not 0 < kept.window_seconds < 2**40:
+            yield "The mint limit's window must be at least a second."
+
+
+def wanted_grants(terms: Terms, contract: str) -> list[Grant]:
+    return [
+        Grant(contract, role, account)
+        for role in (*HOT_ROLES[contract], *COLD_ROLES[contract])
+        for account in terms.holders(role)
+    ]
+
+
+def forbidden_grants(terms: Terms, contract: str) -> list[Grant]:
+    """What no hot key may hold, whoever granted it."""
+    cold = ("DEFAULT_ADMIN", *COLD_ROLES[contract])
+    found = [Grant(contract, role, account) for account in terms.hot() for role in cold]
+    if terms.minter is not None:
+        relaying = [role for role in HOT_ROLES[contract] if role != "MINTER"]
+        found += [Grant(contract, role, terms.minter) for role in relaying]
+    if contract == "LTZ":
+        found += [Grant(contract, "MINTER", account) for account in terms.relayers]
+    return found
+
+
+def place(
+    before: Deployment, deployer: Address, nonce: int, first_block: int, stands: frozenset[str]
+) -> Deployment:
+    """Addresses for all that does not stand, of the deployer's coming nonces.
+
+    Those written down stay while they can still come true. Without LTZ nothing else stands: the
+    others hold its address for ever. A chain that began anew has lower blocks than the one before.
+    """
+    if "LTZ" in stands:
+        missing = [one for one in abi.CONTRACTS if one not in stands]
+    else:
+        missing = list(abi.CONTRACTS)
+        before = replace(before, first_block=min(before.first_block, first_block))
+    nonces = range(nonce, nonce + len(missing))
+    known = [before.placed[one].nonce if one in before.placed else None for one in missing]
+    if not missing or (known == list(nonces) and before.deployer == deployer):
+        return before
+    fresh = {
+        one: Placed(created_address(deployer, at), at)
+        for one, at in zip(missing, nonces, strict=True)
+    }
+    return replace(before, deployer=deployer, placed={**before.placed, **fresh})
+
+
+def plan(terms: Terms, deployment: Deployment, standing: Mapping[str, Standing]) -> list[Step]:
+    """All steps that are left, creations first. `standing` holds what has been created."""
+    missing = [one for one in abi.CONTRACTS if one not in standing]
+    creations = [_creation(terms, deployment, one) for one in missing]
+    calls = [_calls(terms, deployment, one, standing.get(one)) for one in abi.CONTRACTS]
+    return creations + [one for one in calls if one is not None]
+
+
+def is_ready(step: Step, standing: Mapping[str, Standing]) -> bool:
+    """Whether it can be tried out now: what it touches stands."""
+    if step.to is None:
+        return step.contract == "LTZ" or "LTZ" in standing
+    return step.contract in standing
+
+
+def _creation(terms: Terms, deployment: Deployment, contract: str) -> Step:
+    paid_in = () if contract == "LTZ" else (deployment.address("LTZ"),)
+    data = abi.creation_code(contract, *paid_in, terms.deployer, terms.admin_delay_seconds)
+    placed = deployment.placed[contract]
+    return Step(
+        contract,
+        None,
+        data,
+        _GAS_PER_BYTE * len(data),
+        f"create {contract} at {checksummed(placed.address)}",
+        placed.nonce,
+    )
+
+
+def _calls(
+    terms: Terms, deployment: Deployment, contract: str, standing: Standing | None
+) -> Step | None:
+    """Everything that a contract lacks, in one transaction of its admin."""
+    left = list(_left(terms, contract, standing))
+    if not left:
+        return None
+    calls = [call for call, _ in left]
+    data = calls[0] if len(calls) == 1 else abi.call(contract, "multicall", calls)
+    words = f"{contract}: {'; '.join(words for _, words in left)}"
+    gas_limit = _CALL_GAS + _GAS_PER_CALL * len(calls)
+    return Step(contract, deployment.address(contract), data, gas_limit, words)
+
+
+def _left(terms: Terms, contract: str, standing: Standing | None) -> Iterator[tuple[bytes, str]]:
+    granted = standing.granted if standing else frozenset()
+    limit = terms.mint_limit
+    if contract == "LTZ" and limit is not None and terms.minter is not None:
+        known = standing.mint_limit if standing else None
+        if known != limit.as_kept():
+            # Before the role: a minter whose limit is another's mistake must not mint meanwhile.
+            amount, seconds = limit.capacity, limit.window_seconds
+            yield (
+                abi.call("LTZ", "setMintLimit", terms.minter, amount, seconds),
+                f"limit {checksummed(terms.minter)} to {amount} wei in {seconds} s",
+            )
+    for grant in wanted_grants(terms, contract):
+        if grant not in granted:
+            yield (
+                abi.call(contract, "grantRole", abi.role_id(grant.role), grant.account),
+                f"grant {grant.role} to {checksummed(grant.account)}",
+            )
+    known_heirs = {standing.admin, standing.pending_admin} if standing else {terms.deployer}
+    if terms.heir is not None and terms.heir not in known_heirs:
+        yield (
+            abi.call(contract, "beginDefaultAdminTransfer", terms.heir),
+            f"offer the admin role to {checksummed(terms.heir)}",
+        )
+
+
+def faults_on_chain(terms: Terms, standing: Mapping[str, Standing]) -> list[str]:
+    """What the chain shows that the terms do not allow, and no step of ours puts right."""
+    return [fault for one in standing for fault in _faults_on_chain(terms, one, standing[one])]
+
+
+def _faults_on_chain(terms: Terms, contract: str, standing: Standing) -> Iterator[str]:
+    for grant in forbidden_grants(terms, contract):
+        if grant in standing.granted:
+            yield f"{grant} must be revoked: a key that lies on a server holds no other role."
+    if standing.admin not in {terms.deployer, terms.heir}:
+        yield f"{contract}: its admin is {checksummed(standing.admin)}."
+    if standing.admin_delay_seconds != terms.admin_delay_seconds:
+        yield (
+            f"{contract}: its admin delay is {standing.admin_delay_seconds} s, "
+            f"not {terms.admin_delay_seconds} s; the admin can change it."
+        )
+
+
+def created_address(creator: Address, nonce: int) -> Address:
+    """The address of a contract that `creator` creates with `nonce` (Yellow Paper 7)."""
+    digits = nonce.to_bytes((nonce.bit_length() + 7) // 8, "big")
+    number = digits if 0 < nonce < 0x80 else bytes((0x80 + len(digits),)) + digits
+    payload = b"\x94" + creator + number
+    return Address(keccak(bytes((0xC0 + len(payload),)) + payload)[-20:])

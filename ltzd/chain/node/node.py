@@ -1,0 +1,408 @@
+"""What a node says, turned into typed observations: no other room reads its error texts.
+
+Raises NodeUnavailable wherever a node does not answer; numbers are ints, hashes bytes, fees wei
+per gas.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ltzd.chain.node.publications import Publication, outcome_of
+from ltzd.chain.node.rpc import Call, Rpc, RpcError
+from ltzd.errors import NodeUnavailable
+from ltzd.rules.operator.fees import Market
+from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
+
+_METHOD_NOT_FOUND = -32601
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """`base_fee` and `gas_limit` are None on a chain whose blocks do not name them."""
+
+    number: int
+    hash: Hash32
+    parent_hash: Hash32
+    timestamp: int
+    bloom: bytes
+    base_fee: int | None
+    gas_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    transaction_hash: Hash32
+    block_number: int
+    block_hash: Hash32
+    succeeded: bool
+    gas_used: int
+    effective_gas_price: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revert:
+    """A call that would revert. `data` is None where the node does not say that the contract did.
+
+    Then it may be the node's own trouble: no gas for so long a call, no state, no time.
+    """
+
+    data: bytes | None
+    text: str
+
+
+_REVERTED_CODE = 3
+"""geth's code of `execution reverted`, which others have taken over."""
+
+_MARKET: Sequence[Call] = (
+    ("eth_feeHistory", ("0x1", "latest", [])),
+    ("eth_maxPriorityFeePerGas", ()),
+)
+
+_YEAR_10000 = 253_402_300_800
+
+
+class Node:
+    """Typed questions to one node."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        self._rpc = rpc
+
+    async def chain_id(self) -> int:
+        return _number(await self._ask("eth_chainId"))
+
+    async def block(self, at: int | str) -> Header | None:
+        """The canonical header at a height or tag; None where the node has none."""
+        return _header(await self._ask("eth_getBlockByNumber", _block_tag(at), False))
+
+    async def head_and_final(self) -> tuple[Header, int | None]:
+        """The newest header and the height of `finalized`: None where the node has no such tag."""
+        head, final = await self._rpc.batch(
+            [
+                ("eth_getBlockByNumber", ("latest", False)),
+                ("eth_getBlockByNumber", ("finalized", False)),
+            ]
+        )
+        header = _header(_must(head))
+        if header is None:
+            raise NodeUnavailable("The node has no latest block")
+        finalized = None if isinstance(final, RpcError) else _header(final)
+        return header, finalized.number if finalized else None
+
+    async def headers(self, numbers: Sequence[int]) -> list[Header | None]:
+        """Canonical headers at these heights, in one batch."""
+        answers = await self._rpc.batch(
+            [("eth_getBlockByNumber", (hex(number), False)) for number in numbers]
+        )
+        return [_header(_must(answer)) for answer in answers]
+
+    async def headers_and_logs(
+        self, first: int, last: int, *contracts: Address
+    ) -> tuple[list[Header | None], list[dict[str, Any]]]:
+        """Headers of a range and the contracts' logs in it, asked in one batch."""
+        calls: list[Call] = [
+            ("eth_getBlockByNumber", (hex(number), False)) for number in range(first, last + 1)
+        ]
+        calls.append(("eth_getLogs", (_log_filter(contracts, first, last),)))
+        *headers, logs = await self._rpc.batch(calls)
+        return [_header(_must(header)) for header in headers], _log_list(_must(logs))
+
+    async def logs_up_to(
+        self, first: int, last: int, *contracts: Address
+    ) -> tuple[list[dict[str, Any]], Header | None]:
+        """The contracts' logs in a range and its last block's header, asked in one batch.
+
+        Raises RpcError when the node refuses the range, too large for instance.
+        """
+        logs, header = await self._rpc.batch(
+            [
+                ("eth_getLogs", (_log_filter(contracts, first, last),)),
+                ("eth_getBlockByNumber", (hex(last), False)),
+            ]
+        )
+        if isinstance(logs, RpcError):
+            raise logs
+        return _log_list(logs), _header(_must(header))
+
+    async def logs_of_block(self, block_hash: Hash32, *contracts: Address) -> list[dict[str, Any]]:
+        where = {"blockHash": hex_of(block_hash), "address": [hex_of(one) for one in contracts]}
+        return _log_list(await self._ask("eth_getLogs", where))
+
+    async def logs_by_receipts(
+        self, block_hash: Hash32, *contracts: Address
+    ) -> list[dict[str, Any]]:
+        """The contracts' logs as the block's receipts hold them: slower, and no index to lag."""
+        try:
+            receipts = await self._receipts_of_block(block_hash)
+            if not isinstance(receipts, list):
+                raise TypeError("not a list")
+            logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
+            return [log for log in logs if address_of(log["address"]) in contracts]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise NodeUnavailable("The node has no proper receipts of a block it named") from error
+
+    async def _receipts_of_block(self, block_hash: Hash32) -> Any:
+        """Raises TypeError or KeyError where the node has no such block, or tells nonsense."""
+        try:
+            return await self._rpc.call("eth_getBlockReceipts", hex_of(block_hash))
+        except RpcError as error:
+            if error.code != _METHOD_NOT_FOUND:
+                raise NodeUnavailable(f"eth_getBlockReceipts: {error.message}") from error
+        block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
+        answers = await self._rpc.batch(
+            [("eth_getTransactionReceipt", (one,)) for one in block["transactions"]]
+        )
+        return [_must(answer) for answer in answers]
+
+    async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
+        answers = await self._rpc.batch(
+            [("eth_getTransactionReceipt", (hex_of(one),)) for one in hashes]
+        )
+        return [_receipt(_must(answer)) for answer in answers]
+
+    async def nonce(self, wallet: Address, at: str = "latest") -> int:
+        """Transactions of `wallet` up to a tag: `latest`, `pending`, `finalized`."""
+        return _number(await self._ask("eth_getTransactionCount", hex_of(wallet), at))
+
+    async def balance(self, wallet: Address) -> int:
+        return _number(await self._ask("eth_getBalance", hex_of(wallet), "latest"))
+
+    async def code(self, address: Address) -> bytes:
+        return _data(await self._ask("eth_getCode", hex_of(address), "latest"))
+
+    async def market(self, head: Header) -> Market:
+        """What the block after `head` asks. Raises NodeUnavailable on a chain without EIP-1559.
+
+        A node that tells no next base fee is taken by `head`'s, from which it differs by an eighth.
+        """
+        history, tip = await self._rpc.batch(_MARKET)
+        return _market(head, history, tip)
+
+    async def market_now(self) -> Market:
+        """As `market` after the newest block, asked in one batch with it."""
+        head, history, tip = await self._rpc.batch(
+            [("eth_getBlockByNumber", ("latest", False)), *_MARKET]
+        )
+        header = _header(_must(head))
+        if header is None:
+            raise NodeUnavailable("The node has no latest block")
+        return _market(header, history, tip)
+
+    async def view(self, to: Address, data: bytes) -> bytes:
+        """What a call would return. Raises RpcError with its revert data."""
+        call = {"to": hex_of(to), "data": hex_of(data)}
+        return _data(await self._rpc.call("eth_call", call, "latest"))
+
+    async def views(self, calls: Sequence[tuple[Address, bytes]]) -> list[bytes]:
+        """What calls (to, data) would return, asked in one batch.
+
+        Raises RpcError for the first that would revert.
+        """
+        answers = await self._rpc.batch(
+            [
+                ("eth_call", ({"to": hex_of(to), "data": hex_of(data)}, "latest"))
+                for to, data in calls
+            ]
+        )
+        for answer in answers:
+            if isinstance(answer, RpcError):
+                raise answer
+        return [_data(answer) for answer in answers]
+
+    async def gas_of(self, to: Address, data: bytes, sender: Address) -> int | Revert:
+        """Gas that a call needs, or how it would revert."""
+        call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
+        try:
+            return _number(await self._rpc.call("eth_estimateGas", call))
+        except RpcError as error:
+            return _reverted(error)
+
+    async def revert_of(
+        self,
+        to: Address,
+        data: bytes,
+        sender: Address,
+        gas: int | None = None,
+        at: int | str = "latest",
+    ) -> Revert | None:
+        """How a call would revert with so much gas, after a block; None if it would not."""
+        call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
+        if gas is not None:
+            call["gas"] = hex(gas)
+        try:
+            _data(await self._rpc.gathered("eth_call", call, _block_tag(at)))
+        except RpcError as error:
+            return _reverted(error)
+        return None
+
+    async def simulate(
+        self,
+        to: Address,
+        calls: Sequence[bytes],
+        sender: Address,
+        gas: Sequence[int] | None = None,
+    ) -> list[Revert | None]:
+        """How each call would revert now, by itself; None for a call that would not.
+
+        `gas` names the limit of each call; without it the node runs them with as much as it likes.
+        """
+        requests = [
+            {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)} for data in calls
+        ]
+        for request, limit in zip(requests, gas or (), strict=gas is not None):
+            request["gas"] = hex(limit)
+        answers = await self._rpc.batch([("eth_call", (each, "latest")) for each in requests])
+        return [_revert(answer) for answer in answers]
+
+    async def publish(self, raw: bytes) -> tuple[Publication, str]:
+        """Hand signed bytes to the node; the text is its own, for logs.
+
+        Raises NodeUnavailable when the outcome is unknown: the bytes may have arrived.
+        """
+        try:
+            await self._rpc.call("eth_sendRawTransaction", hex_of(raw))
+        except RpcError as error:
+            return outcome_of(error), error.message
+        return Publication.ACCEPTED, ""
+
+    async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[Publication, str]]:
+        """Hand several to the node, in order and in one batch.
+
+        Bytes without an answer of their own among the others' are UNKNOWN. Raises NodeUnavailable
+        when the batch as a whole has no answer.
+        """
+        if len(raws) == 1:
+            return [await self.publish(raws[0])]
+        answers = await self._rpc.outcomes(
+            [("eth_sendRawTransaction", (hex_of(raw),)) for raw in raws]
+        )
+        return [_publication(answer) for answer in answers]
+
+    async def _ask(self, method: str, *params: object) -> Any:
+        """A call whose error object means no more than that the node cannot say."""
+        try:
+            return await self._rpc.call(method, *params)
+        except RpcError as error:
+            raise NodeUnavailable(f"{method}: {error.message}") from error
+
+
+def _publication(answer: Any) -> tuple[Publication, str]:
+    if isinstance(answer, NodeUnavailable):
+        return Publication.UNKNOWN, answer.message
+    if isinstance(answer, RpcError):
+        return outcome_of(answer), answer.message
+    return Publication.ACCEPTED, ""
+
+
+def _market(head: Header, history: Any, tip: Any) -> Market:
+    base_fee = head.base_fee if isinstance(history, RpcError) else _next_base_fee(history)
+    if base_fee is None:
+        raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
+    return Market(base_fee, _number(_must(tip)))
+
+
+def _next_base_fee(history: Any) -> int | None:
+    try:
+        return int(history["baseFeePerGas"][-1], 16)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise NodeUnavailable("The node's fee history is malformed") from error
+
+
+def _revert(answer: Any) -> Revert | None:
+    if isinstance(answer, RpcError):
+        return _reverted(answer)
+    _data(answer)  # nothing at all is no word that it passed
+    return None
+
+
+def _reverted(error: RpcError) -> Revert:
+    reverted = error.code == _REVERTED_CODE or "revert" in error.message.lower()
+    return Revert((error.data or b"") if reverted or error.data else None, error.message)
+
+
+def _must(answer: Any) -> Any:
+    if isinstance(answer, RpcError):
+        raise NodeUnavailable(answer.message) from answer
+    return answer
+
+
+def _block_tag(at: int | str) -> str:
+    return at if isinstance(at, str) else hex(at)
+
+
+def _log_filter(contracts: Sequence[Address], first: int, last: int) -> dict[str, Any]:
+    addresses = [hex_of(one) for one in contracts]
+    return {"address": addresses, "fromBlock": hex(first), "toBlock": hex(last)}
+
+
+def _number(answer: Any) -> int:
+    try:
+        return int(answer, 16)
+    except (TypeError, ValueError) as error:
+        raise NodeUnavailable("The node's number is malformed") from error
+
+
+def _data(answer: Any) -> bytes:
+    try:
+        return bytes_of(answer)
+    except (AttributeError, ValueError) as error:
+        raise NodeUnavailable("The node's bytes are malformed") from error
+
+
+def _log_list(answer: Any) -> list[dict[str, Any]]:
+    """Logs that name their block and contract; the rest the contracts' `decode_log` judge."""
+    if not isinstance(answer, list):
+        raise NodeUnavailable("The node's logs are not a list")
+    try:
+        for each in answer:
+            hash_of(each["blockHash"])
+            int(each["blockNumber"], 16)
+        for address in {each["address"] for each in answer}:
+            address_of(address)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NodeUnavailable("The node's log is malformed") from error
+    return answer
+
+
+def _header(answer: Any) -> Header | None:
+    if answer is None:
+        return None
+    try:
+        base_fee, gas_limit = answer.get("baseFeePerGas"), answer.get("gasLimit")
+        return Header(
+            number=int(answer["number"], 16),
+            hash=hash_of(answer["hash"]),
+            parent_hash=hash_of(answer["parentHash"]),
+            timestamp=_seconds(answer["timestamp"]),
+            bloom=bytes.fromhex(answer["logsBloom"][2:]),
+            base_fee=int(base_fee, 16) if base_fee else None,
+            gas_limit=int(gas_limit, 16) if gas_limit else None,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NodeUnavailable("The node's block is malformed") from error
+
+
+def _seconds(text: str) -> int:
+    """A block's time; some nodes give milliseconds, which no date can hold. Raises ValueError."""
+    seconds = int(text, 16)
+    if seconds >= _YEAR_10000:
+        raise ValueError("the block's time is not in seconds")
+    return seconds
+
+
+def _receipt(answer: Any) -> Receipt | None:
+    if answer is None:
+        return None
+    try:
+        if answer["blockHash"] is None:
+            return None  # some nodes answer for a transaction that still waits
+        return Receipt(
+            transaction_hash=hash_of(answer["transactionHash"]),
+            block_number=int(answer["blockNumber"], 16),
+            block_hash=hash_of(answer["blockHash"]),
+            succeeded=int(answer["status"], 16) == 1,
+            gas_used=int(answer["gasUsed"], 16),
+            effective_gas_price=int(answer["effectiveGasPrice"], 16),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NodeUnavailable("The node's receipt is malformed") from error

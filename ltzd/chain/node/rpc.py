@@ -1,0 +1,168 @@
+"""JSON-RPC over HTTP to one node: single calls and batches, with timeouts.
+
+Raises NodeUnavailable when there is no meaningful answer (the call's outcome is then unknown), and
+RpcError when the node answered with an error object. web3's providers cost ten times the raw call
+on the hot path; they serve in tests as the oracle.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import aiohttp
+import msgspec
+
+from ltzd import telemetry
+from ltzd.concurrency.batcher import Gathering
+from ltzd.errors import LtzdError, NodeUnavailable
+
+Call: TypeAlias = tuple[str, Sequence[object]]
+"""A method and its parameters."""
+
+
+class RpcError(LtzdError):
+    """The node's error object. `data` is its revert data, where there is any."""
+
+    def __init__(self, code: int, text: str, data: bytes | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.data = data
+
+
+@dataclass(frozen=True, slots=True)
+class RpcPolicy:
+    timeout_seconds: float = 10.0
+    connections: int = 16
+
+
+class Rpc:
+    """One node's door. Use it as an async context manager: it owns its connections."""
+
+    def __init__(self, url: str, policy: RpcPolicy | None = None) -> None:
+        self.url = url
+        self._policy = policy or RpcPolicy()
+        self._ids = itertools.count(1)
+        self._session: aiohttp.ClientSession | None = None
+        self._gathering: Gathering[Call, Any] = Gathering(self.batch)
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._policy.connections),
+            timeout=aiohttp.ClientTimeout(total=self._policy.timeout_seconds),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(self, method: str, *params: object) -> Any:
+        """The result of one call. Raises NodeUnavailable, RpcError."""
+        with telemetry.timed_rpc(method):
+            reply = await self._post(self._envelope(method, params))
+            return _result(reply)
+
+    async def batch(self, calls: Sequence[Call]) -> list[Any]:
+        """Results in the order of `calls`; a failed call's place holds its RpcError.
+
+        Raises NodeUnavailable when the batch as a whole has no answer, or lacks one of its replies.
+        """
+        answers = await self.outcomes(calls)
+        for answer in answers:
+            if isinstance(answer, NodeUnavailable):
+                raise answer
+        return answers
+
+    async def outcomes(self, calls: Sequence[Call]) -> list[Any]:
+        """As `batch`, but a call without a proper reply has its NodeUnavailable in its place.
+
+        Raises NodeUnavailable when the batch as a whole has no answer.
+        """
+        if not calls:
+            return []
+        envelopes = [self._envelope(method, params) for method, params in calls]
+        with telemetry.timed_rpc("batch"):
+            replies = await self._post(envelopes)
+            if not isinstance(replies, list):
+                raise NodeUnavailable(f"The node refuses a batch: {_outcome(replies)}")
+            by_id = {
+                reply["id"]: reply
+                for reply in replies
+                if isinstance(reply, dict) and isinstance(reply.get("id"), int)
+            }
+            return [_outcome_or_none(by_id.get(envelope["id"])) for envelope in envelopes]
+
+    async def gathered(self, method: str, *params: object) -> Any:
+        """As `call`, in one batch with what others ask meanwhile: a tenth of the cost when many do.
+
+        Raises NodeUnavailable, RpcError.
+        """
+        return await self._gathering.ask((method, params))
+
+    def _envelope(self, method: str, params: Sequence[object]) -> dict[str, object]:
+        return {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
+
+    async def _post(self, body: object) -> Any:
+        if self._session is None:
+            raise RuntimeError("use Rpc as an async context manager")
+        try:
+            async with self._session.post(
+                self.url,
+                data=msgspec.json.encode(body),
+                headers={"Content-Type": "application/json"},
+            ) as response:
+                raw = await response.read()
+                if response.status >= 500 and not raw.startswith((b"{", b"[")):
+                    raise NodeUnavailable(f"The node answered HTTP {response.status}")
+            return msgspec.json.decode(raw)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NodeUnavailable(f"The node does not answer: {type(error).__name__}") from error
+        except msgspec.DecodeError as error:
+            raise NodeUnavailable("The node's answer is not JSON") from error
+
+
+def _result(reply: Any) -> Any:
+    outcome = _outcome(reply)
+    if isinstance(outcome, RpcError):
+        raise outcome
+    return outcome
+
+
+def _outcome_or_none(reply: Any) -> Any:
+    """As `_outcome`, with NodeUnavailable as a value."""
+    try:
+        return _outcome(reply)
+    except NodeUnavailable as error:
+        return error
+
+
+def _outcome(reply: Any) -> Any:
+    """The result, or the RpcError, of one reply object. Raises NodeUnavailable for nonsense."""
+    if not isinstance(reply, dict):
+        raise NodeUnavailable("The node's answer is not a JSON-RPC reply")
+    error = reply.get("error")
+    if error is None:
+        if "result" not in reply:
+            raise NodeUnavailable("The node's answer holds neither result nor error")
+        return reply["result"]
+    if not isinstance(error, dict):
+        return RpcError(0, str(error))
+    code = error.get("code")
+    return RpcError(
+        code if isinstance(code, int) else 0, str(error.get("message", "")), _revert_data(error)
+    )
+
+
+def _revert_data(error: dict[str, Any]) -> bytes | None:
+    """Nodes put revert data in `data`, some one level deeper."""
+    data = error.get("data")
+    if isinstance(data, dict):
+        data = data.get("data")
+    if isinstance(data, str) and data.startswith("0x"):
+        try:
+            return bytes.fromhex(data[2:])
+        except ValueError:
+            return None
+    return None

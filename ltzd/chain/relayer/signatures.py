@@ -1,0 +1,43 @@
+"""Whether the message that a call carries was signed by the user."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ltzd.chain.relayer.decoding import Call
+from ltzd.chain.typed_data import (
+    Buy,
+    Claim,
+    Refund,
+    Release,
+    Signable,
+    TransferWithAuthorization,
+    digest,
+    recover,
+)
+from ltzd.errors import ValidationFailed
+from ltzd.values import Address, checksummed
+
+MESSAGES: Final[Mapping[str, Callable[..., Signable]]] = {
+    message.__name__: message
+    for message in (Claim, Buy, Release, Refund, TransferWithAuthorization)
+}
+"""By EIP-712 type. Their fields are the function's arguments before the signature, in order."""
+
+
+def check_signature(call: Call, message: str, user: Address, separator: bytes) -> None:
+    """Raises ValidationFailed."""
+    fields, signature = call.signed()
+    if not is_signed_by(user, MESSAGES[message](*fields), signature, separator):
+        raise ValidationFailed(
+            f"The signature of {call.row.name} is not the authenticated user's",
+            contract=call.row.contract,
+            function=call.row.function,
+            userAddress=checksummed(user),
+        )
+
+
+def is_signed_by(who: Address, message: Signable, signature: bytes, separator: bytes) -> bool:
+    try:
+        return recover(digest(message, separator), signature) == who
+    except ValueError:
+        return False

@@ -1,0 +1,59 @@
+"""The name and options of `ltzd books`."""
+
+# ruff: noqa: PLC0415 - the command imports what it runs only when it runs
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
+
+_DAY = ["%Y-%m-%d"]
+
+
+def books(
+    brand: Annotated[
+        str | None, typer.Option(help="Only this one: its id or exact name.", metavar="BRAND")
+    ] = None,
+    statement: Annotated[
+        str | None,
+        typer.Option(
+            help="Write the brand's statement as CSV instead; - is standard output.",
+            metavar="FILE",
+        ),
+    ] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(
+            "--from", help="Recorded on this day (UTC) or later.", formats=_DAY, metavar="DATE"
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option("--to", help="Recorded before this day (UTC).", formats=_DAY, metavar="DATE"),
+    ] = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Compare what was answered, bought, minted, announced and is on chain.
+
+    Ends with 1 if anything disagrees, and names it.
+    """
+    from ltzd.cli.books import report as books_report
+    from ltzd.cli.books import statement as books_statement
+    from ltzd.cli.books.statement import period_of
+    from ltzd.cli.targets import place_of
+    from ltzd.errors import Refused
+
+    period = period_of(since, until)
+    if statement is None:
+        report = books_report.of(place_of(data_dir, config), data_dir, config, brand, period)
+        books_report.show(report, as_json=as_json)
+        raise typer.Exit(1 if report.disagreements else 0)
+    if brand is None:
+        raise Refused("A statement is one brand's: name it with --brand.")
+    if as_json:
+        raise Refused("A statement is CSV: leave out --json.")
+    books_statement.write(place_of(data_dir, config), brand, period, statement)

@@ -1,0 +1,164 @@
+"""`ltzd books`: reads the books in one snapshot, asks the chain, and finds what disagrees."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from ltzd.chain.contracts import ltz_state
+from ltzd.chain.contracts.ltz_state import LtzState
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc
+from ltzd.cli.books import views as books_views
+from ltzd.cli.books.views import BrandBooks, Report
+from ltzd.cli.brand.lookup import brand_called
+from ltzd.cli.chain_targets import chain_place_of
+from ltzd.cli.output import print_json, print_page, tell
+from ltzd.cli.targets import Place, connected
+from ltzd.errors import Misconfigured, NodeUnavailable
+from ltzd.rules.books import (
+    Disagreement,
+    Figures,
+    Finding,
+    IndexedLtz,
+    references_apart,
+    whole_ltz,
+)
+from ltzd.store.books import figures as books
+from ltzd.store.books import reconciliation as disagreements
+from ltzd.store.books.figures import Period
+from ltzd.store.brands import records as brand_records
+from ltzd.store.brands.records import BrandRecord
+from ltzd.store.database import Connection
+from ltzd.values import ZERO_ADDRESS, Address
+
+NAMED_ROWS = 20
+"""Of each kind of disagreement; the rest are counted."""
+
+
+def of(
+    place: Place, data_dir: Path, config: Path | None, brand: str | None, period: Period
+) -> Report:
+    return asyncio.run(_of(place, data_dir, config, brand, period))
+
+
+def show(report: Report, *, as_json: bool) -> None:
+    for note in report.notes:
+        tell(note)
+    if as_json:
+        print_json(books_views.whole(report))
+    else:
+        print_page(books_views.table(report))
+        print(*books_views.lines(report), sep="\n", flush=True)
+
+
+async def _of(
+    place: Place, data_dir: Path, config: Path | None, brand: str | None, period: Period
+) -> Report:
+    async with connected(place, "books") as connection:
+        async with books.snapshot(connection):
+            report = await _read(connection, brand, period)
+        if brand is None and report.indexed is not None:
+            report = await _with_chain(connection, report, data_dir, config)
+        return report
+
+
+async def _read(connection: Connection, brand: str | None, period: Period) -> Report:
+    known = (
+        await brand_records.every_brand(connection)
+        if brand is None
+        else [await brand_called(connection, brand)]
+    )
+    only = None if brand is None else known[0].id
+    above = await disagreements.above_the_index(connection)
+    return Report(
+        period=period,
+        brands=_rows(known, await books.figures(connection, only, period)),
+        disagreements=tuple(await disagreements.found(connection, NAMED_ROWS, only)),
+        indexed=await books.indexed_ltz(connection) if brand is None else None,
+        notes=_notes_of(above),
+    )
+
+
+def _rows(known: list[BrandRecord], figures: dict[Address, Figures]) -> tuple[BrandBooks, ...]:
+    """A row for every brand, then those that only the books know, then nobody's."""
+    names = {record.id: record.name for record in known}
+    gone = sorted(figures.keys() - names.keys() - {ZERO_ADDRESS})
+    nobodys = [ZERO_ADDRESS] if ZERO_ADDRESS in figures else []
+    return tuple(
+        BrandBooks(id_, names.get(id_), figures.get(id_, Figures()))
+        for id_ in (*names, *gone, *nobodys)
+    )
+
+
+def _notes_of(above: int) -> tuple[str, ...]:
+    if not above:
+        return ()
+    read_again = (
+        f"The chain is read again: {above} rewards are minted above the block that it has come to "
+        "and were not compared. Ask again once it has caught up."
+    )
+    return (read_again,)
+
+
+async def _with_chain(
+    connection: Connection, report: Report, data_dir: Path, config: Path | None
+) -> Report:
+    """The same with what LTZ itself says, or with why it was not asked."""
+    assert report.indexed is not None
+    try:
+        state = await _ask_chain(report.indexed, data_dir, config)
+    except (Misconfigured, NodeUnavailable) as error:
+        said = error.message.removesuffix(".")
+        return replace(report, notes=(*report.notes, f"The chain was not compared: {said}."))
+    apart = await _apart(connection, report.indexed, state)
+    return replace(report, supply=state.supply, disagreements=(*report.disagreements, *apart))
+
+
+async def _ask_chain(indexed: IndexedLtz, data_dir: Path, config: Path | None) -> LtzState:
+    if indexed.number < indexed.first_block:
+        raise NodeUnavailable("nothing of it has been read yet")
+    async with Rpc(chain_place_of(data_dir, config).rpc_url) as rpc:
+        chain_id = await Node(rpc).chain_id()
+        if chain_id != indexed.chain_id:
+            raise NodeUnavailable(f"the node's is {chain_id}, the database's {indexed.chain_id}")
+        return await ltz_state.as_of(
+            rpc, indexed.ltz, indexed.number, indexed.hash, indexed.words()
+        )
+
+
+async def _apart(
+    connection: Connection, indexed: IndexedLtz, state: LtzState
+) -> list[Disagreement]:
+    found = []
+    if state.supply != indexed.balances:
+        sides = {
+            "chain": {"ltz": whole_ltz(state.supply)},
+            "balances": {"ltz": whole_ltz(indexed.balances)},
+        }
+        finding = Finding(f"block {indexed.number}", sides)
+        meaning = "LTZ's total supply is not the sum of the balances"
+        found.append(Disagreement("supply_and_balances_differ", meaning, 1, (finding,)))
+    only_chain, only_index = references_apart(state.used, indexed.used)
+    for kind, meaning, seqs in (
+        (
+            "used_without_mint",
+            "references used on chain of which the index has no mint",
+            only_chain,
+        ),
+        ("mint_without_use", "mints of the index whose reference LTZ holds unused", only_index),
+    ):
+        if seqs:
+            found.append(await _of_references(connection, kind, meaning, seqs))
+    return found
+
+
+async def _of_references(
+    connection: Connection, kind: str, meaning: str, seqs: list[int]
+) -> Disagreement:
+    named = seqs[:NAMED_ROWS]
+    rewards = await books.rewards_with(connection, named)
+    findings = tuple(
+        Finding(f"seq {seq}", {"reward": {"id": rewards[seq]} if seq in rewards else None})
+        for seq in named
+    )
+    return Disagreement(kind, meaning, len(seqs), findings)

@@ -1,0 +1,61 @@
+"""`ltzd books --statement`: a brand's statement as CSV; its sum is said, not written."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from ltzd.cli.books.views import dollars
+from ltzd.cli.brand.lookup import brand_called
+from ltzd.cli.csv_output import Sheet
+from ltzd.cli.output import tell
+from ltzd.cli.targets import Place, connected
+from ltzd.errors import Refused
+from ltzd.store.books import figures as books
+from ltzd.store.books import statements
+from ltzd.store.books.figures import Period
+from ltzd.store.books.statements import Line
+from ltzd.values import checksummed, hex_of, iso
+
+HEADER = (
+    *("time", "kind", "id", "event_type", "user_id", "wallet", "ltz", "usd", "state"),
+    *("transaction_hash", "block"),
+)
+
+
+def period_of(since: datetime | None, until: datetime | None) -> Period:
+    """Days of UTC, the second exclusive. Raises Refused for none between them."""
+    if since is not None and until is not None and since >= until:
+        raise Refused("--to must be a later day than --from: it is the first that does not count.")
+    return Period(since and since.replace(tzinfo=UTC), until and until.replace(tzinfo=UTC))
+
+
+def write(place: Place, brand: str, period: Period, file: str) -> None:
+    count, ltz = asyncio.run(_write(place, brand, period, file))
+    tell(f"{count:,} {'row' if count == 1 else 'rows'}, {ltz:,} LTZ.")
+
+
+async def _write(place: Place, brand: str, period: Period, file: str) -> tuple[int, int]:
+    """How many rows, and the sum of their LTZ."""
+    count = ltz = 0
+    async with connected(place, "books") as connection, books.snapshot(connection):
+        record = await brand_called(connection, brand)
+        with Sheet(file) as sheet:
+            sheet.add(HEADER)
+            async for line in statements.lines(connection, record.id, period):
+                sheet.add(_cells(line))
+                count, ltz = count + 1, ltz + line.ltz
+    return count, ltz
+
+
+def _cells(line: Line) -> Iterator[object]:
+    yield iso(line.at)
+    yield line.kind
+    yield line.id
+    yield line.event_type
+    yield line.user_id
+    yield line.wallet and checksummed(line.wallet)
+    yield line.ltz
+    yield None if line.usd_cents is None else dollars(line.usd_cents)
+    yield line.state
+    yield line.transaction_hash and hex_of(line.transaction_hash)
+    yield line.block_number

@@ -1,0 +1,111 @@
+"""`ltzd brand apply`: shows what a file changes, then makes it so."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from ltzd.cli.output import print_secrets, tell
+from ltzd.cli.targets import Place, connected, place_of
+from ltzd.errors import Misconfigured
+from ltzd.rules.brands.changes import changes
+from ltzd.rules.brands.configuration import Brand, parse_brand_file
+from ltzd.rules.brands.warnings import warnings
+from ltzd.rules.constraints.constraints import ExternalApi
+from ltzd.rules.domains.customer_urls import is_loopback_host
+from ltzd.rules.domains.names import url_host
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import records as brand_records
+from ltzd.store.brands.configurations import Applied
+from ltzd.store.database import Connection
+from ltzd.store.encryption.sealing import Sealer
+
+MOST_BYTES = 2**20
+
+
+def apply(file: Path, *, dry_run: bool, data_dir: Path, config: Path | None) -> None:
+    """Standard output is the changes for a dry run, else the keys of a new brand; all else is
+    told on standard error."""
+    brand = parse_brand_file(_text_of(file), str(file))
+    place = place_of(data_dir, config)
+    _check_urls(place, brand)
+    asyncio.run(_apply(place, brand, dry_run=dry_run))
+
+
+def _text_of(file: Path) -> str:
+    """No more is read than a brand file may hold, whatever the path leads to."""
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise Misconfigured(f"The brand file {file} is larger than a brand file may be: 1 MiB.")
+        # Some editors begin a file with a byte-order mark.
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Misconfigured(
+            f"The brand file {file} cannot be read: line {line} is not UTF-8 text."
+        ) from error
+    except OSError as error:
+        raise Misconfigured(f"The brand file {file} cannot be read: {error.strerror}.") from error
+
+
+def _check_urls(place: Place, brand: Brand) -> None:
+    """Outside dev mode they would be refused whenever they are asked."""
+    if place.data_dir is not None:
+        return
+    if brand.webhook_url is not None and is_loopback_host(url_host(brand.webhook_url)):
+        raise Misconfigured(
+            f"webhook_url is {brand.webhook_url}: "
+            "only a dev instance may send to the machine that it runs on."
+        )
+    for constraint in brand.constraints:
+        if isinstance(constraint, ExternalApi) and is_loopback_host(url_host(constraint.url)):
+            raise Misconfigured(
+                f"The constraint on collection {constraint.collection_id} asks {constraint.url}: "
+                "only a dev instance may ask the machine that it runs on."
+            )
+
+
+async def _apply(place: Place, brand: Brand, *, dry_run: bool) -> None:
+    sealer = place.sealer()
+    async with connected(place, "brand apply") as connection:
+        applied = await _shown_and_applied(connection, brand, sealer, dry_run=dry_run)
+        if applied is not None:
+            await _tell_of_switches(connection, brand)
+    for warning in warnings(brand):
+        tell(f"Warning: {warning}")
+    if applied is not None and applied.keys is not None:
+        print_secrets(applied.keys.as_json())
+        tell("These keys are shown only now: keep them.")
+
+
+async def _shown_and_applied(
+    connection: Connection, brand: Brand, sealer: Sealer, *, dry_run: bool
+) -> Applied | None:
+    """Nothing is made that was not shown first. None for a dry run."""
+    while True:
+        revision = await brands.revision_of(connection, brand.address)
+        lines = changes(await _in_force(connection, brand), brand) or ["nothing changes"]
+        print(*lines, sep="\n", file=None if dry_run else sys.stderr, flush=True)
+        if dry_run:
+            return None
+        applied = await brands.apply_over(connection, revision, brand, sealer)
+        if applied is not None:
+            return applied
+        tell("Somebody else changed the brand meanwhile; so this changes:")
+
+
+async def _in_force(connection: Connection, brand: Brand) -> Brand | None:
+    """None also for a configuration of another version, which applying replaces."""
+    try:
+        return await brands.load(connection, brand.address)
+    except Misconfigured as error:
+        tell(f"{error.message} Applying replaces it.")
+        return None
+
+
+async def _tell_of_switches(connection: Connection, brand: Brand) -> None:
+    (record,) = await brand_records.called(connection, brand.id)
+    if record.state != "active":
+        word = {"disabled": "enable", "paused": "resume"}[record.state]
+        tell(f"The brand stays {record.state}: `ltzd brand {word}` ends that.")

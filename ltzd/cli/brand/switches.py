@@ -1,0 +1,38 @@
+"""`ltzd brand disable | enable | pause | resume`: switches that outlast the brand's file."""
+
+import asyncio
+
+from ltzd.cli.brand.lookup import brand_called, named
+from ltzd.cli.output import tell
+from ltzd.cli.targets import Place, connected
+from ltzd.store.brands import records as brand_records
+from ltzd.store.brands.records import Switch
+from ltzd.values import iso
+
+DONE = {
+    ("disabled", True): "is disabled: every surface treats it as unknown within a second. "
+    "What it owes is still minted.",
+    ("disabled", False): "is enabled: its events count again within a second.",
+    ("paused", True): "is paused: its events are taken and queued, "
+    "and none of its mints is signed any more, except one that is on its way.",
+    ("paused", False): "goes on: what waited is minted now.",
+}
+
+
+def turn(place: Place, brand: str, switch: Switch, *, on: bool) -> None:
+    asyncio.run(_turn(place, brand, switch, on=on))
+
+
+async def _turn(place: Place, brand: str, switch: Switch, *, on: bool) -> None:
+    async with connected(place, f"brand {switch}") as connection:
+        record = await brand_called(connection, brand)
+        if await brand_records.switch(connection, record.id, switch, on=on):
+            tell(f"{named(record)} {DONE[switch, on]}")
+            return
+        record = await brand_called(connection, brand)
+    since = record.since(switch)
+    tell(
+        f"{named(record)} is not {switch}: nothing changes."
+        if since is None
+        else f"{named(record)} is {switch} already, since {iso(since)}: nothing changes."
+    )

@@ -1,0 +1,198 @@
+"""`ltzd deploy`: reads keys and options, carries the deployment out, prints it as JSON."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+from ltzd.chain.deployment import deployed_file
+from ltzd.chain.deployment.executor import Deploying, Manner, begin
+from ltzd.chain.deployment.plan import Deployment, MintLimit, Terms
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc
+from ltzd.chain.signing import Signer
+from ltzd.cli.output import print_json, tell
+from ltzd.daemon.keys import read_key
+from ltzd.daemon.settings.settings import read_node
+from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable
+from ltzd.rules.amounts import units_of
+from ltzd.rules.operator.fees import GWEI, FeePolicy
+from ltzd.values import Address, Hash32, address_of, checksummed, hex_of
+
+_GWEI = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`chain_id` is the one that the person means, whatever the node says."""
+
+    config: Path
+    out: Path
+    chain_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Addresses and amounts as they were typed."""
+
+    admin: str | None
+    admin_delay_seconds: int
+    minter: str | None
+    mint_limit: str | None
+    mint_window_seconds: int
+    relayers: Sequence[str]
+    guardians: Sequence[str]
+    registrars: Sequence[str]
+    settlers: Sequence[str]
+    arbiters: Sequence[str]
+
+    def terms(self, deployer: Address) -> Terms:
+        """Raises FileRejected, naming each option that is wrong."""
+        faults: list[str] = []
+
+        def one(option: str, text: str | None) -> Address | None:
+            found = many(option, [] if text is None else [text])
+            return found[0] if found else None
+
+        def many(option: str, texts: Sequence[str]) -> tuple[Address, ...]:
+            found = []
+            for text in texts:
+                try:
+                    found.append(_address(text))
+                except ValueError as error:
+                    faults.append(f"--{option} {text}: {error}")
+            return tuple(dict.fromkeys(found))
+
+        terms = Terms(
+            deployer=deployer,
+            admin_delay_seconds=self.admin_delay_seconds,
+            heir=one("admin", self.admin),
+            minter=one("minter", self.minter),
+            mint_limit=self._limit(faults),
+            relayers=many("relayer", self.relayers),
+            guardians=many("guardian", self.guardians),
+            registrars=many("registrar", self.registrars),
+            settlers=many("settler", self.settlers),
+            arbiters=many("arbiter", self.arbiters),
+        )
+        if faults:
+            raise FileRejected(faults)
+        return terms
+
+    def _limit(self, faults: list[str]) -> MintLimit | None:
+        if self.mint_limit is None:
+            return None
+        try:
+            return MintLimit(units_of(self.mint_limit), self.mint_window_seconds)
+        except ValueError as error:
+            faults.append(f"--mint-limit {self.mint_limit}: {error}")
+            return None
+
+
+def _address(text: str) -> Address:
+    """Raises ValueError. A role that a typing mistake gave away could not be used by anybody."""
+    address = address_of(text)
+    if text not in {hex_of(address), checksummed(address)}:
+        raise ValueError("must be an address whose checksum (EIP-55) is right, or in lower case")
+    return address
+
+
+def _wei(gwei: str) -> int:
+    """Raises FileRejected."""
+    wei = int(Decimal(gwei) * GWEI) if _GWEI.fullmatch(gwei) else 0
+    if not 0 < wei <= FeePolicy().cap:
+        most = FeePolicy().cap // GWEI
+        raise FileRejected(
+            [f"--max-fee-gwei {gwei}: must lie between 0.000000001 and {most}, such as 12.5"]
+        )
+    return wei
+
+
+def deploy(
+    place: Place,
+    roles: Roles,
+    key_file: Path,
+    password_file: Path | None,
+    *,
+    max_fee_gwei: str,
+    is_rehearsal: bool,
+) -> None:
+    """Raises Misconfigured, Unavailable."""
+    signer = Signer(read_key(key_file, password_file))
+    terms = roles.terms(signer.address)
+    rpc_url = read_node(place.config).rpc_url.get_secret_value()
+    manner = Manner(fees=FeePolicy(cap=_wei(max_fee_gwei)))
+    asyncio.run(_deploy(place, Rpc(rpc_url), signer, terms, manner, is_rehearsal))
+
+
+async def _deploy(
+    place: Place, rpc: Rpc, signer: Signer, terms: Terms, manner: Manner, is_rehearsal: bool
+) -> None:
+    async with rpc:
+        before = await _before(place, Node(rpc), signer.address)
+        deploying = Deploying(
+            rpc,
+            signer,
+            terms,
+            remember=lambda deployment: deployed_file.write(place.out, deployment),
+            tell=tell,
+            manner=manner,
+        )
+        if is_rehearsal:
+            steps = await deploying.outlook(before)
+            tell("Nothing was sent. What is missing:" if steps else "Nothing is missing.")
+            print(*steps, sep="\n", flush=True)
+            return
+        done = await deploying.run(before)
+    _tell_what_follows(place, terms, done)
+    print_json(deployed_file.as_json(done))
+
+
+async def _before(place: Place, node: Node, deployer: Address) -> Deployment:
+    """What the file remembers, or a beginning. Raises Misconfigured for another chain."""
+    chain_id = await node.chain_id()
+    if chain_id != place.chain_id:
+        raise Misconfigured(
+            f"The node is on chain {chain_id}, not on {place.chain_id}: correct --chain-id, or "
+            "node.rpc_url in the settings."
+        )
+    genesis = await _genesis(node)
+    known = deployed_file.read(place.out)
+    if known is None:
+        return await begin(node, chain_id, genesis, deployer)
+    if (known.chain_id, known.genesis) != (chain_id, genesis):
+        raise Misconfigured(
+            f"{place.out} remembers a deployment on chain {known.chain_id} with genesis "
+            f"{hex_of(known.genesis)}, but the node is on chain {chain_id} with genesis "
+            f"{hex_of(genesis)}: name another file with --out, or use that chain's node."
+        )
+    return known
+
+
+async def _genesis(node: Node) -> Hash32:
+    block = await node.block(0)
+    if block is None:
+        raise NodeUnavailable("The node has no block 0")
+    return block.hash
+
+
+def _tell_what_follows(place: Place, terms: Terms, done: Deployment) -> None:
+    tell(f"All four contracts stand and were checked; {place.out} remembers them.")
+    if terms.heir is not None:
+        tell(
+            f"{checksummed(terms.heir)} becomes admin by calling acceptDefaultAdminTransfer() "
+            f"on each, {terms.admin_delay_seconds} seconds after the offer at the earliest."
+        )
+    tell("In the settings:")
+    tell("[contracts]")
+    names = {
+        "ltz": "LTZ",
+        "perk_nft": "PerkNFT",
+        "points_sale": "PointsSale",
+        "business_escrow": "BusinessEscrow",
+    }
+    for setting, contract in names.items():
+        tell(f'{setting} = "{checksummed(done.address(contract))}"')
+    tell(f"first_block = {done.first_block}")

@@ -1,0 +1,52 @@
+"""The names and options of `ltzd wallets …`."""
+
+# ruff: noqa: PLC0415 - each command imports what it runs only when it runs
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
+
+app = typer.Typer(
+    help="Users' wallets that ltzd keeps itself, and the master key that seals them.",
+    no_args_is_help=True,
+)
+
+
+@app.command("list")
+def list_(
+    show_names: Annotated[
+        bool,
+        typer.Option("--show-names", help="With e-mail addresses, accounts' ids and logins."),
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """List the wallets that are kept here, the newest first, and what kinds of names lead there."""
+    from ltzd.cli.targets import place_of
+    from ltzd.cli.wallets import views as wallet_views
+
+    place = place_of(data_dir, config)
+    wallet_views.list_wallets(place, limit, show_names=show_names, as_json=as_json)
+
+
+@app.command("rotate-master-key")
+def rotate_master_key(
+    new_key_file: Annotated[
+        Path,
+        typer.Option(
+            "--new-key-file", help="Whose first key shall seal everything.", metavar="FILE"
+        ),
+    ],
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Seal brands' keys and wallets' keys anew under another master key; may be run again."""
+    from ltzd.cli.targets import place_of
+    from ltzd.cli.wallets import master_key
+
+    master_key.rotate(place_of(data_dir, config), new_key_file)

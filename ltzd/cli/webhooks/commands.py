@@ -1,0 +1,70 @@
+"""The names and options of `ltzd webhooks …`."""
+
+# ruff: noqa: PLC0415 - each command imports what it runs only when it runs
+
+from typing import Annotated, Literal
+
+import typer
+
+from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Brand, ConfigInstead, DataDir
+
+app = typer.Typer(
+    help="What brands are told: the webhooks, and whether they arrived.", no_args_is_help=True
+)
+
+OfBrand = Annotated[
+    str | None, typer.Option("--brand", help="The brand's id or its exact name.", metavar="BRAND")
+]
+InState = Annotated[
+    Literal["pending", "delivered", "exhausted"] | None,
+    typer.Option("--state", help="Only these."),
+]
+
+
+@app.command("list")
+def list_(
+    brand: OfBrand = None,
+    state: InState = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """List webhooks, the newest first, and the endpoints that are disabled."""
+    from ltzd.cli.targets import place_of
+    from ltzd.cli.webhooks import views as webhook_views
+
+    place = place_of(data_dir, config)
+    webhook_views.list_webhooks(place, brand, state, limit, as_json=as_json)
+
+
+@app.command()
+def replay(
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="The webhooks' ids.", metavar="[ID]...")
+    ] = None,
+    brand: OfBrand = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="All that were written since then, in UTC.", metavar="TIME"),
+    ] = None,
+    state: InState = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Send webhooks anew, under their ids: those named, or a brand's since a time."""
+    from ltzd.cli.targets import place_of
+    from ltzd.cli.webhooks import replay as webhook_replay
+
+    webhook_replay.replay(place_of(data_dir, config), ids or [], brand, since, state)
+
+
+@app.command()
+def enable(
+    brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
+) -> None:
+    """Open a brand's disabled endpoint again; what waited is sent."""
+    from ltzd.cli.targets import place_of
+    from ltzd.cli.webhooks import replay as webhook_replay
+
+    webhook_replay.enable(place_of(data_dir, config), brand)

@@ -1,0 +1,32 @@
+"""Builds whoever keeps users' wallets and makes their tokens: a vendor's client, or our own."""
+
+from contextlib import AsyncExitStack
+
+from ltzd.actions.users.custodial_signing import ltz_permits
+from ltzd.actions.users.custodial_wallets import LinkingTokens, LocalWallets
+from ltzd.actions.users.identity_provider import Identities, UserTokens
+from ltzd.daemon.settings.identity import OidcIdentity, VendorIdentity
+from ltzd.providers.identity.client import IdentityClient
+from ltzd.providers.identity.tokens import IdentityTokens
+from ltzd.providers.oidc.tokens import OidcTokens
+from ltzd.store.database import Pool
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.indexer.chains import ChainIdentity
+
+
+async def identities(
+    settings: VendorIdentity | OidcIdentity,
+    pool: Pool,
+    sealer: Sealer,
+    chain: ChainIdentity,
+    stack: AsyncExitStack,
+) -> tuple[Identities, UserTokens]:
+    """Raises Misconfigured."""
+    if isinstance(settings, OidcIdentity):
+        permits = ltz_permits(chain.chain_id, chain.ltz)
+        wallets = LocalWallets(pool, sealer, settings.issuer, [permits])
+        issued = await stack.enter_async_context(OidcTokens(settings.policy()))
+        return wallets, LinkingTokens(issued, wallets)
+    policy = settings.policy()
+    client = await stack.enter_async_context(IdentityClient(policy))
+    return client, await stack.enter_async_context(IdentityTokens(policy))

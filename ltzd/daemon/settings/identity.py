@@ -1,0 +1,122 @@
+"""Settings of who makes users' tokens and keeps their wallets: `[identity]`, of one of two kinds.
+
+A key of the other kind is an unknown key, so that nobody believes it to be in force.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
+
+from ltzd.daemon.settings.section import Section, given_secret
+from ltzd.daemon.settings.value_types import (
+    Algorithms,
+    ClaimName,
+    ClaimNames,
+    IssuerUrl,
+    SecretFile,
+    Texts,
+    WebUrl,
+)
+from ltzd.providers.identity.client import IdentityPolicy
+from ltzd.providers.oidc.policy import OidcPolicy
+
+Kind = Literal["vendor", "oidc"]
+
+
+class VendorIdentity(Section):
+    """A vendor makes the tokens and keeps the wallets."""
+
+    kind: Literal["vendor"] = "vendor"
+    base_url: WebUrl
+    app_id: Annotated[str, Field(min_length=1)]
+    app_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
+    app_secret_file: SecretFile | None = None
+    issuer: Annotated[str, Field(min_length=1)] = "privy.io"
+    """What its tokens name as their `iss`."""
+    signer_id: Annotated[str, Field(min_length=1)] | None = None
+    """Of the key quorum that new wallets get as a further signer, so that ltzd may sign permits."""
+    signer_key: Annotated[SecretStr, Field(min_length=1)] | None = None
+    signer_key_file: SecretFile | None = None
+
+    @model_validator(mode="after")
+    def _has_one_secret(self) -> Self:
+        self.refuse_unless_one_each("app_secret")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_whole_signer_or_none(self) -> Self:
+        if self.signer_key is not None and self.signer_key_file is not None:
+            raise ValueError("give either signer_key or signer_key_file")
+        if (self.signer_id is None) != (self.signer_key is None and self.signer_key_file is None):
+            raise ValueError("give both signer_id and its key, or neither")
+        return self
+
+    def secret(self) -> SecretStr:
+        return given_secret(self.app_secret, self.app_secret_file)
+
+    def policy(self) -> IdentityPolicy:
+        """Raises Misconfigured for a secret's file that cannot be read."""
+        has_signer = self.signer_id is not None
+        return IdentityPolicy(
+            base_url=self.base_url,
+            app_id=self.app_id,
+            app_secret=self.secret().get_secret_value(),
+            issuer=self.issuer,
+            signer_id=self.signer_id,
+            signer_key=given_secret(self.signer_key, self.signer_key_file).get_secret_value()
+            if has_signer
+            else None,
+        )
+
+    def urls(self) -> dict[str, str]:
+        return {"identity.base_url": self.base_url}
+
+
+class OidcIdentity(Section):
+    """An OpenID Connect issuer makes the tokens; we keep the wallets."""
+
+    kind: Literal["oidc"]
+    issuer: IssuerUrl
+    """The exact `iss`: a slash at the end counts."""
+    audience: Texts
+    subject_claim: ClaimName = "sub"
+    email_claim: ClaimName = "email"
+    email_verified_claim: ClaimName = "email_verified"
+    account_claims: ClaimNames = Field(default_factory=dict)
+    """By provider, the claim that holds the id of the user's account there."""
+    algorithms: Algorithms = ("RS256", "ES256")
+    discovery_url: WebUrl | None = None
+
+    def urls(self) -> dict[str, str]:
+        given = {"identity.issuer": self.issuer, "identity.discovery_url": self.discovery_url}
+        return {name: url for name, url in given.items() if url is not None}
+
+    def policy(self) -> OidcPolicy:
+        return OidcPolicy(
+            issuer=self.issuer,
+            audiences=self.audience,
+            subject_claim=self.subject_claim,
+            email_claim=self.email_claim,
+            email_verified_claim=self.email_verified_claim,
+            account_claims=dict(self.account_claims),
+            algorithms=self.algorithms,
+            discovery_url=self.discovery_url,
+        )
+
+
+class _AnyKind(Section):
+    kind: Kind
+
+
+def _of_its_kind(value: object) -> object:
+    """Its faults then have the places of that kind's keys, without a kind in between."""
+    if isinstance(value, VendorIdentity | OidcIdentity):
+        return value
+    kind = value.get("kind", "vendor") if isinstance(value, Mapping) else "vendor"
+    if _AnyKind.model_validate({"kind": kind}).kind == "oidc":
+        return OidcIdentity.model_validate(value)
+    return VendorIdentity.model_validate(value)
+
+
+Identity = Annotated[VendorIdentity | OidcIdentity, BeforeValidator(_of_its_kind)]

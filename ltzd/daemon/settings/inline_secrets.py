@@ -1,0 +1,52 @@
+"""Where a settings document holds secrets itself, instead of naming their files.
+
+The settings' types say it: a value of the type SecretStr is a secret, a URL among these only if it
+holds a password or a provider's key.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import get_args
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import BaseModel, SecretStr
+
+from ltzd.rules.brands.toml_documents import Place
+
+_WEB_SCHEMES = ("http", "https")
+
+
+def inline_secrets(section: type[BaseModel], document: object, at: Place = ()) -> Iterator[Place]:
+    """The places of the secrets, in the order of the settings; unknown keys are passed over."""
+    if not isinstance(document, Mapping):
+        return
+    for name, field in section.model_fields.items():
+        kinds, value, place = set(_kinds(field.annotation)), document.get(name), (*at, name)
+        if SecretStr in kinds and isinstance(value, str) and _is_secret(name, value):
+            yield place
+        for kind in kinds:
+            if issubclass(kind, BaseModel):
+                yield from inline_secrets(kind, value, place)
+
+
+def _kinds(annotation: object) -> Iterator[type]:
+    """The classes that an annotation such as `Annotated[SecretStr, …] | None` speaks of."""
+    if isinstance(annotation, type):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _kinds(part)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return _is_secret_url(value) if name.endswith("_url") else bool(value)
+
+
+def _is_secret_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        password = parts.password
+    except ValueError:
+        return True
+    if password or "password" in parse_qs(parts.query):
+        return True
+    # Providers of nodes have their customers' keys in the path or the query.
+    return parts.scheme in _WEB_SCHEMES and bool(parts.path.strip("/") or parts.query)

@@ -1,0 +1,390 @@
+"""Settings: one TOML file and `LTZD_` environment variables, checked whole before anything starts.
+
+A variable wins over the file; its name is the key's path in capitals (`LTZD_HTTP__PORT`), lists are
+comma-separated. Only this module reads the environment. Dev mode builds `Settings(...)` itself.
+"""
+
+import os
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from ltzd.daemon.keys import read_key
+from ltzd.daemon.settings.accounts import Accounts
+from ltzd.daemon.settings.identity import Identity
+from ltzd.daemon.settings.inline_secrets import inline_secrets
+from ltzd.daemon.settings.listener import Listener
+from ltzd.daemon.settings.section import Section, given_secret, secret_in
+from ltzd.daemon.settings.value_types import (
+    ROLES,
+    ContractAddress,
+    DatabaseUrl,
+    IpAddresses,
+    LevelsUrl,
+    Networks,
+    Origins,
+    PathName,
+    Port,
+    RedisUrl,
+    Roles,
+    RpcUrl,
+    SecretFile,
+    SecretFiles,
+    SiteUrl,
+    WebUrl,
+    is_loopback,
+    may_reach_this_machine,
+)
+from ltzd.errors import FileRejected, Misconfigured
+from ltzd.rules.brands.toml_documents import Place, TomlFile, dotted, reason_of
+from ltzd.rules.relayer.gas_budgets import GasBudgets
+from ltzd.secret_files import read_judged
+from ltzd.values import Address
+
+PREFIX = "LTZD_"
+DEV_VARIABLE = "ANVIL"
+"""LTZD_ANVIL names dev mode's anvil; `ltzd run` may inherit it."""
+GWEI = 10**9
+
+
+class Node(Section):
+    rpc_url: RpcUrl
+    poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
+
+
+class Http(Listener):
+    port: Port = 8000
+    own_origins: Origins = ()
+    proxies_count: Annotated[int, Field(ge=0, le=16)] = 0
+    """How many reverse proxies a request passes at most."""
+    trusted_proxies: Networks = ()
+    """The networks that they, and nobody else, are in."""
+
+    @model_validator(mode="after")
+    def _knows_its_proxies(self) -> Self:
+        if self.proxies_count and not self.trusted_proxies:
+            raise ValueError("proxies_count counts nothing without trusted_proxies: give both")
+        if self.trusted_proxies and not self.proxies_count:
+            raise ValueError("trusted_proxies are asked nothing without proxies_count: give both")
+        return self
+
+    @model_validator(mode="after")
+    def _is_encrypted_or_meant_to_be_plain(self) -> Self:
+        if self.serves_others_plainly and not self.plain_http:
+            raise ValueError(
+                "host is not a loopback address, so others could read plain HTTP: give "
+                "tls_certificate_file and tls_key_file, or trusted_proxies and proxies_count if "
+                "your proxies speak TLS, or plain_http = true"
+            )
+        return self
+
+    @property
+    def serves_others_plainly(self) -> bool:
+        return self.is_open_to_others and not self.trusted_proxies
+
+
+class Admin(Listener):
+    port: Port = 9464
+    token_file: SecretFile | None = None
+
+    @model_validator(mode="after")
+    def _is_local_or_guarded(self) -> Self:
+        faults = []
+        if self.token_file is None and not is_loopback(self.host):
+            faults.append("token_file is needed, since host is not a loopback address")
+        if self.is_open_to_others and not self.plain_http:
+            faults.append(
+                "host is not a loopback address, so others could read the token: give "
+                "tls_certificate_file and tls_key_file, or plain_http = true"
+            )
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def token(self) -> SecretStr | None:
+        return None if self.token_file is None else secret_in(self.token_file)
+
+
+class Contracts(Section):
+    ltz: ContractAddress
+    perk_nft: ContractAddress
+    points_sale: ContractAddress
+    business_escrow: ContractAddress
+    first_block: Annotated[int, Field(ge=0)]
+
+    def addresses(self) -> dict[str, Address]:
+        """By the setting's name."""
+        return {
+            "ltz": self.ltz,
+            "perk_nft": self.perk_nft,
+            "points_sale": self.points_sale,
+            "business_escrow": self.business_escrow,
+        }
+
+    @model_validator(mode="after")
+    def _are_four(self) -> Self:
+        if len(set(self.addresses().values())) < len(self.addresses()):
+            raise ValueError("two contracts cannot have one address")
+        return self
+
+
+class Operator(Section):
+    minter_key_file: SecretFile | None = None
+    minter_password_file: SecretFile | None = None
+    relay_key_file: SecretFile | None = None
+    relay_password_file: SecretFile | None = None
+    max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 64
+    max_fee_gwei: Annotated[Decimal, Field(gt=0, le=100)] = Decimal(100)
+    """Spec 8: nothing goes out above 100 gwei."""
+
+    def minter_key(self) -> bytes:
+        """Raises Misconfigured. Opening an encrypted key takes about a second."""
+        if self.minter_key_file is None:
+            raise Misconfigured("The role operator needs operator.minter_key_file.")
+        return read_key(self.minter_key_file, self.minter_password_file)
+
+    def relay_key(self) -> bytes:
+        """Raises Misconfigured."""
+        if self.relay_key_file is None:
+            raise Misconfigured("The role operator needs operator.relay_key_file.")
+        return read_key(self.relay_key_file, self.relay_password_file)
+
+    @property
+    def max_fee_wei(self) -> int:
+        return int(self.max_fee_gwei * GWEI)
+
+
+class Relay(Section):
+    gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
+    """What one identity's calls, of all its wallets, may cost in a UTC day; 0 is no budget."""
+    total_gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
+    """What everybody's calls and brands' redemptions may cost in a UTC day; 0 is no budget."""
+
+    def budgets(self) -> GasBudgets:
+        return GasBudgets(self.gas_budget_wei_per_day, self.total_gas_budget_wei_per_day)
+
+
+class Payments(Section):
+    """The payment provider's account; without this section nothing is sold."""
+
+    base_url: WebUrl = "https://api.stripe.com"
+    secret_key: Annotated[SecretStr, Field(min_length=1)] | None = None
+    secret_key_file: SecretFile | None = None
+    signing_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
+    signing_secret_file: SecretFile | None = None
+    """Of the provider's events."""
+
+    @model_validator(mode="after")
+    def _has_its_secrets(self) -> Self:
+        for name in ("secret_key", "signing_secret"):
+            if (getattr(self, name) is None) == (getattr(self, f"{name}_file") is None):
+                raise ValueError(f"give either {name} or {name}_file")
+        return self
+
+    def key(self) -> SecretStr:
+        return given_secret(self.secret_key, self.secret_key_file)
+
+    def events_secret(self) -> SecretStr:
+        return given_secret(self.signing_secret, self.signing_secret_file)
+
+
+class Dns(Section):
+    """Who is asked for TXT records; without nameservers those of the machine."""
+
+    nameservers: IpAddresses = ()
+    port: Port = 53
+    timeout_seconds: Annotated[float, Field(gt=0, le=30)] = 5.0
+    """For one question, however many nameservers are asked."""
+
+
+class Chat(Section):
+    """What purchase constraints ask beside `[accounts.discord]`."""
+
+    levels_url: LevelsUrl | None = None
+    """Of the levelling bot, with {guild_id} and {user_id}."""
+
+
+class Site(Section):
+    """The host sites of all brands: how they are asked who their users are, and where their pages
+    find ltzd."""
+
+    base_url: SiteUrl = "https://{host}"
+    """{host} is the name in the request's Host header."""
+    rest_prefix: PathName = "wp-json"
+    namespace: PathName = "loyalty"
+
+
+class Settings(Section):
+    """Everything that `ltzd run` is told. URLs are secrets because they may hold passwords."""
+
+    database_url: DatabaseUrl
+    redis_url: RedisUrl | None = None
+    master_key_file: SecretFile
+    old_master_key_files: SecretFiles = ()
+    """Whose keys open what they sealed once, and seal nothing."""
+    roles: Roles = ROLES
+    explorer_url: WebUrl | None = None
+    node: Node
+    contracts: Contracts
+    identity: Identity
+    http: Http = Http()
+    admin: Admin = Admin()
+    operator: Operator = Operator()
+    relay: Relay = Relay()
+    payments: Payments | None = None
+    dns: Dns = Dns()
+    chat: Chat = Chat()
+    accounts: Accounts = Accounts()
+    site: Site = Site()
+
+    @model_validator(mode="after")
+    def _roles_have_what_they_need(self) -> Self:
+        if "operator" in self.roles:
+            for name in ("minter_key_file", "relay_key_file"):
+                if getattr(self.operator, name) is None:
+                    raise ValueError(f"operator.{name} is needed for the role operator")
+        return self
+
+    def refuse_dev_providers(self) -> None:
+        """Raises Misconfigured if an outside service is plain http or on this machine."""
+        urls = self.identity.urls()
+        if self.payments is not None:
+            urls["payments.base_url"] = self.payments.base_url
+        urls.update(self.accounts.urls())
+        if self.chat.levels_url is not None:
+            urls["chat.levels_url"] = self.chat.levels_url
+        urls["site.base_url"] = self.site.base_url.replace("{host}", "site.example")
+        for name, url in urls.items():
+            parts = urlsplit(url)
+            if parts.scheme != "https" or may_reach_this_machine(parts.hostname or ""):
+                raise Misconfigured(
+                    f"{name} must be an https URL of another machine; "
+                    "the sandbox is for `ltzd dev` only."
+                )
+
+
+class _Variables(BaseSettings, Settings):
+    """Only tells pydantic-settings which variables there are; never made."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__")
+
+
+def read_settings(path: Path, roles: str | None = None) -> Settings:
+    """The settings of a file and the environment; `roles` (`http,operator`) wins over both.
+
+    Raises Misconfigured with a line for every fault.
+    """
+    file, faults = _toml_file(path)
+    faults += _unknown_variables()
+    try:
+        found = _merged(file.document, EnvSettingsSource(_Variables)())
+    except SettingsError as error:
+        raise FileRejected([*faults, f"{PREFIX} variables: {error}"]) from None
+    if roles is not None:
+        found["roles"] = roles
+    try:
+        settings = Settings.model_validate(found)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        faults += [_fault(file, fault["loc"], reason_of(fault), roles) for fault in details]
+        raise FileRejected(faults) from None
+    if faults:
+        raise FileRejected(faults)
+    return settings
+
+
+def read_node(path: Path) -> Node:
+    """The section node alone, for who has no contracts to put into the others yet.
+
+    Raises Misconfigured with a line for every fault in it.
+    """
+    file, faults = _toml_file(path)
+    try:
+        found = _merged(file.document, EnvSettingsSource(_Variables)())
+    except SettingsError as error:
+        raise FileRejected([*faults, f"{PREFIX} variables: {error}"]) from None
+    try:
+        node = Node.model_validate(found.get("node", {}))
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        faults += [_fault(file, ("node", *each["loc"]), reason_of(each), None) for each in details]
+        raise FileRejected(faults) from None
+    if faults:
+        raise FileRejected(faults)
+    return node
+
+
+def _toml_file(path: Path) -> tuple[TomlFile, list[str]]:
+    """The file, and a fault if others can change it, or read a secret that it holds itself."""
+    try:
+        judged = read_judged(path)
+        text = judged.content.decode()
+    except Misconfigured as error:
+        raise Misconfigured(f"The settings file {error.message}.") from error
+    except UnicodeError as error:
+        raise Misconfigured(
+            f"The settings file {path} cannot be read: it is not UTF-8 text."
+        ) from error
+    file = TomlFile(text.replace("\r\n", "\n"), path.name)
+    secret = next(inline_secrets(Settings, file.document), None)
+    if secret is not None and judged.exposed is not None:
+        return file, [file.fault(secret, judged.exposed)]
+    return file, [] if judged.changeable is None else [judged.changeable]
+
+
+def _variables() -> dict[str, str]:
+    """Our variables' names in capitals, without the prefix, by their names as given."""
+    names = [name for name in os.environ if name.upper().startswith(PREFIX)]
+    return {name.upper().removeprefix(PREFIX): name for name in names}
+
+
+def _unknown_variables() -> list[str]:
+    """Unknown names inside a section are found with the section."""
+    return [
+        f"{name}: unknown variable"
+        for key, name in _variables().items()
+        if key.partition("__")[0].lower() not in Settings.model_fields and key != DEV_VARIABLE
+    ]
+
+
+def _merged(lower: Mapping[str, object], upper: Mapping[str, object]) -> dict[str, object]:
+    merged = dict(lower)
+    for key, value in upper.items():
+        below = merged.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merged(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _fault(file: TomlFile, place: Place, reason: str, roles: str | None) -> str:
+    """The fault with the place where its value was given."""
+    if roles is not None and place[:1] == ("roles",):
+        return f"--roles: {reason}"
+    given = _variables()
+    names = [str(part).upper() for part in place if isinstance(part, str)]
+    for length in range(len(names), 0, -1):
+        name = given.get("__".join(names[:length]))
+        if name is not None:
+            return (
+                f"{name}: {reason}"
+                if length == len(names)
+                else f"{name}: {dotted(place)}: {reason}"
+            )
+    return file.fault(place, reason)

@@ -1,0 +1,97 @@
+"""The door through which a test logs a user in, by an e-mail address or by an account at an OAuth
+provider: it gives tokens and the wallet's key.
+
+Who is not known yet is made, as by a first log-in; his wallet has the app as its further signer, as
+if his program had asked him. What he `links` besides is his from now on, and nobody else's: as when
+the vendor transfers an account whose owner has shown that he is both of its users.
+"""
+
+from aiohttp import web
+
+from ltzd.dev.sandbox.identity.accounts import Account, account_of
+from ltzd.dev.sandbox.identity.tokens import TokenMint
+from ltzd.dev.sandbox.identity.users import User, UserBook, WalletOrder
+from ltzd.dev.sandbox.identity.wallet_rpc import signer_id_of
+from ltzd.dev.sandbox.requests import (
+    BadInputError,
+    Body,
+    allow_only,
+    door_object,
+    email_in,
+    json_reply,
+    list_in,
+    number_in,
+    object_in,
+    text_in,
+)
+from ltzd.values import hex_of
+
+_LIFETIME_SECONDS = 3600
+_MOST_SECONDS = 10 * 365 * 86_400
+_MOST_LINKS = 8
+
+
+class TokenDoor:
+    def __init__(self, users: UserBook, mint: TokenMint) -> None:
+        self._users = users
+        self._mint = mint
+
+    async def open(self, request: web.Request) -> web.Response:
+        body = await door_object(request)
+        allow_only(body, "email", "provider", "id", "links", "claims", "expiresIn")
+        account, links = _account_in(body), _links_in(body)
+        lifetime, claims = _lifetime_in(body), object_in(body, "claims") if "claims" in body else {}
+        user = await self._user_with_wallet(account)
+        for link in links:
+            self._users.link(user, link)
+        await self._users.saved(user)
+        wallet = user.wallets[0]
+        return json_reply(
+            {
+                "accessToken": self._mint.access_token(user, lifetime, claims),
+                "identityToken": self._mint.identity_token(user, lifetime, claims),
+                "subject": user.subject,
+                "walletAddress": wallet.address,
+                "privateKey": hex_of(wallet.private_key),
+            }
+        )
+
+    async def log_in(self, email: str) -> tuple[str, str]:
+        """An access token of the address's owner, and the owner's wallet."""
+        user = await self._user_with_wallet({"type": "email", "address": email})
+        token = self._mint.access_token(user, _LIFETIME_SECONDS, {})
+        return token, user.wallets[0].address
+
+    async def wallet_of_email(self, email: str) -> str:
+        user = await self._user_with_wallet({"type": "email", "address": email})
+        return user.wallets[0].address
+
+    async def _user_with_wallet(self, account: Account) -> User:
+        """The same user and wallet that an event or a pregeneration finds or makes."""
+        order = [WalletOrder(signer_id_of(self._mint.app_id))]
+        user = self._users.owner_of([account]) or self._users.make([account], order, {})
+        if not user.wallets:
+            self._users.add_wallets(user, order, None)
+        return await self._users.saved(user)
+
+
+def _account_in(body: Body) -> Account:
+    if "provider" not in body and "id" not in body:
+        return {"type": "email", "address": email_in(body, "email")}
+    if "email" in body:
+        raise BadInputError("email", "is not wanted beside provider and id")
+    return account_of(text_in(body, "provider"), text_in(body, "id"))
+
+
+def _links_in(body: Body) -> list[Account]:
+    rows = list_in(body, "links", _MOST_LINKS) if "links" in body else []
+    if not all(isinstance(row, dict) for row in rows):
+        raise BadInputError("links", "must be a list of JSON objects")
+    return [_account_in(row) for row in rows if isinstance(row, dict)]
+
+
+def _lifetime_in(body: Body) -> float:
+    """Negative for a token that has expired already."""
+    if "expiresIn" not in body:
+        return _LIFETIME_SECONDS
+    return number_in(body, "expiresIn", -_MOST_SECONDS, _MOST_SECONDS)

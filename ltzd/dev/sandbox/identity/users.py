@@ -1,0 +1,250 @@
+"""The sandbox's users and their wallets: in memory for reading, in the journal for keeping.
+
+A user or wallet exists for others as soon as it is made, and may be told to anyone only after
+`saved`: an answer that a kill -9 could undo is never given. Times are in Unix seconds.
+"""
+
+import secrets
+import string
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import coincurve
+
+from ltzd.dev.sandbox.identity.accounts import (
+    Account,
+    Key,
+    claimed_email,
+    identity_key,
+    index_key,
+    index_keys,
+)
+from ltzd.dev.sandbox.journal import Journal, Record
+from ltzd.values import Address, bytes_of, checksummed, hex_of, keccak
+
+_CUID_LETTERS = string.ascii_lowercase + string.digits
+
+
+@dataclass(frozen=True, slots=True)
+class Wallet:
+    id: str
+    address: str
+    private_key: bytes = field(repr=False)
+    index: int
+    created_at: int
+    signer: str | None = None
+    """Who may sign besides the owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalletOrder:
+    """A wallet that is wanted; `signer` may use it without its owner, and is never added later."""
+
+    signer: str | None = None
+
+
+@dataclass(slots=True)
+class User:
+    subject: str
+    created_at: int
+    accounts: list[Account]
+    custom_metadata: Mapping[str, object]
+    wallets: list[Wallet] = field(default_factory=list)
+    spent_keys: set[str] = field(default_factory=set)
+    sequence: int = 0
+
+
+class AccountsConflictError(Exception):
+    """Some of the accounts belong to `owner` already, and not all of them."""
+
+    def __init__(self, owner: User) -> None:
+        super().__init__(owner.subject)
+        self.owner = owner
+
+
+class UserBook:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._users: dict[str, User] = {}
+        self._order: list[User] = []
+        self._positions: dict[str, int] = {}
+        self._by_account: dict[Key, User] = {}
+        self._wallets: dict[str, Wallet] = {}
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def user(self, subject: str) -> User | None:
+        return self._users.get(subject)
+
+    def find(self, kind: str, name: str, value: str) -> User | None:
+        return self._by_account.get(index_key(kind, name, value))
+
+    def wallet(self, wallet_id: str) -> Wallet | None:
+        return self._wallets.get(wallet_id)
+
+    def owner_of_email(self, accounts: Sequence[Account]) -> User | None:
+        """An e-mail user whose address one of these OAuth accounts gives as its own."""
+        keys = filter(None, map(claimed_email, accounts))
+        return next((self._by_account[key] for key in keys if key in self._by_account), None)
+
+    def owner_of(self, accounts: Sequence[Account]) -> User | None:
+        """The one user who has all of these accounts, or None if nobody has any."""
+        owners = [self._by_account.get(identity_key(account)) for account in accounts]
+        someone = next((owner for owner in owners if owner is not None), None)
+        if someone is not None and any(owner is not someone for owner in owners):
+            raise AccountsConflictError(someone)
+        return someone
+
+    def make(
+        self,
+        accounts: list[Account],
+        wallets: Sequence[WalletOrder],
+        custom_metadata: Mapping[str, object],
+    ) -> User:
+        user = User(f"did:privy:{_new_cuid()}", int(time.time()), accounts, custom_metadata)
+        user.wallets = [_new_wallet(index, order) for index, order in enumerate(wallets)]
+        self._admit(user)
+        user.sequence = self._journal.append(_user_record(user))
+        return user
+
+    def add_wallets(
+        self, user: User, wallets: Sequence[WalletOrder], idempotency_key: str | None
+    ) -> None:
+        """Each call makes new ones, as the vendor's does, unless its key was used before."""
+        if idempotency_key is not None and idempotency_key in user.spent_keys:
+            return
+        first = len(user.wallets)
+        new = [_new_wallet(first + offset, order) for offset, order in enumerate(wallets)]
+        self._equip(user, new, idempotency_key)
+        record = {"kind": "wallets", "subject": user.subject, "idempotency_key": idempotency_key}
+        user.sequence = self._journal.append({**record, "wallets": _wallet_records(new)})
+
+    def link(self, user: User, account: Account) -> None:
+        """The account is this user's; whoever had it has it no more."""
+        if self._by_account.get(identity_key(account)) is not user:
+            self._move(user, account)
+            record = {"kind": "linked", "subject": user.subject, "account": account}
+            user.sequence = self._journal.append({**record, "wallets": []})
+
+    def page(self, after: str | None, limit: int) -> Sequence[User]:
+        """Users in the order of their making. Raises KeyError for a cursor of nobody."""
+        start = 0 if after is None else self._positions[after] + 1
+        return self._order[start : start + limit]
+
+    def is_saved(self, user: User) -> bool:
+        return self._journal.is_durable(user.sequence)
+
+    async def saved(self, user: User) -> User:
+        await self._journal.durable(user.sequence)
+        return user
+
+    def remember(self, record: Record) -> None:
+        """Take back one record of the journal."""
+        wallets = [_wallet_from(row) for row in _rows(record["wallets"])]
+        if record["kind"] == "wallets":
+            key = record["idempotency_key"]
+            user = self._users[str(record["subject"])]
+            self._equip(user, wallets, key if isinstance(key, str) else None)
+            return
+        if record["kind"] == "linked":
+            account = record["account"]
+            assert isinstance(account, dict)
+            self._move(self._users[str(record["subject"])], account)
+            return
+        metadata = record["custom_metadata"]
+        assert isinstance(metadata, dict)
+        self._admit(
+            User(
+                str(record["subject"]),
+                int(str(record["created_at"])),
+                _rows(record["accounts"]),
+                metadata,
+                wallets,
+            )
+        )
+
+    def _admit(self, user: User) -> None:
+        self._users[user.subject] = user
+        self._positions[user.subject] = len(self._order)
+        self._order.append(user)
+        for account in user.accounts:
+            for key in index_keys(account):
+                self._by_account[key] = user
+        self._index_wallets(user, user.wallets)
+
+    def _move(self, user: User, account: Account) -> None:
+        """Under the names that it had."""
+        key = identity_key(account)
+        former = self._by_account.get(key)
+        if former is not None:
+            (account,) = [one for one in former.accounts if identity_key(one) == key]
+            former.accounts.remove(account)
+        user.accounts.append(account)
+        for each in index_keys(account):
+            self._by_account[each] = user
+
+    def _equip(self, user: User, wallets: list[Wallet], idempotency_key: str | None) -> None:
+        user.wallets.extend(wallets)
+        if idempotency_key is not None:
+            user.spent_keys.add(idempotency_key)
+        self._index_wallets(user, wallets)
+
+    def _index_wallets(self, user: User, wallets: list[Wallet]) -> None:
+        for wallet in wallets:
+            self._by_account[index_key("wallet", "address", wallet.address)] = user
+            self._wallets[wallet.id] = wallet
+
+
+def _new_cuid() -> str:
+    return "c" + "".join(secrets.choice(_CUID_LETTERS) for _ in range(24))
+
+
+def _new_wallet(index: int, order: WalletOrder) -> Wallet:
+    key = coincurve.PrivateKey()
+    address = Address(keccak(key.public_key.format(compressed=False)[1:])[-20:])
+    made_at = int(time.time())
+    return Wallet(_new_cuid(), checksummed(address), key.secret, index, made_at, order.signer)
+
+
+def _user_record(user: User) -> Record:
+    return {
+        "kind": "user",
+        "subject": user.subject,
+        "created_at": user.created_at,
+        "accounts": user.accounts,
+        "custom_metadata": user.custom_metadata,
+        "wallets": _wallet_records(user.wallets),
+    }
+
+
+def _wallet_records(wallets: Sequence[Wallet]) -> list[Record]:
+    return [
+        {
+            "id": wallet.id,
+            "address": wallet.address,
+            "private_key": hex_of(wallet.private_key),
+            "index": wallet.index,
+            "created_at": wallet.created_at,
+            "signer": wallet.signer,
+        }
+        for wallet in wallets
+    ]
+
+
+def _wallet_from(row: Record) -> Wallet:
+    signer = row.get("signer")
+    return Wallet(
+        str(row["id"]),
+        str(row["address"]),
+        bytes_of(str(row["private_key"])),
+        int(str(row["index"])),
+        int(str(row["created_at"])),
+        signer if isinstance(signer, str) else None,
+    )
+
+
+def _rows(value: object) -> list[Record]:
+    assert isinstance(value, list)
+    return value

@@ -1,0 +1,162 @@
+"""Spotify, Instagram and TikTok: asked with tokens, and the last two by username."""
+
+import re
+from collections.abc import Mapping
+
+import aiohttp
+from aiohttp import web
+
+from ltzd.dev.sandbox.oauth.account_store import AccountBook, Person
+from ltzd.dev.sandbox.oauth.credentials import (
+    CLIENT_ID,
+    INSTAGRAM_USER,
+    TOKEN_SECONDS,
+    AccountCredentials,
+    ClientTokenBook,
+)
+from ltzd.dev.sandbox.oauth.errors import PREFIX
+from ltzd.dev.sandbox.requests import BadInputError, json_object, json_reply
+
+SPOTIFY = f"{PREFIX}/spotify/v1"
+SPOTIFY_TOKEN = f"{PREFIX}/spotify/api/token"
+INSTAGRAM = f"{PREFIX}/instagram/v23.0"
+TIKTOK = f"{PREFIX}/tiktok/v2"
+
+_GRANT = "client_credentials"
+_DISCOVERY = re.compile(r"business_discovery\.username\(([A-Za-z0-9._]{1,30})\)\{([a-z_,]+)\}")
+_TRACE = "AsandboxTrace"
+
+
+class ClientsApi:
+    def __init__(self, book: AccountBook, credentials: AccountCredentials) -> None:
+        self._book = book
+        self._credentials = credentials
+        self.spotify_tokens = ClientTokenBook()
+        self.tiktok_tokens = ClientTokenBook()
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post(SPOTIFY_TOKEN, self._spotify_token),
+            web.get(SPOTIFY + "/users/{id}", self._spotify),
+            web.get(INSTAGRAM + "/{id}", self._instagram),
+            web.post(TIKTOK + "/oauth/token/", self._tiktok_token),
+            web.post(TIKTOK + "/research/user/info/", self._tiktok),
+        ]
+
+    async def _spotify_token(self, request: web.Request) -> web.Response:
+        right = aiohttp.encode_basic_auth(CLIENT_ID, self._credentials.of["spotify"])
+        if request.headers.get("Authorization") != right:
+            return _oauth_error("invalid_client", "Invalid client")
+        if (await request.post()).get("grant_type") != _GRANT:
+            return _oauth_error("unsupported_grant_type", f"grant_type must be {_GRANT}")
+        return _token_reply(self.spotify_tokens.new(), "Bearer")
+
+    async def _spotify(self, request: web.Request) -> web.Response:
+        given = request.headers.get("Authorization")
+        if given is None:
+            return _spotify_error(401, "No token provided")
+        if not self.spotify_tokens.is_good(given):
+            return _spotify_error(401, "The access token expired")
+        person = self._book.find("spotify", request.match_info["id"])
+        return _spotify_error(404, "User not found") if person is None else _spotify_user(person)
+
+    async def _instagram(self, request: web.Request) -> web.Response:
+        if not self._credentials.is_right("instagram", request.query.get("access_token")):
+            text = "Invalid OAuth access token - Cannot parse access token"
+            return _graph_error(400, 190, text)
+        if request.match_info["id"] != INSTAGRAM_USER:
+            return _graph_error(400, 100, "Unsupported get request.", error_subcode=33)
+        asked = _DISCOVERY.fullmatch(request.query.get("fields", ""))
+        if asked is None:
+            return _graph_error(400, 100, "(#100) The fields cannot be read")
+        person = self._book.find_named("instagram", asked[1])
+        if person is None:
+            return _not_professional(asked[1])
+        known = {"id": f"17841{person.number:012}", "ig_id": person.id, "username": person.username}
+        chosen = {name: known[name] for name in asked[2].split(",") if name in known}
+        found = {"id": known["id"]} | chosen
+        return json_reply({"business_discovery": found, "id": INSTAGRAM_USER})
+
+    async def _tiktok_token(self, request: web.Request) -> web.Response:
+        """Also this refusal comes with status 200."""
+        form = await request.post()
+        key, secret = form.get("client_key"), form.get("client_secret")
+        if key != CLIENT_ID or not self._credentials.is_right("tiktok", str(secret)):
+            text = "Client key or secret is incorrect."
+            said = {"error": "invalid_client", "error_description": text, "log_id": _TRACE}
+            return json_reply(said)
+        if form.get("grant_type") != _GRANT:
+            text = f"grant_type must be {_GRANT}"
+            return json_reply({"error": "invalid_request", "error_description": text})
+        return _token_reply(self.tiktok_tokens.new(), "Bearer")
+
+    async def _tiktok(self, request: web.Request) -> web.Response:
+        if not self.tiktok_tokens.is_good(request.headers.get("Authorization")):
+            text = "The access token is invalid or not found in the request."
+            return _tiktok_reply({}, "access_token_invalid", text, 401)
+        try:
+            username = (await json_object(request)).get("username")
+        except BadInputError:
+            username = None
+        person = self._book.find_named("tiktok", username) if isinstance(username, str) else None
+        if person is None or "fields" not in request.query:
+            text = "Invalid or missing parameters: the user cannot be found"
+            return _tiktok_reply({}, "invalid_params", text, 400)
+        return _tiktok_reply({"display_name": person.username}, "ok", "", 200)
+
+
+def _token_reply(token: str, kind: str) -> web.Response:
+    body = {"access_token": token, "token_type": kind, "expires_in": TOKEN_SECONDS}
+    return json_reply(body)
+
+
+def _oauth_error(code: str, description: str) -> web.Response:
+    return json_reply({"error": code, "error_description": description}, 400)
+
+
+def _spotify_error(status: int, message: str) -> web.Response:
+    return json_reply({"error": {"status": status, "message": message}}, status)
+
+
+def _spotify_user(person: Person) -> web.Response:
+    return json_reply(
+        {
+            "display_name": person.username,
+            "external_urls": {"spotify": f"https://open.spotify.com/user/{person.id}"},
+            "followers": {"href": None, "total": 0},
+            "href": f"https://api.spotify.com/v1/users/{person.id}",
+            "id": person.id,
+            "images": [],
+            "type": "user",
+            "uri": f"spotify:user:{person.id}",
+        }
+    )
+
+
+def _graph_error(status: int, code: int, message: str, **more: object) -> web.Response:
+    error: Mapping[str, object] = {
+        "message": message,
+        "type": "OAuthException",
+        "code": code,
+        **more,
+        "fbtrace_id": _TRACE,
+    }
+    return json_reply({"error": error}, status)
+
+
+def _not_professional(username: str) -> web.Response:
+    """The same for a personal account and for none."""
+    return _graph_error(
+        400,
+        110,
+        "Invalid user id",
+        error_subcode=2207013,
+        is_transient=False,
+        error_user_title="Cannot find User",
+        error_user_msg=f"The user with username: {username} cannot be found.",
+    )
+
+
+def _tiktok_reply(data: object, code: str, message: str, status: int) -> web.Response:
+    error = {"code": code, "message": message, "log_id": _TRACE}
+    return json_reply({"data": data, "error": error}, status)

@@ -1,0 +1,96 @@
+"""The OAuth providers' part of the sandbox, put together. It keeps a journal of its own."""
+
+from pathlib import Path
+from typing import Self
+
+from aiohttp import web
+
+from ltzd.dev.sandbox.journal import Journal, Record
+from ltzd.dev.sandbox.oauth.account_store import AccountBook
+from ltzd.dev.sandbox.oauth.api_by_id import GITHUB, GOOGLE, TELEGRAM, TWITTER, ByIdApi
+from ltzd.dev.sandbox.oauth.api_clients import INSTAGRAM, SPOTIFY, SPOTIFY_TOKEN, TIKTOK, ClientsApi
+from ltzd.dev.sandbox.oauth.api_discord import API, LEVELS, DiscordApi
+from ltzd.dev.sandbox.oauth.control import AccountDoor
+from ltzd.dev.sandbox.oauth.credentials import CLIENT_ID, INSTAGRAM_USER, AccountCredentials
+from ltzd.errors import Misconfigured
+from ltzd.providers.oauth import account_access as access
+from ltzd.providers.oauth.account_access import AccountsPolicy
+
+DOOR = "/doors/accounts"
+
+
+class AccountApis:
+    def __init__(
+        self, journal: Journal, credentials: AccountCredentials, book: AccountBook
+    ) -> None:
+        self._journal = journal
+        self._credentials = credentials
+        self._book = book
+        self._clients = ClientsApi(book, credentials)
+
+    @classmethod
+    async def open(cls, path: Path) -> Self:
+        """Raises Misconfigured."""
+        journal, records = Journal.open(path)
+        try:
+            return cls(journal, *await _recalled(journal, records))
+        except BaseException:
+            await journal.close()
+            raise
+
+    async def close(self) -> None:
+        await self._journal.close()
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            *DiscordApi(self._book, self._credentials).routes(),
+            *ByIdApi(self._book, self._credentials).routes(),
+            *self._clients.routes(),
+            web.post(DOOR, AccountDoor(self._book).open),
+        ]
+
+    def policy(self, url: str) -> AccountsPolicy:
+        """Refusals are not kept, so that what a door says counts at once."""
+        of = self._credentials.of
+        return AccountsPolicy(
+            discord=access.DiscordAccess(of["discord"], url + API),
+            twitter=access.TwitterAccess(of["twitter"], url + TWITTER),
+            github=access.GithubAccess(of["github"], url + GITHUB),
+            google=access.GoogleAccess(of["google"], url + GOOGLE),
+            telegram=access.TelegramAccess(of["telegram"], url + TELEGRAM),
+            spotify=access.SpotifyAccess(
+                CLIENT_ID, of["spotify"], True, url + SPOTIFY, url + SPOTIFY_TOKEN
+            ),
+            instagram=access.InstagramAccess(INSTAGRAM_USER, of["instagram"], url + INSTAGRAM),
+            tiktok=access.TiktokAccess(CLIENT_ID, of["tiktok"], url + TIKTOK),
+            missing_seconds=0.0,
+        )
+
+    def end_client_tokens(self) -> None:
+        """As the providers do when they please."""
+        self._clients.spotify_tokens.end_all()
+        self._clients.tiktok_tokens.end_all()
+
+
+def levels_url(url: str) -> str:
+    """Where the levelling bot tells a level: {guild_id} and {user_id} stand for the ids."""
+    return f"{url}{LEVELS}/{{guild_id}}/{{user_id}}"
+
+
+async def _recalled(
+    journal: Journal, records: list[Record]
+) -> tuple[AccountCredentials, AccountBook]:
+    """What the journal remembers; a new journal gets credentials first."""
+    book = AccountBook(journal)
+    if not records:
+        credentials = AccountCredentials.new()
+        await journal.durable(journal.append(credentials.record()))
+        return credentials, book
+    try:
+        for record in records[1:]:
+            book.remember(record)
+        return AccountCredentials.remembered(records[0]), book
+    except (KeyError, TypeError, ValueError) as error:
+        raise Misconfigured(
+            "The sandbox's data directory is damaged: start once with --clean to begin anew."
+        ) from error

@@ -1,0 +1,124 @@
+"""The door that says which accounts exist, under which username, and who is what in a guild.
+
+POST {"provider", "id", "username"?, "known"?}; of a Discord account also "guildId" with "roles",
+"level" or "member": roles make him a member, `"member": false` ends that. What is left out stays.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from aiohttp import web
+
+from ltzd.dev.sandbox.oauth.account_store import AccountBook, Member
+from ltzd.dev.sandbox.requests import (
+    BadInputError,
+    Body,
+    allow_only,
+    door_object,
+    json_reply,
+    list_in,
+    text_in,
+    whole_number_in,
+)
+from ltzd.errors import AccountRefused
+from ltzd.rules.constraints.constraints import is_snowflake
+from ltzd.rules.oauth.accounts import PROVIDERS, OAuthProvider
+from ltzd.rules.oauth.ids import OAuthIdInvalid, bare_username, check_id, check_username
+
+_GUILD_FIELDS: Final = ("guildId", "roles", "level", "member")
+_MOST_ROLES: Final = 250
+_HIGHEST_LEVEL: Final = 1_000_000_000
+
+
+class AccountDoor:
+    def __init__(self, book: AccountBook) -> None:
+        self._book = book
+
+    async def open(self, request: web.Request) -> web.Response:
+        body = await door_object(request)
+        allow_only(body, "provider", "id", "username", "known", *_GUILD_FIELDS)
+        provider = _provider_in(body)
+        account_id = _id_in(body, provider)
+        username = _username_in(body, provider)
+        member = self._member_in(body, provider, account_id)
+        is_known = _flag_in(body, "known")
+        person = await self._book.set_person(provider, account_id, username, is_known)
+        said: dict[str, object] = {
+            "provider": provider,
+            "id": account_id,
+            "username": person.username,
+            "known": person.is_known,
+        }
+        if member is not None:
+            guild = text_in(body, "guildId")
+            await self._book.set_member(guild, account_id, member)
+            said |= {"guildId": guild, "roles": member.roles, "level": member.level}
+        return json_reply(said)
+
+    def _member_in(self, body: Body, provider: OAuthProvider, user: str) -> Member | None:
+        """None if no guild is named."""
+        if "guildId" not in body:
+            for name in _GUILD_FIELDS:
+                if name in body:
+                    raise BadInputError("guildId", f"is needed with {name}")
+            return None
+        if provider != "discord":
+            raise BadInputError("guildId", "is for discord only")
+        guild = text_in(body, "guildId")
+        if not is_snowflake(guild):
+            raise BadInputError("guildId", "must be 17 to 20 digits")
+        member = self._book.member(guild, user)
+        if "level" in body:
+            member = replace(member, level=whole_number_in(body, "level", 0, _HIGHEST_LEVEL))
+        if "roles" in body:
+            member = replace(member, roles=_roles_in(body))
+        return _with_membership(member, _flag_in(body, "member"))
+
+
+def _with_membership(member: Member, is_member: bool | None) -> Member:
+    if is_member is None:
+        return member
+    return replace(member, roles=(member.roles or ()) if is_member else None)
+
+
+def _provider_in(body: Body) -> OAuthProvider:
+    given = text_in(body, "provider")
+    for provider in PROVIDERS:
+        if provider == given:
+            return provider
+    raise BadInputError("provider", f"must be one of {', '.join(PROVIDERS)}")
+
+
+def _id_in(body: Body, provider: OAuthProvider) -> str:
+    account_id = text_in(body, "id")
+    try:
+        check_id(provider, account_id)
+    except OAuthIdInvalid as error:
+        raise BadInputError("id", f"{error.reason}, such as {error.example}") from None
+    return account_id
+
+
+def _username_in(body: Body, provider: OAuthProvider) -> str | None:
+    if "username" not in body:
+        return None
+    username = text_in(body, "username")
+    try:
+        check_username(provider, username)
+    except AccountRefused as error:
+        raise BadInputError("username", str(error.details["hint"])) from None
+    return bare_username(username)
+
+
+def _flag_in(body: Body, name: str) -> bool | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise BadInputError(name, "must be true or false")
+    return value
+
+
+def _roles_in(body: Body) -> tuple[str, ...]:
+    roles = list_in(body, "roles", _MOST_ROLES)
+    found = tuple(role for role in roles if isinstance(role, str) and is_snowflake(role))
+    if len(found) < len(roles):
+        raise BadInputError("roles", "must be a list of ids, each 17 to 20 digits in quotes")
+    return found

@@ -1,0 +1,105 @@
+"""The door through which a test pays: what a payer, a bank or the merchant's people would do."""
+
+from aiohttp import web
+
+from ltzd.dev.sandbox.payments import changes as payment_changes
+from ltzd.dev.sandbox.payments.changes import Change
+from ltzd.dev.sandbox.payments.errors import ProviderError
+from ltzd.dev.sandbox.payments.operations import PaymentDesk
+from ltzd.dev.sandbox.payments.sessions import CheckoutSession
+from ltzd.dev.sandbox.requests import (
+    BadInputError,
+    Body,
+    allow_only,
+    door_object,
+    json_reply,
+    text_in,
+    whole_number_in,
+)
+
+_KINDS = ("payment", "refund", "dispute")
+_PAYMENT_STATUSES = ("paid", "unpaid")
+_LONGEST_WAIT_SECONDS = 5.0
+_MOST_CENTS = 99_999_999
+
+
+class PayDoor:
+    def __init__(self, desk: PaymentDesk) -> None:
+        self._desk = desk
+
+    async def open(self, request: web.Request) -> web.Response:
+        """Answers when the news has been tried once; it may have minted by then."""
+        body = await door_object(request)
+        allow_only(body, "sessionId", "kind", "paymentStatus", "amount")
+        session_id = text_in(body, "sessionId")
+        kind, status = (
+            _one_of(body, "kind", _KINDS),
+            _one_of(body, "paymentStatus", _PAYMENT_STATUSES),
+        )
+        amount = whole_number_in(body, "amount", 1, _MOST_CENTS) if "amount" in body else None
+        _check_belongs(body, kind)
+        session = self._desk.book.session(session_id)
+        if session is None:
+            return json_reply({"error": "No such session", "field": "sessionId"}, 404)
+        try:
+            change = self._change(session, kind, status, amount)
+        except ProviderError as error:
+            return json_reply({"error": error.message, "code": error.code or "refused"}, 409)
+        return await self._told(session, change)
+
+    def _change(
+        self, session: CheckoutSession, kind: str, status: str, amount: int | None
+    ) -> Change | None:
+        now = self._desk.book.now()
+        match kind:
+            case "refund":
+                return payment_changes.refunded(session, now, amount)
+            case "dispute":
+                return payment_changes.disputed(session, now)
+        if session.status == "complete" and session.payment_status in {
+            status,
+            "no_payment_required",
+        }:
+            return None
+        if session.status == "complete" and status == "paid":
+            return payment_changes.settled(session)
+        return payment_changes.completed(session, now, is_paid=status == "paid")
+
+    async def _told(self, session: CheckoutSession, change: Change | None) -> web.Response:
+        """Without a change the news of the last one is sent again."""
+        if change is None:
+            events = await self._desk.send_again(session)
+        else:
+            session, events = change.session, await self._desk.carry_out(change)
+        await self._desk.first_attempts(events, _LONGEST_WAIT_SECONDS)
+        book = self._desk.book
+        return json_reply(
+            {
+                "sessionId": session.id,
+                "status": session.status,
+                "paymentStatus": session.payment_status,
+                "paymentIntentId": session.payment.intent_id if session.payment else None,
+                "events": [
+                    {
+                        "id": event.id,
+                        "type": event.type,
+                        "delivered": not book.is_undelivered(event),
+                    }
+                    for event in events
+                ],
+            }
+        )
+
+
+def _one_of(body: Body, name: str, choices: tuple[str, ...]) -> str:
+    """The first is the default."""
+    value = body.get(name, choices[0])
+    if not isinstance(value, str) or value not in choices:
+        raise BadInputError(name, f"must be one of {', '.join(choices)}")
+    return value
+
+
+def _check_belongs(body: Body, kind: str) -> None:
+    for name, of in (("paymentStatus", "payment"), ("amount", "refund")):
+        if name in body and kind != of:
+            raise BadInputError(name, f"belongs to the kind {of}")

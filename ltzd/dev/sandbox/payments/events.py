@@ -1,0 +1,127 @@
+"""The payment provider's signed events: each is sent until its receiver answers 2xx.
+
+Attempts on one event follow each other with growing pauses for as long as the sandbox lives, and go
+on after a restart. Events do not wait for each other, so their order is not promised; an event may
+come twice.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import aiohttp
+from structlog import get_logger
+
+from ltzd.dev.sandbox.payments.sessions import ProviderEvent
+
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 10.0
+_ATTEMPT_SECONDS = 10.0
+_AT_ONCE = 16
+
+_log = get_logger(__name__)
+
+
+def signature_header(signing_secret: str, signed_at: int, body: bytes) -> str:
+    """The whole secret is the key, its prefix too."""
+    signed = str(signed_at).encode() + b"." + body
+    digest = hmac.new(signing_secret.encode(), signed, hashlib.sha256).hexdigest()
+    return f"t={signed_at},v1={digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    task: asyncio.Task[None]
+    tried: asyncio.Event
+
+
+class EventSender:
+    """Events without an address, or after `stop`, wait in the book that keeps them."""
+
+    def __init__(self, signing_secret: str, delivered: Callable[[ProviderEvent], None]) -> None:
+        self._signing_secret = signing_secret
+        self._delivered = delivered
+        self._url: str | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._waiting: list[ProviderEvent] = []
+        self._deliveries: dict[str, _Delivery] = {}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    def start(self, undelivered: Iterable[ProviderEvent]) -> None:
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=_ATTEMPT_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+        )
+        self.send(undelivered)
+
+    def address(self, url: str) -> None:
+        """Where events go from now on, those under way too."""
+        self._url = url
+        waiting, self._waiting = self._waiting, []
+        self.send(waiting)
+
+    async def stop(self) -> None:
+        session, self._session = self._session, None
+        under_way = [delivery.task for delivery in self._deliveries.values()]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        if session is not None:
+            await session.close()
+
+    def send(self, events: Iterable[ProviderEvent]) -> None:
+        if self._url is None or self._session is None:
+            self._waiting.extend(events)
+            return
+        for event in events:
+            if event.id not in self._deliveries:
+                tried = asyncio.Event()
+                task = asyncio.create_task(self._deliver(event, tried), name=f"event {event.id}")
+                self._deliveries[event.id] = _Delivery(task, tried)
+
+    async def first_attempts(self, events: Iterable[ProviderEvent], seconds: float) -> None:
+        """Wait until each has been tried once, and not for longer than this."""
+        found = [self._deliveries[event.id] for event in events if event.id in self._deliveries]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for delivery in found:
+                    await delivery.tried.wait()
+
+    async def _deliver(self, event: ProviderEvent, tried: asyncio.Event) -> None:
+        try:
+            pause = FIRST_PAUSE_SECONDS
+            while (refusal := await self._attempt(event)) is not None:
+                if not tried.is_set():
+                    _log.warning("payment_event_refused", event_id=event.id, reason=refusal)
+                tried.set()
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            self._delivered(event)
+            _log.info("payment_event_delivered", event_id=event.id, type=event.type)
+        finally:
+            self._deliveries.pop(event.id, None)
+            tried.set()
+
+    async def _attempt(self, event: ProviderEvent) -> str | None:
+        """Why it was not delivered, or None."""
+        async with self._slots:
+            assert self._session is not None
+            assert self._url is not None
+            body = event.body.encode()
+            headers = {
+                "Content-Type": "application/json; charset=utf-8",
+                "Stripe-Signature": signature_header(self._signing_secret, int(time.time()), body),
+            }
+            try:
+                async with self._session.post(
+                    self._url, data=body, headers=headers, allow_redirects=False
+                ) as reply:
+                    return None if 200 <= reply.status < 300 else f"status {reply.status}"
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                # A timeout is an OSError, too.
+                return type(error).__name__

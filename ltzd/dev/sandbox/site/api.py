@@ -1,0 +1,165 @@
+"""The host site's REST API, as far as ltzd asks it and an attacker uses it.
+
+Speaks WordPress's. A cookie counts with a nonce of its session only: without one its bearer is a
+stranger, and with a wrong one he is refused. An application password needs none. As in WordPress
+core, a user changes his own e-mail address at once and without any confirmation; the site then says
+that the new one is unconfirmed, unless it stands for core alone.
+"""
+
+import base64
+import binascii
+from datetime import UTC, datetime
+
+from aiohttp import web
+
+from ltzd.dev.sandbox.requests import BadInputError, email_in, json_object, json_reply
+from ltzd.dev.sandbox.site import errors as site_errors
+from ltzd.dev.sandbox.site.sessions import SiteSessions
+from ltzd.dev.sandbox.site.users import SiteUser, SiteUsers, is_password_of
+
+PREFIX = "/site"
+REST_PREFIX = "wp-json"
+NONCE = "X-WP-Nonce"
+
+CONFIRMED_FIELD = "ltzd_email_confirmed"
+
+_CONTEXTS = ("view", "embed", "edit")
+_AVATAR_SIZES = ("24", "48", "96")
+
+
+class SiteApi:
+    def __init__(self, users: SiteUsers, sessions: SiteSessions) -> None:
+        self._users = users
+        self._sessions = sessions
+
+    def routes(self) -> list[web.RouteDef]:
+        rest = f"{PREFIX}/{REST_PREFIX}"
+        users = f"{rest}/wp/v2/users"
+        return [
+            web.get(f"{users}/me", self._me),
+            *(
+                web.route(method, f"{users}/{which}", self._change)
+                for method in ("POST", "PUT", "PATCH")
+                for which in ("me", "{id:[0-9]+}")
+            ),
+            web.route("*", f"{rest}/{{path:.*}}", self._no_route),
+        ]
+
+    async def _no_route(self, _request: web.Request) -> web.Response:
+        return site_errors.no_route()
+
+    async def _me(self, request: web.Request) -> web.Response:
+        user, nonce = self._log_in(request)
+        if isinstance(user, web.Response):
+            return user
+        return _with_nonce(_told(request, user), nonce)
+
+    async def _change(self, request: web.Request) -> web.Response:
+        """POST {"email"}: the address changes at once; other fields are passed over."""
+        user, nonce = self._log_in(request)
+        if isinstance(user, web.Response):
+            return user
+        if user is None:
+            return site_errors.not_logged_in()
+        if request.match_info.get("id", str(user.id)) != str(user.id):
+            return site_errors.cannot_edit()
+        return _with_nonce(await self._changed(request, user), nonce)
+
+    async def _changed(self, request: web.Request, user: SiteUser) -> web.Response:
+        try:
+            body = await json_object(request) if request.can_read_body else {}
+            email = email_in(body, "email") if "email" in body else user.email
+        except BadInputError as error:
+            is_email = error.field == "email"
+            return site_errors.bad_email(str(error)) if is_email else site_errors.bad_json()
+        changed = await self._users.change_email(user, email)
+        if changed is None:
+            return site_errors.taken_email()
+        return json_reply(user_as_json(changed, _site_of(request), "edit"))
+
+    def _log_in(self, request: web.Request) -> tuple[SiteUser | web.Response | None, str | None]:
+        """The request's user, or the refusal of the log-in, and a fresh nonce for a cookie's."""
+        session = self._sessions.session_in(request.cookies)
+        given = None if session.user is not None else _password_login(request)
+        if given is not None:
+            return self._by_password(*given), None
+        nonce = request.query.get("_wpnonce", request.headers.get(NONCE))
+        if nonce is None:
+            return None, None
+        if not self._sessions.is_nonce(nonce, session):
+            return site_errors.bad_nonce(), None
+        return session.user, self._sessions.nonce(session)
+
+    def _by_password(self, login: str, password: str) -> SiteUser | web.Response:
+        is_email = "@" in login
+        user = self._users.named(login) or (self._users.by_email(login) if is_email else None)
+        if user is None:
+            return site_errors.bad_login("invalid_email" if is_email else "invalid_username")
+        if not is_password_of(user, password):
+            return site_errors.bad_login("incorrect_password")
+        return user
+
+
+def _with_nonce(reply: web.Response, nonce: str | None) -> web.Response:
+    if nonce is not None:
+        reply.headers[NONCE] = nonce
+    return reply
+
+
+def _site_of(request: web.Request) -> str:
+    return str(request.url.origin()) + PREFIX
+
+
+def _password_login(request: web.Request) -> tuple[str, str] | None:
+    """Name and password of a Basic header; what is none is passed over."""
+    scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
+    try:
+        pair = base64.b64decode(encoded.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    login, colon, password = pair.partition(":")
+    return (login, password) if scheme.lower() == "basic" and colon else None
+
+
+def _told(request: web.Request, user: SiteUser | None) -> web.Response:
+    context = request.query.get("context", "view")
+    if context not in _CONTEXTS:
+        return site_errors.bad_context(_CONTEXTS)
+    if user is None:
+        return site_errors.not_logged_in()
+    return json_reply(user_as_json(user, _site_of(request), context))
+
+
+def user_as_json(user: SiteUser, site: str, context: str) -> dict[str, object]:
+    slug = user.username.lower().replace(" ", "-").replace("@", "").replace(".", "-")
+    users = f"{site}/{REST_PREFIX}/wp/v2/users"
+    shown: dict[str, object] = {
+        "id": user.id,
+        "name": user.username,
+        "url": "",
+        "description": "",
+        "link": f"{site}/author/{slug}/",
+        "slug": slug,
+        "avatar_urls": {size: f"{site}/avatar/{slug}?s={size}" for size in _AVATAR_SIZES},
+        "_links": {"self": [{"href": f"{users}/{user.id}"}], "collection": [{"href": users}]},
+    }
+    if context != "embed":
+        shown["meta"] = []
+    return shown | _for_editing(user) if context == "edit" else shown
+
+
+def _for_editing(user: SiteUser) -> dict[str, object]:
+    role = dict.fromkeys(user.roles, True)
+    confirmed = {} if user.email_confirmed is None else {CONFIRMED_FIELD: user.email_confirmed}
+    return confirmed | {
+        "username": user.username,
+        "email": user.email,
+        "first_name": "",
+        "last_name": "",
+        "nickname": user.username,
+        "locale": "en_US",
+        "registered_date": datetime.fromtimestamp(user.registered_at, UTC).isoformat(),
+        "roles": list(user.roles),
+        "capabilities": {"read": True, "level_0": True, **role},
+        "extra_capabilities": role,
+    }

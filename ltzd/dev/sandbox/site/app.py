@@ -1,0 +1,139 @@
+"""The sandbox's host site, put together: users, log-ins, pages, and the door that makes both first.
+
+It keeps a journal of its own, whose first record is the secret that signs cookies and nonces.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Self
+
+from aiohttp import web
+
+from ltzd.dev.sandbox.journal import Journal, Record
+from ltzd.dev.sandbox.requests import (
+    BadInputError,
+    Body,
+    allow_only,
+    door_object,
+    json_reply,
+    text_in,
+)
+from ltzd.dev.sandbox.site.api import REST_PREFIX, SiteApi
+from ltzd.dev.sandbox.site.demo_pages import DemoSite
+from ltzd.dev.sandbox.site.demo_proxy import NAMESPACE, DemoSiteProxy
+from ltzd.dev.sandbox.site.sessions import SiteSessions
+from ltzd.dev.sandbox.site.users import DEMO_USERNAME, HOST, SiteUsers, is_username, shown
+from ltzd.errors import Misconfigured
+
+DOOR = "/doors/site-session"
+
+_LONGEST_USERNAME = 60
+
+WalletOf = Callable[[str], Awaitable[str]]
+"""The wallet that the identity provider has, or makes, for an e-mail address."""
+
+
+class HostSite:
+    def __init__(self, journal: Journal, users: SiteUsers, sessions: SiteSessions) -> None:
+        self._journal = journal
+        self._users = users
+        self._sessions = sessions
+        self._proxy = DemoSiteProxy()
+
+    @classmethod
+    async def open(cls, path: Path) -> Self:
+        """Raises Misconfigured."""
+        journal, records = Journal.open(path)
+        try:
+            secret, users = await _recalled(journal, records)
+            await users.make_demo_user()
+        except BaseException:
+            await journal.close()
+            raise
+        return cls(journal, users, SiteSessions(secret, users))
+
+    def routes(self, wallet_of: WalletOf) -> list[web.RouteDef]:
+        async def door(request: web.Request) -> web.Response:
+            return await self._open_session(request, wallet_of)
+
+        return [
+            *DemoSite(self._users, self._sessions).routes(),
+            *self._proxy.routes(),
+            *SiteApi(self._users, self._sessions).routes(),
+            web.post(DOOR, door),
+        ]
+
+    def set_ltzd_url(self, url: str) -> None:
+        """Where its loyalty routes lead; before this they are answered with 503."""
+        self._proxy.lead_to(url)
+
+    def door(self) -> dict[str, str]:
+        """The `site` part of dev.json."""
+        user = self._users.named(DEMO_USERNAME)
+        assert user is not None
+        assert user.application_password is not None
+        return {
+            "host": HOST,
+            "restPrefix": REST_PREFIX,
+            "namespace": NAMESPACE,
+            "username": user.username,
+            "applicationPassword": shown(user.application_password),
+        }
+
+    async def close(self) -> None:
+        await self._proxy.close()
+        await self._journal.close()
+
+    async def _open_session(self, request: web.Request, wallet_of: WalletOf) -> web.Response:
+        """POST {"username", "emailConfirmed"?}: logs a user in, whom it registers if need be.
+
+        `emailConfirmed` is what the site says of the user's address from now on; "absent" stands
+        for a site without our plugin, which never says anything. Otherwise nothing is said of a
+        user until his address changes, and that the new one is unconfirmed afterwards.
+        """
+        body = await door_object(request)
+        allow_only(body, "username", "emailConfirmed")
+        confirmed = _confirmed_in(body)
+        username = text_in(body, "username", longest=_LONGEST_USERNAME)
+        if not is_username(username):
+            raise BadInputError("username", "may hold letters, digits, inner spaces and _ . @ -")
+        user = await self._users.found_or_made(username)
+        if "emailConfirmed" in body:
+            user = await self._users.set_confirmed(user, confirmed)
+        session = self._sessions.open(user)
+        return json_reply(
+            {
+                "cookie": self._sessions.cookie_header(session),
+                "nonce": self._sessions.nonce(session),
+                "username": user.username,
+                "email": user.email,
+                "walletAddress": await wallet_of(user.email),
+            }
+        )
+
+
+def _confirmed_in(body: Body) -> bool | None:
+    confirmed = body.get("emailConfirmed", "absent")
+    if isinstance(confirmed, bool):
+        return confirmed
+    if confirmed != "absent":
+        raise BadInputError("emailConfirmed", 'must be true, false or "absent"')
+    return None
+
+
+async def _recalled(journal: Journal, records: list[Record]) -> tuple[bytes, SiteUsers]:
+    """What the journal remembers; a new journal gets a secret first."""
+    users = SiteUsers(journal)
+    if not records:
+        secret = secrets.token_bytes(32)
+        await journal.durable(journal.append({"kind": "site", "secret": secret.hex()}))
+        return secret, users
+    try:
+        for record in records[1:]:
+            users.remember(record)
+        return bytes.fromhex(str(records[0]["secret"])), users
+    except (KeyError, ValueError, TypeError) as error:
+        raise Misconfigured(
+            "The sandbox's host site is damaged: start once with --clean to begin anew."
+        ) from error

@@ -1,0 +1,99 @@
+"""The loyalty routes of the host site: carried to ltzd, as the site's plugin carries them.
+
+ltzd hears method, body and query, the site's name as Host and, of the visitor's headers, his
+log-in, his nonce and the body's type. He hears the status, the body and its type, and a new nonce.
+"""
+
+import aiohttp
+from aiohttp import web
+from structlog import get_logger
+from yarl import URL
+
+from ltzd.dev.sandbox.site import errors as site_errors
+from ltzd.dev.sandbox.site.api import NONCE, PREFIX, REST_PREFIX
+from ltzd.dev.sandbox.site.users import HOST
+from ltzd.providers.host_sites import LOGIN_COOKIES
+
+NAMESPACE = "loyalty"
+
+_ROUTES = f"/{REST_PREFIX}/{NAMESPACE}/v1"
+# A redemption is answered once it is mined.
+_TIMEOUT = aiohttp.ClientTimeout(total=100, sock_connect=5)
+
+_log = get_logger(__name__)
+
+
+class DemoSiteProxy:
+    def __init__(self) -> None:
+        self._ltzd_url: str | None = None
+        self._http: aiohttp.ClientSession | None = None
+
+    def lead_to(self, ltzd_url: str) -> None:
+        """Where ltzd's public surface is; before this, every request is answered with 503."""
+        self._ltzd_url = ltzd_url.rstrip("/")
+
+    def routes(self) -> list[web.RouteDef]:
+        """One word after the version, as all of ltzd's are; the rest is no route of the site."""
+        return [web.route("*", f"{PREFIX}{_ROUTES}/{{path:[A-Za-z0-9_-]+}}", self._carry)]
+
+    async def close(self) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.close()
+
+    async def _carry(self, request: web.Request) -> web.Response:
+        if self._ltzd_url is None:
+            return _unavailable("The loyalty programme is not connected to this site yet.")
+        path = f"{self._ltzd_url}{_ROUTES}/{request.match_info['path']}"
+        url = URL(f"{path}?{request.rel_url.raw_query_string}", encoded=True)
+        try:
+            return await self._answered(request, url)
+        except web.HTTPRequestEntityTooLarge:
+            return site_errors.refusal(413, "rest_too_large", "The request is too large.")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            _log.warning("ltzd_does_not_answer_the_site", error=type(error).__name__)
+            return _unavailable("The loyalty programme does not answer. Please try again soon.")
+
+    async def _answered(self, request: web.Request, url: URL) -> web.Response:
+        body = await request.read()
+        async with self._client().request(
+            request.method, url, data=body or None, headers=_told(request), allow_redirects=False
+        ) as answer:
+            headers = {
+                name: answer.headers[name]
+                for name in ("Content-Type", NONCE)
+                if name in answer.headers
+            }
+            return web.Response(
+                body=await answer.read(),
+                status=answer.status,
+                headers={**headers, "Cache-Control": "no-store"},
+            )
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._http is None:
+            # A connection for each, as PHP has: one kept open may be dead at the next request.
+            self._http = aiohttp.ClientSession(
+                timeout=_TIMEOUT,
+                connector=aiohttp.TCPConnector(limit=0, force_close=True),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
+            )
+        return self._http
+
+
+def _told(request: web.Request) -> dict[str, str]:
+    headers = {"Host": HOST, "Accept-Encoding": "identity"}
+    for name in ("Content-Type", NONCE):
+        if name in request.headers:
+            headers[name] = request.headers[name]
+    login = [
+        cookie.strip()
+        for cookie in request.headers.get("Cookie", "").split(";")
+        if cookie.strip().startswith(LOGIN_COOKIES)
+    ]
+    return headers | ({"Cookie": "; ".join(login)} if login else {})
+
+
+def _unavailable(words: str) -> web.Response:
+    return site_errors.refusal(503, "api_error", words)

@@ -1,0 +1,236 @@
+"""The operator's door on its own port: /healthz, /readyz, /status and /metrics.
+
+Bound to this machine it refuses what a web page could make a browser send (DNS rebinding: a
+foreign Host or Origin). Bound elsewhere, or given a token, it wants `Authorization: Bearer` on all
+but /healthz. That the token is encrypted on its way is demanded by the settings.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from sanic.request import Request
+
+from ltzd import __version__, telemetry
+from ltzd.errors import DatabaseUnavailable, Misconfigured
+from ltzd.http.app import App, new_app
+from ltzd.http.clock import timestamp
+from ltzd.http.errors import ForeignOrigin, NotLocal, TokenNeeded, path_of
+from ltzd.http.loopback import host_of, is_loopback
+from ltzd.http.requests.host_header import refuse_bad_host
+from ltzd.http.responses import Reply, json_reply
+from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
+from ltzd.values import Address, checksummed, iso
+
+FACTS_TIMEOUT_SECONDS = 5.0
+OPEN_PATH = "/healthz"
+
+
+@dataclass(frozen=True, slots=True)
+class AdminPolicy:
+    """`host` is what the server binds to."""
+
+    host: str = "127.0.0.1"
+    token: str | None = field(default=None, repr=False)
+    max_lag_blocks: int = 32
+    max_idle_seconds: float = 60.0
+    """How long the cursor may stand still while the head is ahead of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """A lane that this process serves or waits for. `stopped` says why it signs nothing."""
+
+    wallet: Address
+    kind: str
+    is_held: bool
+    stopped: str | None = None
+    balance_wei: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdminSources:
+    """`facts` raises DatabaseUnavailable."""
+
+    roles: tuple[str, ...]
+    facts: Callable[[], Awaitable[Facts]]
+    lanes: Callable[[], Sequence[LaneState]] = tuple
+
+
+def build_admin_app(sources: AdminSources, policy: AdminPolicy) -> App:
+    """Raises Misconfigured for an address that others can reach without a token."""
+    if policy.token is None and not is_loopback(policy.host):
+        raise Misconfigured(
+            f"The admin port would be open to others on {policy.host}: set admin.token_file, "
+            "or bind it to 127.0.0.1."
+        )
+    app = new_app("ltzd-admin")
+    door = AdminDoor(sources, policy)
+    app.on_request(door.guard)
+    for handler, path in (
+        (door.healthz, OPEN_PATH),
+        (door.readyz, "/readyz"),
+        (door.status, "/status"),
+        (door.metrics, "/metrics"),
+    ):
+        app.add_route(handler, path, ["GET", "HEAD"])
+    return app
+
+
+class AdminDoor:
+    def __init__(self, sources: AdminSources, policy: AdminPolicy) -> None:
+        self._sources = sources
+        self._policy = policy
+        self._is_local = is_loopback(policy.host)
+
+    def guard(self, request: Request) -> None:
+        if self._is_local:
+            _refuse_foreign(request)
+        refuse_bad_host(request)
+        if self._policy.token is not None and path_of(request) != OPEN_PATH:
+            _refuse_without(self._policy.token, request)
+
+    async def healthz(self, _request: Request) -> Reply:
+        """The process and its event loop live; nothing more."""
+        return json_reply({"status": "alive"})
+
+    async def readyz(self, _request: Request) -> Reply:
+        reasons = self._reasons(await self._facts())
+        body = {"ready": not reasons, "reasons": reasons}
+        return json_reply(body, 503 if reasons else 200)
+
+    async def status(self, _request: Request) -> Reply:
+        facts = await self._facts()
+        reasons = self._reasons(facts)
+        body: dict[str, object] = {
+            "version": __version__,
+            "roles": list(self._sources.roles),
+            "timestamp": timestamp(),
+            "ready": not reasons,
+            "reasons": reasons,
+            "database": "unavailable" if facts is None else "connected",
+        }
+        if facts is not None:
+            body |= _shown(facts, {lane.wallet: lane for lane in self._sources.lanes()})
+        return json_reply(body)
+
+    async def metrics(self, _request: Request) -> Reply:
+        facts = await self._facts()
+        if facts is not None:
+            telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
+            telemetry.QUEUED_RELAYS.set(facts.relays.queued)
+            telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
+        return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
+
+    async def _facts(self) -> Facts | None:
+        """None while the database does not answer."""
+        try:
+            async with asyncio.timeout(FACTS_TIMEOUT_SECONDS):
+                return await self._sources.facts()
+        except (DatabaseUnavailable, TimeoutError):
+            return None
+
+    def _reasons(self, facts: Facts | None) -> list[str]:
+        """Why this process should get no traffic; none when it should."""
+        reasons = ["The database does not answer"] if facts is None else self._chain(facts.chain)
+        for lane in self._sources.lanes():
+            name = f"Lane {lane.kind} {checksummed(lane.wallet)}"
+            if lane.stopped is not None:
+                reasons.append(f"{name} stopped: {lane.stopped}")
+            elif not lane.is_held:
+                reasons.append(f"{name} is not held by this process")
+        return reasons
+
+    def _chain(self, chain: ChainFacts | None) -> list[str]:
+        if chain is None:
+            return ["The indexer has not begun to follow the chain"]
+        lag = chain.lag_blocks
+        if lag > self._policy.max_lag_blocks:
+            return [f"The indexer is {lag} blocks behind the head"]
+        if lag and chain.idle_seconds > self._policy.max_idle_seconds:
+            return [f"The indexer has stood still for {chain.idle_seconds:.0f} s"]
+        return []
+
+
+def _refuse_foreign(request: Request) -> None:
+    if not is_loopback(host_of(request.headers.getone("host", ""))):
+        raise NotLocal("This port answers only to names of this machine, such as 127.0.0.1")
+    origin = request.headers.getone("origin", None)
+    if origin is not None and not is_loopback(host_of(origin.partition("://")[2])):
+        raise ForeignOrigin("This port answers no web pages of other machines")
+
+
+def _refuse_without(token: str, request: Request) -> None:
+    scheme, _, given = request.headers.getone("authorization", "").partition(" ")
+    is_right = hmac.compare_digest(given.strip().encode(errors="replace"), token.encode())
+    if scheme.lower() != "bearer" or not is_right:
+        raise TokenNeeded("The admin token is missing or wrong")
+
+
+def _shown(facts: Facts, lanes: dict[Address, LaneState]) -> dict[str, object]:
+    return {
+        "chain": None if facts.chain is None else _chain_shown(facts.chain),
+        "lanes": [_lane_shown(lane, lanes.get(lane.wallet)) for lane in facts.lanes],
+        "rewards": _rewards_shown(facts.rewards),
+        "relays": _relays_shown(facts.relays),
+        "eventsLastMinute": facts.events_last_minute,
+    }
+
+
+def _chain_shown(chain: ChainFacts) -> dict[str, Any]:
+    return {
+        "chainId": chain.chain_id,
+        "ltz": checksummed(chain.ltz),
+        "head": chain.head_number,
+        "cursor": chain.cursor_number,
+        "lagBlocks": chain.lag_blocks,
+        "final": chain.final_number,
+        "idleSeconds": round(chain.idle_seconds, 1),
+    }
+
+
+def _lane_shown(lane: LaneFacts, state: LaneState | None) -> dict[str, Any]:
+    """`isHeld` and the balance (wei, as text: too large for JavaScript) are this process's."""
+    balance = None if state is None else state.balance_wei
+    return {
+        "wallet": checksummed(lane.wallet),
+        "kind": lane.kind,
+        "isHeld": state is not None and state.is_held,
+        "stopped": None if state is None else state.stopped,
+        "pausedFor": lane.paused_for,
+        "pausedSince": None if lane.paused_since is None else iso(lane.paused_since),
+        "epoch": lane.epoch,
+        "nextNonce": lane.next_nonce,
+        "signed": lane.signed,
+        "published": lane.published,
+        "mined": lane.mined,
+        "inFlight": lane.in_flight,
+        "oldestSeconds": _rounded(lane.oldest_seconds),
+        "balanceWei": None if balance is None else str(balance),
+    }
+
+
+def _rewards_shown(rewards: RewardFacts) -> dict[str, Any]:
+    return {
+        "queued": rewards.queued,
+        "oldestQueuedSeconds": _rounded(rewards.oldest_queued_seconds),
+        "inFlight": rewards.in_flight,
+        "minted": rewards.minted,
+        "mintedIsEstimate": rewards.minted_is_estimate,
+        "aboveMintLimit": rewards.above_limit,
+    }
+
+
+def _relays_shown(relays: RelayFacts) -> dict[str, Any]:
+    return {
+        "queued": relays.queued,
+        "oldestQueuedSeconds": _rounded(relays.oldest_queued_seconds),
+        "inFlight": relays.in_flight,
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

@@ -1,0 +1,301 @@
+"""Requests and answers of the event handler, as validated, as sent and as documented.
+
+What a model here says is what OpenAPI says: both come from it.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
+from ltzd.errors import InvalidFields
+from ltzd.http.requests.fields import (
+    BrandId,
+    Domain,
+    Email,
+    EventType,
+    SourceUrl,
+    UserIdentifier,
+    invalid_fields,
+)
+from ltzd.rules.brands.configuration import CATALOGUES, EventRule
+from ltzd.rules.request_signatures import SignedRequest
+from ltzd.values import address_of, checksummed, hex_of, iso
+
+
+class Caller(NamedTuple):
+    """Who asks, as the request's head tells it."""
+
+    origin: str | None
+    network: str
+    signed: SignedRequest | None
+
+
+class Sent(BaseModel):
+    """A request's fields: JSON types as they are, unknown fields ignored, null as absent."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        strict=True,
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,
+    )
+
+
+class EventMetadata(Sent):
+    """Free-form; two keys have a meaning here, others where an event type uses them."""
+
+    model_config = ConfigDict(alias_generator=None, extra="allow")
+
+    channel_id: str | None = Field(None, description="Channel id or name")
+    skip_cooldown: bool | None = Field(None, description="Skip the cooldown check")
+
+
+class ManualEvent(Sent):
+    """An event that a brand posts (spec 2.1)."""
+
+    brand_id: BrandId
+    event_type: EventType
+    user_email: Email
+    domain: Domain | None = Field(None, description="Else the source URL's host, else the Origin's")
+    source_url: SourceUrl | None = None
+    user_identifier: UserIdentifier | None = None
+    metadata: EventMetadata | None = None
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Self:
+        """Raises InvalidFields with every fault."""
+        try:
+            return cls.model_validate(body)
+        except ValidationError as error:
+            raise invalid_fields(error) from None
+
+    def asked(self, metadata: dict[str, Any], caller: Caller) -> EventRequest:
+        """`metadata` as it came: the model knows only some of its keys."""
+        return EventRequest(
+            brand_id=address_of(self.brand_id),
+            event_type=self.event_type,
+            email=self.user_email,
+            domain=self.domain,
+            source_url=self.source_url,
+            user_identifier=self.user_identifier,
+            metadata=metadata,
+            origin=caller.origin,
+            network=caller.network,
+            signed=caller.signed,
+        )
+
+
+class ConfigQuery(Sent):
+    """Query of GET /event-config."""
+
+    brand_id: BrandId
+
+    @classmethod
+    def from_query(cls, brand_id: str | None) -> Self:
+        try:
+            return cls.model_validate({} if brand_id is None else {"brandId": brand_id})
+        except ValidationError as error:
+            raise invalid_fields(error) from None
+
+
+class Answered(BaseModel):
+    """An answer's body."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        extra="forbid",
+        json_schema_serialization_defaults_required=True,
+    )
+
+
+class Refusal(Answered):
+    """Every answer that is no success (spec 7.1)."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
+    success: Literal[False]
+    error: str
+    details: dict[str, Any] | list[Any] | None = Field(
+        None, description="`errors` lists field faults as `field: reason`"
+    )
+
+
+class Reward(Answered):
+    amount: int
+    event_type: str
+    wallet_address: str
+    transaction_hash: str | None
+
+
+class RecordedAnswer(Answered):
+    """A recorded event (spec 2.2).
+
+    While `status` is `queued` the hash is null; GET /events/{eventId} tells it later.
+    """
+
+    success: Literal[True]
+    event_id: str = Field(json_schema_extra={"format": "uuid"})
+    message: str
+    reward_amount: int = Field(description="Whole LTZ")
+    event_type: str
+    wallet_created: bool
+    wallet_address: str
+    transaction_hash: str | None
+    status: Literal["published", "queued", "final"]
+    reward: Reward
+
+    @staticmethod
+    def body(event: RecordedEvent) -> dict[str, object]:
+        """The same as a plain dict: building the model costs more than the rest of the answer."""
+        wallet = checksummed(event.wallet)
+        mint = None if event.transaction_hash is None else hex_of(event.transaction_hash)
+        return {
+            "success": True,
+            "eventId": event.event_id,
+            "message": _message(event),
+            "rewardAmount": event.ltz,
+            "eventType": event.event_type,
+            "walletCreated": event.wallet_created,
+            "walletAddress": wallet,
+            "transactionHash": mint,
+            "status": event.status,
+            "reward": {
+                "amount": event.ltz,
+                "eventType": event.event_type,
+                "walletAddress": wallet,
+                "transactionHash": mint,
+            },
+        }
+
+
+def _message(event: RecordedEvent) -> str:
+    match event.status:
+        case "queued":
+            return f"Event recorded; {event.ltz} LTZ will be minted"
+        case "final":
+            return "Event recorded; it earns no LTZ"
+        case _:
+            return f"Event recorded; {event.ltz} LTZ distributed"
+
+
+class EventAnswer(Answered):
+    """What became of an event."""
+
+    success: Literal[True] = True
+    event_id: str = Field(json_schema_extra={"format": "uuid"})
+    event_type: str
+    status: Literal["queued", "published", "minted", "final", "failed"]
+    reward_amount: int
+    wallet_address: str
+    transaction_hash: str | None = Field(description="May change through a replacement or a reorg")
+    block_number: int | None
+    created_at: str = Field(json_schema_extra={"format": "date-time"})
+
+    @classmethod
+    def of(cls, event: EventStatus) -> Self:
+        mint = event.transaction_hash
+        return cls.model_validate(
+            {
+                "event_id": str(event.event_id),
+                "event_type": event.event_type,
+                "status": event.status,
+                "reward_amount": event.ltz,
+                "wallet_address": checksummed(event.wallet),
+                "transaction_hash": None if mint is None else hex_of(mint),
+                "block_number": event.block_number,
+                "created_at": iso(event.created_at),
+            }
+        )
+
+
+class DetectionConfig(Answered):
+    url_patterns: list[str]
+    success_selectors: list[str]
+    channels: list[str]
+
+
+class ConfiguredEvent(Answered):
+    """One event type of a brand (spec 2.3)."""
+
+    event_id: str
+    event_type: str
+    reward_amount: int | float = Field(description="Whole LTZ; for `purchase`, LTZ per dollar")
+    max_claims: int = Field(description="Per user; -1 is unlimited")
+    cooldown_hours: int | float
+    detection_method: str
+    detection_config: DetectionConfig
+    is_custom: bool
+
+    @classmethod
+    def of(cls, rule: EventRule) -> Self:
+        per_dollar = rule.reward_per_dollar
+        return cls(
+            event_id=rule.type,
+            event_type=rule.type,
+            reward_amount=rule.ltz if per_dollar is None else _number(per_dollar),
+            max_claims=rule.max_claims_per_user,
+            cooldown_hours=_number(rule.cooldown_hours),
+            detection_method=rule.detection_method,
+            detection_config=DetectionConfig(
+                url_patterns=list(rule.url_patterns),
+                success_selectors=list(rule.success_selectors),
+                channels=list(rule.channels),
+            ),
+            is_custom=rule.type not in CATALOGUES,
+        )
+
+
+def _number(value: Decimal) -> int | float:
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+class ConfigAnswer(Answered):
+    success: Literal[True] = True
+    brand_id: str
+    events: list[ConfiguredEvent]
+    count: int
+
+    @classmethod
+    def of(cls, brand_id: str, rules: Sequence[EventRule]) -> Self:
+        events = [ConfiguredEvent.of(rule) for rule in rules]
+        return cls(brand_id=brand_id, events=events, count=len(events))
+
+
+ServiceState = Literal["connected", "unavailable"]
+
+
+class ServiceStates(Answered):
+    database: ServiceState
+    blockchain: ServiceState
+    identity_provider: ServiceState = Field(alias="identity-provider")
+
+
+class HealthAnswer(Answered):
+    status: Literal["healthy", "degraded", "unavailable"]
+    timestamp: str = Field(json_schema_extra={"format": "date-time"})
+    services: ServiceStates
+
+
+class DiagnosticAnswer(ServiceStates):
+    status: Literal["healthy", "degraded", "unavailable"]
+    timestamp: str = Field(json_schema_extra={"format": "date-time"})
+
+
+class DebugAnswer(Answered):
+    debug: str
+    hostname: str = Field(description="The request's Host")
+    path: str
+    method: str
+    timestamp: str = Field(json_schema_extra={"format": "date-time"})
+    worker_version: str = Field(alias="worker_version")
+
+
+def no_uuid() -> InvalidFields:
+    return InvalidFields(["eventId: must be a UUID"])

@@ -1,0 +1,134 @@
+"""GET /docs/openapi.json and a page that shows it, loading nothing from anywhere."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+import msgspec
+from sanic import Blueprint
+from sanic.request import Request
+
+from ltzd.http.openapi.document import document
+from ltzd.http.openapi.operations import Operation
+from ltzd.http.responses import Reply
+
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "X-Content-Type-Options": "nosniff",
+}
+
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:2rem auto;padding:0 1rem;
+color:#1c2430;background:#fff}
+h2{margin-top:2.5rem;font-size:1.1rem}code,.m{font-family:ui-monospace,monospace}
+.m{background:#1d4ed8;color:#fff;border-radius:4px;padding:.1rem .5rem;margin-right:.5rem}
+table{border-collapse:collapse;width:100%;margin:.5rem 0}
+pre{overflow:auto;margin:.3rem 0;font-size:.85rem}
+th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #d5dbe5;vertical-align:top}
+@media(prefers-color-scheme:dark){body{color:#e6eaf2;background:#11151c}
+th,td{border-color:#313a48}a{color:#8ab4ff}}
+"""
+
+
+def surface(operations: Sequence[Operation]) -> Blueprint:
+    """The document never changes while the program runs, so it is made once."""
+    described = document(operations)
+    as_json = _encoder.encode(described)
+    as_page = page(described)
+
+    async def openapi(_request: Request) -> Reply:
+        return Reply(as_json, content_type="application/json")
+
+    async def docs(_request: Request) -> Reply:
+        return Reply(as_page, 200, PAGE_HEADERS, "text/html; charset=utf-8")
+
+    blueprint = Blueprint("docs", url_prefix="/docs")
+    blueprint.add_route(openapi, "/openapi.json", ["GET", "HEAD"])
+    blueprint.add_route(docs, "/", ["GET", "HEAD"])
+    return blueprint
+
+
+def page(described: dict[str, Any]) -> str:
+    schemas = described["components"]["schemas"]
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        '<meta name=viewport content="width=device-width,initial-scale=1">',
+        f"<title>ltzd API</title><style>{STYLE}</style><h1>ltzd API</h1>",
+        f"<p>{escape(described['info']['description'])} ",
+        'The same as data: <a href="/docs/openapi.json">openapi.json</a>.</p>',
+    ]
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            parts += _operation(path, method, operation)
+    parts.append("<h2>Shapes</h2>")
+    for name, schema in schemas.items():
+        parts += _schema(name, schema)
+    return "".join(parts)
+
+
+def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
+    yield f"<h2><span class=m>{method.upper()}</span><code>{escape(path)}</code></h2>"
+    yield f"<p>{escape(operation['summary'])}</p><table>"
+    if "security" in operation:
+        yield "<tr><th><code>Authorization</code><td>in the header: Bearer and a token</tr>"
+    for parameter in operation["parameters"]:
+        yield f"<tr><th><code>{parameter['name']}</code><td>in the {parameter['in']}</tr>"
+    if "requestBody" in operation:
+        body = operation["requestBody"]
+        yield f"<tr><th>body<td>{_kind(_content(body)['schema'])}{_examples(body)}</tr>"
+    for status, answer in operation["responses"].items():
+        yield f"<tr><th>{status}<td>{escape(answer['description'])}"
+        if "content" not in answer:
+            yield f", without a body{_headers(answer)}</tr>"
+            continue
+        yield f": {_kind(_content(answer)['schema'])}{_headers(answer)}{_examples(answer)}</tr>"
+    yield "</table>"
+
+
+def _content(holder: dict[str, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = holder["content"]["application/json"]
+    return content
+
+
+def _headers(answer: dict[str, Any]) -> str:
+    names = ", ".join(f"<code>{escape(name)}</code>" for name in answer.get("headers", ()))
+    return f"<br>Headers: {names}" if names else ""
+
+
+def _examples(holder: dict[str, Any]) -> str:
+    return "".join(
+        f"<details><summary>{escape(name)}</summary><pre>{_shown(example['value'])}</pre></details>"
+        for name, example in _content(holder).get("examples", {}).items()
+    )
+
+
+def _shown(value: Any) -> str:
+    return escape(msgspec.json.format(_encoder.encode(value), indent=2).decode())
+
+
+def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
+    yield f'<h2 id="{name}"><code>{name}</code></h2><p>{escape(schema.get("description", ""))}</p>'
+    required = schema.get("required", ())
+    yield "<table>"
+    for field, described in schema.get("properties", {}).items():
+        need = "required" if field in required else "optional"
+        note = escape(described.get("description", ""))
+        yield f"<tr><th><code>{field}</code><td>{_kind(described)}<td>{need}<td>{note}</tr>"
+    yield "</table>"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """A schema in a few words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f'<a href="#{name}">{name}</a>'
+    if "anyOf" in schema:
+        return " or ".join(_kind(choice) for choice in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return ", ".join(escape(repr(value)) for value in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        return f"array of {_kind(schema.get('items', {}))}"
+    limits = [f"{key} {schema[key]}" for key in ("pattern", "maxLength") if key in schema]
+    return escape(" ".join([str(schema.get("format", schema.get("type", "any"))), *limits]))

@@ -1,0 +1,46 @@
+"""What the lane's wallet may spend now: the next block's fees, its balance less what is reserved.
+
+Units: wei.
+"""
+
+from ltzd import telemetry
+from ltzd.chain.node.node import Header, Node
+from ltzd.rules.operator.fees import FeePolicy, Fees, Market, fees_for
+from ltzd.store.operator.lanes import Lane
+
+
+class Purse:
+    """`market` and `block_gas_limit` are None until a block was seen; `fees` also while the cap
+    forbids."""
+
+    def __init__(self, node: Node, lane: Lane, policy: FeePolicy) -> None:
+        self._node = node
+        self._wallet = lane.wallet
+        self._kind = lane.kind
+        self._policy = policy
+        self.balance: int | None = None
+        self.market: Market | None = None
+        self.fees: Fees | None = None
+        self.block_gas_limit: int | None = None
+
+    async def look(self, head: Header) -> None:
+        """Take fees, balance and the block's gas limit as of `head`. Raises NodeUnavailable."""
+        market = await self._node.market(head)
+        await self.weigh()
+        self.market, self.fees = market, fees_for(market, self._policy)
+        self.block_gas_limit = head.gas_limit
+        telemetry.BASE_FEE_WEI.labels(self._kind).set(market.base_fee)
+        telemetry.HELD_BY_CAP.labels(self._kind).set(self.fees is None)
+
+    async def weigh(self) -> None:
+        """Take the balance alone. Raises NodeUnavailable."""
+        self.balance = balance = await self._node.balance(self._wallet)
+        telemetry.BALANCE_WEI.labels(self._kind).set(balance)
+
+    def forget(self) -> None:
+        """Without a node that answers nothing is signed: fees of now may be too low later."""
+        self.market = self.fees = None
+
+    def can_afford(self, worst_wei: int, reserved: int) -> bool:
+        """Whether the balance covers `worst_wei` beside `reserved` wei in flight."""
+        return self.balance is not None and self.balance >= reserved + worst_wei

@@ -1,0 +1,20 @@
+"""What the parts of a lane share during one term."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ltzd.chain.node.node import Node
+from ltzd.operator.policy import LanePolicy
+from ltzd.store.database import Pool
+from ltzd.store.operator.lanes import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """`pen` is held from looking into the purse until what was signed is reserved in the book."""
+
+    pool: Pool
+    node: Node
+    lane: Lane
+    policy: LanePolicy
+    pen: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -1,0 +1,97 @@
+"""The mint lane: turns rewards into minted LTZ, each reference once."""
+
+from ltzd.chain.contracts import ltz
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.signing import Signer
+from ltzd.errors import NodeUnavailable
+from ltzd.operator.in_flight import Book
+from ltzd.operator.lane import WalletLane
+from ltzd.operator.lane_context import Desk
+from ltzd.operator.lane_work import RewardRows, Rows, Work
+from ltzd.operator.mints.signer import Counters, Minter
+from ltzd.operator.mints.simulation import Rehearsal
+from ltzd.operator.policy import MINT, LanePolicy, MintTarget, SameProcess, Stopped
+from ltzd.operator.send_guard import Gate
+from ltzd.operator.signing import TransactionSigner
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.operator import lanes, rewards, transactions
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.wakeups import REWARDS, Signals
+
+
+class MintLane(WalletLane):
+    kind = MINT
+    channel = REWARDS
+
+    def __init__(
+        self,
+        pool: Pool,
+        database_url: str,
+        node: Node,
+        signer: Signer,
+        target: MintTarget,
+        signals: Signals,
+        policy: LanePolicy,
+        process: SameProcess | None = None,
+    ) -> None:
+        super().__init__(pool, database_url, node, signer, target.chain_id, signals, policy)
+        self._target = target
+        self._process = process or SameProcess()
+        self._next_seq = 0
+
+    def _rows(self) -> Rows:
+        return RewardRows(self._signals, self._process)
+
+    async def _work(
+        self, desk: Desk, book: Book, gate: Gate, signer: TransactionSigner, next_nonce: int
+    ) -> Work:
+        async with session(self._pool) as connection:
+            has_reverted = await transactions.has_reverted(connection, desk.lane)
+            last_brand = await rewards.last_brand(connection, self._next_seq)
+        rehearsal = Rehearsal(desk, self._target, is_careful=has_reverted)
+        counters = Counters(next_nonce, self._next_seq, last_brand)
+        return Minter(desk, book, gate, signer, self._target, rehearsal, counters, self._process)
+
+    async def _begin(self, used: int) -> tuple[Lane, int]:
+        """Check the references against the chain, then count the epoch up."""
+        wallet, target = self._signer.address, self._target
+        async with session(self._pool) as connection:
+            seq = await lanes.next_seq(connection, target.chain_id, target.ltz)
+        first_seq = await self._check_references(seq)
+        async with transaction(self._pool) as connection:
+            await lanes.start_seqs(connection, target.chain_id, target.ltz, first_seq)
+            lane = await lanes.begin_term(connection, target.chain_id, wallet, self.kind, used)
+            next_nonce = await lanes.next_nonce(connection, target.chain_id, wallet)
+            next_seq = await lanes.next_seq(connection, target.chain_id, target.ltz)
+        assert next_nonce is not None
+        assert next_seq is not None
+        self._next_seq = next_seq
+        return lane, next_nonce
+
+    async def _check_references(self, next_seq: int | None) -> int:
+        """The counter, checked: no reference at or above it may be used (contracts.md).
+
+        Without a counter (a new database on a used LTZ) it begins above every used reference.
+        """
+        if next_seq is None:
+            word = 0
+            while await self._ref_word(word):
+                word += 1
+            return word * 256
+        word = next_seq // 256
+        above = await self._ref_word(word) >> (next_seq % 256)
+        if above or await self._ref_word(word + 1):
+            raise Stopped(
+                f"LTZ has minted references from {next_seq} on, which the database has not "
+                "given out: the database is an old copy"
+            )
+        return next_seq
+
+    async def _ref_word(self, word: int) -> int:
+        try:
+            return int.from_bytes(
+                await self._node.view(self._target.ltz, ltz.ref_word_call(word)), "big"
+            )
+        except RpcError as error:
+            raise NodeUnavailable(f"refWord: {error.message}") from error

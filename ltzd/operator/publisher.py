@@ -1,0 +1,137 @@
+"""Hands the lane's signed bytes to the node in the order of nonces, then signs what is due next.
+
+An idle lane signs at once. While a publication is under way rewards gather, and it counts as under
+way for a few milliseconds at least; for longer while more rewards are known to be on their way, so
+that two hundred users who take a second to arrive are paid in a dozen transactions, and not in as
+many as could be published meanwhile. Nothing gathers any longer once it is worth a transaction of
+its own. An unanswered publication is unknown, never failed: the same bytes go again.
+"""
+
+import asyncio
+import math
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.chain.node.publications import Publication
+from ltzd.errors import NodeUnavailable
+from ltzd.operator.in_flight import Book
+from ltzd.operator.lane_context import Desk
+from ltzd.operator.lane_work import Work
+from ltzd.operator.policy import REFUSED
+from ltzd.operator.refusal_backoff import RefusalBackoff
+from ltzd.store.operator.transactions import OpenTransaction
+from ltzd.store.wakeups import POLL_SECONDS, Bell
+
+log = structlog.get_logger()
+
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+_CROWD = 4
+"""Rewards on their way that are worth waiting for."""
+_AT_ONCE = 64
+"""Publications in one request to the node."""
+
+
+class Publisher:
+    """`bell` says that something may be due; `refusals` tells the watcher of too low fees, and of
+    bytes that will never do."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        book: Book,
+        work: Work,
+        backoff: RefusalBackoff,
+        bell: Bell,
+        refusals: Bell,
+    ) -> None:
+        self._desk = desk
+        self._book = book
+        self._work = work
+        self._backoff = backoff
+        self._bell = bell
+        self._refusals = refusals
+        self._signed_at = -math.inf
+        self._refused: dict[int, str] = {}
+
+    async def run(self) -> None:
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            if not await self.step():
+                # Not the bell: each new reward rings it and would hurry a node that is in trouble.
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+                continue
+            pause = _FIRST_PAUSE_SECONDS
+            if not self._book.has_due:
+                await self._sign_or_wait()
+
+    async def _sign_or_wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        gathers = self._signed_at + self._gather_seconds() - loop.time()
+        signed = await self._work.sign_next(at_least=self._work.enough if gathers > 0 else 1)
+        if signed == 0:
+            await self._bell.wait(gathers if gathers > 0 else POLL_SECONDS)
+        else:
+            # A full batch left others behind, who have gathered already.
+            self._signed_at = -math.inf if signed == self._work.largest else loop.time()
+
+    def _gather_seconds(self) -> float:
+        policy = self._desk.policy
+        is_crowd = self._work.on_the_way() >= _CROWD
+        return policy.crowd_seconds if is_crowd else policy.gather_seconds
+
+    async def step(self) -> bool:
+        """Publish the oldest bytes that are due; False when the node would not or could not.
+
+        Each answer counts by itself: bytes that are refused hold up no others.
+        """
+        due = self._book.due(_AT_ONCE)
+        if not due:
+            return True
+        kind = self._desk.lane.kind
+        try:
+            answers = await self._desk.node.publish_all([tx.raw for tx in due])
+        except NodeUnavailable as error:
+            telemetry.TRANSACTIONS_SUBMITTED.labels(kind, "unknown").inc(len(due))
+            log.warning("publication.unknown", nonce=due[0].nonce, reason=error.message)
+            return False
+        outcomes = []
+        for tx, (publication, text) in zip(due, answers, strict=True):
+            telemetry.TRANSACTIONS_SUBMITTED.labels(kind, publication.value).inc()
+            outcomes.append(self._settle(tx, publication, text))
+        return all(outcomes)
+
+    def _settle(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
+        match publication:
+            case Publication.ACCEPTED:
+                self._book.published(tx)
+                if not tx.tx.is_abandoned:
+                    self._backoff.accepted()
+            case Publication.NONCE_TOO_LOW:
+                # Mined already, or used by somebody else: only receipts and finality tell.
+                self._book.set_aside(tx)
+            case Publication.UNKNOWN:
+                log.warning("publication.unknown", nonce=tx.nonce, reason=text)
+                return False
+            case _:
+                return self._settle_refusal(tx, publication, text)
+        self._refused.pop(tx.nonce, None)
+        return True
+
+    def _settle_refusal(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
+        if self._refused.get(tx.nonce) != text:
+            self._refused[tx.nonce] = text
+            log.error("publication.refused", nonce=tx.nonce, outcome=publication.value, text=text)
+        match publication:
+            case Publication.UNDERPRICED:
+                self._book.refused(tx)
+            case Publication.REFUSED_FOR_GOOD:
+                if not tx.tx.is_abandoned:
+                    self._backoff.refused()
+                self._book.reject(tx, REFUSED)
+            case _:
+                return False
+        self._refusals.ring()
+        return True

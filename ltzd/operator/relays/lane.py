@@ -1,0 +1,35 @@
+"""The relay lane: sends for users what `/relay` has let through, and pays for it."""
+
+from ltzd.operator.in_flight import Book
+from ltzd.operator.lane import WalletLane
+from ltzd.operator.lane_context import Desk
+from ltzd.operator.lane_work import RelayRows, Rows, Work
+from ltzd.operator.policy import RELAY
+from ltzd.operator.relays.signer import RelayWriter
+from ltzd.operator.send_guard import Gate
+from ltzd.operator.signing import TransactionSigner
+from ltzd.store.database import transaction
+from ltzd.store.operator import lanes
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.wakeups import RELAYS
+
+
+class RelayLane(WalletLane):
+    kind = RELAY
+    channel = RELAYS
+
+    def _rows(self) -> Rows:
+        return RelayRows(self._signals)
+
+    async def _work(
+        self, desk: Desk, book: Book, gate: Gate, signer: TransactionSigner, next_nonce: int
+    ) -> Work:
+        return RelayWriter(desk, book, gate, signer, self._signals, next_nonce)
+
+    async def _begin(self, used: int) -> tuple[Lane, int]:
+        wallet = self._signer.address
+        async with transaction(self._pool) as connection:
+            lane = await lanes.begin_term(connection, self._chain_id, wallet, self.kind, used)
+            next_nonce = await lanes.next_nonce(connection, self._chain_id, wallet)
+        assert next_nonce is not None
+        return lane, next_nonce

@@ -1,0 +1,248 @@
+"""Accounts in the identity provider's words: what an import of one must say, and what rows tell.
+
+The provider makes a user for a single account, of a form that it publishes. What does not have that
+form is refused here, before the provider is asked. Only the fields that it demands are sent: an
+e-mail address goes along with a Google account alone, and there as a part of that account.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ltzd.errors import AccountRefused, InvalidFields, LtzdError
+from ltzd.providers.email_addresses import proven_address
+from ltzd.providers.identity.answers import MalformedError
+from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
+
+MOST_ACCOUNTS = 64
+"""Of one user; later ones do not count."""
+
+_SUBJECT = re.compile(r"[\x21-\x7e]{1,255}")
+_UNFIT = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
+_EMAIL = re.compile(rf"[^@\s{_UNFIT}]{{1,64}}@[^@\s{_UNFIT}]{{1,189}}")
+_NAME = re.compile(rf"[^{_UNFIT}]{{1,256}}")
+_SHORT_NAME = re.compile(rf"[^{_UNFIT}]{{1,50}}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """`said` goes behind "the identity provider takes"."""
+
+    pattern: re.Pattern[str]
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """`key` is the row's field that holds the account's id, `required` the others.
+
+    `look_up` is the path under /v1/users and the row's field that it wants.
+    """
+
+    type: str
+    required: Mapping[str, _Field] = field(default_factory=dict)
+    look_up: tuple[str, str] | None = None
+    key: str = "subject"
+    id_pattern: re.Pattern[str] = _SUBJECT
+
+
+def _username(pattern: str, said: str) -> Mapping[str, _Field]:
+    return {"username": _Field(re.compile(pattern), said)}
+
+
+_AN_EMAIL = _Field(_EMAIL, "an e-mail address")
+_A_NAME = _Field(_NAME, "1 to 256 characters")
+_A_SHORT_NAME = _Field(_SHORT_NAME, "1 to 50 characters")
+
+# The vendor's own patterns. Some refuse names that real accounts have, such as ada.l at TikTok or
+# hereford at Discord. A name that the vendor refuses is not altered: the altered one may be
+# somebody else's, and the vendor's tokens would tell it.
+# The vendor has no look-up for google and tiktok, and by username only for discord, github and
+# instagram, where whoever has the name today need not be the account.
+_KINDS: Mapping[OAuthProvider, _Kind] = {
+    "discord": _Kind(
+        "discord_oauth",
+        _username(
+            r"(?!discord|everyone|here)[0-9a-zA-Z_.]{2,32}(?:#(?:[0-9]{4}|0))?",
+            "2 to 32 letters, digits, _ and dots, which do not begin with discord, everyone or "
+            "here",
+        ),
+        ("discord/username", "username"),
+        id_pattern=re.compile(r"[0-9]{17,20}"),
+    ),
+    "twitter": _Kind(
+        "twitter_oauth",
+        {
+            "name": _A_SHORT_NAME,
+            **_username(r"[0-9a-zA-Z|_]{1,15}", "1 to 15 letters, digits and _"),
+        },
+        ("twitter/subject", "subject"),
+    ),
+    "github": _Kind(
+        "github_oauth",
+        _username(
+            r"(?=.{1,39}\Z)[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*",
+            "1 to 39 letters, digits and single hyphens inside",
+        ),
+        ("github/username", "username"),
+    ),
+    "google": _Kind("google_oauth", {"email": _AN_EMAIL, "name": _A_NAME}),
+    "telegram": _Kind(
+        "telegram",
+        look_up=("telegram/telegram_user_id", "telegram_user_id"),
+        key="telegram_user_id",
+    ),
+    "spotify": _Kind("spotify_oauth", look_up=("spotify/subject", "subject")),
+    "instagram": _Kind(
+        "instagram_oauth",
+        _username(
+            r"(?!instagram|everyone|here)[0-9a-zA-Z._]{2,32}",
+            "2 to 32 letters, digits, _ and dots, which do not begin with instagram, everyone or "
+            "here",
+        ),
+        ("instagram/username", "username"),
+    ),
+    "tiktok": _Kind(
+        "tiktok_oauth",
+        _username(
+            r"(?!tiktok|everyone|here)[0-9a-zA-Z]{2,32}",
+            "2 to 32 letters and digits, no dot and no _, which do not begin with tiktok, "
+            "everyone or here",
+        ),
+    ),
+}
+_PROVIDERS: Mapping[str, OAuthProvider] = {kind.type: name for name, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Whom we look for: the one user who lists `row`, which also makes him.
+
+    `refused` is raised when the provider refuses the name itself, `elsewhere` when the user it
+    answers with does not list it.
+    """
+
+    row: Mapping[str, str] = field(repr=False)
+    key: str
+    look_up: tuple[str, Mapping[str, str]] | None = field(repr=False)
+    refused: LtzdError
+    elsewhere: Exception
+
+    def is_listed_in(self, rows: Sequence[object]) -> bool:
+        kind, name = self.row["type"], self._comparable(self.row[self.key])
+        return any(
+            row["type"] == kind and self._comparable(row.get(self.key)) == name
+            for row in _known_rows(rows)
+        )
+
+    def _comparable(self, name: object) -> object:
+        return name.lower() if self.key == "address" and isinstance(name, str) else name
+
+
+def sought_email(email: str) -> Sought:
+    return Sought(
+        {"type": "email", "address": email},
+        "address",
+        ("email/address", {"address": email}),
+        InvalidFields(["userEmail: the identity provider refuses this address"]),
+        MalformedError("the user does not have the e-mail address asked for"),
+    )
+
+
+def sought_account(account: OAuthAccount) -> Sought:
+    """Raises AccountRefused."""
+    kind = _KINDS[account.provider]
+    row = _row(kind, account)
+    look_up = None
+    if kind.look_up is not None:
+        path, name = kind.look_up
+        look_up = (path, {name: row[name]})
+    return Sought(
+        row,
+        kind.key,
+        look_up,
+        _refused("the identity provider refuses this account"),
+        _refused("the account's details belong to another user"),
+    )
+
+
+def accounts_in(rows: Sequence[object]) -> tuple[OAuthAccount, ...]:
+    """Those that are proven to be the user's, in full rows as in an identity token's short ones.
+
+    Without their e-mail addresses: of an account that nobody has used yet it is the one that was
+    given when it was imported.
+    """
+    found: dict[OAuthAccount, None] = {}
+    for row in _known_rows(rows):
+        account = _account_in(row) if _is_verified(row) else None
+        if account is not None:
+            found[account] = None
+        if len(found) == MOST_ACCOUNTS:
+            break
+    return tuple(found)
+
+
+def emails_in(rows: Sequence[object]) -> tuple[str, ...]:
+    """The addresses that are proven to be the user's, in lower case; not those that belong to his
+    accounts elsewhere, which whoever imported an account may have made up."""
+    named = (
+        proven_address(row.get("address"))
+        for row in _known_rows(rows)
+        if row["type"] == "email" and _has_been_used(row)
+    )
+    return tuple(dict.fromkeys(address for address in named if address is not None))
+
+
+def _row(kind: _Kind, account: OAuthAccount) -> dict[str, str]:
+    if not kind.id_pattern.fullmatch(account.user_id):
+        raise _refused("oauth_user_id: it does not have the form of this provider's ids")
+    row = {"type": kind.type, kind.key: account.user_id}
+    given = {"username": account.username, "name": _name_of(account), "email": account.email}
+    for name, wanted in kind.required.items():
+        value = given[name]
+        if value is None:
+            raise _refused(f"{name}: needed for this provider's accounts")
+        if not wanted.pattern.fullmatch(value):
+            raise _refused(f"{name}: of these accounts the identity provider takes {wanted.said}")
+        row[name] = value
+    return row
+
+
+def _name_of(account: OAuthAccount) -> str | None:
+    """Twitter's accounts need a name: the username stands in for one that is missing or unfit."""
+    if account.provider != "twitter":
+        return account.name
+    is_fit = account.name is not None and _SHORT_NAME.fullmatch(account.name) is not None
+    return account.name if is_fit else account.username
+
+
+def _account_in(row: Mapping[str, object]) -> OAuthAccount | None:
+    provider = _PROVIDERS.get(str(row["type"]))
+    if provider is None:
+        return None
+    user_id = row.get(_KINDS[provider].key)
+    if not isinstance(user_id, str) or not _SUBJECT.fullmatch(user_id):
+        return None
+    return OAuthAccount(provider, user_id, _name_in(row.get("username")), _name_in(row.get("name")))
+
+
+def _name_in(value: object) -> str | None:
+    return value if isinstance(value, str) and _NAME.fullmatch(value) else None
+
+
+def _is_verified(row: Mapping[str, object]) -> bool:
+    """Null where the account was imported and its owner has never logged in with it."""
+    return all(row.get(name, 0) is not None for name in ("latest_verified_at", "lv"))
+
+
+def _has_been_used(row: Mapping[str, object]) -> bool:
+    """Its owner has shown it, and the row says when."""
+    return _is_verified(row) and any(name in row for name in ("latest_verified_at", "lv"))
+
+
+def _known_rows(rows: Sequence[object]) -> Iterator[Mapping[str, object]]:
+    return (row for row in rows if isinstance(row, dict) and isinstance(row.get("type"), str))
+
+
+def _refused(hint: str) -> AccountRefused:
+    return AccountRefused("invalid OAuth credentials", hint=hint)

@@ -1,0 +1,288 @@
+"""Purchase constraints: what must hold for a user before he may claim from a collection.
+
+`is_satisfied` judges what somebody has observed: for `external_api` the whole JSON answer, for
+`nft_holding` how many tokens the user holds, for `ltz_balance` his LTZ in units, for `chat_role`
+the ids of his roles, for `chat_level` his level; null for who is no member, or has no level. In
+doubt a constraint is not satisfied: what is null or missing in an answer satisfies only
+`exists = false`, a list or an object only `exists = true`. Numbers are compared exactly, and never
+equal text.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import cached_property
+from operator import ge, gt, le, lt
+from typing import Annotated, Final, Literal, TypeAlias, TypeGuard
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import ErrorDetails
+
+from ltzd.rules.amounts import DECIMALS, units_of
+from ltzd.rules.brands.toml_documents import Place, reason_of
+from ltzd.rules.brands.value_types import MAX_COUNT, AnyValue, IsNumber, OnChainId, Value, truths_in
+from ltzd.rules.constraints.json_paths import Json, JsonPath, parsed_path, value_at
+from ltzd.rules.domains.customer_urls import refuse_unguarded
+from ltzd.values import Address, LtzUnits, checksummed
+
+KINDS: Final = ("external_api", "nft_holding", "ltz_balance", "chat_role", "chat_level")
+CHAT_KINDS: Final = ("chat_role", "chat_level")
+MOST_ON_ONE_COLLECTION: Final = 10
+"""They are all evaluated while the user waits."""
+
+Operator = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "exists"]
+
+_ORDERS: Final[Mapping[str, Callable[[int | Decimal, int | Decimal], bool]]] = {
+    "gt": gt,
+    "gte": ge,
+    "lt": lt,
+    "lte": le,
+}
+_PLACEHOLDERS = ("{user_address}", "{collection_id}")
+_SNOWFLAKE = re.compile(r"[0-9]{17,20}")
+
+
+def _template(text: str) -> str:
+    if not text.isascii():
+        raise ValueError("must be plain ASCII: percent-encode a path, write a host as xn--…")
+    host_part = re.split("[/?#]", text.partition("://")[2], maxsplit=1)[0]
+    if "{" in host_part or "}" in host_part:
+        raise ValueError("may hold {…} only in its path or query")
+    rest = text
+    for placeholder in _PLACEHOLDERS:
+        rest = rest.replace(placeholder, "")
+    if "{" in rest or "}" in rest:
+        raise ValueError("may hold no braces but those of {user_address} and {collection_id}")
+    refuse_unguarded(text)
+    return text
+
+
+def _path(text: str) -> str:
+    parsed_path(text)
+    return text
+
+
+def is_snowflake(text: str) -> bool:
+    """Whether the chat platform's guilds, roles and users may be called so."""
+    return _SNOWFLAKE.fullmatch(text) is not None and int(text) < 2**64
+
+
+def _snowflake(given: object) -> str:
+    """In a file it may be a number, too: TOML's hold every id that there is yet."""
+    text = str(given) if isinstance(given, int | str) else ""
+    if not is_snowflake(text):
+        raise ValueError("must be an id of the chat platform: 17 to 20 digits")
+    return text
+
+
+Snowflake = Annotated[str, BeforeValidator(_snowflake)]
+Ttl = Annotated[int, Field(ge=1, le=86_400, strict=True)]
+Ltz = Annotated[Decimal, IsNumber, Field(gt=0, le=MAX_COUNT, decimal_places=DECIMALS)]
+ApiUrl = Annotated[str, AfterValidator(_template)]
+PathText = Annotated[str, AfterValidator(_path)]
+
+
+class _OnCollection(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    collection_id: OnChainId
+
+
+class ExternalApi(_OnCollection):
+    """`url` is the template as configured: what `api_url` of an invalidation is compared with."""
+
+    kind: Literal["external_api"]
+    method: Literal["GET", "POST"] = "GET"
+    url: ApiUrl
+    json_path: PathText
+    operator: Operator
+    value: AnyValue | None = Field(default=None, validate_default=True)
+    ttl_seconds: Ttl = 60
+
+    @field_validator("value")
+    @classmethod
+    def _suits_the_operator(cls, value: Value | None, info: ValidationInfo) -> Value | None:
+        return _suited(value, info.data["operator"]) if "operator" in info.data else value
+
+    @cached_property
+    def path(self) -> JsonPath:
+        return parsed_path(self.json_path)
+
+    def __eq__(self, other: object) -> bool:
+        # To Python true is 1, so one in place of the other would look like no change.
+        return (
+            isinstance(other, ExternalApi)
+            and super().__eq__(other)
+            and truths_in(self.value) == truths_in(other.value)
+        )
+
+    __hash__ = _OnCollection.__hash__
+
+
+class NftHolding(_OnCollection):
+    kind: Literal["nft_holding"]
+    holding_collection_id: OnChainId
+    min: Annotated[int, Field(ge=1, le=MAX_COUNT, strict=True)] = 1
+    ttl_seconds: Ttl = 60
+
+
+class LtzBalance(_OnCollection):
+    kind: Literal["ltz_balance"]
+    min: Ltz
+    ttl_seconds: Ttl = 60
+
+    @cached_property
+    def units(self) -> LtzUnits:
+        return units_of(format(self.min, "f"))
+
+
+class ChatRole(_OnCollection):
+    """`role_id` may be the guild's own id, as that of the role which every member has."""
+
+    kind: Literal["chat_role"]
+    guild_id: Snowflake
+    role_id: Snowflake
+    ttl_seconds: Ttl = 60
+
+
+class ChatLevel(_OnCollection):
+    kind: Literal["chat_level"]
+    guild_id: Snowflake
+    min: Annotated[int, Field(ge=1, le=MAX_COUNT, strict=True)]
+    ttl_seconds: Ttl = 60
+
+
+ChatConstraint: TypeAlias = ChatRole | ChatLevel
+Constraint: TypeAlias = Annotated[
+    ExternalApi | NftHolding | LtzBalance | ChatConstraint, Field(discriminator="kind")
+]
+_MODELS: Final[tuple[type[_OnCollection], ...]] = (
+    *(ExternalApi, NftHolding, LtzBalance),
+    *(ChatRole, ChatLevel),
+)
+
+
+def filled_url(constraint: ExternalApi, user: Address) -> str:
+    """Neither an address nor a number holds what a URL would have to percent-encode."""
+    url = constraint.url
+    for name, value in question(constraint, user).items():
+        url = url.replace(f"{{{name}}}", str(value))
+    return url
+
+
+def question(constraint: ExternalApi, user: Address) -> dict[str, str | int]:
+    """What a POST asks, and the placeholders of a URL.
+
+    The address has its EIP-55 checksum, as in every answer of ltzd over HTTP.
+    """
+    return {"user_address": checksummed(user), "collection_id": constraint.collection_id}
+
+
+def is_satisfied(constraint: Constraint, observed: Json) -> bool:
+    match constraint:
+        case ExternalApi():
+            return _holds(constraint, value_at(constraint.path, observed))
+        case NftHolding():
+            return _count(observed) >= constraint.min
+        case LtzBalance():
+            return _count(observed) >= constraint.units
+        case ChatRole(guild_id=guild, role_id=role):
+            # The platform does not list the role that every member has.
+            return isinstance(observed, list) and (role == guild or role in observed)
+        case ChatLevel():
+            return isinstance(observed, int) and observed >= constraint.min
+
+
+def without_repeats(constraints: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
+    seen: defaultdict[int, list[Constraint]] = defaultdict(list)
+    for number, one in enumerate(constraints, start=1):
+        others = seen[one.collection_id]
+        if one in others:
+            raise ValueError(f"entry {number} says the same as an earlier one")
+        if len(others) == MOST_ON_ONE_COLLECTION:
+            raise ValueError(
+                f"collection {one.collection_id} has more than {MOST_ON_ONE_COLLECTION}"
+            )
+        others.append(one)
+    return constraints
+
+
+def constraint_fault(error: ErrorDetails) -> tuple[Place, str]:
+    """Where in the file the fault is, and why; pydantic's place has the entry's kind in it."""
+    section, index, *rest = error["loc"]
+    entry = (section, index)
+    match error["type"]:
+        case "union_tag_not_found":
+            return (*entry, "kind"), "is missing"
+        case "union_tag_invalid":
+            return (*entry, "kind"), f"must be one of {', '.join(KINDS)}"
+        case "model_attributes_type":
+            return entry, "must be a section"
+        case "extra_forbidden" if owners := _owners(str(rest[-1])):
+            return (*entry, rest[-1]), f"is for {_listed(owners)}, not for {rest[0]}"
+    return (*entry, *rest[1:]), reason_of(error)
+
+
+def _owners(field: str) -> list[str]:
+    return [kind for kind, model in zip(KINDS, _MODELS, strict=True) if field in model.model_fields]
+
+
+def _listed(names: list[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _suited(value: Value | None, operator: Operator) -> Value:
+    if operator == "exists":
+        value = True if value is None else value
+    elif value is None:
+        raise ValueError("is missing")
+    match operator:
+        case "exists" if not isinstance(value, bool):
+            raise ValueError("must be true or false for exists")
+        case "in" if not isinstance(value, tuple):
+            raise ValueError("must be a list for in")
+        case "gt" | "gte" | "lt" | "lte" if not _is_number(value):
+            raise ValueError(f"must be a number for {operator}")
+        case "eq" | "ne" if isinstance(value, tuple):
+            raise ValueError(f"must not be a list for {operator}")
+    return value
+
+
+def _holds(constraint: ExternalApi, found: Json) -> bool:
+    wanted = constraint.value
+    match constraint.operator:
+        case "exists":
+            return (found is not None) is wanted
+        case _ if found is None or isinstance(found, list | dict):
+            return False
+        case "eq":
+            return _is_same(found, wanted)
+        case "ne":
+            return not _is_same(found, wanted)
+        case "in":
+            return isinstance(wanted, tuple) and any(_is_same(found, one) for one in wanted)
+        case order:
+            return _is_number(found) and _is_number(wanted) and _ORDERS[order](found, wanted)
+
+
+def _is_same(found: Json, wanted: Value | None) -> bool:
+    return isinstance(found, bool) is isinstance(wanted, bool) and found == wanted
+
+
+def _is_number(value: object) -> TypeGuard[int | Decimal]:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
+
+
+def _count(observed: Json) -> int:
+    assert isinstance(observed, int), "an amount on chain is a whole number"
+    return observed

@@ -1,0 +1,125 @@
+"""What a brand allows itself: LTZ a day, new wallets an hour, LTZ an event (choices.md, Events).
+
+A day is the brand's own, midnight to midnight in its time zone, whatever the clocks do in it; an
+hour is of UTC. Amounts are whole LTZ; a limit of 0 is none.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from enum import Enum
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from ltzd.errors import BudgetExhausted, RateLimited, RewardTooLarge
+from ltzd.rules.brands.configuration import Brand, EventRule
+
+BUDGET_REASON = "budget_exhausted"
+RATE_REASON = "rate_limited"
+
+_ONE_SECOND = timedelta(seconds=1)
+_HOUR = timedelta(hours=1)
+
+
+class Usage(Enum):
+    """What is counted, as the database names it."""
+
+    LTZ_A_DAY = "ltz_a_day"
+    WALLETS_AN_HOUR = "wallets_an_hour"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """One limit in the window that now lies in: `start` names the window, `end` begins the next."""
+
+    kind: Usage
+    maximum: int
+    start: datetime
+    end: datetime
+
+    def seconds_left(self, now: datetime) -> int:
+        return max(1, -(-(self.end - now) // _ONE_SECOND))
+
+
+def budget_of(brand: Brand, now: datetime) -> Quota | None:
+    """None: the brand has set no budget."""
+    if brand.daily_mint_budget == 0:
+        return None
+    start, end = _day(local_day(now, brand.time_zone), brand.time_zone)
+    return Quota(Usage.LTZ_A_DAY, brand.daily_mint_budget, start, end)
+
+
+def wallets_of(brand: Brand, now: datetime) -> Quota | None:
+    """None: the brand does not limit them."""
+    if brand.max_new_wallets_per_hour == 0:
+        return None
+    start = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return Quota(Usage.WALLETS_AN_HOUR, brand.max_new_wallets_per_hour, start, start + _HOUR)
+
+
+def refuse_over_budget(quota: Quota | None, spent: int, ltz: int, now: datetime) -> None:
+    """An event without a reward passes always."""
+    if quota is None or ltz == 0 or spent + ltz <= quota.maximum:
+        return
+    seconds = quota.seconds_left(now)
+    raise BudgetExhausted(
+        "Budget exhausted",
+        message=f"Today's budget is spent; the brand's next day begins in {seconds} seconds",
+        reason=BUDGET_REASON,
+        retryAfterSeconds=seconds,
+    )
+
+
+def refuse_more_wallets(quota: Quota | None, made: int, now: datetime) -> None:
+    if quota is None or made < quota.maximum:
+        return
+    raise rate_limited("new wallets an hour", quota.maximum, quota.seconds_left(now))
+
+
+def rate_limited(what: str, limit: int, seconds: int) -> RateLimited:
+    return RateLimited(
+        "Rate limit exceeded",
+        message=f"This brand allows {limit} {what}; try again in {seconds} seconds",
+        reason=RATE_REASON,
+        limit=limit,
+        retryAfterSeconds=seconds,
+    )
+
+
+def refuse_large_reward(brand: Brand, event_type: str, ltz: int) -> None:
+    """Such a reward is a mistake or a theft whenever it comes, so it is no matter of time."""
+    most = brand.max_reward_per_event
+    if most and ltz > most:
+        fault = f"eventType: {event_type} would earn {ltz} LTZ, above the brand's {most} an event"
+        raise RewardTooLarge("Reward too large", errors=[fault])
+
+
+def refuse_unmintable_reward(rule: EventRule, ltz: int, capacity: int | None) -> None:
+    """`capacity`: all that the mint limit can ever hold, if `ltz` are more.
+
+    Such a reward would wait until somebody raises the limit.
+    """
+    if capacity is None:
+        return
+    field = "metadata.amount" if rule.reward_per_dollar is not None else "eventType"
+    fault = f"{field}: {rule.type} would earn {ltz} LTZ, above the {capacity} that can be minted"
+    raise RewardTooLarge("Reward too large", errors=[fault])
+
+
+def local_day(now: datetime, zone: str) -> date:
+    """The day that people in this time zone have, by the name of the zone."""
+    return now.astimezone(_zone(zone)).date()
+
+
+@lru_cache(maxsize=256)
+def _zone(name: str) -> tzinfo:
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def _day(today: date, zone: str) -> tuple[datetime, datetime]:
+    return _midnight(today, zone), _midnight(today + timedelta(days=1), zone)
+
+
+def _midnight(day: date, zone: str) -> datetime:
+    """Where clocks skip midnight, the moment of the skip; where it comes twice, the first."""
+    local = datetime(day.year, day.month, day.day, tzinfo=_zone(zone))
+    return local.astimezone(UTC)

@@ -1,0 +1,133 @@
+"""What relays may cost the operator in a UTC day: one identity's, and everybody's together.
+
+An identity is the subject of a user's tokens, with all of its wallets. A relay in flight counts
+with its worst case, a mined one with its cost. Amounts are wei; a budget of 0 is none.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ltzd.errors import RateLimited, ValidationFailed
+from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
+from ltzd.rules.relayer.limits import RELAYS_AN_HOUR
+
+IDENTITY_REASON = "gas_budget_exhausted"
+TOTAL_REASON = "total_gas_budget_exhausted"
+
+FAR = 1_000
+"""The total is far from spent while a thousand times what is asked for is left of it."""
+
+_ETHER = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class GasBudgets:
+    identity_wei: int = 0
+    total_wei: int = 0
+
+    @property
+    def is_set(self) -> bool:
+        return bool(self.identity_wei or self.total_wei)
+
+
+NO_BUDGETS = GasBudgets()
+
+
+@dataclass(frozen=True, slots=True)
+class GasSpent:
+    """Today's spending. `now` is the database's."""
+
+    now: datetime
+    by_identity: Mapping[str, int]
+    total_wei: int
+
+
+class GasLedger:
+    """Admits relays one after the other against both budgets."""
+
+    def __init__(self, budgets: GasBudgets, spent: GasSpent) -> None:
+        self._budgets = budgets
+        self._now = spent.now
+        self._by_identity = dict(spent.by_identity)
+        self._total_wei = spent.total_wei
+
+    def check(self, identity: str | None) -> None:
+        """Raises what `admit` would raise for any relay, however little it costs."""
+        self._check(identity, 1)
+
+    def admit(self, identity: str | None, worst_wei: int) -> None:
+        """Counts the relay. Raises RateLimited, and ValidationFailed for everybody's budget.
+
+        Without an identity only everybody's budget counts.
+        """
+        self._check(identity, worst_wei)
+        if identity is not None:
+            self._by_identity[identity] = self._by_identity.get(identity, 0) + worst_wei
+        self._total_wei += worst_wei
+
+    def _check(self, identity: str | None, wei: int) -> None:
+        of_identity = 0 if identity is None else self._by_identity.get(identity, 0)
+        if identity is not None and _is_over(of_identity + wei, self._budgets.identity_wei):
+            raise identity_exhausted(seconds_to_midnight(self._now))
+        if _is_over(self._total_wei + wei, self._budgets.total_wei):
+            raise total_exhausted(seconds_to_midnight(self._now))
+
+
+def is_far_from_spent(budgets: GasBudgets, spent: GasSpent, asked_wei: int) -> bool:
+    """Whether writers need not look at each other's uncommitted relays.
+
+    Each adds a thousandth of what is left at most, and fewer than a thousand write at once.
+    """
+    return budgets.total_wei == 0 or asked_wei * FAR <= budgets.total_wei - spent.total_wei
+
+
+def identity_exhausted(seconds: int) -> RateLimited:
+    return RateLimited(
+        "The operator pays no more gas for this user today",
+        limit=RELAYS_AN_HOUR,
+        reason=IDENTITY_REASON,
+        retryAfterSeconds=seconds,
+    )
+
+
+def total_exhausted(seconds: int) -> ValidationFailed:
+    return ValidationFailed(
+        "The operator's gas budget for today is spent: try again tomorrow",
+        reason=TOTAL_REASON,
+        retryAfterSeconds=seconds,
+    )
+
+
+def seconds_to_midnight(now: datetime) -> int:
+    """`now` is in UTC."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    return math.ceil((midnight - now).total_seconds())
+
+
+def warnings_of(budgets: GasBudgets, max_fee_wei: int) -> list[str]:
+    """A sentence for each budget that is 0, with what that may cost."""
+    worst_relay = MAX_GAS_LIMIT * max_fee_wei
+    warnings = []
+    if budgets.identity_wei == 0:
+        wei_a_day = 24 * RELAYS_AN_HOUR * worst_relay
+        warnings.append(
+            "relay.gas_budget_wei_per_day is 0: each wallet of an identity may cost up to "
+            f"{_in_ether(wei_a_day)} a day ({RELAYS_AN_HOUR} relays an hour of "
+            f"{MAX_GAS_LIMIT:,} gas at relay fees up to operator.max_fee_gwei)."
+        )
+    if budgets.total_wei == 0:
+        warnings.append(
+            "relay.total_gas_budget_wei_per_day is 0: all relays of a day together may cost "
+            f"whatever the relay wallet holds, each up to {_in_ether(worst_relay)}."
+        )
+    return warnings
+
+
+def _is_over(wei: int, budget_wei: int) -> bool:
+    return budget_wei != 0 and wei > budget_wei
+
+
+def _in_ether(wei: int) -> str:
+    return f"{wei / _ETHER:g} ether"

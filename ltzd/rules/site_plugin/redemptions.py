@@ -1,0 +1,184 @@
+"""Perks that people redeem at a brand's site: what stands in the way, told to them, and the codes.
+
+Amounts are LTZ's smallest unit. Every check raises RedemptionRefused with a sentence for the site's
+user, who has never heard of contracts.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ltzd.errors import ClaimLimitReached, RateLimited, RedemptionRefused, Refused, ValidationFailed
+from ltzd.rules.amounts import ltz_of
+from ltzd.values import Address
+
+ALPHABET: Final = "23456789ABCDEFGHJKMNPQRTUWXY"
+"""Without 0 and O, 1, I and L, which nobody tells apart; without S, V and Z, which a hand writes
+like 5, U and 2 and which sound like F, B and C."""
+CODE_LENGTH: Final = 12
+"""57.7 bits."""
+CODE_ENTROPY_BYTES: Final = 16
+"""So many that the codes that come first in order are not likelier than the others."""
+
+_GROUP = 4
+
+UNKNOWN: Final = "This site offers no such perk."
+_NOT_OFFERED = "This perk is no longer offered."
+_SOLD_OUT = "This perk is sold out."
+_NEEDS_SIGNATURE = (
+    "This perk has to be approved with your own wallet, and cannot be redeemed from this site."
+)
+_LIMIT_REACHED = "You have redeemed this perk as often as it allows."
+_PRICE_MOVED = "The price of this perk has just changed. Please look at it and try again."
+_NO_FUNDS = "Your wallet does not hold enough LTZ for this perk."
+_CONDITIONS = "You do not meet the conditions of this perk yet."
+_NO_ACCOUNT = (
+    "This perk is for members of the chat community. Please link your account there first."
+)
+_ACCOUNT_IN_USE = "Your account of the chat community has got this perk for another wallet already."
+_BY_ACCOUNT: Final[Mapping[str, str]] = {
+    "account_not_linked": _NO_ACCOUNT,
+    "account_in_use": _ACCOUNT_IN_USE,
+}
+_NO_MORE_TODAY = "Your wallet has no transactions left for today. Please try again tomorrow."
+_NOBODY_TODAY = "Perks can be redeemed again tomorrow: today's transactions have all been used."
+_FAILED = "The perk could not be redeemed. No LTZ were taken."
+ANOTHERS_WALLET: Final = (
+    "Your wallet signs with its own key alone. Please redeem this perk with your wallet."
+)
+OVERTAKEN: Final = "Another transaction of this wallet came first."
+LEFT_BEHIND: Final = "It was left before anything was sent."
+
+_BY_REVERT: Final[Mapping[str, str]] = {
+    "UnknownCollection": _NOT_OFFERED,
+    "UnknownItem": _NOT_OFFERED,
+    "CollectionInactive": _NOT_OFFERED,
+    "ItemInactive": _NOT_OFFERED,
+    "SoldOut": _SOLD_OUT,
+    "OutOfStock": _SOLD_OUT,
+    "SignatureRequired": _NEEDS_SIGNATURE,
+    "ClaimLimitReached": _LIMIT_REACHED,
+    "PriceAboveMax": _PRICE_MOVED,
+    "TotalAboveMax": _PRICE_MOVED,
+    "ERC20InsufficientBalance": _NO_FUNDS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A collection or an item, as the chain has it. `left` and `max_per_user` None: no limit."""
+
+    brand: Address
+    price: int
+    is_active: bool
+    left: int | None
+    max_per_user: int | None = None
+    needs_signature: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the chain says of an offer and a wallet at one moment.
+
+    `claims` are those that the wallet has of it, `permit_nonce` is its next permit's.
+    """
+
+    offer: Offer
+    balance: int
+    permit_nonce: int
+    claims: int = 0
+
+
+def code_of(entropy: bytes) -> str:
+    """A confirmation code, XXXX-XXXX-XXXX, of random bytes."""
+    if len(entropy) < CODE_ENTROPY_BYTES:
+        raise ValueError(f"a code is made of {CODE_ENTROPY_BYTES} random bytes")
+    number, letters = int.from_bytes(entropy, "big"), []
+    for _ in range(CODE_LENGTH):
+        number, digit = divmod(number, len(ALPHABET))
+        letters.append(ALPHABET[digit])
+    groups = range(0, CODE_LENGTH, _GROUP)
+    return "-".join("".join(letters[start : start + _GROUP]) for start in groups)
+
+
+def is_available(offer: Offer) -> bool:
+    """To somebody; whether a wallet may and can have it, only `check` knows."""
+    return _fault_of(offer) is None
+
+
+def check(standing: Standing, brand: Address) -> None:
+    offer = standing.offer
+    fault = _NOT_OFFERED if offer.brand != brand else _fault_of(offer)
+    if fault is not None:
+        raise RedemptionRefused(fault)
+    if offer.max_per_user is not None and standing.claims >= offer.max_per_user:
+        raise RedemptionRefused(_LIMIT_REACHED)
+    if standing.balance < offer.price:
+        raise RedemptionRefused(
+            f"This perk costs {in_ltz(offer.price)}, but your wallet holds "
+            f"{in_ltz(standing.balance)}."
+        )
+
+
+def check_price(offer: Offer, price: int) -> None:
+    """The price that the redemption's row names, and that its pots pay, is what is paid."""
+    if offer.price != price:
+        raise RedemptionRefused(_PRICE_MOVED)
+
+
+def check_cost(price: int, max_cost: int | None) -> None:
+    """`max_cost` is what the member was shown and agreed to; None if the caller names none."""
+    if max_cost is not None and price > max_cost:
+        raise RedemptionRefused(f"The price is now {in_ltz(price)}.")
+
+
+def sentence_of(refusal: Refused) -> str:
+    """What a person is told of a refusal that was made for a program."""
+    match refusal:
+        case RedemptionRefused():
+            return refusal.message
+        case ClaimLimitReached():
+            return _LIMIT_REACHED
+        case RateLimited():
+            return _too_many(refusal.details)
+        case ValidationFailed() if refusal.details.get("reason") == "total_gas_budget_exhausted":
+            return _NOBODY_TODAY
+        case ValidationFailed() if "constraint" in refusal.details:
+            return _BY_ACCOUNT.get(str(refusal.details.get("reason")), _CONDITIONS)
+    return sentence_of_revert(str(refusal.details.get("reason", "")))
+
+
+def sentence_of_revert(reason: str) -> str:
+    """`reason` is as chain/contracts/reverts.py tells it: `SoldOut(id: 1)`."""
+    return _BY_REVERT.get(reason.partition("(")[0], _FAILED)
+
+
+def is_about_the_market(refusal: Refused) -> bool:
+    """Whether gas is too dear now, which no user can help and which passes."""
+    return isinstance(refusal, ValidationFailed) and "maxGwei" in refusal.details
+
+
+def in_ltz(units: int) -> str:
+    """`12.5 LTZ`, exact."""
+    return f"{ltz_of(units):f} LTZ"
+
+
+def _fault_of(offer: Offer) -> str | None:
+    if not offer.is_active:
+        return _NOT_OFFERED
+    if offer.needs_signature:
+        return _NEEDS_SIGNATURE
+    return _SOLD_OUT if offer.left == 0 else None
+
+
+def _too_many(details: Mapping[str, object]) -> str:
+    if details.get("reason") == "gas_budget_exhausted":
+        return _NO_MORE_TODAY
+    seconds = details.get("retryAfterSeconds")
+    minutes = math.ceil(seconds / 60) if isinstance(seconds, int) else 60
+    plural = "" if minutes == 1 else "s"
+    return (
+        "Your wallet has made too many transactions this hour. "
+        f"Please try again in {minutes} minute{plural}."
+    )

@@ -1,0 +1,89 @@
+"""Days in a row on which somebody checked in at a brand's site, and what they earn.
+
+Days are calendar days of the brand's time zone (`limits.local_day`), whatever the clocks do in
+them. A streak that came as far as yesterday goes on; milestones are reached once and for all.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+
+from ltzd.rules.brands.configuration import Site
+
+_ONE_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Streak:
+    """`days` in a row up to `last_day`; `best` is the longest there ever was."""
+
+    days: int
+    last_day: date
+    best: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckIn:
+    """What a check-in makes of the streak, and the whole LTZ that it earns."""
+
+    streak: Streak
+    reward: int
+
+
+@dataclass(frozen=True, slots=True)
+class Milestone:
+    """`bonus` is in whole LTZ."""
+
+    days: int
+    bonus: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreakShown:
+    """A streak as its owner sees it (spec 2.9)."""
+
+    current_streak: int
+    multiplier: Decimal
+    next_milestone: Milestone | None
+    unclaimed_milestones: tuple[Milestone, ...]
+
+
+def checked_in(before: Streak | None, day: date, site: Site) -> CheckIn | None:
+    """None: the day is claimed already.
+
+    So is a day before the last one: the brand's time zone was changed, and no day counts twice.
+    """
+    if before is not None and day <= before.last_day:
+        return None
+    goes_on = before is not None and day - before.last_day == _ONE_DAY
+    days = before.days + 1 if before is not None and goes_on else 1
+    best = days if before is None else max(days, before.best)
+    return CheckIn(Streak(days, day, best), site.reward_of(days))
+
+
+def days_with(check_in: CheckIn, own_days: int) -> int:
+    """The member's own days in a row, this one included; `own_days` were up to the streak's last
+    day. Other days of the streak are those of other members with the same wallet."""
+    return min(own_days + 1, check_in.streak.days)
+
+
+def own_share(check_in: CheckIn, own_days: int, site: Site) -> int:
+    """How much of the reward the member's own days in a row account for."""
+    return min(check_in.reward, site.reward_of(own_days))
+
+
+def shown(streak: Streak | None, today: date, site: Site, claimed: Collection[int]) -> StreakShown:
+    """`claimed` are the days of milestones. The multiplier is that of the streak as it is, or of
+    the first day of a new one."""
+    best = 0 if streak is None else streak.best
+    current = 0 if streak is None or today - streak.last_day > _ONE_DAY else streak.days
+    milestones = [Milestone(*each) for each in sorted(site.milestones.items())]
+    return StreakShown(
+        current_streak=current,
+        multiplier=site.multiplier_of(max(1, current)),
+        next_milestone=next((each for each in milestones if each.days > best), None),
+        unclaimed_milestones=tuple(
+            each for each in milestones if each.days <= best and each.days not in claimed
+        ),
+    )

@@ -1,0 +1,369 @@
+"""What must be equal in the database and is not, row by row.
+
+Every question is asked of whole tables in a `books.snapshot`. It answers rows with `id`, the JSON
+of both sides (NULL for a side that has no such row), and how many there are. Rewards that wait for
+their mint disagree with nothing. While the index is read again from the beginning, rewards keep
+what they know of final mints above it; those are left out until it has caught up.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+from ltzd.rules.books import Disagreement, Finding
+from ltzd.store.books.figures import PATIENCE_SECONDS
+from ltzd.store.books.site_reconciliation import SITE_CHECKS, Check
+from ltzd.store.database import Connection
+from ltzd.values import Address
+
+
+async def found(
+    connection: Connection, at_most: int, brand: Address | None = None
+) -> list[Disagreement]:
+    """Every kind of which there is a row, with `at_most` of them by name."""
+    return [
+        disagreement
+        for check in CHECKS
+        if (disagreement := await _ask(connection, check, at_most, brand)) is not None
+    ]
+
+
+async def above_the_index(connection: Connection) -> int:
+    """Rewards that are minted above the block to which the index is read again by now."""
+    count: int = await connection.fetchval(
+        """
+        SELECT count(*)
+          FROM rewards r, chains c
+         WHERE r.mint_block_number > c.number AND c.number < c.head_number
+        """,
+        timeout=PATIENCE_SECONDS,
+    )
+    return count
+
+
+async def _ask(
+    connection: Connection, check: Check, at_most: int, brand: Address | None
+) -> Disagreement | None:
+    rows = await connection.fetch(check.sql, brand, at_most, timeout=PATIENCE_SECONDS)
+    if not rows:
+        return None
+    findings = tuple(
+        Finding(
+            row["id"], dict(zip(check.sides, map(_side, (row["one"], row["other"])), strict=True))
+        )
+        for row in rows
+    )
+    return Disagreement(check.kind, check.meaning, rows[0]["total"], findings)
+
+
+def _side(text: str | None) -> Mapping[str, object] | None:
+    """Amounts keep every digit."""
+    return None if text is None else dict(json.loads(text, parse_float=Decimal))
+
+
+CHECKS: Sequence[Check] = (
+    Check(
+        "event_without_reward",
+        "events worth LTZ that have no reward",
+        ("event", "reward"),
+        """
+        SELECT e.id::text, count(*) OVER () AS total,
+               json_build_object('ltz', e.ltz, 'brandId', '0x' || encode(e.brand_id, 'hex'))::text
+                 AS one,
+               NULL AS other
+          FROM events e
+         WHERE e.ltz > 0
+           AND ($1::bytea IS NULL OR e.brand_id = $1)
+           AND NOT EXISTS (SELECT FROM rewards r WHERE r.id = e.id AND r.kind = 1)
+         ORDER BY e.created_at, e.id
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "event_and_reward_differ",
+        "events whose reward has another amount, wallet or brand",
+        ("event", "reward"),
+        """
+        SELECT e.id::text, count(*) OVER () AS total,
+               json_build_object('ltz', e.ltz, 'wallet', '0x' || encode(u.wallet, 'hex'),
+                                 'brandId', '0x' || encode(e.brand_id, 'hex'))::text AS one,
+               json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
+                                 'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS other
+          FROM events e
+          JOIN rewards r ON r.id = e.id AND r.kind = 1
+          LEFT JOIN users u ON u.id = e.user_id
+         WHERE (e.ltz <> r.ltz OR e.brand_id <> r.brand_id OR (u.wallet IS DISTINCT FROM r.wallet
+                     AND NOT EXISTS (SELECT FROM former_wallets f
+                                      WHERE f.wallet = r.wallet AND f.user_id = e.user_id)))
+           AND ($1::bytea IS NULL OR $1 IN (e.brand_id, r.brand_id))
+         ORDER BY e.created_at, e.id
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "reward_without_event",
+        "rewards for events that are not there",
+        ("reward", "event"),
+        """
+        SELECT r.id::text, count(*) OVER () AS total,
+               json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
+                                 'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS one,
+               NULL AS other
+          FROM rewards r
+         WHERE r.kind = 1
+           AND ($1::bytea IS NULL OR r.brand_id = $1)
+           AND NOT EXISTS (SELECT FROM events e WHERE e.id = r.id)
+         ORDER BY r.position
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "payment_without_reward",
+        "payments that have no reward",
+        ("payment", "reward"),
+        """
+        SELECT p.session_id AS id, count(*) OVER () AS total,
+               json_build_object('rewardId', p.reward_id, 'ltz', p.ltz,
+                                 'wallet', '0x' || encode(p.wallet, 'hex'),
+                                 'brandId', '0x' || encode(p.brand_id, 'hex'))::text AS one,
+               NULL AS other
+          FROM payments p
+         WHERE ($1::bytea IS NULL OR p.brand_id = $1)
+           AND NOT EXISTS (SELECT FROM rewards r WHERE r.id = p.reward_id AND r.kind = 2)
+         ORDER BY p.created_at, p.session_id
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "payment_and_reward_differ",
+        "payments whose reward has another amount, wallet or brand",
+        ("payment", "reward"),
+        """
+        SELECT p.session_id AS id, count(*) OVER () AS total,
+               json_build_object('ltz', p.ltz, 'wallet', '0x' || encode(p.wallet, 'hex'),
+                                 'brandId', '0x' || encode(p.brand_id, 'hex'))::text AS one,
+               json_build_object('id', r.id, 'ltz', r.ltz,
+                                 'wallet', '0x' || encode(r.wallet, 'hex'),
+                                 'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS other
+          FROM payments p
+          JOIN rewards r ON r.id = p.reward_id AND r.kind = 2
+         WHERE (p.ltz <> r.ltz OR p.brand_id <> r.brand_id OR p.wallet <> r.wallet)
+           AND ($1::bytea IS NULL OR $1 IN (p.brand_id, r.brand_id))
+         ORDER BY p.created_at, p.session_id
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "reward_without_payment",
+        "rewards for payments that are not there",
+        ("reward", "payment"),
+        """
+        SELECT r.id::text, count(*) OVER () AS total,
+               json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
+                                 'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS one,
+               NULL AS other
+          FROM rewards r
+         WHERE r.kind = 2
+           AND ($1::bytea IS NULL OR r.brand_id = $1)
+           AND NOT EXISTS (SELECT FROM payments p WHERE p.reward_id = r.id)
+         ORDER BY r.position
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "minted_without_mint",
+        "rewards told of a mint that the index does not have, or has otherwise",
+        ("reward", "mint"),
+        """
+        SELECT r.id::text, count(*) OVER () AS total,
+               json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
+                                 'seq', r.seq, 'block', r.mint_block_number,
+                                 'blockHash', '0x' || encode(r.mint_block_hash, 'hex'),
+                                 'transaction', '0x' || encode(r.mint_transaction_hash, 'hex'),
+                                 'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS one,
+               NULL AS other
+          FROM rewards r
+         WHERE r.mint_block_hash IS NOT NULL
+           AND ($1::bytea IS NULL OR r.brand_id = $1)
+           AND NOT EXISTS (SELECT FROM chains c
+                            WHERE r.mint_block_number > c.number AND c.number < c.head_number)
+           AND NOT EXISTS (
+               SELECT FROM mints m
+                WHERE m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
+                                    || '\\x00000000000000'::bytea || int8send(r.seq)
+                  AND m.block_hash = r.mint_block_hash
+                  AND m.block_number = r.mint_block_number
+                  AND m.transaction_hash = r.mint_transaction_hash
+                  AND m.recipient = r.wallet
+                  AND m.amount = r.ltz * 1000000000000000000::numeric)
+         ORDER BY r.position
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "foreign_mint",
+        "mints whose reference is of no reward of ours",
+        ("mint", "reward"),
+        """
+        SELECT '0x' || encode(m.reference, 'hex') AS id, count(*) OVER () AS total,
+               json_build_object('ltz', trim_scale(m.amount * 0.000000000000000001),
+                                 'wallet', '0x' || encode(m.recipient, 'hex'),
+                                 'block', m.block_number, 'logIndex', m.log_index,
+                                 'transaction', '0x' || encode(m.transaction_hash, 'hex'))::text
+                 AS one,
+               CASE WHEN r.id IS NOT NULL THEN
+                 json_build_object('id', r.id, 'kind', r.kind, 'seq', r.seq, 'ltz', r.ltz,
+                                   'wallet', '0x' || encode(r.wallet, 'hex'),
+                                   'brandId', '0x' || encode(r.brand_id, 'hex'))::text END AS other
+          FROM mints m
+          LEFT JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
+         WHERE m.reference IS DISTINCT FROM
+                 uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
+                 || '\\x00000000000000'::bytea || int8send(r.seq)
+           AND ($1::bytea IS NULL OR r.brand_id = $1)
+         ORDER BY m.block_number, m.log_index
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "mint_and_reward_differ",
+        "mints of another amount or to another wallet than their reward's",
+        ("mint", "reward"),
+        """
+        SELECT r.id::text, count(*) OVER () AS total,
+               json_build_object('ltz', trim_scale(m.amount * 0.000000000000000001),
+                                 'wallet', '0x' || encode(m.recipient, 'hex'),
+                                 'block', m.block_number, 'logIndex', m.log_index,
+                                 'transaction', '0x' || encode(m.transaction_hash, 'hex'))::text
+                 AS one,
+               json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
+                                 'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS other
+          FROM mints m
+          JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
+         WHERE m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
+                             || '\\x00000000000000'::bytea || int8send(r.seq)
+           AND (m.amount <> r.ltz * 1000000000000000000::numeric OR m.recipient <> r.wallet)
+           AND ($1::bytea IS NULL OR r.brand_id = $1)
+         ORDER BY m.block_number, m.log_index
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "minted_twice",
+        "rewards with more than one mint",
+        ("reward", "mints"),
+        """
+        SELECT r.id::text, count(*) OVER () AS total,
+               json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
+                                 'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS one,
+               json_build_object('count', count(*),
+                                 'ltz', trim_scale(sum(m.amount) * 0.000000000000000001),
+                                 'blocks', string_agg(m.block_number::text, ' '
+                                                      ORDER BY m.block_number))::text AS other
+          FROM mints m
+          JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
+         WHERE ($1::bytea IS NULL OR r.brand_id = $1)
+         GROUP BY r.id
+        HAVING count(*) > 1
+         ORDER BY r.position
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "mint_not_told",
+        "mints that their reward was not told of",
+        ("mint", "reward"),
+        """
+        SELECT r.id::text, count(*) OVER () AS total,
+               json_build_object('block', m.block_number, 'logIndex', m.log_index,
+                                 'transaction', '0x' || encode(m.transaction_hash, 'hex'))::text
+                 AS one,
+               json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
+                                 'block', NULL,
+                                 'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS other
+          FROM mints m
+          JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
+         WHERE r.mint_block_hash IS NULL
+           AND m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
+                             || '\\x00000000000000'::bytea || int8send(r.seq)
+           AND m.amount = r.ltz * 1000000000000000000::numeric AND m.recipient = r.wallet
+           AND ($1::bytea IS NULL OR r.brand_id = $1)
+         ORDER BY m.block_number, m.log_index
+         LIMIT $2
+        """,
+    ),
+    # Taken back by a reorganisation a reward waits to be minted again, under the seq that it had:
+    # that is in flight. One without a seq was never minted, one that failed will not be.
+    Check(
+        "announced_without_mint",
+        "webhooks ltz_distributed delivered for rewards that are not minted, and never taken back",
+        ("webhook", "reward"),
+        """
+        SELECT w.id::text, count(*) OVER () AS total,
+               json_build_object('subject', w.subject, 'attempts', w.attempts,
+                                 'brandId', '0x' || encode(w.brand_id, 'hex'))::text AS one,
+               CASE WHEN r.id IS NOT NULL THEN
+                 json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
+                                   'state', CASE WHEN r.failed_at IS NULL THEN 'queued'
+                                                 ELSE 'failed' END,
+                                   'seq', r.seq)::text END AS other
+          FROM webhooks w
+          LEFT JOIN rewards r ON r.id = w.subject
+         WHERE w.kind = 'ltz_distributed' AND w.state = 'delivered' AND NOT w.revoked
+           AND r.mint_block_hash IS NULL
+           AND (r.seq IS NULL OR r.failed_at IS NOT NULL)
+           AND ($1::bytea IS NULL OR w.brand_id = $1)
+           AND NOT EXISTS (SELECT FROM webhooks back
+                            WHERE back.subject = w.subject AND back.kind = 'ltz_reverted'
+                              AND back.created_at >= w.created_at)
+         ORDER BY w.created_at, w.id
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "mints_and_transfers_differ",
+        "transactions that mint another sum of rewards than of LTZ",
+        ("mints", "transfers"),
+        """
+        SELECT '0x' || encode(transaction_hash, 'hex') AS id, count(*) OVER () AS total,
+               json_build_object('count', coalesce(m.rows, 0), 'ltz',
+                 trim_scale(coalesce(m.amount, 0) * 0.000000000000000001))::text AS one,
+               json_build_object('count', coalesce(t.rows, 0), 'ltz',
+                 trim_scale(coalesce(t.amount, 0) * 0.000000000000000001))::text AS other
+          FROM (SELECT transaction_hash, count(*) AS rows, sum(amount) AS amount
+                  FROM mints
+                 GROUP BY 1) AS m
+          FULL JOIN (SELECT transaction_hash, count(*) AS rows, sum(amount) AS amount
+                       FROM transfers
+                      WHERE sender = decode(repeat('00', 20), 'hex')
+                      GROUP BY 1) AS t USING (transaction_hash)
+         WHERE $1::bytea IS NULL AND m.amount IS DISTINCT FROM t.amount
+         ORDER BY 1
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "balance_and_transfers_differ",
+        "wallets whose balance is not what their transfers come to",
+        ("balance", "transfers"),
+        """
+        SELECT '0x' || encode(wallet, 'hex') AS id, count(*) OVER () AS total,
+               json_build_object('ltz',
+                 trim_scale(coalesce(b.amount, 0) * 0.000000000000000001))::text AS one,
+               json_build_object('ltz',
+                 trim_scale(coalesce(moved.amount, 0) * 0.000000000000000001))::text AS other
+          FROM balances b
+          FULL JOIN (SELECT wallet, sum(amount) AS amount
+                       FROM (SELECT recipient AS wallet, amount FROM transfers
+                              UNION ALL
+                             SELECT sender, -amount FROM transfers) AS moves
+                      GROUP BY wallet) AS moved USING (wallet)
+         WHERE $1::bytea IS NULL
+           AND wallet <> decode(repeat('00', 20), 'hex')
+           AND coalesce(b.amount, 0) <> coalesce(moved.amount, 0)
+         ORDER BY 1
+         LIMIT $2
+        """,
+    ),
+    *SITE_CHECKS,
+)

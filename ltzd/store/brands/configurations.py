@@ -1,0 +1,261 @@
+"""Brands in the database: each one's whole configuration, and the keys made when it first came.
+
+`revision` grows with every change, in commit order, so whoever has read revision n and finds n
+to be the latest has missed nothing.
+"""
+
+from dataclasses import dataclass
+
+import structlog
+from pydantic import ValidationError
+
+from ltzd.errors import Misconfigured
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store import wakeups as signals
+from ltzd.store.brands import keys as brand_keys
+from ltzd.store.brands.keys import NewKeys
+from ltzd.store.brands.revisions import brand_change
+from ltzd.store.database import Connection
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.values import Address, hex_of
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """`keys` only when the brand was applied for the first time."""
+
+    changed: bool
+    keys: NewKeys | None
+
+
+async def apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applied:
+    """Make `brand` the configuration in force; all of it or, if anything fails, nothing.
+
+    The switches and keys of a brand that is there stay as they are. Raises Misconfigured for a host
+    that is another brand's site.
+    """
+    async with brand_change(connection):
+        return await _apply(connection, brand, sealer)
+
+
+async def apply_over(
+    connection: Connection, revision: int, brand: Brand, sealer: Sealer
+) -> Applied | None:
+    """`apply`, but None and nothing if the brand is no longer at this revision (0: not there)."""
+    async with brand_change(connection):
+        if await revision_of(connection, brand.address) != revision:
+            return None
+        return await _apply(connection, brand, sealer)
+
+
+async def _apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applied:
+    is_new = await revision_of(connection, brand.address) == 0
+    old = None if is_new else await _understood(connection, brand.address)
+    if old == brand:
+        return Applied(changed=False, keys=None)
+    await _refuse_others_sites(connection, brand)
+    await _write(connection, brand)
+    await _forget_totals(connection, brand, old)
+    keys = NewKeys.of(brand.id) if is_new else None
+    if keys is not None:
+        await brand_keys.write_new(connection, brand.address, keys, sealer)
+    await signals.notify(connection, signals.BRANDS)
+    return Applied(changed=True, keys=keys)
+
+
+async def load(connection: Connection, brand_id: Address) -> Brand | None:
+    """Raises Misconfigured if another version wrote what this one does not understand."""
+    text: str | None = await connection.fetchval(
+        "SELECT configuration::text FROM brands WHERE id = $1", brand_id
+    )
+    return None if text is None else _parsed(brand_id, text)
+
+
+async def revision_of(connection: Connection, brand_id: Address) -> int:
+    """0 for an unknown brand."""
+    revision: int | None = await connection.fetchval(
+        "SELECT revision FROM brands WHERE id = $1", brand_id
+    )
+    return revision or 0
+
+
+async def latest_revision(connection: Connection) -> int:
+    """0 while there is no brand."""
+    revision: int = await connection.fetchval("SELECT coalesce(max(revision), 0) FROM brands")
+    return revision
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """`brand` is None if this version has never understood its configuration."""
+
+    revision: int
+    brand: Brand | None
+    is_disabled: bool
+    is_paused: bool
+
+
+class BrandBook:
+    """The brands of this process's memory, a moment behind the database.
+
+    Call `refresh` when signals.BRANDS rings and at least once a second; it is cheap when nothing
+    changed.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[Address, _Entry] = {}
+        self._known: dict[Address, Brand] = {}
+        self._latest = 0
+        self._by_site: dict[str, Brand] = {}
+        self.domains: frozenset[str] = frozenset()
+        """Of every brand that is not disabled, its sites among them, in normal form."""
+
+    def get(self, address: Address) -> Brand | None:
+        """None for a disabled brand, too: every surface treats it as unknown."""
+        return self._known.get(address)
+
+    def with_site(self, host: str) -> Brand | None:
+        """Whose site is at this host, in normal form; None for a disabled brand's, too."""
+        return self._by_site.get(host)
+
+    def configuration(self, address: Address) -> Brand | None:
+        """Of a disabled brand, too."""
+        entry = self._entries.get(address)
+        return None if entry is None else entry.brand
+
+    def is_constrained(self, collection_id: int) -> bool:
+        """By any brand's file: whose collection it is, only the chain knows."""
+        return any(
+            entry.brand is not None and entry.brand.constraints_on(collection_id)
+            for entry in self._entries.values()
+        )
+
+    def is_paused(self, address: Address) -> bool:
+        """Whether its rewards wait; its events are taken all the same."""
+        entry = self._entries.get(address)
+        return entry is not None and entry.is_paused
+
+    def revision_of(self, address: Address) -> int:
+        """Grows with every change of the brand, its keys included; 0 for one that is not there."""
+        entry = self._entries.get(address)
+        return 0 if entry is None else entry.revision
+
+    async def refresh(self, connection: Connection) -> bool:
+        """Answers whether anything changed.
+
+        What another version wrote and this one does not understand is logged; that brand keeps
+        the configuration it had here, and the others go on.
+        """
+        if await latest_revision(connection) == self._latest:
+            return False
+        rows = await connection.fetch(
+            """
+            SELECT id, revision, configuration::text, disabled_at IS NOT NULL, paused_at IS NOT NULL
+              FROM brands
+            """
+        )
+        self._entries = {
+            Address(key): _Entry(
+                revision, self._kept_or_parsed(Address(key), revision, text), is_disabled, is_paused
+            )
+            for key, revision, text, is_disabled, is_paused in rows
+        }
+        self._known = {
+            key: entry.brand
+            for key, entry in self._entries.items()
+            if entry.brand is not None and not entry.is_disabled
+        }
+        self._by_site = {
+            host: brand
+            for brand in self._known.values()
+            if brand.site is not None
+            for host in brand.site.hosts
+        }
+        self._latest = max((entry.revision for entry in self._entries.values()), default=0)
+        self.domains = frozenset(name for brand in self._known.values() for name in brand.domains)
+        self.domains |= self._by_site.keys()
+        return True
+
+    def _kept_or_parsed(self, key: Address, revision: int, text: str) -> Brand | None:
+        entry = self._entries.get(key)
+        kept = None if entry is None else entry.brand
+        if entry is not None and entry.revision == revision:
+            return kept
+        try:
+            return _parsed(key, text)
+        except Misconfigured as error:
+            log.error("brands.not_understood", brand=hex_of(key), advice=error.message)
+            return kept
+
+
+def _parsed(brand_id: Address, text: str) -> Brand:
+    try:
+        return Brand.model_validate_json(text)
+    except ValidationError as error:
+        raise Misconfigured(
+            f"This ltzd does not understand the stored configuration of brand {hex_of(brand_id)}; "
+            "apply the brand's file again, or run the ltzd that wrote it."
+        ) from error
+
+
+async def _understood(connection: Connection, brand_id: Address) -> Brand | None:
+    try:
+        return await load(connection, brand_id)
+    except Misconfigured:
+        return None
+
+
+async def _forget_totals(connection: Connection, brand: Brand, old: Brand | None) -> None:
+    """Totals stand still while a type has no global maximum, so a new maximum counts anew."""
+    before = set() if old is None else _limited_types(old)
+    await connection.execute(
+        "DELETE FROM claim_totals WHERE brand_id = $1 AND event_type <> ALL($2::text[])",
+        brand.address,
+        sorted(before & _limited_types(brand)),
+    )
+
+
+async def _refuse_others_sites(connection: Connection, brand: Brand) -> None:
+    """A Host names one brand. Raises Misconfigured; `brand_change` lets nobody come between."""
+    hosts = [] if brand.site is None else list(brand.site.hosts)
+    row = await connection.fetchrow(
+        """
+        SELECT id, host
+          FROM brands
+         CROSS JOIN LATERAL jsonb_array_elements_text(
+               CASE WHEN jsonb_typeof(configuration #> '{site,hosts}') = 'array'
+                    THEN configuration #> '{site,hosts}' ELSE '[]' END) AS named (host)
+         WHERE id <> $1 AND host = ANY($2::text[])
+         LIMIT 1
+        """,
+        brand.address,
+        hosts,
+    )
+    if row is not None:
+        raise Misconfigured(
+            f"site.hosts: {row['host']} is the site of brand {hex_of(row['id'])} already; "
+            "take it out of that brand's file first."
+        )
+
+
+def _limited_types(brand: Brand) -> set[str]:
+    return {rule.type for rule in brand.configured_events() if rule.max_total_claims is not None}
+
+
+async def _write(connection: Connection, brand: Brand) -> None:
+    await connection.execute(
+        """
+        INSERT INTO brands (id, name, configuration, revision)
+        VALUES ($1, $2, $3::text::jsonb, nextval('brand_revisions'))
+            ON CONFLICT (id) DO UPDATE
+           SET name = excluded.name,
+               configuration = excluded.configuration,
+               revision = excluded.revision,
+               updated_at = now()
+        """,
+        brand.address,
+        brand.name,
+        brand.model_dump_json(),
+    )

@@ -1,0 +1,290 @@
+"""A brand's keys: made when it first comes, rotated one by one, readable only with the master key.
+
+A key that was rotated still counts for a day, and however many rotations follow: whoever loses a
+new key before he has written it down rotates again, and nothing that worked stops. A retired key is
+sealed to its time as well, so that nobody who can only write to the database prolongs it.
+An API key lies there as its SHA-256; nobody reads it back.
+"""
+
+import base64
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+import structlog
+
+from ltzd.errors import Misconfigured
+from ltzd.rules.domains.txt_records import digest_of
+from ltzd.store.brands.revisions import brand_change, stamp
+from ltzd.store.database import Connection
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.values import Address, hex_of
+
+log = structlog.get_logger()
+
+RETIRED_FOR: Final = timedelta(hours=24)
+
+ReadableKey = Literal["security_key", "webhook_secret", "verification_token"]
+KeyName = Literal["security_key", "api_key", "webhook_secret", "verification_token"]
+FIELDS: Final[dict[KeyName, str]] = {
+    "security_key": "securityKey",
+    "api_key": "apiKey",
+    "webhook_secret": "webhookSecret",
+    "verification_token": "verificationToken",
+}
+"""Every key by its name, with the name that JSON has for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewKeys:
+    """A brand's keys in clear: shown once, then sealed or hashed."""
+
+    brand_id: str
+    security_key: str = field(repr=False)
+    api_key: str = field(repr=False)
+    webhook_secret: str = field(repr=False)
+    verification_token: str = field(repr=False)
+
+    @classmethod
+    def of(cls, brand_id: str) -> "NewKeys":
+        return cls(brand_id, **{name: _new_key(name) for name in FIELDS})
+
+    def as_json(self) -> dict[str, str]:
+        keys: dict[str, str] = {text: getattr(self, name) for name, text in FIELDS.items()}
+        return {"brandId": self.brand_id} | keys
+
+
+@dataclass(frozen=True, slots=True)
+class BrandSecret:
+    """One of a brand's keys in clear; it counts until then, or None: until it is rotated."""
+
+    text: str = field(repr=False)
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """A new key in clear. The one before counts until then; None: it does not, or no more.
+
+    `lost` says why an old key that could not be opened does not.
+    """
+
+    key: str = field(repr=False)
+    previous_until: datetime | None
+    lost: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAge:
+    """`retired_until`: when each key of earlier rotations ends, the last one first."""
+
+    created_at: datetime
+    retired_until: tuple[datetime, ...]
+
+
+async def write_new(
+    connection: Connection, brand_id: Address, keys: NewKeys, sealer: Sealer
+) -> None:
+    """The first keys of a brand that has none."""
+    for name in FIELDS:
+        await _write(connection, brand_id, name, getattr(keys, name), sealer)
+
+
+async def secrets_of(
+    connection: Connection, brand_id: Address, name: ReadableKey, sealer: Sealer
+) -> list[BrandSecret]:
+    """The key and then the retired ones that still count; nothing for an unknown brand.
+
+    Raises Misconfigured if the master key file does not open the key itself. A retired key that
+    does not open is logged and left out, since the brand has a newer one.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT sealed, key_id, NULL::timestamptz AS until
+          FROM brand_secrets
+         WHERE brand_id = $1 AND name = $2
+        UNION ALL
+        SELECT sealed, key_id, until
+          FROM retired_secrets
+         WHERE brand_id = $1 AND name = $2 AND until > now()
+         ORDER BY until DESC NULLS FIRST
+        """,
+        brand_id,
+        name,
+    )
+    found = []
+    for sealed, key_id, until in rows:
+        try:
+            text = sealer.open(sealed, key_id, brand_id, sealed_to(name, until))
+        except Misconfigured as error:
+            if until is None:
+                raise
+            log.error("brands.retired_key_lost", brand=hex_of(brand_id), advice=error.message)
+            continue
+        found.append(BrandSecret(text, until))
+    return found
+
+
+async def brand_of_api_key(connection: Connection, key: str) -> Address | None:
+    """Whose API key it is, or was until a rotation that still counts."""
+    brand: bytes | None = await connection.fetchval(
+        """
+        SELECT brand_id FROM brand_secrets WHERE name = 'api_key' AND sealed = $1
+         UNION ALL
+        SELECT brand_id FROM retired_secrets
+         WHERE name = 'api_key' AND sealed = $1 AND until > now()
+         LIMIT 1
+        """,
+        hashlib.sha256(key.encode(errors="surrogateescape")).digest(),
+    )
+    return None if brand is None else Address(brand)
+
+
+async def verifying_digests(
+    connection: Connection, brand_id: Address, sealer: Sealer
+) -> list[bytes]:
+    """SHA-256 of every key that shows in a TXT record whose a domain is: API keys and verification
+    tokens, the retired ones that still count too; nothing for an unknown brand.
+
+    Raises Misconfigured as `secrets_of` does.
+    """
+    tokens = await secrets_of(connection, brand_id, "verification_token", sealer)
+    rows = await connection.fetch(
+        """
+        SELECT sealed FROM brand_secrets WHERE brand_id = $1 AND name = 'api_key'
+         UNION ALL
+        SELECT sealed FROM retired_secrets
+         WHERE brand_id = $1 AND name = 'api_key' AND until > now()
+        """,
+        brand_id,
+    )
+    digests = [digest_of(token.text) for token in tokens]
+    return digests + [row["sealed"] for row in rows]
+
+
+async def rotate(
+    connection: Connection, brand_id: Address, name: KeyName, sealer: Sealer, *, revoke: bool
+) -> Rotation:
+    """Make the brand a new key; the old one still counts for RETIRED_FOR, or with `revoke` neither
+    it nor any before it. All or nothing. Raises NotFound."""
+    key = _new_key(name)
+    async with brand_change(connection):
+        await stamp(connection, brand_id)
+        await _forget_retired(connection, brand_id, name, all_of_them=revoke)
+        until, lost = None, None
+        if not revoke:
+            try:
+                until = await _retire(connection, brand_id, name, sealer)
+            except Misconfigured as error:
+                lost = error.message
+        await _write(connection, brand_id, name, key, sealer)
+    return Rotation(key, until, lost)
+
+
+async def ages(connection: Connection, brand_id: Address) -> dict[KeyName, KeyAge]:
+    """Of each key that the brand has, in the order of FIELDS."""
+    rows = await connection.fetch(
+        """
+        SELECT name, created_at,
+               ARRAY(SELECT until
+                       FROM retired_secrets r
+                      WHERE r.brand_id = s.brand_id AND r.name = s.name AND until > now()
+                      ORDER BY until DESC) AS retired_until
+          FROM brand_secrets s
+         WHERE brand_id = $1
+        """,
+        brand_id,
+    )
+    found = {row["name"]: KeyAge(row["created_at"], tuple(row["retired_until"])) for row in rows}
+    return {name: found[name] for name in FIELDS if name in found}
+
+
+async def _write(
+    connection: Connection, brand_id: Address, name: KeyName, key: str, sealer: Sealer
+) -> None:
+    sealed, key_id = _sealed(brand_id, name, key, sealer)
+    await connection.execute(
+        """
+        INSERT INTO brand_secrets (brand_id, name, key_id, sealed)
+        VALUES ($1, $2, $3, $4)
+            ON CONFLICT (brand_id, name) DO UPDATE
+           SET key_id = excluded.key_id, sealed = excluded.sealed, created_at = now()
+        """,
+        brand_id,
+        name,
+        key_id,
+        sealed,
+    )
+
+
+async def _retire(
+    connection: Connection, brand_id: Address, name: KeyName, sealer: Sealer
+) -> datetime | None:
+    """Until when the key as it stands still counts. Raises Misconfigured if it cannot be opened."""
+    row = await connection.fetchrow(
+        """
+        SELECT sealed, key_id, clock_timestamp() + $3::interval AS until
+          FROM brand_secrets
+         WHERE brand_id = $1 AND name = $2
+        """,
+        brand_id,
+        name,
+        RETIRED_FOR,
+    )
+    if row is None:
+        return None
+    sealed, key_id, until = row
+    if name != "api_key":
+        text = sealer.open(sealed, key_id, brand_id, name)
+        sealed, key_id = sealer.seal(text, brand_id, sealed_to(name, until)), sealer.key_id
+    await connection.execute(
+        """
+        INSERT INTO retired_secrets (brand_id, name, until, key_id, sealed)
+        VALUES ($1, $2, $3, $4, $5)
+        """,
+        brand_id,
+        name,
+        until,
+        key_id,
+        sealed,
+    )
+    return until  # type: ignore[no-any-return]
+
+
+async def _forget_retired(
+    connection: Connection, brand_id: Address, name: KeyName, *, all_of_them: bool
+) -> None:
+    await connection.execute(
+        """
+        DELETE FROM retired_secrets
+         WHERE brand_id = $1 AND name = $2 AND ($3 OR until <= now())
+        """,
+        brand_id,
+        name,
+        all_of_them,
+    )
+
+
+def _sealed(brand_id: Address, name: KeyName, key: str, sealer: Sealer) -> tuple[bytes, str | None]:
+    if name == "api_key":
+        return hashlib.sha256(key.encode()).digest(), None
+    return sealer.seal(key, brand_id, name), sealer.key_id
+
+
+def sealed_to(name: ReadableKey, until: datetime | None) -> str:
+    """What a key is sealed to, beside its brand."""
+    return name if until is None else f"{name} until {until.isoformat()}"
+
+
+def _new_key(name: KeyName) -> str:
+    match name:
+        case "security_key":
+            return f"ltzsk_{secrets.token_hex(20)}"
+        case "api_key":
+            return f"ltzak_{secrets.token_hex(20)}"
+        case "webhook_secret":
+            return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
+        case "verification_token":
+            return f"ltzvt_{secrets.token_hex(20)}"

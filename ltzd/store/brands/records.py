@@ -1,0 +1,129 @@
+"""Brands as their operator sees them: found by id or name, with the switches that outlast files."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import asyncpg
+
+from ltzd.store import wakeups as signals
+from ltzd.store.brands.revisions import brand_change, stamp
+from ltzd.store.database import Connection
+from ltzd.values import Address, address_of
+
+Switch = Literal["disabled", "paused"]
+
+
+@dataclass(frozen=True, slots=True)
+class BrandRecord:
+    """`domains` as they are stored, whatever this version makes of the rest."""
+
+    id: Address
+    name: str
+    domains: tuple[str, ...]
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    disabled_at: datetime | None
+    paused_at: datetime | None
+
+    @property
+    def state(self) -> str:
+        if self.disabled_at is not None:
+            return "disabled"
+        return "active" if self.paused_at is None else "paused"
+
+    def since(self, switch: Switch) -> datetime | None:
+        """None while the switch is off."""
+        return self.disabled_at if switch == "disabled" else self.paused_at
+
+
+async def every_brand(connection: Connection) -> list[BrandRecord]:
+    """In the order in which they came."""
+    rows = await connection.fetch(
+        """
+        SELECT id, name, configuration -> 'domains' AS domains, revision, created_at, updated_at,
+               disabled_at, paused_at
+          FROM brands
+         ORDER BY created_at, id
+        """
+    )
+    return list(map(_record, rows))
+
+
+async def called(connection: Connection, text: str) -> list[BrandRecord]:
+    """The brand with this id in any letter case, else every brand with exactly this name."""
+    rows = await connection.fetch(
+        """
+        SELECT id, name, configuration -> 'domains' AS domains, revision, created_at, updated_at,
+               disabled_at, paused_at
+          FROM brands
+         WHERE id = $1 OR name = $2
+         ORDER BY id
+        """,
+        _address(text),
+        text,
+    )
+    found = list(map(_record, rows))
+    return [record for record in found if record.id == _address(text)] or found
+
+
+async def switch(connection: Connection, brand_id: Address, name: Switch, *, on: bool) -> bool:
+    """Answers False, having done nothing, if it stands so already or nobody knows the brand."""
+    async with brand_change(connection):
+        if await _set(connection, brand_id, name, on) is None:
+            return False
+        await stamp(connection, brand_id)
+        if name == "paused" and not on:
+            await signals.notify(connection, signals.REWARDS)
+    return True
+
+
+async def _set(connection: Connection, brand_id: Address, name: Switch, on: bool) -> Any:
+    """None if there is nothing to set."""
+    if name == "disabled":
+        return await connection.fetchval(
+            """
+            UPDATE brands
+               SET disabled_at = CASE WHEN $2 THEN now() END
+             WHERE id = $1 AND (disabled_at IS NULL) = $2
+         RETURNING id
+            """,
+            brand_id,
+            on,
+        )
+    return await connection.fetchval(
+        """
+        UPDATE brands
+           SET paused_at = CASE WHEN $2 THEN now() END
+         WHERE id = $1 AND (paused_at IS NULL) = $2
+     RETURNING id
+        """,
+        brand_id,
+        on,
+    )
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return address_of(text.lower())
+    except ValueError:
+        return None
+
+
+def _record(row: asyncpg.Record) -> BrandRecord:
+    return BrandRecord(
+        id=Address(row["id"]),
+        name=row["name"],
+        domains=_texts(row["domains"]),
+        revision=row["revision"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        disabled_at=row["disabled_at"],
+        paused_at=row["paused_at"],
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """Another version may have stored something else."""
+    return tuple(map(str, value)) if isinstance(value, list) else ()

@@ -1,0 +1,34 @@
+"""Changes of brands: one at a time, each with the next revision, told to every process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ltzd.errors import NotFound
+from ltzd.store import wakeups as signals
+from ltzd.store.database import Connection
+from ltzd.values import Address, hex_of
+
+
+@asynccontextmanager
+async def brand_change(connection: Connection) -> AsyncIterator[None]:
+    """A transaction in which no other brand changes, so that revisions are committed in their
+    order. Readers go on."""
+    async with connection.transaction():
+        await connection.execute("LOCK TABLE brands IN SHARE ROW EXCLUSIVE MODE")
+        yield
+
+
+async def stamp(connection: Connection, brand_id: Address) -> None:
+    """Give a changed brand its next revision. Raises NotFound."""
+    found = await connection.fetchval(
+        """
+        UPDATE brands
+           SET revision = nextval('brand_revisions'), updated_at = now()
+         WHERE id = $1
+     RETURNING revision
+        """,
+        brand_id,
+    )
+    if found is None:
+        raise NotFound(f"There is no brand {hex_of(brand_id)}.")
+    await signals.notify(connection, signals.BRANDS)

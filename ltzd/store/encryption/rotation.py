@@ -1,0 +1,179 @@
+"""Everything that is sealed, sealed anew under another master key, a batch at a time.
+
+Each row says which key sealed it. So a rotation that was killed goes on where it stopped, and
+whoever knows both keys reads every row meanwhile. A batch is one transaction in which no brand's
+keys change; wallets' keys never do, so nothing is overwritten that was written since it was read.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ltzd.errors import Misconfigured
+from ltzd.store.brands.keys import sealed_to
+from ltzd.store.brands.revisions import brand_change
+from ltzd.store.database import Connection
+from ltzd.store.encryption.sealing import Sealer
+
+BATCH: Final = 500
+_MOST_WALKS: Final = 10
+
+_Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Count:
+    """Of a table. `faults` say of each row that does not open which it is, and why."""
+
+    rows: int = 0
+    resealed: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """`page` gives the rows after a key (its columns, then how many); `write` takes a key's
+    columns, the key id that is expected, and the new key id and value."""
+
+    name: str
+    key: tuple[str, ...]
+    before_all: tuple[Any, ...]
+    page: str
+    write: str
+    opened: Callable[[_Row, Sealer], str | bytes]
+    sealed: Callable[[_Row, Any, Sealer], bytes]
+
+    def key_of(self, row: _Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in self.key)
+
+
+async def rotate(connection: Connection, sealer: Sealer) -> dict[str, Count]:
+    """Until a walk over all rows finds each sealed with the sealer's key, and opens it with that
+    key alone; by the tables' names.
+
+    Raises Misconfigured if others go on sealing with another key.
+    """
+    counts = {table.name: Count() for table in _TABLES}
+    for _ in range(_MOST_WALKS):
+        resealed = 0
+        for table in _TABLES:
+            found = await _walk(connection, table, sealer)
+            resealed += found.resealed
+            total = counts[table.name].resealed + found.resealed
+            counts[table.name] = Count(found.rows, total, found.faults)
+        if resealed == 0:
+            return counts
+    raise Misconfigured(
+        "Rows are still being sealed with another key: give every process settings whose "
+        "master_key_file holds the new key, and run this again."
+    )
+
+
+async def _walk(connection: Connection, table: _Table, sealer: Sealer) -> Count:
+    alone, count, after = sealer.alone(), Count(), table.before_all
+    while True:
+        async with brand_change(connection):
+            rows = await connection.fetch(table.page, *after, BATCH)
+            changes = []
+            for row in rows:
+                is_done = row["key_id"] == sealer.key_id
+                try:
+                    content = table.opened(row, alone if is_done else sealer)
+                except Misconfigured as error:
+                    count.faults.append(error.message)
+                    continue
+                if not is_done:
+                    changes.append(_change(table, row, content, sealer))
+            count.rows += len(rows)
+            count.resealed += len(await connection.fetchmany(table.write, changes))
+        if len(rows) < BATCH:
+            return count
+        after = table.key_of(rows[-1])
+
+
+def _change(table: _Table, row: _Row, content: str | bytes, sealer: Sealer) -> tuple[Any, ...]:
+    value = table.sealed(row, content, sealer)
+    return (*table.key_of(row), row["key_id"], sealer.key_id, value)
+
+
+def _open_brand_secret(row: _Row, sealer: Sealer) -> str:
+    place = sealed_to(row["name"], row.get("until"))
+    return sealer.open(row["sealed"], row["key_id"], row["brand_id"], place)
+
+
+def _seal_brand_secret(row: _Row, content: str, sealer: Sealer) -> bytes:
+    return sealer.seal(content, row["brand_id"], sealed_to(row["name"], row.get("until")))
+
+
+def _open_wallet_key(row: _Row, sealer: Sealer) -> bytes:
+    return sealer.open_wallet_key(row["sealed"], row["key_id"], row["subject"], row["wallet"])
+
+
+def _seal_wallet_key(row: _Row, content: bytes, sealer: Sealer) -> bytes:
+    return sealer.seal_wallet_key(content, row["subject"], row["wallet"])
+
+
+# API keys lie there as hashes, which no key has sealed.
+_TABLES: Final = (
+    _Table(
+        "brand_secrets",
+        ("brand_id", "name"),
+        (b"", ""),
+        """
+        SELECT brand_id, name, key_id, sealed
+          FROM brand_secrets
+         WHERE key_id IS NOT NULL AND (brand_id, name) > ($1, $2)
+         ORDER BY brand_id, name
+         LIMIT $3
+        """,
+        """
+        UPDATE brand_secrets
+           SET key_id = $4, sealed = $5
+         WHERE brand_id = $1 AND name = $2 AND key_id = $3
+     RETURNING true
+        """,
+        _open_brand_secret,
+        _seal_brand_secret,
+    ),
+    _Table(
+        "retired_secrets",
+        ("brand_id", "name", "until"),
+        (b"", "", datetime.fromtimestamp(0, UTC)),
+        """
+        SELECT brand_id, name, until, key_id, sealed
+          FROM retired_secrets
+         WHERE key_id IS NOT NULL AND (brand_id, name, until) > ($1, $2, $3)
+         ORDER BY brand_id, name, until
+         LIMIT $4
+        """,
+        """
+        UPDATE retired_secrets
+           SET key_id = $5, sealed = $6
+         WHERE brand_id = $1 AND name = $2 AND until = $3 AND key_id = $4
+     RETURNING true
+        """,
+        _open_brand_secret,
+        _seal_brand_secret,
+    ),
+    _Table(
+        "local_users",
+        ("subject",),
+        ("",),
+        """
+        SELECT subject, wallet, key_id, sealed
+          FROM local_users
+         WHERE subject > $1
+         ORDER BY subject
+         LIMIT $2
+        """,
+        """
+        UPDATE local_users
+           SET key_id = $3, sealed = $4
+         WHERE subject = $1 AND key_id = $2
+     RETURNING true
+        """,
+        _open_wallet_key,
+        _seal_wallet_key,
+    ),
+)

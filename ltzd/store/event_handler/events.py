@@ -1,0 +1,452 @@
+"""Events and the claims they make: read as they stand, decided by rules, written if still so.
+
+A claim's count grows by one with each event, so it is the version that the write compares: of two
+writers that decided on the same claim one loses and decides again. A global maximum and a brand's
+own limits are CHECKs of the tables that count them, so no race can pass them; a signed request's
+nonce is a unique row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from ltzd.rules.event_handler.brand_limits import Quota, Usage, local_day
+from ltzd.rules.event_handler.claims import ClaimRecord
+from ltzd.store.database import Connection
+from ltzd.store.wakeups import ORIGIN
+from ltzd.values import Address, Hash32
+
+ClaimKey = tuple[Address, str, str]
+"""Brand, event type, e-mail key."""
+TotalKey = tuple[Address, str]
+"""Brand, event type."""
+UsageKey = tuple[Address, Usage, datetime]
+"""Brand, what is counted, the window's start."""
+NonceKey = tuple[Address, str]
+"""Brand, nonce of a signed request."""
+
+_NONCES_KEPT = timedelta(seconds=660)
+"""Longer than the 600 s in which a timestamp is within 300 s of our clock."""
+
+EVENT_REWARD = 1
+"""The kind of an event's reward, in rows and references (contracts.md)."""
+
+
+class EventRow(msgspec.Struct, frozen=True):
+    """One event to be written; `wallet` receives `ltz` whole LTZ, if that is more than 0.
+
+    User and wallet are as they were when the event came: if his row says otherwise by the time it
+    is written, the row counts.
+    """
+
+    id: UUID
+    brand_id: Address
+    event_type: str
+    email: str
+    user_id: UUID
+    domain: str
+    source: str | None
+    user_identifier: str | None
+    metadata: dict[str, Any]
+    ltz: int
+    wallet: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What events are decided on, and the database's time; a key without a row is missing."""
+
+    claims: dict[ClaimKey, ClaimRecord]
+    totals: dict[TotalKey, int]
+    usage: dict[UsageKey, int]
+    nonces: dict[NonceKey, UUID]
+    """Which request has used a nonce."""
+    now: datetime
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What of the standing a decision asks for; most events need their claim only."""
+
+    claim: ClaimKey
+    total: TotalKey | None = None
+    usage: Address | None = None
+    """The brand, if it limits itself."""
+    nonce: NonceKey | None = None
+
+
+async def standing(connection: Connection, those: Sequence[Wanted]) -> Standing:
+    """Read without locks; `write` refuses what has changed since."""
+    claims, now = await _claims(connection, {wanted.claim for wanted in those})
+    return Standing(
+        claims=claims,
+        totals=await _totals(connection, {w.total for w in those if w.total is not None}),
+        usage=await _usage(connection, {w.usage for w in those if w.usage is not None}),
+        nonces=await _nonces(connection, {w.nonce for w in those if w.nonce is not None}),
+        now=now,
+    )
+
+
+async def _claims(
+    connection: Connection, keys: set[ClaimKey]
+) -> tuple[dict[ClaimKey, ClaimRecord], datetime]:
+    wanted = list(keys)
+    rows = await connection.fetch(
+        """
+        SELECT brand_id, event_type, email_key, c.claims, c.last_event_id, c.last_event_at,
+               clock_timestamp() AS now
+          FROM unnest($1::bytea[], $2::text[], $3::text[])
+               AS wanted (brand_id, event_type, email_key)
+          LEFT JOIN claims c USING (brand_id, event_type, email_key)
+        """,
+        [key[0] for key in wanted],
+        [key[1] for key in wanted],
+        [key[2] for key in wanted],
+    )
+    claims = {
+        (Address(row[0]), row[1], row[2]): ClaimRecord(row[3], row[4], row[5])
+        for row in rows
+        if row[3] is not None
+    }
+    return claims, max(row["now"] for row in rows)
+
+
+async def _totals(connection: Connection, wanted: set[TotalKey]) -> dict[TotalKey, int]:
+    """The kept totals; one that nobody keeps yet is counted."""
+    if not wanted:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT brand_id, event_type, coalesce(t.claims, (
+                 SELECT sum(c.claims)
+                   FROM claims c
+                  WHERE c.brand_id = wanted.brand_id AND c.event_type = wanted.event_type
+               ), 0)::bigint
+          FROM unnest($1::bytea[], $2::text[]) AS wanted (brand_id, event_type)
+          LEFT JOIN claim_totals t USING (brand_id, event_type)
+        """,
+        [key[0] for key in wanted],
+        [key[1] for key in wanted],
+    )
+    return {(Address(row[0]), row[1]): row[2] for row in rows}
+
+
+async def _usage(connection: Connection, brands: set[Address]) -> dict[UsageKey, int]:
+    """The windows that may still be open; where a date is skipped a day has two days' hours."""
+    if not brands:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT brand_id, kind, window_start, used
+          FROM unnest($1::bytea[]) AS wanted (brand_id)
+          JOIN unnest($2::text[]) AS kinds (kind) ON true
+          JOIN brand_usage u USING (brand_id, kind)
+         WHERE u.window_start > now() - interval '50 hours'
+        """,
+        list(brands),
+        [kind.value for kind in Usage],
+    )
+    return {(Address(row[0]), Usage(row[1]), row[2]): row[3] for row in rows}
+
+
+async def _nonces(connection: Connection, wanted: set[NonceKey]) -> dict[NonceKey, UUID]:
+    if not wanted:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT brand_id, nonce, n.request_id
+          FROM unnest($1::bytea[], $2::text[]) AS wanted (brand_id, nonce)
+          JOIN request_nonces n USING (brand_id, nonce)
+        """,
+        [key[0] for key in wanted],
+        [key[1] for key in wanted],
+    )
+    return {(Address(row[0]), row[1]): row[2] for row in rows}
+
+
+class NewEvent(msgspec.Struct, frozen=True):
+    """An event to be written if its claim still stands at `claim.claims - 1`.
+
+    `identity_subject` is None for a user who has a row; `maximum` is the global one, None without;
+    `budget` and `wallets` are the brand's own limits, the second with the one event of a group that
+    brings the user. `nonce` and `request_id` are a signed request's; `time_zone` is the brand's. At
+    most one new event of a claim goes into a `write`.
+    """
+
+    event: EventRow
+    key: ClaimKey
+    claim: ClaimRecord
+    identity_subject: str | None
+    maximum: int | None
+    budget: Quota | None = None
+    wallets: Quota | None = None
+    nonce: str | None = None
+    request_id: UUID | None = None
+    time_zone: str = "UTC"
+
+    @property
+    def earned_on(self) -> date | None:
+        """The day in the brand's time zone on which it was decided."""
+        at = self.claim.last_event_at
+        return None if at is None else local_day(at, self.time_zone)
+
+
+_LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
+
+
+class Won(msgspec.Struct, frozen=True):
+    """An event that was written: its user, the wallet that its reward goes to, if he is new."""
+
+    user_id: UUID
+    wallet: Address
+    is_new_user: bool
+
+
+async def write(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, Won]:
+    """Write events with all that hangs on them and the wake-up, in one statement.
+
+    Answers the claims that were written. A claim that changed since it was read is left out, with
+    its event, and so is an event whose nonce another request has used; nothing is written, and
+    nothing answered, when another writer has brought a count so far that a limit would be passed.
+    """
+    ordered = sorted(those, key=lambda new: new.key)
+    try:
+        rows = await connection.fetch(_WRITE, *_columns(ordered))
+    except asyncpg.CheckViolationError as error:
+        if error.constraint_name not in _LIMITS:
+            raise
+        return {}
+    whose = await _mended(connection, [row for row in rows if row["is_unseen"]])
+    return {
+        (Address(row["brand_id"]), row["event_type"], row["email_key"]): Won(
+            whose.get(row["id"], row["whose"]), Address(row["goes_to"]), row["is_new"]
+        )
+        for row in rows
+    }
+
+
+async def _mended(connection: Connection, unseen: Sequence[asyncpg.Record]) -> dict[UUID, UUID]:
+    """Whose these events are, whose users came while they were written."""
+    if not unseen:
+        return {}
+    columns = [[row[name] for row in unseen] for name in ("id", "email_key", "goes_to")]
+    return {row["id"]: row["user_id"] for row in await connection.fetch(_MEND, *columns)}
+
+
+async def wallets_given(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Address]:
+    """To which wallets these events' rewards go; one without a reward is missing."""
+    rows = await connection.fetch("SELECT id, wallet FROM rewards WHERE id = ANY($1::uuid[])", ids)
+    return {row["id"]: Address(row["wallet"]) for row in rows}
+
+
+def _columns(ordered: Sequence[NewEvent]) -> list[object]:
+    events = [new.event for new in ordered]
+    return [
+        [new.key[0] for new in ordered],
+        [new.key[1] for new in ordered],
+        [new.key[2] for new in ordered],
+        [new.claim.claims for new in ordered],
+        [event.id for event in events],
+        [new.claim.last_event_at for new in ordered],
+        [new.maximum for new in ordered],
+        [event.user_id for event in events],
+        [new.identity_subject for new in ordered],
+        [event.wallet for event in events],
+        [event.email for event in events],
+        [event.domain for event in events],
+        [event.source for event in events],
+        [event.user_identifier for event in events],
+        [msgspec.json.encode(event.metadata).decode() for event in events],
+        [event.ltz for event in events],
+        [new.budget and new.budget.maximum for new in ordered],
+        [new.budget and new.budget.start for new in ordered],
+        [new.wallets and new.wallets.maximum for new in ordered],
+        [new.wallets and new.wallets.start for new in ordered],
+        [new.nonce for new in ordered],
+        [new.request_id for new in ordered],
+        [new.earned_on for new in ordered],
+        EVENT_REWARD,
+        ORIGIN,
+    ]
+
+
+# One statement, so one round trip and all or nothing. Nonces and claims come first, in one order;
+# all else hangs on the claims that were won, so writers never wait for each other in a circle.
+# A row's CHECK holds for what is proposed before its conflict is found, so `counted` proposes what
+# the decision was made on: the kept total, and only without one the sum of all claims. Events that
+# were let through before their type had a maximum are in no total, there as in the decision.
+# Otherwise what is refused here would be decided alike for ever.
+# A user's row may have come, or followed its owner to another wallet, since the event came. One
+# that came while this statement ran is in the way of `met` and cannot be seen: `_MEND` is for it.
+_WRITE = """
+WITH new AS MATERIALIZED (
+  SELECT *
+    FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[], $6::timestamptz[],
+                $7::bigint[], $8::uuid[], $9::text[], $10::bytea[], $11::text[], $12::text[],
+                $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bigint[],
+                $18::timestamptz[], $19::bigint[], $20::timestamptz[], $21::text[], $22::uuid[],
+                $23::date[])
+         AS new (brand_id, event_type, email_key, claims, id, at, maximum, user_id, subject, wallet,
+                 email, domain, source, user_identifier, metadata, ltz, budget, day, most_wallets,
+                 hour, nonce, request_id, earned_on)
+), signed AS (
+  INSERT INTO request_nonces (brand_id, nonce, request_id)
+  SELECT DISTINCT brand_id, nonce, request_id
+    FROM new
+   WHERE nonce IS NOT NULL
+   ORDER BY brand_id, nonce
+      ON CONFLICT (brand_id, nonce) DO UPDATE
+     SET request_id = excluded.request_id
+   WHERE request_nonces.request_id = excluded.request_id
+  RETURNING brand_id, nonce
+), won AS (
+  INSERT INTO claims (brand_id, event_type, email_key, claims, last_event_id, last_event_at)
+  SELECT brand_id, event_type, email_key, claims, id, at
+    FROM new
+   WHERE nonce IS NULL
+      OR EXISTS (SELECT FROM signed s WHERE s.brand_id = new.brand_id AND s.nonce = new.nonce)
+   ORDER BY brand_id, event_type, email_key
+      ON CONFLICT (brand_id, event_type, email_key) DO UPDATE
+     SET claims = excluded.claims, last_event_id = excluded.last_event_id,
+         last_event_at = excluded.last_event_at
+   WHERE claims.claims = excluded.claims - 1
+  RETURNING brand_id, event_type, email_key, last_event_id
+), accepted AS MATERIALIZED (
+  SELECT new.* FROM new JOIN won ON won.last_event_id = new.id
+), met AS (
+  INSERT INTO users (id, email_key, identity_subject, wallet)
+  SELECT DISTINCT ON (email_key) user_id, email_key, subject, wallet
+    FROM accepted
+   WHERE subject IS NOT NULL
+   ORDER BY email_key
+      ON CONFLICT DO NOTHING
+  RETURNING email_key
+), placed AS MATERIALIZED (
+  SELECT a.*, coalesce(u.id, a.user_id) AS whose, coalesce(u.wallet, a.wallet) AS goes_to,
+         met.email_key IS NOT NULL AS is_new,
+         a.subject IS NOT NULL AND met.email_key IS NULL AND u.id IS NULL AS is_unseen
+    FROM accepted a
+    LEFT JOIN met ON met.email_key = a.email_key
+    LEFT JOIN users u ON u.email_key = a.email_key
+), counted AS (
+  INSERT INTO claim_totals (brand_id, event_type, claims, maximum)
+  SELECT brand_id, event_type,
+         count(*) + coalesce(
+           (SELECT t.claims FROM claim_totals t
+             WHERE t.brand_id = a.brand_id AND t.event_type = a.event_type),
+           (SELECT sum(c.claims) FROM claims c
+             WHERE c.brand_id = a.brand_id AND c.event_type = a.event_type),
+           0),
+         max(maximum)
+    FROM accepted a
+   WHERE maximum IS NOT NULL
+   GROUP BY brand_id, event_type
+   ORDER BY brand_id, event_type
+      ON CONFLICT (brand_id, event_type) DO UPDATE
+     SET claims = claim_totals.claims + (
+           SELECT count(*) FROM accepted a
+            WHERE a.brand_id = excluded.brand_id AND a.event_type = excluded.event_type
+              AND a.maximum IS NOT NULL),
+         maximum = excluded.maximum
+), used AS (
+  INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
+  SELECT brand_id, 'ltz_a_day', day, sum(ltz), max(budget)
+    FROM accepted
+   WHERE budget IS NOT NULL AND ltz > 0
+   GROUP BY brand_id, day
+   UNION ALL
+  SELECT brand_id, 'wallets_an_hour', hour, count(*), max(most_wallets)
+    FROM (SELECT DISTINCT ON (email_key) brand_id, hour, most_wallets
+            FROM accepted
+            JOIN met USING (email_key)
+           ORDER BY email_key, most_wallets NULLS LAST) AS newcomers
+   WHERE most_wallets IS NOT NULL
+   GROUP BY brand_id, hour
+   ORDER BY 1, 2, 3
+      ON CONFLICT (brand_id, kind, window_start) DO UPDATE
+     SET used = brand_usage.used + excluded.used, maximum = excluded.maximum
+), recorded AS (
+  INSERT INTO events (id, brand_id, event_type, email, user_id, domain, source, user_identifier,
+                      metadata, ltz)
+  SELECT id, brand_id, event_type, email, whose, domain, source, user_identifier,
+         metadata::jsonb, ltz
+    FROM placed
+), owed AS (
+  INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
+  SELECT id, $24, brand_id, goes_to, ltz, earned_on FROM placed WHERE ltz > 0
+), told AS (
+  SELECT pg_notify('ltzd_rewards', $25) WHERE EXISTS (SELECT FROM won)
+)
+SELECT brand_id, event_type, email_key, whose, goes_to, is_new, id, is_unseen
+  FROM placed
+ CROSS JOIN told
+"""
+
+# Whoever was faster with the user may have met him under another subject, with another wallet.
+_MEND = """
+WITH unseen AS (
+  SELECT event.id, event.wallet, u.id AS user_id, u.wallet AS now_at
+    FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS event (id, email_key, wallet)
+    JOIN users u USING (email_key)
+), mended AS (
+  UPDATE events e SET user_id = unseen.user_id
+    FROM unseen
+   WHERE e.id = unseen.id AND e.user_id <> unseen.user_id
+), behind AS (
+  INSERT INTO former_wallets (wallet, user_id)
+  SELECT DISTINCT wallet, user_id FROM unseen WHERE wallet <> now_at
+      ON CONFLICT DO NOTHING
+)
+SELECT id, user_id FROM unseen
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event with what became of its reward. `hash` is the mint's, else the newest published."""
+
+    id: UUID
+    event_type: str
+    ltz: int
+    wallet: Address
+    created_at: datetime
+    hash: Hash32 | None
+    mint_block_number: int | None
+    is_final: bool
+    is_failed: bool
+
+
+async def forget_spent(connection: Connection) -> None:
+    """Drop nonces whose signatures have become too old to be used again, and windows long over."""
+    await connection.execute(
+        "DELETE FROM request_nonces WHERE created_at < now() - $1::interval", _NONCES_KEPT
+    )
+    await connection.execute(
+        "DELETE FROM brand_usage WHERE window_start < now() - interval '3 days'"
+    )
+
+
+async def find(connection: Connection, event_id: UUID) -> StoredEvent | None:
+    row = await connection.fetchrow(
+        """
+        SELECT e.id, e.event_type, e.ltz, coalesce(r.wallet, u.wallet), e.created_at,
+               coalesce(r.mint_transaction_hash, (
+                 SELECT a.hash FROM attempts a
+                  WHERE a.transaction_id = r.transaction_id AND a.published_at IS NOT NULL
+                    AND NOT a.is_cancellation
+                  ORDER BY a.published_at DESC LIMIT 1)),
+               r.mint_block_number,
+               coalesce(r.mint_block_number <= (SELECT final_number FROM chains), false),
+               r.failed_at IS NOT NULL
+          FROM events e
+          JOIN users u ON u.id = e.user_id
+          LEFT JOIN rewards r ON r.id = e.id
+         WHERE e.id = $1
+        """,
+        event_id,
+    )
+    return StoredEvent(*row) if row else None

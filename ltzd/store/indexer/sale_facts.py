@@ -1,0 +1,150 @@
+"""PointsSale's facts, and the items that are derived from them. Prices are LTZ's smallest unit.
+
+They come and go only together with the cursor, as `facts` says. An item's settings are those of
+its newest fact; what was sold moves by the purchases that come or go, since a popular item has
+more of them than a block may add up.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from decimal import Decimal
+
+import asyncpg
+
+from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact
+from ltzd.store.database import Connection
+from ltzd.store.indexer.fact_rows import place_columns
+
+
+async def insert(connection: Connection, those: Sequence[SaleFact]) -> None:
+    """Write facts, and move their items by those that are new."""
+    if not those:
+        return
+    settings = await _insert_settings(
+        connection, [one for one in those if isinstance(one, ItemSet)]
+    )
+    await _settle(connection, settings)
+    bought = await _insert_purchases(
+        connection, [one for one in those if isinstance(one, Purchased)]
+    )
+    await _move_sold(connection, ((row["item_id"], row["quantity"]) for row in bought))
+
+
+async def undo_above(connection: Connection, fork: int) -> None:
+    """Take back every fact above block `fork`."""
+    bought = await connection.fetch(
+        "DELETE FROM purchases WHERE block_number > $1 RETURNING item_id, quantity", fork
+    )
+    await _move_sold(connection, ((row["item_id"], -row["quantity"]) for row in bought))
+    settings = await connection.fetch(
+        "DELETE FROM item_settings WHERE block_number > $1 RETURNING item_id", fork
+    )
+    await _settle(connection, settings)
+
+
+async def _settle(connection: Connection, settings: Collection[asyncpg.Record]) -> None:
+    """Find the settings of these rows' items anew."""
+    if not settings:
+        return
+    await connection.execute(
+        """
+        WITH gone AS (
+          DELETE FROM items
+           WHERE item_id = ANY($1::numeric[])
+             AND NOT EXISTS (SELECT FROM item_settings f WHERE f.item_id = items.item_id)
+        )
+        INSERT INTO items (item_id, brand, payout, price, stock, sold, max_per_order, is_active,
+                           burns, metadata)
+        SELECT item.id, f.brand, f.payout, f.price, f.stock, 0, f.max_per_order, f.is_active,
+               f.burns, f.metadata
+          FROM unnest($1::numeric[]) AS item (id)
+         CROSS JOIN LATERAL (
+               SELECT *
+                 FROM item_settings
+                WHERE item_id = item.id
+                ORDER BY block_number DESC, log_index DESC
+                LIMIT 1) AS f
+            ON CONFLICT (item_id) DO UPDATE
+           SET brand = excluded.brand,
+               payout = excluded.payout,
+               price = excluded.price,
+               stock = excluded.stock,
+               max_per_order = excluded.max_per_order,
+               is_active = excluded.is_active,
+               burns = excluded.burns,
+               metadata = excluded.metadata
+        """,
+        sorted({row["item_id"] for row in settings}),
+    )
+
+
+async def _move_sold(connection: Connection, moves: Iterable[tuple[Decimal, int]]) -> None:
+    deltas: Counter[Decimal] = Counter()
+    for item, quantity in moves:
+        deltas[item] += quantity
+    if not deltas:
+        return
+    await connection.execute(
+        """
+        UPDATE items
+           SET sold = sold + moved.delta
+          FROM unnest($1::numeric[], $2::bigint[]) AS moved (item_id, delta)
+         WHERE items.item_id = moved.item_id
+        """,
+        list(deltas),
+        list(deltas.values()),
+    )
+
+
+async def _insert_settings(
+    connection: Connection, those: Sequence[ItemSet]
+) -> list[asyncpg.Record]:
+    if not those:
+        return []
+    rows: list[asyncpg.Record] = await connection.fetch(
+        """
+        INSERT INTO item_settings (block_hash, log_index, block_number, transaction_hash, item_id,
+                                   brand, payout, price, stock, max_per_order, is_active, burns,
+                                   metadata)
+        SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::numeric[],
+                             $6::bytea[], $7::bytea[], $8::numeric[], $9::bigint[], $10::int[],
+                             $11::boolean[], $12::boolean[], $13::bytea[])
+            ON CONFLICT (block_hash, log_index) DO NOTHING
+     RETURNING item_id
+        """,
+        *place_columns(those),
+        [Decimal(one.item_id) for one in those],
+        [one.brand for one in those],
+        [one.payout for one in those],
+        [Decimal(one.price) for one in those],
+        [one.stock for one in those],
+        [one.max_per_order for one in those],
+        [one.is_active for one in those],
+        [one.burns for one in those],
+        [one.metadata for one in those],
+    )
+    return rows
+
+
+async def _insert_purchases(
+    connection: Connection, those: Sequence[Purchased]
+) -> list[asyncpg.Record]:
+    if not those:
+        return []
+    rows: list[asyncpg.Record] = await connection.fetch(
+        """
+        INSERT INTO purchases (block_hash, log_index, block_number, transaction_hash, buyer,
+                               item_id, reference, quantity, paid)
+        SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::bytea[],
+                             $6::numeric[], $7::bytea[], $8::bigint[], $9::numeric[])
+            ON CONFLICT (block_hash, log_index) DO NOTHING
+     RETURNING item_id, quantity
+        """,
+        *place_columns(those),
+        [one.buyer for one in those],
+        [Decimal(one.item_id) for one in those],
+        [one.reference for one in those],
+        [one.quantity for one in those],
+        [Decimal(one.paid) for one in those],
+    )
+    return rows

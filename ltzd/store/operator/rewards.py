@@ -1,0 +1,315 @@
+"""Rewards: what is owed to a wallet in LTZ, and how far each one has come."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from ltzd.store.database import Connection
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.payments import PAYMENT_REWARD
+from ltzd.store.wakeups import REWARDS, notify
+from ltzd.store.webhooks import queue as webhooks
+from ltzd.values import ZERO_ADDRESS, Address, Hash32
+
+BRANDS_AT_ONCE = 100
+"""Brands in one answer of `queued`: as many as rewards in one mint."""
+
+_BEHIND_ALL = b"\xff" * 21
+"""Behind every address, where bytes are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedReward:
+    """`seq` is None until the reward's first batch gives it one; then it never changes.
+
+    `has_failed` says that LTZ has refused it before, and that a person put it back.
+    """
+
+    id: UUID
+    kind: int
+    wallet: Address
+    ltz: int
+    seq: int | None
+    has_failed: bool = False
+    brand_id: Address = ZERO_ADDRESS
+
+    @property
+    def is_payment(self) -> bool:
+        return self.kind == PAYMENT_REWARD
+
+
+async def queued(
+    connection: Connection, limit: int, after: bytes = b"", saver: UUID | None = None
+) -> list[QueuedReward]:
+    """Rewards that wait for a transaction, in the order in which they should be minted.
+
+    Payments come first, the oldest before the others; then the reward `saver`, if it still waits;
+    then up to BRANDS_AT_ONCE brands in turn from the one behind `after` on, each its oldest reward,
+    then each its second oldest. Those of paused brands and those above the mint limit's capacity
+    are passed over. The caller checks when it stores the mint that they still wait.
+
+    Answers up to `limit` payments and up to `limit` rewards of brands; `limit` is at most 100.
+    """
+    return [
+        QueuedReward(*row) for row in await connection.fetch(QUEUED, *asked(limit, after, saver))
+    ]
+
+
+def asked(limit: int, after: bytes = b"", saver: UUID | None = None) -> tuple[object, ...]:
+    """The parameters of `QUEUED`."""
+    return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL
+
+
+# The brands are read by key, from one to the next, and of each as many rewards as it can have of
+# the batch: a million rewards of one brand, or of a paused one, cost nothing. (BETWEEN, not "=",
+# which would make the order redundant and let the planner walk the whole queue by position. LIMIT
+# 100, because of a limit that is no number the planner expects a tenth of the million, which it
+# would rather sort. OFFSET 0 keeps `ahead` from being asked once for each place that names it.)
+# `place` counts no paused brand; `laps` is 1 once the search has begun again at the first brand.
+# Then it ends at $2, as a bound of the index: with an OR all rows of the brand behind $2 would be
+# read in vain.
+QUEUED = """
+WITH RECURSIVE paused AS MATERIALIZED (
+  SELECT id FROM brands WHERE paused_at IS NOT NULL
+), turn (brand_id, laps, place, is_paused) AS (
+  SELECT $2::bytea, 0, 0, true
+   UNION ALL
+  SELECT next.brand_id, next.laps,
+         CASE WHEN next.brand_id IN (SELECT id FROM paused) THEN turn.place
+              ELSE turn.place + 1 END,
+         next.brand_id IN (SELECT id FROM paused)
+    FROM turn
+   CROSS JOIN LATERAL (
+         SELECT CASE WHEN ahead.brand_id IS NULL THEN turn.laps + 1 ELSE turn.laps END AS laps,
+                CASE WHEN ahead.brand_id IS NOT NULL THEN ahead.brand_id
+                     WHEN turn.laps = 0 THEN (
+                       SELECT r.brand_id
+                         FROM rewards r
+                        WHERE r.transaction_id IS NULL AND r.failed_at IS NULL
+                          AND NOT r.above_limit AND r.kind <> 2
+                          AND r.brand_id <= $2
+                        ORDER BY r.brand_id
+                        LIMIT 1)
+                END AS brand_id
+           FROM (SELECT (SELECT r.brand_id
+                           FROM rewards r
+                          WHERE r.transaction_id IS NULL AND r.failed_at IS NULL
+                            AND NOT r.above_limit AND r.kind <> 2
+                            AND r.brand_id > turn.brand_id
+                            AND r.brand_id <= CASE turn.laps WHEN 0 THEN $5 ELSE $2 END
+                          ORDER BY r.brand_id
+                          LIMIT 1) AS brand_id
+                 OFFSET 0) AS ahead
+         OFFSET 0) AS next
+   WHERE turn.place < $3 AND next.brand_id IS NOT NULL
+), due AS MATERIALIZED (
+  SELECT brand_id, place FROM turn WHERE NOT is_paused
+), depth AS MATERIALIZED (
+  SELECT least($1, greatest(2, 1000 / greatest(1, count(*)))) AS rewards FROM due
+)
+SELECT id, kind, wallet, ltz, seq, has_failed, brand_id
+  FROM ((SELECT id, kind, wallet, ltz, seq, failure IS NOT NULL AS has_failed, brand_id,
+                0 AS class, position AS rank, 0 AS place
+           FROM rewards
+          WHERE transaction_id IS NULL AND failed_at IS NULL AND mint_block_hash IS NULL
+            AND NOT above_limit AND kind = 2
+            AND brand_id NOT IN (SELECT id FROM paused)
+          ORDER BY position
+          LIMIT $1)
+         UNION ALL
+        (SELECT id, kind, wallet, ltz, seq, failure IS NOT NULL, brand_id, 1, 0, 0
+           FROM rewards
+          WHERE id = $4 AND kind <> 2
+            AND transaction_id IS NULL AND failed_at IS NULL AND mint_block_hash IS NULL
+            AND NOT above_limit
+            AND brand_id NOT IN (SELECT id FROM paused))
+         UNION ALL
+        (SELECT one.id, one.kind, one.wallet, one.ltz, one.seq, one.has_failed, due.brand_id,
+                2, one.rank, due.place
+           FROM due
+          CROSS JOIN LATERAL (
+                SELECT *, row_number() OVER (ORDER BY position) AS rank
+                  FROM (SELECT *
+                          FROM (SELECT id, kind, wallet, ltz, seq, position,
+                                       failure IS NOT NULL AS has_failed
+                                  FROM rewards r
+                                 WHERE r.brand_id BETWEEN due.brand_id AND due.brand_id
+                                   AND transaction_id IS NULL AND failed_at IS NULL
+                                   AND mint_block_hash IS NULL AND NOT above_limit AND kind <> 2
+                                   AND id IS DISTINCT FROM $4
+                                 ORDER BY r.brand_id, position
+                                 LIMIT 100) AS oldest
+                         LIMIT (SELECT rewards FROM depth)) AS oldest) AS one
+          ORDER BY one.rank, due.place
+          LIMIT $1)) AS waiting
+ ORDER BY class, rank, place
+"""
+
+
+async def last_brand(connection: Connection, next_seq: int) -> bytes:
+    """The brand whose turn was the last one before `next_seq`; empty if there was no turn."""
+    brand: bytes | None = await connection.fetchval(
+        """
+        SELECT brand_id
+          FROM (SELECT brand_id, kind, seq
+                  FROM rewards
+                 WHERE seq < $1
+                 ORDER BY seq DESC
+                 LIMIT 200) AS latest
+         WHERE kind <> 2
+         ORDER BY seq DESC
+         LIMIT 1
+        """,
+        next_seq,
+    )
+    return brand or b""
+
+
+async def set_above_limit(
+    connection: Connection, lane: Lane, those: Collection[UUID]
+) -> list[UUID]:
+    """Take rewards out of the queue that the mint limit can never hold; answers which it was.
+
+    A reward that has a transaction by now stays, and all do when the lane's term is over.
+    """
+    rows = await connection.fetch(
+        """
+        UPDATE rewards
+           SET above_limit = true
+         WHERE id = ANY($1::uuid[]) AND NOT above_limit
+           AND transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL
+           AND EXISTS (SELECT FROM lanes
+                        WHERE chain_id = $2 AND wallet = $3 AND epoch = $4
+                          FOR SHARE)
+     RETURNING id
+        """,
+        list(those),
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+    )
+    return [row[0] for row in rows]
+
+
+async def set_within_limit(connection: Connection, lane: Lane, ltz: int, limit: int) -> int:
+    """Put up to `limit` rewards back that a mint limit of `ltz` whole LTZ holds; answers how many.
+
+    Each has the place in its brand's queue that it had before.
+    """
+    rows = await connection.fetch(
+        """
+        UPDATE rewards
+           SET above_limit = false
+         WHERE id IN (SELECT id FROM rewards WHERE above_limit AND ltz <= $1 LIMIT $2)
+           AND EXISTS (SELECT FROM lanes
+                        WHERE chain_id = $3 AND wallet = $4 AND epoch = $5
+                          FOR SHARE)
+     RETURNING id
+        """,
+        ltz,
+        limit,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+    )
+    return len(rows)
+
+
+async def fail(connection: Connection, lane: Lane, failures: Mapping[UUID, str]) -> list[UUID]:
+    """Take rewards out of the queue that LTZ refuses, for these reasons; answers which it was.
+
+    One that has a transaction by now stays as it is, and so do all when the lane's term is over.
+    A brand that may have heard of such a reward's mint is told, in the same commit.
+    """
+    async with connection.transaction():
+        rows = await connection.fetch(
+            """
+            UPDATE rewards
+               SET failed_at = now(), failure = refused.reason
+              FROM unnest($1::uuid[], $2::text[]) AS refused (id, reason)
+             WHERE rewards.id = refused.id
+               AND transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL
+               AND EXISTS (SELECT FROM lanes
+                            WHERE chain_id = $3 AND wallet = $4 AND epoch = $5
+                              FOR SHARE)
+         RETURNING rewards.id
+            """,
+            list(failures),
+            list(failures.values()),
+            lane.chain_id,
+            lane.wallet,
+            lane.epoch,
+        )
+        failed = [row[0] for row in rows]
+        await webhooks.take_back(connection, failed)
+    return failed
+
+
+async def retry(connection: Connection, reward: UUID) -> bool:
+    """Put a failed reward back into the queue, and wake the lane; False when it is not failed.
+
+    Why it failed stays with it: the lane simulates its next mint before it signs.
+    """
+    put_back: bool | None = await connection.fetchval(
+        """
+        UPDATE rewards
+           SET failed_at = NULL
+         WHERE id = $1 AND failed_at IS NOT NULL
+     RETURNING true
+        """,
+        reward,
+    )
+    if put_back:
+        await notify(connection, REWARDS)
+    return bool(put_back)
+
+
+async def published_hashes(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Hash32]:
+    """Hashes that may be shown for these rewards; one without is missing from the answer."""
+    rows = await connection.fetch(
+        """
+        SELECT DISTINCT ON (r.id) r.id, coalesce(r.mint_transaction_hash, a.hash) AS hash
+          FROM rewards r
+          LEFT JOIN attempts a
+            ON a.transaction_id = r.transaction_id AND a.published_at IS NOT NULL
+           AND NOT a.is_cancellation
+         WHERE r.id = ANY($1::uuid[])
+           AND (a.hash IS NOT NULL OR r.mint_transaction_hash IS NOT NULL)
+         ORDER BY r.id, a.max_fee_per_gas DESC
+        """,
+        ids,
+    )
+    return {row["id"]: Hash32(row["hash"]) for row in rows}
+
+
+async def requeue(
+    connection: Connection, transaction_id: int, *, is_cancelled: bool = False
+) -> int:
+    """Give a settled transaction's unminted rewards back to the queue; answers how many.
+
+    Each keeps its seq: whatever becomes of the old bytes, LTZ mints a reference once.
+    """
+    rows = await connection.fetch(
+        """
+        UPDATE rewards
+           SET transaction_id = NULL,
+               cancelled_mints = least(cancelled_mints + $2::int, 1000)::smallint
+         WHERE transaction_id = $1 AND mint_block_hash IS NULL
+     RETURNING id
+        """,
+        transaction_id,
+        int(is_cancelled),
+    )
+    return len(rows)
+
+
+async def cancelled_mints(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, int]:
+    """How often a mint with these rewards was cancelled; a reward with none is missing."""
+    rows = await connection.fetch(
+        """
+        SELECT id, cancelled_mints FROM rewards
+         WHERE id = ANY($1::uuid[]) AND cancelled_mints > 0
+        """,
+        ids,
+    )
+    return {row["id"]: row["cancelled_mints"] for row in rows}

@@ -1,0 +1,414 @@
+"""Intents and their attempts: what a lane signed, published and saw mined.
+
+Every statement that changes something names what it expects to find; zero rows is a conflict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+
+from ltzd.errors import LostLane
+from ltzd.rules.operator.fees import Fees
+from ltzd.rules.operator.sendable import TRANSACTION_GAS
+from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.store.database import Connection
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.wakeups import ORIGIN
+from ltzd.values import Address, Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a lane wants done next.
+
+    `rewards` and `seqs` go together; `fresh_seqs` of them come from the counter at `next_seq`.
+    """
+
+    nonce: int
+    to: Address
+    data: bytes
+    gas_limit: int
+    ltz: int
+    rewards: Sequence[UUID]
+    seqs: Sequence[int]
+    next_seq: int
+    fresh_seqs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Signed bytes of an intent: its call, or a self-transfer that takes its nonce."""
+
+    hash: Hash32
+    raw: bytes
+    fees: Fees
+    is_cancellation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction whose end is not final.
+
+    `hashes` are its attempts, newest first; `raw` and `fees` are the newest's, which pays the most.
+    `gas_limit` is the call's; of an abandoned one the newest attempt is a self-transfer,
+    `cancellations` are the hashes of all such, and `call_wei` is what the call may still cost.
+    `ltz` is what it mints while in flight; `rewards` are told only by the term that signed it.
+    """
+
+    id: int
+    nonce: int
+    gas_limit: int
+    fees: Fees
+    tx: Transaction
+    hashes: tuple[Hash32, ...]
+    raw: bytes
+    created_at: datetime
+    ltz: int = 0
+    rewards: tuple[UUID, ...] = ()
+    cancellations: tuple[Hash32, ...] = ()
+    call_wei: int = 0
+
+    @property
+    def worst_wei(self) -> int:
+        """What it can cost at most, whichever attempt is mined."""
+        gas = TRANSACTION_GAS if self.tx.is_abandoned else self.gas_limit
+        return max(gas * self.fees.max_fee_per_gas, self.call_wei)
+
+
+async def store_signed(
+    connection: Connection, lane: Lane, intent: Intent, attempt: Attempt
+) -> tuple[int, datetime]:
+    """Write intent and attempt, take the nonce and the seqs, tie the rewards: all or nothing.
+
+    Answers the intent's id and time. Raises LostLane when nonce, counter, epoch or a reward are no
+    longer as the lane knows them: somebody else works with them.
+    """
+    row = await connection.fetchrow(
+        """
+        WITH due AS (
+          SELECT id
+            FROM rewards
+           WHERE id = ANY($11::uuid[])
+             AND transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL
+             FOR UPDATE
+        ), counter AS (
+          UPDATE reference_counters
+             SET next_seq = next_seq + $14
+           WHERE chain_id = $1 AND ltz = $4 AND next_seq = $13
+             AND (SELECT count(*) FROM due) = cardinality($11::uuid[])
+             AND EXISTS (SELECT FROM lanes
+                          WHERE chain_id = $1 AND wallet = $2 AND epoch = $15 AND next_nonce = $3
+                            FOR UPDATE)
+       RETURNING 1
+        ), lane AS (
+          UPDATE lanes
+             SET next_nonce = next_nonce + 1
+            FROM counter
+           WHERE chain_id = $1 AND wallet = $2
+        ), intent AS (
+          INSERT INTO transactions
+                 (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
+          SELECT $1, $2, $3, 'mint', $4, $5, $6, 'signed' FROM counter
+          RETURNING id, created_at
+        ), attempt AS (
+          INSERT INTO attempts
+                 (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
+          SELECT $7, id, $8, $9, $10 FROM intent
+        ), tied AS (
+          UPDATE rewards
+             SET transaction_id = intent.id, seq = chosen.seq
+            FROM intent, unnest($11::uuid[], $12::bigint[]) AS chosen (id, seq)
+           WHERE rewards.id = chosen.id
+        )
+        SELECT id, created_at FROM intent
+        """,
+        lane.chain_id,
+        lane.wallet,
+        intent.nonce,
+        intent.to,
+        intent.data,
+        intent.gas_limit,
+        attempt.hash,
+        attempt.raw,
+        attempt.fees.max_fee_per_gas,
+        attempt.fees.max_priority_fee_per_gas,
+        intent.rewards,
+        intent.seqs,
+        intent.next_seq,
+        intent.fresh_seqs,
+        lane.epoch,
+    )
+    if row is None:
+        raise LostLane("Another process works on this lane, its references or its rewards")
+    return row["id"], row["created_at"]
+
+
+async def call_of(connection: Connection, intent: int) -> tuple[Address, bytes]:
+    """What an intent calls: the contract and the data, for another attempt of it."""
+    row = await connection.fetchrow(
+        "SELECT to_address, data FROM transactions WHERE id = $1", intent
+    )
+    return Address(row["to_address"]), row["data"]
+
+
+async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt: Attempt) -> None:
+    """Write another attempt of an intent that has no receipt.
+
+    Raises LostLane when it has one by now, or the lane's term is over.
+    """
+    done = await connection.fetchval(
+        """
+        INSERT INTO attempts
+               (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas,
+                is_cancellation)
+        SELECT $2, t.id, $3, $4, $5, $9
+          FROM transactions t
+         WHERE t.id = $1 AND t.state IN ('signed', 'published')
+           AND EXISTS (SELECT FROM lanes
+                        WHERE chain_id = $6 AND wallet = $7 AND epoch = $8
+                          FOR SHARE)
+           FOR SHARE OF t
+     RETURNING true
+        """,
+        intent,
+        attempt.hash,
+        attempt.raw,
+        attempt.fees.max_fee_per_gas,
+        attempt.fees.max_priority_fee_per_gas,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+        attempt.is_cancellation,
+    )
+    if not done:
+        raise LostLane("A transaction is no longer as the lane knows it, or the term is over")
+
+
+async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> None:
+    """A node holds these attempts' bytes. Safe to repeat; a later state stays."""
+    await connection.execute(
+        """
+        WITH attempt AS (
+          UPDATE attempts
+             SET published_at = coalesce(published_at, now())
+           WHERE hash = ANY($1::bytea[])
+       RETURNING transaction_id
+        ), intent AS (
+          UPDATE transactions
+             SET state = 'published', published_at = coalesce(published_at, now())
+            FROM attempt
+           WHERE transactions.id = attempt.transaction_id AND state = 'signed'
+        )
+        SELECT pg_notify('ltzd_published', $2)
+        """,
+        attempts,
+        ORIGIN,
+    )
+
+
+async def save(
+    connection: Connection, lane: Lane, those: Sequence[tuple[Transaction, OpenTransaction]]
+) -> None:
+    """Write what `advance` decided: each transaction as it was, and as it is now.
+
+    Raises LostLane when a row or the lane's term is another. A row may still be `signed` when it
+    was published: marking it comes later.
+    """
+    places = [after.tx.place for _, after in those]
+    bills = [place.bill if place else None for place in places]
+    done = await connection.fetch(
+        """
+        UPDATE transactions t
+           SET state = new.state,
+               succeeded = new.succeeded,
+               block_number = new.block_number,
+               block_hash = new.block_hash,
+               mined_attempt = new.attempt,
+               gas_used = new.gas_used,
+               effective_gas_price = new.gas_price,
+               is_cancelled = new.is_cancelled,
+               mined_at = CASE WHEN new.state = 'mined' THEN now()
+                               WHEN new.block_hash IS NULL THEN NULL ELSE mined_at END,
+               settled_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'displaced',
+                                                    'cancelled')
+                                 THEN now() END
+          FROM unnest($1::bigint[], $2::boolean[], $3::text[], $4::boolean[], $5::bigint[],
+                      $6::bytea[], $10::bytea[], $11::bigint[], $12::bigint[], $13::boolean[])
+               AS new (id, was_mined, state, succeeded, block_number, block_hash,
+                       attempt, gas_used, gas_price, is_cancelled)
+         WHERE t.id = new.id
+           AND CASE WHEN new.was_mined THEN t.state = 'mined'
+                    ELSE t.state IN ('signed', 'published') END
+           AND EXISTS (SELECT FROM lanes
+                        WHERE chain_id = $7 AND wallet = $8 AND epoch = $9
+                          FOR SHARE)
+     RETURNING t.id
+        """,
+        [after.id for _, after in those],
+        [before.state is State.MINED for before, _ in those],
+        [after.tx.state.value for _, after in those],
+        [place.succeeded if place else None for place in places],
+        [place.block_number if place else None for place in places],
+        [place.block_hash if place else None for place in places],
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+        [bill.transaction_hash if bill else None for bill in bills],
+        [bill.gas_used if bill else None for bill in bills],
+        [bill.effective_gas_price if bill else None for bill in bills],
+        [place is not None and place.is_cancellation for place in places],
+    )
+    if len(done) != len(those):
+        raise LostLane("A transaction is no longer as the lane knows it, or the term is over")
+
+
+async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]:
+    """Everything of this lane without a receipt, in the order of nonces."""
+    rows = await connection.fetch(
+        """
+        SELECT *, (SELECT coalesce(sum(r.ltz), 0)::bigint
+                     FROM rewards r
+                    WHERE r.transaction_id = t.id) AS ltz
+          FROM watched_transactions t
+         WHERE chain_id = $1 AND wallet = $2 AND state IN ('signed', 'published')
+         ORDER BY nonce
+        """,
+        lane.chain_id,
+        lane.wallet,
+    )
+    return list(map(_open_transaction, rows))
+
+
+async def has_reverted(connection: Connection, lane: Lane) -> bool:
+    """Whether a transaction of this lane is mined, failed, and not final yet."""
+    found: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (SELECT FROM transactions
+                        WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
+                          AND NOT succeeded AND NOT is_cancelled)
+        """,
+        lane.chain_id,
+        lane.wallet,
+    )
+    return found
+
+
+async def minted(connection: Connection, lane: Lane) -> dict[int, Place]:
+    """Where indexed mints have shown transactions in flight to be mined, by nonce.
+
+    A mint's logs exist only where its transaction succeeded, so no receipt is needed.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT t.nonce, seen.mint_block_number, seen.mint_block_hash
+          FROM transactions t
+         CROSS JOIN LATERAL (
+               SELECT r.mint_block_number, r.mint_block_hash
+                 FROM rewards r
+                 JOIN attempts a ON a.hash = r.mint_transaction_hash
+                WHERE r.transaction_id = t.id AND a.transaction_id = t.id
+                LIMIT 1) AS seen
+         WHERE t.chain_id = $1 AND t.wallet = $2 AND t.state IN ('signed', 'published')
+        """,
+        lane.chain_id,
+        lane.wallet,
+    )
+    return {row[0]: Place(row[1], Hash32(row[2]), succeeded=True) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """A mined transaction and what the indexed chain says of its block.
+
+    `unminted` counts its rewards that have no fact though the indexer has passed the block.
+    """
+
+    transaction: OpenTransaction
+    is_indexed: bool
+    is_past_finality: bool
+    unminted: int
+
+
+async def mined_to_judge(connection: Connection, lane: Lane, limit: int) -> list[Mined]:
+    """Mined transactions that are past finality, or whose block the indexer does not hold.
+
+    The second kind needs a fresh receipt: the block was orphaned, or the indexer is behind.
+    """
+    rows = await connection.fetch(
+        """
+        WITH due AS MATERIALIZED (
+          SELECT t.id, t.succeeded AND t.block_number <= c.number AS must_be_minted,
+                 b.hash IS NOT NULL AS is_indexed,
+                 t.block_number <= c.final_number AS is_past_finality
+            FROM transactions t
+            JOIN chains c ON c.chain_id = t.chain_id
+            LEFT JOIN blocks b ON b.hash = t.block_hash
+           WHERE t.chain_id = $1 AND t.wallet = $2 AND t.state = 'mined'
+             AND (b.hash IS NULL OR t.block_number <= c.final_number)
+           ORDER BY t.nonce
+           LIMIT $3
+        )
+        SELECT t.*, due.is_indexed, due.is_past_finality,
+               CASE WHEN due.is_indexed THEN 0 ELSE (
+                 SELECT coalesce(sum(r.ltz), 0)::bigint
+                   FROM rewards r
+                  WHERE r.transaction_id = t.id)
+               END AS ltz,
+               CASE WHEN due.must_be_minted THEN (
+                 SELECT count(*)
+                   FROM rewards r
+                  WHERE r.transaction_id = t.id AND r.mint_block_hash IS NULL) ELSE 0
+               END AS unminted
+          FROM due
+          JOIN watched_transactions t USING (id)
+         ORDER BY t.nonce
+        """,
+        lane.chain_id,
+        lane.wallet,
+        limit,
+    )
+    return [
+        Mined(_open_transaction(row), row["is_indexed"], row["is_past_finality"], row["unminted"])
+        for row in rows
+    ]
+
+
+def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
+    cancellations = tuple(map(Hash32, row["cancellations"]))
+    is_abandoned = bool(cancellations)
+    return OpenTransaction(
+        id=row["id"],
+        nonce=row["nonce"],
+        gas_limit=row["gas_limit"],
+        fees=Fees(row["max_fee_per_gas"], row["max_priority_fee_per_gas"]),
+        tx=Transaction(State(row["state"]), _place(row), is_abandoned),
+        hashes=tuple(map(Hash32, row["hashes"])),
+        raw=row["raw"],
+        created_at=row["created_at"],
+        ltz=row.get("ltz", 0),
+        cancellations=cancellations,
+        call_wei=row["gas_limit"] * row["call_max_fee_per_gas"] if is_abandoned else 0,
+    )
+
+
+def _place(row: asyncpg.Record) -> Place | None:
+    if row["block_hash"] is None:
+        return None
+    return Place(
+        row["block_number"],
+        Hash32(row["block_hash"]),
+        row["succeeded"],
+        _bill(row),
+        row["is_cancelled"],
+    )
+
+
+def _bill(row: asyncpg.Record) -> Bill | None:
+    """None for a mint that the indexer saw before any receipt was asked for."""
+    attempt = row["mined_attempt"]
+    if attempt is None:
+        return None
+    return Bill(Hash32(attempt), row["gas_used"], row["effective_gas_price"])

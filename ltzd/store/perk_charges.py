@@ -1,0 +1,218 @@
+"""Redemptions: charges of a token that a brand redeems, with the relay that does it on chain.
+
+A token's redemptions are written under its lock. One that the indexer has seen is in the token's
+row; one that it has not seen is under way, unless its relay failed.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+import asyncpg
+
+from ltzd.rules.perk_charges import MOST_TOKEN_ID, Token
+from ltzd.store.database import Connection
+from ltzd.store.indexer import tokens
+from ltzd.store.relayer import gas_budgets
+from ltzd.store.relayer.gas_budgets import GasChange
+from ltzd.store.wakeups import ORIGIN
+from ltzd.values import Address, Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class NewRedemption:
+    id: UUID
+    brand: Address
+    collection_id: int
+    token_id: int
+    holder: Address
+    amount: int
+    remaining_before: int
+    max_charges: int
+    reference: str | None
+    idempotency_key: str | None
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Redemption:
+    """`transaction_hash` is None until a node has taken it; `succeeded` until it is mined."""
+
+    id: UUID
+    relay_id: int
+    collection_id: int
+    token_id: int
+    holder: Address
+    amount: int
+    remaining_before: int
+    max_charges: int
+    fingerprint: bytes
+    transaction_hash: Hash32 | None
+    succeeded: bool | None
+    mined_at: datetime | None
+
+    @property
+    def remaining(self) -> int:
+        return self.remaining_before - self.amount
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`under_way`: charges that go before whatever is redeemed next."""
+
+    token: Token
+    under_way: int
+
+
+async def lock_token(connection: Connection, token_id: int) -> None:
+    """Until the transaction ends nobody else writes redemptions of it."""
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended('charges of ' || $1::text, 0))",
+        str(token_id),
+    )
+
+
+async def spend_nonce(connection: Connection, brand: Address, nonce: str, request: UUID) -> bool:
+    """Write a signed request's nonce with what the request does; False if another had it."""
+    spent = await connection.fetchval(
+        """
+        INSERT INTO request_nonces (brand_id, nonce, request_id)
+        VALUES ($1, $2, $3)
+            ON CONFLICT (brand_id, nonce) DO NOTHING
+     RETURNING true
+        """,
+        brand,
+        nonce,
+        request,
+    )
+    return bool(spent)
+
+
+async def standing(connection: Connection, token_id: int) -> Standing | None:
+    """A token, and the charges that are being redeemed and that its row does not know of.
+
+    In one look: a block that is written between two would be counted twice, or not at all.
+    """
+    if not 0 <= token_id <= MOST_TOKEN_ID:
+        return None
+    row = await connection.fetchrow(
+        """
+        SELECT t.*, c.charges, coalesce(u.amount, 0)::bigint AS under_way
+          FROM tokens t
+          JOIN collections c USING (collection_id)
+         CROSS JOIN LATERAL (
+               SELECT sum(r.amount) AS amount
+                 FROM redemptions r
+                 JOIN relays l ON l.id = r.relay_id
+                 LEFT JOIN transactions tx ON tx.id = l.transaction_id
+                WHERE r.token_id = t.token_id
+                  AND (l.state = 'queued' OR tx.succeeded
+                       OR tx.state IN ('signed', 'published')
+                          AND NOT EXISTS (SELECT FROM attempts given_up
+                                           WHERE given_up.transaction_id = tx.id
+                                             AND given_up.is_cancellation))
+                  AND NOT EXISTS (
+                      SELECT FROM charge_redemptions fact
+                       WHERE fact.token_id = r.token_id
+                         AND fact.reference = decode(replace(r.id::text, '-', ''), 'hex')
+                                              || decode(repeat('00', 16), 'hex'))) AS u
+         WHERE t.token_id = $1
+        """,
+        Decimal(token_id),
+    )
+    return None if row is None else Standing(tokens.of_row(row), row["under_way"])
+
+
+async def insert(
+    connection: Connection,
+    new: NewRedemption,
+    to: Address,
+    data: bytes,
+    gas_limit: int,
+    wallet: Address | None = None,
+    worst_wei: int = 0,
+) -> int:
+    """Queue it for `wallet`, or the one that sends what goes before it, and wake the lanes.
+
+    Any wallet may send it if both are None. `worst_wei` counts today for everybody. Answers the
+    relay's id.
+    """
+    row = await connection.fetchrow(
+        """
+        WITH before AS (
+          SELECT coalesce(tx.wallet, l.wallet) AS wallet
+            FROM redemptions r
+            JOIN relays l ON l.id = r.relay_id
+            LEFT JOIN transactions tx ON tx.id = l.transaction_id
+           WHERE r.token_id = $9 AND (l.state = 'queued' OR tx.state IN ('signed', 'published'))
+           ORDER BY l.id DESC
+           LIMIT 1
+        ), relay AS (
+          INSERT INTO relays (user_address, to_address, data, function, takes_turns, fingerprint,
+                              gas_limit, worst_wei, state, brand_id, wallet, gas_day, gas_wei)
+          VALUES ($1, $2, $3, 'PerkNFT.redeemCharge', false, $4, $5, $17, 'queued', $6,
+                  coalesce((SELECT wallet FROM before), $16), (now() AT TIME ZONE 'UTC')::date,
+                  $17)
+       RETURNING id, gas_day
+        ), redemption AS (
+          INSERT INTO redemptions (id, brand_id, collection_id, token_id, holder, amount,
+                                   remaining_before, max_charges, reference, idempotency_key,
+                                   fingerprint, relay_id)
+          SELECT $7, $6, $8, $9, $1, $10, $11, $12, $13, $14, $4, id FROM relay
+        )
+        SELECT id, gas_day FROM relay, pg_notify('ltzd_relays', $15)
+        """,
+        new.holder,
+        to,
+        data,
+        new.fingerprint,
+        gas_limit,
+        new.brand,
+        new.id,
+        new.collection_id,
+        Decimal(new.token_id),
+        new.amount,
+        new.remaining_before,
+        new.max_charges,
+        new.reference,
+        new.idempotency_key,
+        ORIGIN,
+        wallet,
+        Decimal(worst_wei),
+    )
+    await gas_budgets.count(connection, [GasChange(row["gas_day"], None, worst_wei)])
+    relay: int = row["id"]
+    return relay
+
+
+async def by_key(connection: Connection, brand: Address, key: str) -> Redemption | None:
+    row = await connection.fetchrow(
+        "SELECT * FROM redemption_progress WHERE brand_id = $1 AND idempotency_key = $2",
+        brand,
+        key,
+    )
+    return None if row is None else _redemption(row)
+
+
+async def by_id(connection: Connection, redemption: UUID) -> Redemption | None:
+    """None for one that was taken back."""
+    row = await connection.fetchrow("SELECT * FROM redemption_progress WHERE id = $1", redemption)
+    return None if row is None else _redemption(row)
+
+
+def _redemption(row: asyncpg.Record) -> Redemption:
+    return Redemption(
+        id=row["id"],
+        relay_id=row["relay_id"],
+        collection_id=row["collection_id"],
+        token_id=int(row["token_id"]),
+        holder=Address(row["holder"]),
+        amount=row["amount"],
+        remaining_before=row["remaining_before"],
+        max_charges=row["max_charges"],
+        fingerprint=row["fingerprint"],
+        transaction_hash=None if row["hash"] is None else Hash32(row["hash"]),
+        succeeded=row["succeeded"],
+        mined_at=row["mined_at"],
+    )

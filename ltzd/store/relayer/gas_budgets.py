@@ -1,0 +1,131 @@
+"""The gas that relays cost by UTC day, each identity's and everybody's.
+
+A relay's row says what of it is counted, and whoever changes that row counts the difference in the
+same transaction. So a death leaves rows and sums in agreement. The day is the database's; a relay
+counts on the day on which it was let in, also when it is mined on the next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date
+from decimal import Decimal
+
+from ltzd.rules.relayer.gas_budgets import GasBudgets, GasSpent, is_far_from_spent
+from ltzd.store.database import Connection
+from ltzd.values import Address, hex_of
+
+EVERYBODY = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GasChange:
+    """`identity` is None for what counts for everybody alone."""
+
+    day: date
+    identity: str | None
+    wei: int
+
+
+async def lock_identities(connection: Connection, identities: Sequence[str]) -> None:
+    """Until the transaction ends nobody else lets in relays of theirs; always in one order."""
+    await connection.execute(
+        """
+        SELECT pg_advisory_xact_lock(hashtextextended('gas of ' || identity, 0))
+          FROM (SELECT DISTINCT identity FROM unnest($1::text[]) AS given (identity)
+                 ORDER BY identity) AS ordered
+        """,
+        list(identities),
+    )
+
+
+async def spent(connection: Connection, identities: Sequence[str]) -> GasSpent:
+    """What these identities and everybody have cost today."""
+    rows = await connection.fetch(
+        """
+        SELECT account.identity, coalesce(sum(g.wei), 0) AS wei, now() AS at
+          FROM unnest($1::text[]) AS account (identity)
+          LEFT JOIN gas_spent g
+            ON g.identity = account.identity AND g.day = (now() AT TIME ZONE 'UTC')::date
+         GROUP BY account.identity
+        """,
+        [EVERYBODY, *dict.fromkeys(identities)],
+    )
+    by_identity = {row["identity"]: int(row["wei"]) for row in rows}
+    total_wei = by_identity.pop(EVERYBODY)
+    return GasSpent(rows[0]["at"].astimezone(UTC), by_identity, total_wei)
+
+
+async def spent_for(
+    connection: Connection, budgets: GasBudgets, identities: Sequence[str], asked_wei: int
+) -> GasSpent:
+    """The same before a write of `asked_wei`. While little is left of the total, its writers take
+    turns until they commit, so that they do not pass it together."""
+    found = await spent(connection, identities)
+    if is_far_from_spent(budgets, found, asked_wei):
+        return found
+    await connection.execute(
+        """
+        INSERT INTO gas_spent AS g (day, identity, slot, wei)
+        VALUES ((now() AT TIME ZONE 'UTC')::date, '', 0, 0)
+            ON CONFLICT (day, identity, slot) DO UPDATE SET wei = g.wei
+        """
+    )
+    return await spent(connection, identities)
+
+
+async def count(connection: Connection, changes: Sequence[GasChange]) -> None:
+    """Add what changed, in the transaction that changed it. Each connection has a slot of its own
+    for everybody's sum; rows are taken in one order."""
+    if not any(change.wei for change in changes):
+        return
+    await connection.execute(
+        """
+        INSERT INTO gas_spent AS g (day, identity, slot, wei)
+        SELECT change.day, account.identity, account.slot, sum(change.wei)
+          FROM unnest($1::date[], $2::text[], $3::numeric[]) AS change (day, identity, wei)
+         CROSS JOIN LATERAL (VALUES ('', 1 + pg_backend_pid() % 15), (change.identity, 0))
+               AS account (identity, slot)
+         WHERE account.identity IS NOT NULL
+         GROUP BY 1, 2, 3
+         ORDER BY 1, 2, 3
+            ON CONFLICT (day, identity, slot) DO UPDATE SET wei = g.wei + excluded.wei
+        """,
+        [change.day for change in changes],
+        [change.identity for change in changes],
+        [Decimal(change.wei) for change in changes],
+    )
+
+
+async def identity_of(connection: Connection, wallet: Address) -> str:
+    """The subject whose tokens name the wallet, as far as ltzd knows it, else the wallet itself.
+
+    Of a wallet that ltzd keeps it is the log-in of its owner, of another that of the user for whom
+    the identity provider made it.
+    """
+    subject: str | None = await connection.fetchval(
+        """
+        SELECT coalesce(
+                 (SELECT substr(login.name, strpos(login.name, ' ') + 1)
+                    FROM local_users u
+                    JOIN local_accounts owned ON owned.kind = 'owned' AND owned.name = u.subject
+                    JOIN local_accounts login
+                      ON login.kind = 'subject' AND login.subject = owned.subject
+                   WHERE u.wallet = $1
+                   ORDER BY login.name
+                   LIMIT 1),
+                 (SELECT identity_subject
+                    FROM users
+                   WHERE wallet = $1
+                   ORDER BY proven_by IS NULL, created_at, id
+                   LIMIT 1))
+        """,
+        wallet,
+    )
+    return subject or hex_of(wallet)
+
+
+async def delete_expired(connection: Connection) -> None:
+    """Days that no relay in flight can change any more."""
+    await connection.execute(
+        "DELETE FROM gas_spent WHERE day < (now() AT TIME ZONE 'UTC')::date - 7"
+    )

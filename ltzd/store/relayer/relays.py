@@ -1,0 +1,482 @@
+"""Relays: calls that users asked for, from the moment they were let through.
+
+A user's relays are written under his lock, since his limits, his idempotency keys and his turn are
+what the rows say, and nothing beside them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import asyncpg
+
+from ltzd.errors import LostLane
+from ltzd.rules.operator.transactions import State
+from ltzd.rules.relayer.calls import ClaimAsked, Relayed, RelayPlan, RelayStatus
+from ltzd.rules.relayer.limits import WINDOW, Earlier, Standing
+from ltzd.store.database import Connection
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.transactions import Attempt
+from ltzd.store.relayer import gas_budgets
+from ltzd.store.relayer.gas_budgets import GasChange
+from ltzd.store.wakeups import ORIGIN
+from ltzd.values import Address, Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class NewRelay:
+    """`window_start` is None for a call that would revert, whose reason `failure` is then.
+
+    Of any other `worst_wei` counts for `identity` and for everybody today.
+    """
+
+    plan: RelayPlan
+    gas_limit: int
+    worst_wei: int
+    idempotency_key: str | None
+    fingerprint: bytes
+    window_start: datetime | None
+    failure: str | None = None
+    identity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRelay:
+    id: int
+    to: Address
+    data: bytes
+    gas_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRelay:
+    relay: QueuedRelay
+    nonce: int
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The transaction that a relay was given."""
+
+    id: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`relayed` is None until a node has taken it; `is_signed` tells that a lane has signed it.
+
+    `failure`: it was never sent, and why.
+    """
+
+    id: int
+    user: Address
+    to: Address
+    data: bytes
+    relayed: Relayed | None
+    failure: str | None
+    is_signed: bool = False
+
+
+async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
+    """Until the transaction ends nobody else writes relays of theirs; always in one order."""
+    await connection.execute(
+        """
+        SELECT pg_advisory_xact_lock(hashtextextended('relays of ' || encode(one, 'hex'), 0))
+          FROM (SELECT DISTINCT one FROM unnest($1::bytea[]) AS given (one) ORDER BY one) AS ordered
+        """,
+        users,
+    )
+
+
+async def standings(
+    connection: Connection, asked: Sequence[tuple[Address, str | None, bytes | None]]
+) -> list[Standing]:
+    """Where users stand who come with these keys and calls (their digests), in their order."""
+    rows = await connection.fetch(
+        """
+        SELECT now() AS at, w.window_start, coalesce(w.used, 0) AS used, e.id, e.fingerprint,
+               o.is_turn_taken, o.collections, o.expected, o.twin, l.last_turn
+          FROM unnest($1::bytea[], $2::text[], $4::bytea[])
+               WITH ORDINALITY AS asked (user_address, key, digest, n)
+          LEFT JOIN LATERAL (
+               SELECT window_start, count(*) AS used
+                 FROM relays r
+                WHERE r.user_address = asked.user_address AND window_start > now() - $3::interval
+                GROUP BY window_start
+                ORDER BY window_start DESC
+                LIMIT 1) AS w ON true
+          LEFT JOIN relays e
+            ON e.user_address = asked.user_address AND e.idempotency_key = asked.key
+         CROSS JOIN LATERAL (
+               SELECT coalesce(bool_or(takes_turns), false) AS is_turn_taken,
+                      array_agg(collection_id) FILTER (WHERE collection_id IS NOT NULL)
+                        AS collections,
+                      min(id) FILTER (WHERE sha256(to_address || data) = asked.digest) AS twin,
+                      array_agg(expected_claims) FILTER (WHERE collection_id IS NOT NULL)
+                        AS expected
+                 FROM relays r
+                WHERE r.user_address = asked.user_address AND r.state IN ('queued', 'sent')) AS o
+         CROSS JOIN LATERAL (
+               SELECT max(id) AS last_turn
+                 FROM relays r
+                WHERE r.user_address = asked.user_address AND r.takes_turns
+                  AND window_start > now() - 2 * $3::interval) AS l
+         ORDER BY asked.n
+        """,
+        [user for user, _, _ in asked],
+        [key for _, key, _ in asked],
+        WINDOW,
+        [digest for _, _, digest in asked],
+    )
+    return list(map(_standing, rows))
+
+
+def _standing(row: asyncpg.Record) -> Standing:
+    claims = zip(row["collections"] or (), row["expected"] or (), strict=True)
+    return Standing(
+        now=row["at"].astimezone(UTC),
+        window_start=row["window_start"],
+        used=row["used"],
+        earlier=None if row["id"] is None else Earlier(row["id"], row["fingerprint"]),
+        is_turn_taken=row["is_turn_taken"],
+        last_turn=row["last_turn"],
+        claims=[ClaimAsked(int(collection), int(expected)) for collection, expected in claims],
+        twin=row["twin"],
+    )
+
+
+async def insert(connection: Connection, those: Sequence[NewRelay]) -> list[int]:
+    """Write relays, of users that are locked; queued ones wake the lanes. Answers their ids."""
+    plans = [one.plan for one in those]
+    claims = [plan.claim for plan in plans]
+    rows = await connection.fetch(
+        """
+        WITH written AS (
+          INSERT INTO relays (user_address, to_address, data, function, wallet, takes_turns,
+                              collection_id, expected_claims, idempotency_key, fingerprint,
+                              gas_limit, worst_wei, window_start, failure, identity, state,
+                              gas_day, gas_wei)
+          SELECT *, CASE WHEN failure IS NULL THEN 'queued' ELSE 'failed' END,
+                 CASE WHEN failure IS NULL THEN (now() AT TIME ZONE 'UTC')::date END,
+                 CASE WHEN failure IS NULL THEN worst_wei END
+            FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::bytea[],
+                        $6::boolean[], $7::numeric[], $8::numeric[], $9::text[], $10::bytea[],
+                        $11::bigint[], $12::numeric[], $13::timestamptz[], $14::text[],
+                        $16::text[])
+                 AS new (user_address, to_address, data, function, wallet, takes_turns,
+                         collection_id, expected_claims, idempotency_key, fingerprint,
+                         gas_limit, worst_wei, window_start, failure, identity)
+       RETURNING id, gas_day, identity, gas_wei
+        )
+        SELECT id, gas_day, identity, gas_wei, pg_notify('ltzd_relays', $15)
+          FROM written
+         ORDER BY id
+        """,
+        [plan.user for plan in plans],
+        [plan.to for plan in plans],
+        [plan.data for plan in plans],
+        [plan.function for plan in plans],
+        [plan.wallet for plan in plans],
+        [plan.takes_turns for plan in plans],
+        [claim and Decimal(claim.collection_id) for claim in claims],
+        [claim and Decimal(claim.expected_claims) for claim in claims],
+        [one.idempotency_key for one in those],
+        [one.fingerprint for one in those],
+        [one.gas_limit for one in those],
+        [Decimal(one.worst_wei) for one in those],
+        [one.window_start for one in those],
+        [one.failure for one in those],
+        ORIGIN,
+        [one.identity for one in those],
+    )
+    await gas_budgets.count(connection, _gas_changes(rows))
+    return [row["id"] for row in rows]
+
+
+def _gas_changes(rows: Sequence[asyncpg.Record]) -> list[GasChange]:
+    return [
+        GasChange(row["gas_day"], row["identity"], int(row["gas_wei"]))
+        for row in rows
+        if row["gas_day"] is not None
+    ]
+
+
+async def queued(connection: Connection, lane: Lane, limit: int) -> list[QueuedRelay]:
+    """The oldest relays that this lane may send.
+
+    Other lanes pass them by until this one commits. What nobody waits for any more has lapsed: it
+    was simulated too long ago.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT id, to_address, data, gas_limit
+          FROM relays
+         WHERE state = 'queued' AND (wallet IS NULL OR wallet = $1)
+           AND created_at > now() - interval '10 minutes'
+         ORDER BY id
+         LIMIT $2
+           FOR UPDATE SKIP LOCKED
+        """,
+        lane.wallet,
+        limit,
+    )
+    return [QueuedRelay(row[0], Address(row[1]), row[2], row[3]) for row in rows]
+
+
+async def store_signed(
+    connection: Connection, lane: Lane, those: Sequence[SignedRelay]
+) -> list[Row]:
+    """Write intents and attempts of relays that `queued` gave, and take their nonces.
+
+    All or nothing: raises LostLane when the lane's nonce or epoch is another.
+    """
+    rows = await connection.fetch(
+        """
+        WITH signed AS (
+          SELECT *
+            FROM unnest($4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bigint[],
+                        $9::bigint[])
+                 AS one (relay_id, nonce, hash, raw, max_fee_per_gas, max_priority_fee_per_gas)
+        ), lane AS (
+          UPDATE lanes
+             SET next_nonce = next_nonce + (SELECT count(*) FROM signed)
+           WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
+             AND next_nonce = (SELECT min(nonce) FROM signed)
+       RETURNING 1
+        ), intent AS (
+          INSERT INTO transactions
+                 (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
+          SELECT $1, $2, signed.nonce, 'relay', r.to_address, r.data, r.gas_limit, 'signed'
+            FROM signed
+            JOIN relays r ON r.id = signed.relay_id
+           CROSS JOIN lane
+           ORDER BY signed.nonce
+       RETURNING id, nonce, created_at
+        ), attempt AS (
+          INSERT INTO attempts
+                 (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
+          SELECT hash, intent.id, raw, max_fee_per_gas, max_priority_fee_per_gas
+            FROM signed
+            JOIN intent USING (nonce)
+        ), tied AS (
+          UPDATE relays
+             SET state = 'sent', transaction_id = intent.id
+            FROM signed
+            JOIN intent USING (nonce)
+           WHERE relays.id = signed.relay_id
+        )
+        SELECT id, created_at FROM intent ORDER BY nonce
+        """,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+        [one.relay.id for one in those],
+        [one.nonce for one in those],
+        [one.attempt.hash for one in those],
+        [one.attempt.raw for one in those],
+        [one.attempt.fees.max_fee_per_gas for one in those],
+        [one.attempt.fees.max_priority_fee_per_gas for one in those],
+    )
+    if len(rows) != len(those):
+        raise LostLane("Another process works on this lane")
+    return [Row(*row) for row in rows]
+
+
+async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None:
+    """In the transaction that moves theirs: a relay is mined as long as no reorg says otherwise.
+
+    A relay whose nonce somebody else used, or a self-transfer past finality, will never be mined;
+    its turn is over all the same. Its gas counts as what the nonce cost once that is known, as
+    nothing if somebody else used the nonce, and as its worst case again after a reorg.
+    """
+    rows = await connection.fetch(
+        """
+        WITH moved AS MATERIALIZED (
+          SELECT r.id, r.gas_wei AS counted_wei,
+                 CASE WHEN t.state IN ('signed', 'published')
+                        OR t.state = 'mined' AND t.is_cancelled THEN 'sent'
+                      ELSE 'mined' END AS state,
+                 CASE WHEN r.gas_day IS NULL THEN NULL
+                      WHEN t.state = 'displaced' THEN 0
+                      ELSE coalesce(t.gas_used::numeric * t.effective_gas_price, r.worst_wei)
+                 END AS wei
+            FROM relays r
+            JOIN transactions t ON t.id = r.transaction_id
+           WHERE t.id = ANY($1::bigint[])
+           ORDER BY r.id
+             FOR UPDATE OF r
+        ), written AS (
+          UPDATE relays r
+             SET state = moved.state, gas_wei = moved.wei
+            FROM moved
+           WHERE r.id = moved.id
+       RETURNING r.gas_day, r.identity, moved.wei - moved.counted_wei AS gas_wei
+        )
+        SELECT gas_day, identity, gas_wei
+          FROM written
+         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $2)) AS told ON true
+        """,
+        transaction_ids,
+        ORIGIN,
+    )
+    await gas_budgets.count(connection, _gas_changes(rows))
+
+
+async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
+    """Fail queued relays that may not be signed, for these reasons; nothing was spent on them."""
+    rows = await connection.fetch(
+        """
+        WITH refused AS MATERIALIZED (
+          SELECT r.id, r.gas_wei, given.reason
+            FROM relays r
+            JOIN unnest($1::bigint[], $2::text[]) AS given (id, reason) USING (id)
+           WHERE r.state = 'queued'
+           ORDER BY r.id
+             FOR UPDATE OF r
+        ), written AS (
+          UPDATE relays r
+             SET state = 'failed', failure = refused.reason, window_start = NULL,
+                 gas_wei = CASE WHEN r.gas_day IS NOT NULL THEN 0 END
+            FROM refused
+           WHERE r.id = refused.id
+       RETURNING r.gas_day, r.identity, -refused.gas_wei AS gas_wei
+        )
+        SELECT gas_day, identity, gas_wei
+          FROM written
+         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $3)) AS told ON true
+        """,
+        list(failures),
+        list(failures.values()),
+        ORIGIN,
+    )
+    await gas_budgets.count(connection, _gas_changes(rows))
+
+
+async def withdraw(connection: Connection, relay: int) -> bool:
+    """Take back a relay that no lane has signed; False if one has: then it will be sent."""
+    async with connection.transaction():
+        rows = await connection.fetch(
+            """
+            DELETE FROM relays
+             WHERE id = $1 AND state = 'queued'
+         RETURNING gas_day, identity, -gas_wei AS gas_wei
+            """,
+            relay,
+        )
+        await gas_budgets.count(connection, _gas_changes(rows))
+    return bool(rows)
+
+
+async def turns_taken(connection: Connection, users: Sequence[Address]) -> set[Address]:
+    """Which of these users have something in flight that takes turns."""
+    rows = await connection.fetch(
+        """
+        SELECT DISTINCT user_address
+          FROM relays
+         WHERE user_address = ANY($1::bytea[]) AND state IN ('queued', 'sent') AND takes_turns
+        """,
+        users,
+    )
+    return {Address(row[0]) for row in rows}
+
+
+async def progress(connection: Connection, ids: Sequence[int]) -> dict[int, Progress]:
+    """How far relays have come; a withdrawn one is missing."""
+    rows = await connection.fetch("SELECT * FROM relay_progress WHERE id = ANY($1::bigint[])", ids)
+    return {row["id"]: _progress(row) for row in rows}
+
+
+async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, Progress]:
+    """Those of them that are mined, or never will be."""
+    rows = await connection.fetch(
+        """
+        SELECT * FROM relay_progress
+         WHERE id = ANY($1::bigint[]) AND relay_state IN ('mined', 'failed')
+        """,
+        ids,
+    )
+    return {row["id"]: _progress(row) for row in rows}
+
+
+async def by_hash(
+    connection: Connection, transaction_hash: Hash32, users: Sequence[Address]
+) -> Progress | None:
+    """The relay of one of these users that any attempt with this hash was made for."""
+    row = await connection.fetchrow(
+        """
+        SELECT * FROM relay_progress
+         WHERE transaction_id = (SELECT transaction_id FROM attempts WHERE hash = $1)
+           AND user_address = ANY($2::bytea[])
+        """,
+        transaction_hash,
+        users,
+    )
+    return None if row is None else _progress(row)
+
+
+async def tidy(connection: Connection) -> None:
+    """Forget idempotency keys after a day, and what nobody waits for and nobody could send."""
+    async with connection.transaction():
+        rows = await connection.fetch(
+            """
+            DELETE FROM relays
+             WHERE state = 'queued' AND created_at < now() - interval '10 minutes'
+         RETURNING gas_day, identity, -gas_wei AS gas_wei
+            """
+        )
+        await gas_budgets.count(connection, _gas_changes(rows))
+    await connection.execute(
+        """
+        DELETE FROM relays
+         WHERE idempotency_key IS NOT NULL AND created_at < now() - interval '24 hours'
+           AND state = 'failed'
+        """
+    )
+    await connection.execute(
+        """
+        UPDATE relays SET idempotency_key = NULL
+         WHERE idempotency_key IS NOT NULL AND created_at < now() - interval '24 hours'
+        """
+    )
+
+
+def _progress(row: asyncpg.Record) -> Progress:
+    return Progress(
+        id=row["id"],
+        user=Address(row["user_address"]),
+        to=Address(row["to_address"]),
+        data=row["data"],
+        relayed=None if row["hash"] is None else _relayed(row),
+        failure=row["failure"],
+        is_signed=row["transaction_id"] is not None,
+    )
+
+
+def _relayed(row: asyncpg.Record) -> Relayed:
+    status = _status(State(row["state"]), row["succeeded"], is_cancelled=row["is_cancelled"])
+    # What a self-transfer cost is told when nothing can undo it, like the failure that it means.
+    is_told = status is not RelayStatus.PENDING
+    return Relayed(
+        transaction_hash=Hash32(row["hash"]),
+        sender=Address(row["wallet"]),
+        to=Address(row["to_address"]),
+        status=status,
+        block_number=row["block_number"] if is_told else None,
+        gas_used=row["gas_used"] if is_told else None,
+        effective_gas_price=row["effective_gas_price"] if is_told else None,
+        is_cancelled=row["is_cancelled"],
+    )
+
+
+def _status(state: State, succeeded: bool | None, *, is_cancelled: bool) -> RelayStatus:
+    match state:
+        case State.SIGNED | State.PUBLISHED:
+            return RelayStatus.PENDING
+        case State.MINED if is_cancelled:
+            return RelayStatus.PENDING
+        case State.MINED | State.CONFIRMED if succeeded:
+            return RelayStatus.CONFIRMED if state is State.MINED else RelayStatus.FINAL
+    return RelayStatus.FAILED

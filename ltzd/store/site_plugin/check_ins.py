@@ -1,0 +1,289 @@
+"""Check-ins, streaks and milestones of wallets at brands' sites, and who is ranked by them.
+
+Each write is one statement: claim, reward, ranks and the brand's budget are written together or not
+at all. It compares what was decided on: a check-in stands on the streak's last day, which only ever
+grows, so of those who come at once one is written and the others decide again; a milestone is a
+unique row. The budget is a CHECK of the table that counts it.
+
+A check-in locks its member's row and goes by the wallet that stands there, as a link does
+(`site_links.py`): so a member with two wallets, one after the other, checks in once a day.
+
+Streaks are the wallet's, whoever made them. What a member himself has earned is told apart:
+`own_streak` are his own days in a row with this wallet, `own_ltz` is what they account for of a
+reward.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from uuid import UUID
+
+import asyncpg
+
+from ltzd.errors import BudgetExhausted
+from ltzd.rules.event_handler.brand_limits import Quota
+from ltzd.rules.site_plugin.streaks import CheckIn, Milestone, Streak
+from ltzd.store.database import Connection
+from ltzd.store.site_plugin.members import Member
+from ltzd.store.wakeups import ORIGIN
+from ltzd.values import Address
+
+CHECK_IN_REWARD = 3
+MILESTONE_REWARD = 4
+"""Kinds of rewards, in rows and references (contracts.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is decided on, and the database's time; `claimed` are the days of milestones.
+
+    `checked_in_on`: the member's last check-in, with whatever wallet. `own_days`: the days in a row
+    up to the streak's last one on which this very member checked in. `wallet` is what the member's
+    row says now; None for a member who is not on record.
+    """
+
+    streak: Streak | None
+    claimed: frozenset[int]
+    now: datetime
+    checked_in_on: date | None
+    own_days: int
+    wallet: Address | None
+
+
+async def standing(connection: Connection, member: Member) -> Standing:
+    row = await connection.fetchrow(
+        """
+        SELECT s.days, s.last_day, s.best,
+               ARRAY(SELECT m.days FROM milestone_claims m
+                      WHERE m.brand_id = $1 AND m.wallet = $2) AS claimed,
+               m.checked_in_on, m.wallet AS wallet_now,
+               (SELECT c.own_streak FROM checkins c
+                 WHERE c.brand_id = $1 AND c.wallet = $2 AND c.day = s.last_day
+                   AND c.host = $3 AND c.site_user_id = $4) AS own_days,
+               clock_timestamp() AS now
+          FROM (SELECT) AS one
+          LEFT JOIN streaks s ON s.brand_id = $1 AND s.wallet = $2
+          LEFT JOIN site_members m
+            ON m.brand_id = $1 AND m.host = $3 AND m.site_user_id = $4
+        """,
+        member.brand_id,
+        member.wallet,
+        member.host,
+        member.site_user_id,
+    )
+    streak = None if row["days"] is None else Streak(row["days"], row["last_day"], row["best"])
+    return Standing(
+        streak=streak,
+        claimed=frozenset(row["claimed"]),
+        now=row["now"],
+        checked_in_on=row["checked_in_on"],
+        own_days=row["own_days"] or 0,
+        wallet=None if row["wallet_now"] is None else Address(row["wallet_now"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NewCheckIn:
+    """A check-in to be written if the streak is still `before`; `reward_id` for what it earns, if
+    that is more than 0.
+
+    `own_days` of the streak, this one included, are the member's own, and so is `own_ltz` of the
+    reward.
+    """
+
+    member: Member
+    before: Streak | None
+    check_in: CheckIn
+    reward_id: UUID
+    budget: Quota | None
+    own_days: int = 1
+    own_ltz: int = 0
+
+
+async def write_check_in(connection: Connection, new: NewCheckIn) -> bool:
+    """False, and nothing written, when another check-in has come first, of the wallet or of the
+    member, or the member has another wallet by now.
+
+    Raises BudgetExhausted when the brand may not give so much any more today.
+    """
+    streak, reward = new.check_in.streak, new.check_in.reward
+    with _budget_kept():
+        row = await connection.fetchrow(
+            _CHECK_IN,
+            new.member.brand_id,
+            new.member.wallet,
+            streak.days,
+            streak.last_day,
+            streak.best,
+            None if new.before is None else new.before.last_day,
+            reward,
+            new.reward_id if reward else None,
+            CHECK_IN_REWARD,
+            None if new.budget is None else new.budget.start,
+            None if new.budget is None else new.budget.maximum,
+            ORIGIN,
+            new.member.host,
+            new.member.site_user_id,
+            new.own_days,
+            new.own_ltz,
+        )
+    return row is not None
+
+
+# `member` waits for whoever links or checks in the same member, and then sees what was written.
+# A wallet that is new on a period's board is counted there, in the slot that its last byte names.
+# `grown` passes over the rows that `ranked` makes: all parts of a statement see what was before it.
+_CHECK_IN = """
+WITH member AS (
+  SELECT brand_id, wallet
+    FROM site_members
+   WHERE brand_id = $1 AND host = $13 AND site_user_id = $14 AND wallet = $2
+     AND (checked_in_on IS NULL OR checked_in_on < $4)
+     FOR UPDATE
+), won AS (
+  INSERT INTO streaks (brand_id, wallet, days, last_day, best)
+  SELECT brand_id, wallet, $3::integer, $4::date, $5::integer FROM member
+      ON CONFLICT (brand_id, wallet) DO UPDATE
+     SET days = excluded.days, last_day = excluded.last_day, best = excluded.best
+   WHERE streaks.last_day = $6
+  RETURNING brand_id, wallet, days, last_day
+), checked_in AS (
+  INSERT INTO checkins (brand_id, wallet, day, streak, ltz, reward_id,
+                        host, site_user_id, own_streak, own_ltz)
+  SELECT brand_id, wallet, last_day, days, $7, $8, $13, $14, $15, $16 FROM won
+), dated AS (
+  UPDATE site_members m
+     SET checked_in_on = won.last_day
+    FROM won
+   WHERE m.brand_id = won.brand_id AND m.host = $13 AND m.site_user_id = $14
+), places AS (
+  SELECT brand_id, wallet, days, period,
+         CASE period WHEN 'all' THEN date '1970-01-01'
+                     ELSE date_trunc(period, last_day::timestamp)::date END AS starts
+    FROM won
+   CROSS JOIN unnest(ARRAY['all', 'month', 'week']) AS each (period)
+), ranked AS (
+  INSERT INTO streak_standings (brand_id, period, starts, wallet, days)
+  SELECT brand_id, period, starts, wallet, days FROM places
+      ON CONFLICT (brand_id, period, starts, wallet) DO NOTHING
+  RETURNING brand_id, period, starts, wallet
+), grown AS (
+  UPDATE streak_standings s
+     SET days = places.days
+    FROM places
+   WHERE s.brand_id = places.brand_id AND s.period = places.period
+     AND s.starts = places.starts AND s.wallet = places.wallet AND s.days < places.days
+), counted AS (
+  INSERT INTO standing_totals (brand_id, board, period, starts, slot, ranked)
+  SELECT brand_id, 'streaks', period, starts, get_byte(wallet, 19) % 16, 1
+    FROM ranked
+   ORDER BY period
+      ON CONFLICT (brand_id, board, period, starts, slot) DO UPDATE
+     SET ranked = standing_totals.ranked + 1
+), used AS (
+  INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
+  SELECT brand_id, 'ltz_a_day', $10::timestamptz, $7, $11::bigint
+    FROM won
+   WHERE $10 IS NOT NULL AND $7 > 0
+      ON CONFLICT (brand_id, kind, window_start) DO UPDATE
+     SET used = brand_usage.used + excluded.used, maximum = excluded.maximum
+), owed AS (
+  INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
+  SELECT $8, $9, brand_id, wallet, $7, last_day FROM won WHERE $7 > 0
+  RETURNING id
+), told AS (
+  SELECT pg_notify('ltzd_rewards', $12) FROM owed
+)
+SELECT (SELECT count(*) FROM told) FROM won
+"""
+
+
+async def own_best(connection: Connection, member: Member) -> int:
+    """The most days in a row on which this very member checked in with this wallet."""
+    days: int | None = await connection.fetchval(
+        """
+        SELECT max(own_streak)
+          FROM checkins
+         WHERE brand_id = $1 AND wallet = $2 AND host = $3 AND site_user_id = $4
+        """,
+        member.brand_id,
+        member.wallet,
+        member.host,
+        member.site_user_id,
+    )
+    return days or 0
+
+
+@dataclass(frozen=True, slots=True)
+class NewMilestone:
+    """A milestone to be claimed on `day`; `own_ltz` of its bonus is the member's own doing."""
+
+    member: Member
+    milestone: Milestone
+    day: date
+    reward_id: UUID
+    budget: Quota | None
+    own_ltz: int = 0
+
+
+async def write_milestone(connection: Connection, new: NewMilestone) -> bool:
+    """False, and nothing written, when it is claimed already, or the streak never was so long.
+
+    Raises BudgetExhausted as `write_check_in` does.
+    """
+    with _budget_kept():
+        row = await connection.fetchrow(
+            _MILESTONE,
+            new.member.brand_id,
+            new.member.wallet,
+            new.milestone.days,
+            new.milestone.bonus,
+            new.reward_id,
+            MILESTONE_REWARD,
+            new.day,
+            None if new.budget is None else new.budget.start,
+            None if new.budget is None else new.budget.maximum,
+            ORIGIN,
+            new.member.host,
+            new.member.site_user_id,
+            new.own_ltz,
+        )
+    return row is not None
+
+
+_MILESTONE = """
+WITH won AS (
+  INSERT INTO milestone_claims (brand_id, wallet, days, ltz, reward_id,
+                                host, site_user_id, own_ltz)
+  SELECT brand_id, wallet, $3, $4, $5, $11, $12, $13
+    FROM streaks
+   WHERE brand_id = $1 AND wallet = $2 AND best >= $3
+      ON CONFLICT (brand_id, wallet, days) DO NOTHING
+  RETURNING brand_id, wallet, ltz, reward_id
+), used AS (
+  INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
+  SELECT brand_id, 'ltz_a_day', $8::timestamptz, ltz, $9::bigint
+    FROM won
+   WHERE $8 IS NOT NULL
+      ON CONFLICT (brand_id, kind, window_start) DO UPDATE
+     SET used = brand_usage.used + excluded.used, maximum = excluded.maximum
+), owed AS (
+  INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
+  SELECT reward_id, $6, brand_id, wallet, ltz, $7 FROM won
+  RETURNING id
+), told AS (
+  SELECT pg_notify('ltzd_rewards', $10) FROM owed
+)
+SELECT (SELECT count(*) FROM told) FROM won
+"""
+
+
+@contextmanager
+def _budget_kept() -> Iterator[None]:
+    try:
+        yield
+    except asyncpg.CheckViolationError as error:
+        if error.constraint_name != "usage_within_maximum":
+            raise
+        raise BudgetExhausted("Budget exhausted") from error

@@ -1,0 +1,153 @@
+"""What wallets have earned of each brand, and the leaderboards that are read from it.
+
+Earnings are derived from mined rewards: whoever changes what a reward knows of its mint moves them
+in the same database transaction, which is the indexer's, so that nobody else writes them meanwhile.
+Amounts are whole LTZ. What was bought counts for all time, and in no rank.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from uuid import UUID
+
+from ltzd.rules.site_plugin.leaderboards import Metric, Period
+from ltzd.store.database import Connection
+from ltzd.values import Address
+
+
+async def add(connection: Connection, rewards: Sequence[UUID]) -> None:
+    """Count rewards that have just learned of their mint."""
+    if rewards:
+        await connection.execute(_MOVE, rewards, 1)
+
+
+async def take_back(connection: Connection, rewards: Sequence[UUID]) -> None:
+    """Count no longer what `add` has counted: the mints of these rewards are undone."""
+    if rewards:
+        await connection.execute(_MOVE, rewards, -1)
+
+
+# Not an upsert: what it answers could not tell who was ranked before. That is looked up anyway, so
+# which rows are new is known, and a plain INSERT looks for no conflict.
+_MOVE = """
+WITH moves AS (
+  SELECT brand_id, period, starts, wallet,
+         $2 * coalesce(sum(ltz) FILTER (WHERE kind <> 2), 0)::bigint AS ltz,
+         $2 * count(*) FILTER (WHERE kind <> 2) AS rewards,
+         $2 * coalesce(sum(ltz) FILTER (WHERE kind = 2), 0)::bigint AS bought
+    FROM rewards
+   CROSS JOIN LATERAL (
+         VALUES ('all', date '1970-01-01'),
+                ('month', date_trunc('month', earned_on::timestamp)::date),
+                ('week', date_trunc('week', earned_on::timestamp)::date)) AS each (period, starts)
+   WHERE id = ANY($1::uuid[]) AND (period = 'all' OR kind <> 2)
+   GROUP BY brand_id, period, starts, wallet
+), moved AS MATERIALIZED (
+  SELECT moves.*, was.wallet IS NULL AS is_new, coalesce(was.rewards, 0) AS rewards_before
+    FROM moves
+    LEFT JOIN earnings was ON was.brand_id = moves.brand_id AND was.period = moves.period
+                          AND was.starts = moves.starts AND was.wallet = moves.wallet
+   ORDER BY moves.brand_id, moves.period, moves.starts, moves.wallet
+), begun AS (
+  INSERT INTO earnings (brand_id, period, starts, wallet, ltz, rewards, bought)
+  SELECT brand_id, period, starts, wallet, ltz, rewards, bought FROM moved WHERE is_new
+), changed AS (
+  UPDATE earnings
+     SET ltz = earnings.ltz + moved.ltz,
+         rewards = earnings.rewards + moved.rewards,
+         bought = earnings.bought + moved.bought
+    FROM moved
+   WHERE NOT moved.is_new
+     AND earnings.brand_id = moved.brand_id AND earnings.period = moved.period
+     AND earnings.starts = moved.starts AND earnings.wallet = moved.wallet
+)
+INSERT INTO standing_totals (brand_id, board, period, starts, slot, ranked)
+SELECT brand_id, 'earnings', period, starts, 0,
+       sum((rewards_before + rewards > 0)::int - (rewards_before > 0)::int)
+  FROM moved
+ WHERE (rewards_before + rewards > 0) <> (rewards_before > 0)
+ GROUP BY brand_id, period, starts
+ ORDER BY brand_id, period, starts
+    ON CONFLICT (brand_id, board, period, starts, slot) DO UPDATE
+   SET ranked = standing_totals.ranked + excluded.ranked
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One wallet on a leaderboard. `user_id` is None for a wallet that no user is known to have;
+    `username` for one that nobody logs in with at the brand's sites."""
+
+    wallet: Address
+    value: int
+    user_id: UUID | None
+    username: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """The first places in their order, and how many are ranked."""
+
+    places: tuple[Place, ...]
+    total: int
+
+
+async def member_key(connection: Connection, brand_id: Address) -> tuple[bytes, datetime]:
+    """By which the brand's users are told apart in public, and the database's time."""
+    row = await connection.fetchrow("SELECT member_key, now() FROM brands WHERE id = $1", brand_id)
+    assert row is not None, "a brand's row stays for ever"
+    return row[0], row[1]
+
+
+async def top(
+    connection: Connection,
+    brand_id: Address,
+    metric: Metric,
+    period: Period,
+    starts: date,
+    limit: int,
+) -> Standings:
+    """`starts` is the period's first day. Equal values are in the order of their wallets."""
+    rows = await connection.fetch(TOP, brand_id, period, starts, limit, metric)
+    places = (Place(row["wallet"], row["value"], row["user_id"], row["username"]) for row in rows)
+    return Standings(tuple(places), rows[0]["total"] if rows else 0)
+
+
+# Of the three only the metric's own is read, and of that, in its index's order, no more rows than
+# are answered. A wallet's user is the one whose e-mail address leads to it; a wallet that he was
+# linked to, or has left, has none: he stands on the board with his own.
+TOP = """
+SELECT first.wallet, first.value,
+       (SELECT u.id
+          FROM users u
+         WHERE u.wallet = first.wallet
+         ORDER BY u.created_at, u.id
+         LIMIT 1) AS user_id,
+       (SELECT m.username
+          FROM site_members m
+         WHERE m.brand_id = $1 AND m.wallet = first.wallet
+         ORDER BY m.seen_at DESC, m.host, m.site_user_id
+         LIMIT 1) AS username,
+       (SELECT sum(t.ranked)::bigint
+          FROM standing_totals t
+         WHERE t.brand_id = $1 AND t.period = $2 AND t.starts = $3
+           AND t.board = CASE $5 WHEN 'streak' THEN 'streaks' ELSE 'earnings' END) AS total
+  FROM ((SELECT wallet, ltz AS value
+           FROM earnings
+          WHERE $5 = 'ltz_earned' AND brand_id = $1 AND period = $2 AND starts = $3 AND ltz > 0
+          ORDER BY ltz DESC, wallet
+          LIMIT $4)
+         UNION ALL
+        (SELECT wallet, rewards
+           FROM earnings
+          WHERE $5 = 'activity' AND brand_id = $1 AND period = $2 AND starts = $3 AND rewards > 0
+          ORDER BY rewards DESC, wallet
+          LIMIT $4)
+         UNION ALL
+        (SELECT wallet, days
+           FROM streak_standings
+          WHERE $5 = 'streak' AND brand_id = $1 AND period = $2 AND starts = $3
+          ORDER BY days DESC, wallet
+          LIMIT $4)) AS first
+ ORDER BY first.value DESC, first.wallet
+"""

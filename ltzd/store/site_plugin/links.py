@@ -1,0 +1,314 @@
+"""Links of brands' site members with wallets, and the codes that make them.
+
+A link lasts while its member's row names it (the view `live_site_links`), so it ends with that row:
+when the member or the owner ends it, when the member gets another e-mail address, and by its date.
+Whoever makes a link or spends through one locks the member's row.
+
+Codes are kept as keyed hashes, which the caller makes. Order of locks: owner, code, member.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE, Tries
+from ltzd.store.database import Connection
+from ltzd.store.site_plugin.members import Member
+from ltzd.values import Address
+
+_MOST_EXPIRED = 100
+"""Codes deleted along with each new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCode:
+    """`wallets` are the owner's, at least one; `daily_allowance` is in whole LTZ."""
+
+    code_hash: bytes
+    brand_id: Address
+    host: str
+    subject: str
+    wallets: tuple[Address, ...]
+    daily_allowance: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCodes:
+    """Of one owner. `first_end` is when the first of them expires."""
+
+    number: int
+    first_end: datetime | None
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TakenCode:
+    """What a code says that nobody else can use any more."""
+
+    subject: str
+    wallets: tuple[Address, ...]
+    daily_allowance: int
+
+
+@dataclass(frozen=True, slots=True)
+class LockedMember:
+    """What a link is decided on. `own_wallet` is that of the member's e-mail address; `subjects`
+    are the owners whose links he has had with this address."""
+
+    user_id: UUID
+    own_wallet: Address
+    subjects: frozenset[str]
+    tries: Tries
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """`daily_allowance` is in whole LTZ."""
+
+    brand_id: Address
+    host: str
+    username: str
+    wallet: Address
+    daily_allowance: int
+    linked_at: datetime
+    expires_at: datetime
+
+
+# --- codes ----------------------------------------------------------------------------------------
+
+
+async def lock_owner(connection: Connection, subject: str) -> None:
+    """Until the transaction ends nobody else makes or ends this owner's codes."""
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended('site links of ' || $1, 0))", subject
+    )
+
+
+async def open_codes(connection: Connection, subject: str) -> OpenCodes:
+    """Under the owner's lock. Expired codes, whosever they are, are deleted by the way."""
+    await connection.execute(
+        """
+        DELETE FROM site_link_codes
+         WHERE code_hash IN (SELECT code_hash
+                               FROM site_link_codes
+                              WHERE expires_at < clock_timestamp()
+                              ORDER BY expires_at
+                              LIMIT $1
+                                FOR UPDATE SKIP LOCKED)
+        """,
+        _MOST_EXPIRED,
+    )
+    row = await connection.fetchrow(
+        """
+        SELECT count(*), min(expires_at), clock_timestamp()
+          FROM site_link_codes
+         WHERE subject = $1 AND expires_at > clock_timestamp()
+        """,
+        subject,
+    )
+    return OpenCodes(*row)
+
+
+async def add_code(connection: Connection, new: NewCode) -> datetime | None:
+    """When it expires; None if another code has this hash."""
+    expires_at: datetime | None = await connection.fetchval(
+        """
+        INSERT INTO site_link_codes (code_hash, brand_id, host, subject, wallets, daily_allowance,
+                                     expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7::interval)
+            ON CONFLICT (code_hash) DO NOTHING
+     RETURNING expires_at
+        """,
+        new.code_hash,
+        new.brand_id,
+        new.host,
+        new.subject,
+        list(new.wallets),
+        new.daily_allowance,
+        CODE_LIFE,
+    )
+    return expires_at
+
+
+async def take_code(connection: Connection, hashes: Sequence[bytes]) -> TakenCode | None:
+    """None if there is none with any of these hashes, or it has expired."""
+    row = await connection.fetchrow(
+        """
+        DELETE FROM site_link_codes
+         WHERE code_hash = ANY($1::bytea[]) AND expires_at > clock_timestamp()
+     RETURNING subject, wallets, daily_allowance
+        """,
+        list(hashes),
+    )
+    if row is None:
+        return None
+    return TakenCode(row["subject"], tuple(map(Address, row["wallets"])), row["daily_allowance"])
+
+
+# --- making links -----------------------------------------------------------------------------
+
+
+async def lock_member(connection: Connection, member: Member) -> LockedMember | None:
+    """Until the transaction ends nobody else links this member, checks in or spends as him."""
+    row = await connection.fetchrow(
+        """
+        SELECT user_id, wrong_codes, wrong_since
+          FROM site_members
+         WHERE brand_id = $1 AND host = $2 AND site_user_id = $3
+           FOR UPDATE
+        """,
+        member.brand_id,
+        member.host,
+        member.site_user_id,
+    )
+    if row is None:
+        return None
+    facts = await connection.fetchrow(
+        """
+        SELECT wallet,
+               ARRAY(SELECT DISTINCT subject
+                       FROM site_links
+                      WHERE brand_id = $2 AND host = $3 AND site_user_id = $4
+                        AND user_id = $1) AS subjects,
+               clock_timestamp() AS now
+          FROM users
+         WHERE id = $1
+        """,
+        row["user_id"],
+        member.brand_id,
+        member.host,
+        member.site_user_id,
+    )
+    return LockedMember(
+        user_id=row["user_id"],
+        own_wallet=Address(facts["wallet"]),
+        subjects=frozenset(facts["subjects"]),
+        tries=Tries(row["wrong_codes"], row["wrong_since"]),
+        now=facts["now"],
+    )
+
+
+async def count_wrong(connection: Connection, member: Member, tries: Tries) -> None:
+    """Of a locked member."""
+    await connection.execute(
+        """
+        UPDATE site_members SET wrong_codes = $4, wrong_since = $5
+         WHERE brand_id = $1 AND host = $2 AND site_user_id = $3
+        """,
+        member.brand_id,
+        member.host,
+        member.site_user_id,
+        tries.wrong,
+        tries.since,
+    )
+
+
+async def link(connection: Connection, member: Member, code: TakenCode, wallet: Address) -> None:
+    """Give a locked member this wallet of the code's owner, in place of any earlier link."""
+    await connection.execute(
+        """
+        WITH made AS (
+          INSERT INTO site_links (id, brand_id, host, site_user_id, user_id, subject, wallet,
+                                  daily_allowance, expires_at)
+          VALUES ($4, $1, $2, $3, $5, $6, $7, $8, clock_timestamp() + $9::interval)
+        )
+        UPDATE site_members SET link_id = $4, wallet = $7
+         WHERE brand_id = $1 AND host = $2 AND site_user_id = $3
+        """,
+        member.brand_id,
+        member.host,
+        member.site_user_id,
+        uuid4(),
+        member.user_id,
+        code.subject,
+        wallet,
+        code.daily_allowance,
+        LINK_LIFE,
+    )
+
+
+# --- ending links -----------------------------------------------------------------------------
+
+
+async def settle(connection: Connection, member: Member) -> None:
+    """Give the member the wallet of his e-mail address if the link that his row names has ended."""
+    await connection.execute(
+        """
+        UPDATE site_members m
+           SET link_id = NULL, wallet = u.wallet
+          FROM users u
+         WHERE m.brand_id = $1 AND m.host = $2 AND m.site_user_id = $3 AND u.id = m.user_id
+           AND m.link_id IS NOT NULL
+           AND NOT EXISTS (SELECT FROM live_site_links l WHERE l.id = m.link_id)
+        """,
+        member.brand_id,
+        member.host,
+        member.site_user_id,
+    )
+
+
+async def end_of_member(connection: Connection, member: Member) -> bool:
+    """Whether there was a link."""
+    ended = await connection.fetchval(
+        """
+        UPDATE site_members m
+           SET link_id = NULL, wallet = u.wallet
+          FROM users u
+         WHERE m.brand_id = $1 AND m.host = $2 AND m.site_user_id = $3 AND u.id = m.user_id
+           AND m.link_id IS NOT NULL
+     RETURNING true
+        """,
+        member.brand_id,
+        member.host,
+        member.site_user_id,
+    )
+    return bool(ended)
+
+
+async def end_of_owner(connection: Connection, subject: str, host: str) -> int:
+    """How many links and open codes of the owner at this host there were.
+
+    Codes go first: whoever is using one has linked a member before the links are ended.
+    """
+    codes = await connection.fetch(
+        "DELETE FROM site_link_codes WHERE subject = $1 AND host = $2 RETURNING true", subject, host
+    )
+    links = await connection.fetch(
+        """
+        WITH linked AS MATERIALIZED (
+          SELECT m.brand_id, m.host, m.site_user_id
+            FROM site_links l
+            JOIN site_members m ON m.link_id = l.id
+           WHERE l.subject = $1 AND l.host = $2
+           ORDER BY 1, 2, 3
+             FOR UPDATE OF m
+        )
+        UPDATE site_members m
+           SET link_id = NULL, wallet = u.wallet
+          FROM linked, users u
+         WHERE m.brand_id = linked.brand_id AND m.host = linked.host
+           AND m.site_user_id = linked.site_user_id AND u.id = m.user_id
+     RETURNING true
+        """,
+        subject,
+        host,
+    )
+    return len(codes) + len(links)
+
+
+async def of_owner(connection: Connection, subject: str) -> list[Link]:
+    """Those that last, the oldest first."""
+    rows: list[asyncpg.Record] = await connection.fetch(
+        """
+        SELECT brand_id, host, username, wallet, daily_allowance, linked_at, expires_at
+          FROM live_site_links
+         WHERE subject = $1
+         ORDER BY linked_at, id
+        """,
+        subject,
+    )
+    return [Link(*row) for row in rows]

@@ -1,0 +1,320 @@
+"""Users whose wallets we keep ourselves, the names that lead to them, and who owns several.
+
+A user has one wallet, for ever. A *name* is an e-mail address or an account at an OAuth provider:
+it leads to the user it was first given to, whatever is learned later. A *person* is a subject of
+the token issuer: he owns the users that his tokens have vouched for, one of which, the root, stands
+for all. Two kinds of rows beside the names say so, and their primary key makes each happen once:
+
+    (subject, "ISSUER SUB") -> root     whose tokens these are
+    (owned, user)           -> root     whose the user is; the root owns itself
+
+Subjects of users are our own. Nothing here decides who may own what: that is `link` in
+`actions/users/custodial_wallets.py`.
+
+A person's *home* is the oldest of his wallets that was pregenerated, for what that was answered
+never changes, or else the oldest of all: what is given later to any of his names goes there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+import asyncpg
+
+from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
+from ltzd.store.database import Connection
+from ltzd.values import Address
+
+Kind: TypeAlias = Literal["email", "subject"] | OAuthProvider
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    kind: Kind
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalUser:
+    subject: str
+    wallet: Address
+
+
+@dataclass(frozen=True, slots=True)
+class SealedUser:
+    """A user with his wallet's key, which opens only with subject and wallet."""
+
+    subject: str
+    wallet: Address
+    key_id: str
+    sealed: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of a name: the user it leads to, and the root who owns that user; None for nobody yet."""
+
+    name: Name
+    user: str | None
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedUser:
+    """`names` with whether a token has vouched for each; logins are among a root's."""
+
+    subject: str
+    wallet: Address
+    key_id: str
+    created_at: datetime
+    owner: str | None
+    names: tuple[tuple[Name, bool], ...]
+
+
+async def find(connection: Connection, name: Name) -> LocalUser | None:
+    """To whom goes what is given to the name: the home of the person whose it is, or else the user
+    that it leads to."""
+    row = await connection.fetchrow(
+        """
+        SELECT u.subject, u.wallet
+          FROM local_accounts a
+          LEFT JOIN local_accounts mine ON mine.kind = 'owned' AND mine.name = a.subject
+          LEFT JOIN local_accounts his ON his.kind = 'owned' AND his.subject = mine.subject
+          JOIN local_users u ON u.subject = coalesce(his.name, a.subject)
+         WHERE a.kind = $1 AND a.name = $2
+         ORDER BY EXISTS (SELECT FROM pregenerations p WHERE p.wallet = u.wallet) DESC,
+                  u.created_at, u.subject
+         LIMIT 1
+        """,
+        name.kind,
+        name.text,
+    )
+    return LocalUser(*row) if row else None
+
+
+async def make(connection: Connection, name: Name, new: SealedUser) -> bool:
+    """A user for a name that somebody says; False, and nothing done, if it leads somewhere already.
+
+    One statement, so that of any number at once one makes the user.
+    """
+    made: bool | None = await connection.fetchval(
+        """
+        WITH first AS (
+          INSERT INTO local_accounts (kind, name, subject, verified)
+          VALUES ($1, $2, $3, false)
+              ON CONFLICT (kind, name) DO NOTHING
+          RETURNING subject
+        )
+        INSERT INTO local_users (subject, wallet, key_id, sealed)
+        SELECT subject, $4::bytea, $5::text, $6::bytea FROM first
+        RETURNING true
+        """,
+        name.kind,
+        name.text,
+        new.subject,
+        new.wallet,
+        new.key_id,
+        new.sealed,
+    )
+    return bool(made)
+
+
+async def root_of(connection: Connection, login: Name) -> str | None:
+    """Of the person who logs in so; None for somebody new."""
+    root: str | None = await connection.fetchval(
+        "SELECT subject FROM local_accounts WHERE kind = 'subject' AND name = $1", login.text
+    )
+    return root
+
+
+async def wallets_of(connection: Connection, subject: str) -> tuple[Address, ...]:
+    """Of the user and all that his owner owns, home first, then the oldest; none of a stranger."""
+    rows = await connection.fetch(
+        """
+        SELECT u.wallet
+          FROM local_users u
+         WHERE u.subject IN (
+               SELECT $1
+                UNION
+               SELECT other.name
+                 FROM local_accounts mine
+                 JOIN local_accounts other
+                   ON other.subject = mine.subject AND other.kind = 'owned'
+                WHERE mine.kind = 'owned' AND mine.name = $1)
+         ORDER BY EXISTS (SELECT FROM pregenerations p WHERE p.wallet = u.wallet) DESC,
+                  u.created_at, u.subject
+        """,
+        subject,
+    )
+    return tuple(Address(row["wallet"]) for row in rows)
+
+
+async def accounts_of(connection: Connection, subject: str) -> tuple[OAuthAccount, ...]:
+    """The verified ones at OAuth providers, of the user and of all that his owner owns."""
+    rows = await connection.fetch(
+        """
+        SELECT a.kind, a.name
+          FROM local_accounts mine
+          JOIN local_accounts other ON other.subject = mine.subject AND other.kind = 'owned'
+          JOIN local_accounts a ON a.subject = other.name
+         WHERE mine.kind = 'owned' AND mine.name = $1
+           AND a.verified AND a.kind = ANY ($2::text[])
+         ORDER BY a.kind, a.name
+        """,
+        subject,
+        list(PROVIDERS),
+    )
+    return tuple(OAuthAccount(row["kind"], row["name"]) for row in rows)
+
+
+async def emails_of(connection: Connection, root: str) -> tuple[str, ...]:
+    """The addresses that the person's tokens have ever vouched for and nobody had before."""
+    rows = await connection.fetch(
+        """
+        SELECT a.name
+          FROM local_accounts owned
+          JOIN local_accounts a ON a.subject = owned.name
+         WHERE owned.kind = 'owned' AND owned.subject = $1 AND a.kind = 'email' AND a.verified
+         ORDER BY a.name
+        """,
+        root,
+    )
+    return tuple(row["name"] for row in rows)
+
+
+async def key_of(connection: Connection, wallet: Address) -> SealedUser | None:
+    row = await connection.fetchrow(
+        "SELECT subject, wallet, key_id, sealed FROM local_users WHERE wallet = $1", wallet
+    )
+    return SealedUser(*row) if row else None
+
+
+async def standings(connection: Connection, names: Sequence[Name]) -> list[Standing]:
+    """In the order of `names`."""
+    rows = await connection.fetch(
+        """
+        SELECT a.subject AS user, owned.subject AS owner
+          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (kind, name, number)
+          LEFT JOIN local_accounts a ON a.kind = asked.kind AND a.name = asked.name
+          LEFT JOIN local_accounts owned ON owned.kind = 'owned' AND owned.name = a.subject
+         ORDER BY asked.number
+        """,
+        [name.kind for name in names],
+        [name.text for name in names],
+    )
+    return [Standing(name, *row) for name, row in zip(names, rows, strict=True)]
+
+
+async def lock(connection: Connection, names: Sequence[Name]) -> None:
+    """To the end of the transaction nobody else settles any of these names; taken in one order by
+    all, so that no two wait for each other."""
+    await connection.execute(
+        """
+        SELECT pg_advisory_xact_lock(one)
+          FROM (SELECT DISTINCT hashtextextended('local name ' || text, 0) AS one
+                  FROM unnest($1::text[]) AS text
+                 ORDER BY one) AS locks
+        """,
+        [f"{name.kind} {name.text}" for name in names],
+    )
+
+
+async def make_person(connection: Connection, login: Name, new: SealedUser) -> None:
+    """A user for somebody who logs in and for whom no name stands."""
+    await connection.execute(
+        """
+        INSERT INTO local_users (subject, wallet, key_id, sealed) VALUES ($1, $2, $3, $4)
+        """,
+        new.subject,
+        new.wallet,
+        new.key_id,
+        new.sealed,
+    )
+    await own(connection, new.subject, new.subject, login)
+    await give(connection, login, new.subject)
+
+
+async def own(connection: Connection, user: str, root: str, proven: Name) -> bool:
+    """The user is the root's, as a token has vouched for his name; False if he is somebody's."""
+    owned: bool | None = await connection.fetchval(
+        """
+        INSERT INTO local_accounts (kind, name, subject, verified)
+        VALUES ('owned', $1, $2, true)
+            ON CONFLICT (kind, name) DO NOTHING
+        RETURNING true
+        """,
+        user,
+        root,
+    )
+    if not owned:
+        return False
+    await connection.execute(
+        "UPDATE local_accounts SET verified = true WHERE kind = $1 AND name = $2 AND subject = $3",
+        proven.kind,
+        proven.text,
+        user,
+    )
+    return True
+
+
+async def give(connection: Connection, name: Name, user: str) -> bool:
+    """A proven name leads to the user; False if it leads somewhere already."""
+    given: bool | None = await connection.fetchval(
+        """
+        INSERT INTO local_accounts (kind, name, subject, verified)
+        VALUES ($1, $2, $3, true)
+            ON CONFLICT (kind, name) DO NOTHING
+        RETURNING true
+        """,
+        name.kind,
+        name.text,
+        user,
+    )
+    return bool(given)
+
+
+async def home_of(connection: Connection, root: str) -> LocalUser:
+    """New names lead to it, too."""
+    row = await connection.fetchrow(
+        """
+        SELECT u.subject, u.wallet
+          FROM local_accounts owned JOIN local_users u ON u.subject = owned.name
+         WHERE owned.kind = 'owned' AND owned.subject = $1
+         ORDER BY EXISTS (SELECT FROM pregenerations p WHERE p.wallet = u.wallet) DESC,
+                  u.created_at, u.subject
+         LIMIT 1
+        """,
+        root,
+    )
+    return LocalUser(*row)
+
+
+async def newest(connection: Connection, limit: int) -> list[ListedUser]:
+    rows = await connection.fetch(
+        """
+        SELECT u.subject, u.wallet, u.key_id, u.created_at,
+               (SELECT o.subject FROM local_accounts o
+                 WHERE o.kind = 'owned' AND o.name = u.subject) AS owner,
+               ARRAY(SELECT ROW(a.kind, a.name, a.verified)
+                       FROM local_accounts a
+                      WHERE a.subject = u.subject AND a.kind <> 'owned'
+                      ORDER BY a.kind, a.name) AS names
+          FROM local_users u
+         ORDER BY u.created_at DESC, u.subject
+         LIMIT $1
+        """,
+        limit,
+    )
+    return [_listed(row) for row in rows]
+
+
+def _listed(row: asyncpg.Record) -> ListedUser:
+    subject, wallet, key_id, created_at, owner, names = row
+    led = tuple((Name(kind, text), proven) for kind, text, proven in names)
+    return ListedUser(subject, Address(wallet), key_id, created_at, owner, led)
+
+
+async def count(connection: Connection) -> int:
+    number: int = await connection.fetchval("SELECT count(*) FROM local_users")
+    return number

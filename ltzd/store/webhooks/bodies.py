@@ -1,0 +1,168 @@
+"""The bodies of webhooks, rendered from the facts as they are now."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from ltzd.rules.amounts import ltz_of
+from ltzd.store.database import Connection
+from ltzd.store.webhooks.queue import Due, Kind
+from ltzd.values import checksummed, hex_of
+
+_JSON = msgspec.json.Encoder(decimal_format="number")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Body = dict[str, Any]
+
+
+async def rendered(connection: Connection, those: Sequence[Due]) -> dict[UUID, bytes]:
+    """By the webhook's id; one whose fact does not stand at this moment is missing."""
+    facts: dict[UUID, asyncpg.Record] = {}
+    for read, kinds in _READERS.items():
+        facts |= await read(connection, [one.subject for one in those if one.kind in kinds])
+    bodies = {one.id: _body(one, facts[one.subject]) for one in those if one.subject in facts}
+    return {key: _JSON.encode(body) for key, body in bodies.items() if body is not None}
+
+
+def _body(due: Due, fact: asyncpg.Record) -> Body | None:
+    match due.kind:
+        case "ltz_distributed":
+            return _distributed(due, fact) if fact["mint_transaction_hash"] is not None else None
+        case "ltz_reverted":
+            return _distributed(due, fact) | {"reason": fact["failure"]}
+        case "payment_reversed":
+            return _payment_reversed(due, fact)
+        case "redemption_reversed":
+            return _redemption_reversed(due, fact)
+
+
+def _distributed(due: Due, reward: asyncpg.Record) -> Body:
+    """Spec 6."""
+    return {
+        "event": due.kind,
+        "brandId": hex_of(due.brand_id),
+        "userId": str(reward["user_id"]),
+        "email": reward["email"],
+        "walletAddress": checksummed(reward["wallet"]),
+        "ltzAmount": reward["ltz"],
+        "transactionHash": None if due.transaction_hash is None else hex_of(due.transaction_hash),
+        "timestamp": _milliseconds(due.created_at),
+    }
+
+
+def _payment_reversed(due: Due, reversal: asyncpg.Record) -> Body:
+    return {
+        "event": due.kind,
+        "brandId": hex_of(due.brand_id),
+        "reversalId": str(due.subject),
+        "kind": reversal["kind"],
+        "sessionId": reversal["session_id"],
+        "paymentIntentId": reversal["payment_intent_id"],
+        "walletAddress": checksummed(reversal["wallet"]),
+        "usdAmount": _dollars(reversal["usd_cents"]),
+        "ltzAmount": reversal["ltz"],
+        "reversedUsdAmount": _dollars(reversal["reversed_usd_cents"]),
+        "reason": reversal["reason"],
+        "timestamp": _milliseconds(due.created_at),
+    }
+
+
+def _redemption_reversed(due: Due, redemption: asyncpg.Record) -> Body:
+    return {
+        "event": due.kind,
+        "brandId": hex_of(due.brand_id),
+        "redemptionId": str(due.subject),
+        "confirmationCode": redemption["confirmation_code"],
+        "perkId": str(redemption["perk_id"]),
+        "perkName": redemption["name"],
+        "walletAddress": checksummed(redemption["wallet"]),
+        "ltzAmount": ltz_of(int(redemption["price"])),
+        "transactionHash": None if due.transaction_hash is None else hex_of(due.transaction_hash),
+        "timestamp": _milliseconds(due.created_at),
+    }
+
+
+def _dollars(cents: int) -> Decimal:
+    return Decimal(cents).scaleb(-2)
+
+
+def _milliseconds(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
+    """Whose reward it is its event knows, or else the wallet's user, or who logs in at the brand's
+    site with it."""
+    if not ids:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT r.id, r.wallet, r.ltz, r.mint_transaction_hash, r.failure,
+               coalesce(e.user_id, u.id, m.user_id) AS user_id,
+               coalesce(e.email, u.email_key, m.email_key) AS email
+          FROM unnest($1::uuid[]) AS asked (id)
+          JOIN rewards r ON r.id = asked.id
+          LEFT JOIN events e ON e.id = r.id
+          LEFT JOIN LATERAL (
+               SELECT id, email_key
+                 FROM wallet_users
+                WHERE wallet = r.wallet AND e.id IS NULL
+                ORDER BY created_at
+                LIMIT 1) AS u ON true
+          LEFT JOIN LATERAL (
+               SELECT user_id, email_key
+                 FROM site_members
+                WHERE brand_id = r.brand_id AND wallet = r.wallet
+                  AND e.id IS NULL AND u.id IS NULL
+                -- He whose e-mail address it belongs to, then whoever was linked to it.
+                ORDER BY linked_at NULLS FIRST, host, site_user_id
+                LIMIT 1) AS m ON true
+         WHERE coalesce(e.user_id, u.id, m.user_id) IS NOT NULL
+        """,
+        ids,
+    )
+    return {row["id"]: row for row in rows}
+
+
+async def _reversals(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
+    if not ids:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT v.id, v.kind, v.session_id, v.payment_intent_id, v.reason,
+               v.usd_cents AS reversed_usd_cents, p.wallet, p.usd_cents, p.ltz
+          FROM unnest($1::uuid[]) AS asked (id)
+          JOIN payment_reversals v ON v.id = asked.id
+          JOIN payments p ON p.session_id = v.session_id
+        """,
+        ids,
+    )
+    return {row["id"]: row for row in rows}
+
+
+async def _redemptions(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
+    if not ids:
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT id, wallet, perk_id, name, price, confirmation_code
+          FROM site_redemptions
+         WHERE id = ANY($1::uuid[]) AND state = 'reversed'
+        """,
+        ids,
+    )
+    return {row["id"]: row for row in rows}
+
+
+_Reader = Callable[[Connection, Sequence[UUID]], Awaitable[dict[UUID, asyncpg.Record]]]
+_READERS: dict[_Reader, frozenset[Kind]] = {
+    _rewards: frozenset(("ltz_distributed", "ltz_reverted")),
+    _reversals: frozenset(("payment_reversed",)),
+    _redemptions: frozenset(("redemption_reversed",)),
+}
+"""What tells the facts of which kinds."""

@@ -1,0 +1,220 @@
+"""Webhooks as their operator sees them: listed, sent anew, and how far they are behind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from ltzd.store.database import Connection
+from ltzd.store.webhooks.queue import Kind, State, wake
+from ltzd.values import Address
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRecord:
+    """`next_at` means something while it is pending; `revoked`: an ltz_reverted followed."""
+
+    id: UUID
+    brand_id: Address
+    kind: Kind
+    subject: UUID
+    state: State
+    revoked: bool
+    attempts: int
+    next_at: datetime
+    last_status: int | None
+    last_error: str | None
+    created_at: datetime
+    delivered_at: datetime | None
+
+    @property
+    def name(self) -> str:
+        """As receivers see it."""
+        return f"msg_{self.id.hex}"
+
+    @property
+    def may_be_replayed(self) -> bool:
+        """Not one that was taken back: its reward's mint has another webhook, if ever."""
+        return not (self.revoked and self.kind == "ltz_distributed")
+
+
+@dataclass(frozen=True, slots=True)
+class DisabledEndpoint:
+    brand_id: Address
+    disabled_at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookFacts:
+    """`pending` wait for an endpoint that is open, and `held` for one that is disabled or missing;
+    of each brand at most MOST_COUNTED are counted. `oldest_seconds`: since the oldest of the
+    pending was written; `overdue_seconds`: since one of them could have been sent, 0 if none
+    could."""
+
+    pending: int
+    oldest_seconds: float | None
+    overdue_seconds: float
+    held: int
+    disabled_endpoints: int
+
+
+MOST_COUNTED = 10_000
+
+
+async def backlog(connection: Connection) -> WebhookFacts:
+    row = await connection.fetchrow(
+        """
+        SELECT coalesce(sum(count) FILTER (WHERE is_open), 0)::bigint,
+               extract(epoch FROM now() - min(oldest) FILTER (WHERE is_open))::float8,
+               greatest(0, extract(epoch FROM now() - min(due) FILTER (WHERE is_open))::float8),
+               coalesce(sum(count) FILTER (WHERE NOT is_open), 0)::bigint,
+               (SELECT count(*)
+                  FROM webhook_endpoints e
+                  JOIN brands ON brands.id = e.brand_id
+                 WHERE e.disabled_url = brands.configuration ->> 'webhook_url')
+          FROM (SELECT waiting.*,
+                       brands.disabled_at IS NULL
+                       AND brands.configuration ->> 'webhook_url' IS NOT NULL
+                       AND e.disabled_url IS DISTINCT FROM brands.configuration ->> 'webhook_url'
+                         AS is_open
+                  FROM brands
+                  LEFT JOIN webhook_endpoints e ON e.brand_id = brands.id
+                 CROSS JOIN LATERAL (
+                       SELECT count(*) AS count, min(created_at) AS oldest, min(next_at) AS due
+                         FROM (SELECT created_at, next_at
+                                 FROM webhooks
+                                WHERE brand_id BETWEEN brands.id AND brands.id
+                                  AND state = 'pending'
+                                ORDER BY brand_id, next_at
+                                LIMIT $1) AS counted) AS waiting
+                 WHERE waiting.count > 0) AS each_brand
+        """,
+        MOST_COUNTED,
+    )
+    assert row is not None
+    return WebhookFacts(*row)
+
+
+async def listed(
+    connection: Connection, brand: Address | None, state: State | None, limit: int
+) -> list[WebhookRecord]:
+    """The newest first, of one brand or of all."""
+    rows = await connection.fetch(
+        """
+        SELECT w.id, w.brand_id, w.kind, w.subject, w.state, w.revoked, w.attempts, w.next_at,
+               w.last_status, w.last_error, w.created_at, w.delivered_at
+          FROM brands
+         CROSS JOIN LATERAL (
+               SELECT *
+                 FROM webhooks
+                WHERE brand_id = brands.id AND ($2::text IS NULL OR state = $2)
+                ORDER BY created_at DESC
+                LIMIT $3) AS w
+         WHERE $1::bytea IS NULL OR brands.id = $1
+         ORDER BY w.created_at DESC, w.id
+         LIMIT $3
+        """,
+        brand,
+        state,
+        limit,
+    )
+    return [WebhookRecord(row[0], Address(row[1]), *row[2:]) for row in rows]
+
+
+async def called(connection: Connection, ids: Sequence[UUID]) -> list[WebhookRecord]:
+    """Locked for the rest of the database transaction; an id that is nobody's is left out."""
+    rows = await connection.fetch(
+        """
+        SELECT id, brand_id, kind, subject, state, revoked, attempts, next_at, last_status,
+               last_error, created_at, delivered_at
+          FROM webhooks
+         WHERE id = ANY($1::uuid[])
+         ORDER BY id
+           FOR UPDATE
+        """,
+        ids,
+    )
+    return [WebhookRecord(row[0], Address(row[1]), *row[2:]) for row in rows]
+
+
+async def disabled_endpoints(
+    connection: Connection, brand: Address | None
+) -> list[DisabledEndpoint]:
+    """Those whose brand's file still names the same URL."""
+    rows = await connection.fetch(
+        """
+        SELECT e.brand_id, e.disabled_at, e.disabled_reason
+          FROM webhook_endpoints e
+          JOIN brands ON brands.id = e.brand_id
+         WHERE e.disabled_url = brands.configuration ->> 'webhook_url'
+           AND ($1::bytea IS NULL OR e.brand_id = $1)
+         ORDER BY e.disabled_at, e.brand_id
+        """,
+        brand,
+    )
+    return [DisabledEndpoint(Address(row[0]), *row[1:]) for row in rows]
+
+
+async def replay(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
+    """Make these due now, with all attempts before them; answers which it was.
+
+    One that was taken back stays as it is.
+    """
+    rows = await connection.fetch(
+        """
+        UPDATE webhooks
+           SET state = 'pending', attempts = 0, next_at = now(),
+               -- An attempt without an outcome may have arrived (webhooks.take_back).
+               last_error = CASE WHEN attempts > 0 THEN coalesce(last_error, 'replayed')
+                                 ELSE last_error END
+         WHERE id = ANY($1::uuid[]) AND NOT (kind = 'ltz_distributed' AND revoked)
+     RETURNING id
+        """,
+        ids,
+    )
+    if rows:
+        await wake(connection)
+    return [row["id"] for row in rows]
+
+
+async def replay_since(
+    connection: Connection, brand: Address, since: datetime, state: State | None
+) -> int:
+    """`replay` everything that was written for a brand since; answers how many."""
+    rows = await connection.fetch(
+        """
+        SELECT id
+          FROM webhooks
+         WHERE brand_id = $1 AND created_at >= $2 AND ($3::text IS NULL OR state = $3)
+         ORDER BY id
+        """,
+        brand,
+        since,
+        state,
+    )
+    return len(await replay(connection, [row["id"] for row in rows]))
+
+
+async def enable(connection: Connection, brand: Address) -> int | None:
+    """Open a disabled endpoint again; answers how many webhooks of the brand wait, which begin
+    anew. None, having done nothing, if it is not disabled."""
+    async with connection.transaction():
+        enabled = await connection.fetchval(
+            """
+            UPDATE webhook_endpoints
+               SET disabled_url = NULL, disabled_at = NULL, disabled_reason = NULL
+             WHERE brand_id = $1 AND disabled_url IS NOT NULL
+               AND disabled_url = (SELECT configuration ->> 'webhook_url'
+                                     FROM brands
+                                    WHERE id = $1)
+         RETURNING true
+            """,
+            brand,
+        )
+        if not enabled:
+            return None
+        rows = await connection.fetch(
+            "SELECT id FROM webhooks WHERE brand_id = $1 AND state = 'pending' ORDER BY id", brand
+        )
+        return len(await replay(connection, [row["id"] for row in rows]))

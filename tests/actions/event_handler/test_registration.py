@@ -1,0 +1,110 @@
+"""New wallets of an hour: one newcomer comes to two brands at once, another process is faster."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from ltzd.actions.event_handler.record import EventHandler, RecordedEvent
+from ltzd.cache.rate_limits import RateLimit, Window
+from ltzd.dev.sandbox import Sandbox
+from ltzd.errors import RateLimited
+from ltzd.providers.identity.client import IdentityUser
+from ltzd.rules.brands.configuration import Brand, EventRule
+from ltzd.store.brands import configurations as brands
+from ltzd.store.database import Pool, transaction
+from ltzd.values import Address
+from tests.support.rows.core import value
+from tests.support.surfaces.event_action import NO_LIMITS, SEALER, a_brand, a_handler, a_request
+
+FULL, ROOMY = Address(b"\x0a" * 20), Address(b"\x0b" * 20)
+RULE = EventRule(type="account_creation", reward=0, **NO_LIMITS)
+
+
+def limited(brand_id: Address, wallets: int) -> Brand:
+    return a_brand(RULE, id="0x" + brand_id.hex(), max_new_wallets_per_hour=wallets)
+
+
+@pytest.mark.parametrize("order", [(ROOMY, FULL), (FULL, ROOMY)], ids=["roomy first", "full first"])
+async def test_a_newcomer_to_two_brands_is_answered_though_one_is_full_meanwhile(
+    database_url: str,
+    pool: Pool,
+    sandbox: Sandbox,
+    monkeypatch: pytest.MonkeyPatch,
+    order: Sequence[Address],
+) -> None:
+    """The limit is reached by another process after the first look and before the commit."""
+    async with a_handler(database_url, sandbox, limited(FULL, 1)) as handler:
+        await also(handler, pool, limited(ROOMY, 5))
+        wallet_of_email = handler._identity.wallet_of_email
+        looked_at, is_full = 0, asyncio.Event()
+
+        async def slow(email: str) -> IdentityUser:
+            nonlocal looked_at
+            looked_at += 1
+            if looked_at == len(order):
+                await fill(pool)
+                is_full.set()
+            await is_full.wait()
+            found: IdentityUser = await wallet_of_email(email)
+            return found
+
+        monkeypatch.setattr(handler._identity, "wallet_of_email", slow)
+        async with asyncio.timeout(5):
+            outcomes = await asyncio.gather(
+                *(handler.record(a_request("new@shop.example", brand_id=one)) for one in order),
+                return_exceptions=True,
+            )
+    by_brand = dict(zip(order, outcomes, strict=True))
+    assert isinstance(by_brand[ROOMY], RecordedEvent)
+    assert isinstance(by_brand[FULL], RecordedEvent | RateLimited)
+    used = await value(pool, "SELECT used FROM brand_usage WHERE brand_id = $1", ROOMY)
+    assert used == 1
+
+
+async def also(handler: EventHandler, pool: Pool, brand: Brand) -> None:
+    async with transaction(pool) as connection:
+        await brands.apply(connection, brand, SEALER)
+    async with transaction(pool) as connection:
+        await handler._brands.refresh(connection)
+
+
+async def fill(pool: Pool) -> None:
+    async with transaction(pool) as connection:
+        await connection.execute(
+            """
+            INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
+            VALUES ($1, 'wallets_an_hour', date_trunc('hour', now(), 'UTC'), 1, 1)
+                ON CONFLICT DO NOTHING
+            """,
+            FULL,
+        )
+
+
+async def test_a_crowd_that_waits_for_its_address_to_be_counted_makes_no_more_wallets(
+    database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counting asks Redis: whoever was decided on meanwhile must know who is on the way."""
+    brand = a_brand(RULE, max_new_wallets_per_hour=2, events_per_minute_per_ip=1000)
+    async with a_handler(database_url, sandbox, brand) as handler:
+        hit, wallet_of_email, made = handler._limits.hit, handler._identity.wallet_of_email, []
+
+        async def slow_hit(limit: RateLimit, *key: str) -> Window:
+            await asyncio.sleep(0.1)
+            window: Window = await hit(limit, *key)
+            return window
+
+        async def counted(email: str) -> IdentityUser:
+            made.append(email)
+            found: IdentityUser = await wallet_of_email(email)
+            return found
+
+        monkeypatch.setattr(handler._limits, "hit", slow_hit)
+        monkeypatch.setattr(handler._identity, "wallet_of_email", counted)
+        outcomes = await asyncio.gather(
+            *(handler.record(a_request(f"{n}@shop.example")) for n in range(10)),
+            return_exceptions=True,
+        )
+    assert sum(isinstance(one, RecordedEvent) for one in outcomes) == 2
+    assert sum(isinstance(one, RateLimited) for one in outcomes) == 8
+    assert len(made) == 2

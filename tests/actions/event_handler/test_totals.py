@@ -1,0 +1,82 @@
+"""A global maximum that is set while events are on their way: they are written, or refused."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from ltzd.actions.event_handler.batch_decision import Check, Claim
+from ltzd.actions.event_handler.writer import EventWriter
+from ltzd.errors import LtzdError
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store.database import Pool
+from ltzd.store.event_handler.events import EventRow
+from ltzd.store.users import users
+from ltzd.store.users.users import User
+from ltzd.store.wakeups import Signals
+from tests.support.rows.core import BRAND, a_wallet, running, value
+from tests.support.surfaces.event_action import a_brand, kinds
+
+TYPE = "account_creation"
+
+
+def under(maximum: int | None) -> Brand:
+    return a_brand({"type": TYPE, "max_total_claims": maximum})  # type: ignore[arg-type]
+
+
+def a_claim(name: str, brand: Brand) -> Claim:
+    """An event that was let through under what the brand's file said then."""
+    email = f"{name}@shop.example"
+    rule = brand.rule_of(TYPE)
+    assert rule is not None
+    user = User(users.user_id(email, email), email, email, a_wallet(1))
+    event = EventRow(
+        id=uuid4(),
+        brand_id=BRAND,
+        event_type=TYPE,
+        email=email,
+        user_id=user.id,
+        domain="shop.example",
+        source=None,
+        user_identifier=None,
+        metadata={},
+        ltz=100,
+        wallet=user.wallet,
+    )
+    check = Check((BRAND, TYPE, email), brand, rule, 100, False, False, None)
+    return Claim(event, user, False, check)
+
+
+@pytest.fixture
+def writer(pool: Pool, database_url: str) -> EventWriter:
+    return EventWriter(pool, Signals(database_url), {})
+
+
+async def write(writer: EventWriter, *claims: Claim) -> list[object]:
+    async with running(writer.run()), asyncio.timeout(5):
+        return await asyncio.gather(*map(writer.write, claims), return_exceptions=True)
+
+
+async def test_an_event_from_before_the_maximum_beside_one_under_it_ends_for_both(
+    pool: Pool, writer: EventWriter
+) -> None:
+    for name in ("ann", "bob"):
+        await write(writer, a_claim(name, under(3)))
+
+    outcomes = await write(writer, a_claim("cid", under(None)), a_claim("dan", under(3)))
+
+    assert not [one for one in outcomes if isinstance(one, TimeoutError)]
+    assert [isinstance(one, LtzdError) for one in outcomes] == [False, False]
+    assert await value(pool, "SELECT claims FROM claim_totals") == 3
+
+
+async def test_events_from_before_the_maximum_that_came_late_hold_nobody_up(
+    pool: Pool, writer: EventWriter
+) -> None:
+    await write(writer, a_claim("ann", under(3)))
+    await write(writer, a_claim("late", under(None)), a_claim("later", under(None)))
+
+    outcomes = await write(writer, *(a_claim(name, under(3)) for name in ("bob", "cid", "dan")))
+
+    assert kinds(outcomes) == {"Written": 2, "MaxClaimsReached": 1}  # type: ignore[arg-type]
+    assert await value(pool, "SELECT claims FROM claim_totals") == 3

@@ -1,0 +1,128 @@
+"""Gas limits by what a call's like needed: never less than the call was shown to do with."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ltzd.actions.relayer.gas_estimates import GasGuesses
+from ltzd.actions.relayer.simulation import RelayRehearsal
+from ltzd.chain.node.node import Node
+from ltzd.errors import TransactionFailed
+from ltzd.rules.operator.fees import FeePolicy
+from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
+from tests.support.chain.scripted_node import a_server, error, result
+from tests.support.relays.lanes import RELAYER, a_plan
+
+PLAN = a_plan(b"\x01\x02\x03\x04")
+LIKE_IT = a_plan(b"\x05\x06\x07\x08")
+LONGER = a_plan(b"\x01\x02\x03\x04\x05")
+
+
+class Chain:
+    """A node on which every call needs `needed` gas, or reverts."""
+
+    def __init__(self, needed: int) -> None:
+        self.needed = needed
+        self.reverts = False
+        self.estimates = 0
+        self.runs = 0
+
+    def __call__(self, asked: Any) -> object:
+        if isinstance(asked, list):
+            return [self(each) for each in asked]
+        if asked["method"] == "eth_estimateGas":
+            self.estimates += 1
+            return error(asked, "execution reverted", 3) if self.reverts else self._told(asked)
+        self.runs += 1
+        is_enough = int(asked["params"][0]["gas"], 16) >= self.needed
+        return result(asked, "0x") if is_enough and not self.reverts else error(asked, "out of gas")
+
+    def _told(self, asked: Any) -> object:
+        return result(asked, hex(self.needed))
+
+
+@asynccontextmanager
+async def rehearsal(chain: Chain) -> AsyncIterator[RelayRehearsal]:
+    async with a_server(chain) as rpc:
+        yield RelayRehearsal(Node(rpc), FeePolicy())
+
+
+async def test_a_call_like_another_is_run_once_and_not_estimated() -> None:
+    chain = Chain(80_000)
+    async with rehearsal(chain) as it:
+        first = await it.gas_limit(PLAN, RELAYER.address, None)
+        second = await it.gas_limit(LIKE_IT, RELAYER.address, None)
+    assert (first, second) == (100_000, 100_000)
+    assert (chain.estimates, chain.runs) == (1, 1)
+
+
+async def test_a_call_that_needs_more_than_its_like_is_estimated() -> None:
+    chain = Chain(80_000)
+    async with rehearsal(chain) as it:
+        await it.gas_limit(PLAN, RELAYER.address, None)
+        chain.needed = 120_000
+        assert await it.gas_limit(LIKE_IT, RELAYER.address, None) == 150_000
+        assert await it.gas_limit(PLAN, RELAYER.address, None) == 150_000
+    assert chain.estimates == 2
+
+
+async def test_a_call_of_another_length_is_estimated() -> None:
+    chain = Chain(80_000)
+    async with rehearsal(chain) as it:
+        await it.gas_limit(PLAN, RELAYER.address, None)
+        await it.gas_limit(LONGER, RELAYER.address, None)
+    assert (chain.estimates, chain.runs) == (2, 0)
+
+
+async def test_a_call_that_reverts_is_refused_though_its_like_passed() -> None:
+    chain = Chain(80_000)
+    async with rehearsal(chain) as it:
+        await it.gas_limit(PLAN, RELAYER.address, None)
+        chain.reverts = True
+        with pytest.raises(TransactionFailed):
+            await it.gas_limit(LIKE_IT, RELAYER.address, None)
+
+
+async def test_many_calls_like_no_other_are_not_all_estimated() -> None:
+    chain = Chain(80_000)
+    async with rehearsal(chain) as it:
+        limits = await asyncio.gather(
+            *[it.gas_limit(PLAN, RELAYER.address, None) for _ in range(100)]
+        )
+    assert set(limits) == {100_000}
+    assert chain.estimates <= 8
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_guess_covers_what_was_needed_and_the_limit_of_all() -> None:
+    guesses = GasGuesses()
+    guesses.learn(PLAN, 80_001)
+    assert guesses.of(LIKE_IT) == 85_000
+    guesses.learn(PLAN, MAX_GAS_LIMIT - 1)
+    assert guesses.of(LIKE_IT) == MAX_GAS_LIMIT
+
+
+def test_now_and_then_one_must_estimate_while_the_others_go_on() -> None:
+    clock = Clock()
+    guesses = GasGuesses(clock)
+    guesses.learn(PLAN, 80_000)
+    clock.now = 10.0
+    assert [guesses.of(PLAN), guesses.of(PLAN)] == [None, 80_000]
+    guesses.learn(PLAN, 60_000)
+    assert guesses.of(PLAN) == 60_000
+
+
+def test_strange_calls_do_not_fill_the_memory() -> None:
+    guesses = GasGuesses()
+    for length in range(1_000):
+        guesses.learn(a_plan(bytes(length)), 80_000)
+    assert sum(guesses.has(a_plan(bytes(length))) for length in range(1_000)) <= 64

@@ -1,0 +1,333 @@
+"""What a caller of /relay hears, however long it takes and whoever goes away meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from ltzd.actions.constraints.evaluation import PurchaseConstraints
+from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.relayer import RelayAnswer, Relayer, RelayPolicy, RelayRequest
+from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.chain.contracts import abi
+from ltzd.errors import (
+    NodeUnavailable,
+    NotFound,
+    RateLimited,
+    Refused,
+    RelayPending,
+    TransactionFailed,
+    Unavailable,
+    ValidationFailed,
+)
+from ltzd.providers.identity.tokens import TokenUser
+from ltzd.rules.operator.fees import GWEI, FeePolicy
+from ltzd.rules.relayer.calls import RelayAsk, RelayStatus
+from ltzd.rules.relayer.gas_budgets import GasBudgets
+from ltzd.store.database import Pool, session
+from ltzd.values import Address
+from tests.support.chain.fake_node import CHAIN_ID, ETHER
+from tests.support.relays.allowed_calls import CONTRACTS
+from tests.support.relays.lanes import RelayWorld, a_relay_world, row_states
+from tests.support.rows.core import running, value
+from tests.support.waiting import until
+
+USER = Address(b"\xa1" * 20)
+SHORT = RelayPolicy(wait_seconds=0.6)
+
+
+class Anybody:
+    """Tokens and constraints that stand in nobody's way."""
+
+    async def require_wallet(self, _user: TokenUser, _wallet: Address) -> None: ...
+
+    async def wallets_of(self, _user: TokenUser) -> list[Address]:
+        return [USER]
+
+    async def check(self, _user: Address, _collection_id: int) -> None: ...
+
+
+class Desk:
+    """A relayer of one http process, and what its users ask."""
+
+    def __init__(self, world: RelayWorld) -> None:
+        self.world = world
+        self._numbers = iter(range(1, 1_000))
+        self._desk = RelayDesk.of(
+            world.pool,
+            world.signals,
+            world.node.node,
+            replace(CONTRACTS, chain_id=CHAIN_ID),
+            FeePolicy(cap=100 * GWEI),
+        )
+        self.loops = [self._desk.board.run()]
+
+    def relayer(self, policy: RelayPolicy = SHORT) -> Relayer:
+        nobody = Anybody()
+        relayer = Relayer(
+            self._desk, cast("TokenUsers", nobody), cast("PurchaseConstraints", nobody), policy
+        )
+        self.loops.append(relayer.run())
+        return relayer
+
+    def request(
+        self,
+        key: str | None = None,
+        speaker: TokenUser | None = None,
+        user: Address = USER,
+        **changes: Any,
+    ) -> RelayRequest:
+        """A lock of its own deal: a call that takes no turn and asks the chain nothing."""
+        deal = next(self._numbers).to_bytes(32, "big")
+        data = abi.call("BusinessEscrow", "lockFor", user, b"\xb5" * 20, 5, 2**39, deal)
+        ask = RelayAsk(CONTRACTS.business_escrow, data, user, gas_limit=90_000)
+        return RelayRequest(replace(ask, **changes), key, deal, speaker)
+
+
+@pytest_asyncio.fixture
+async def desk(database_url: str, pool: Pool) -> AsyncIterator[Desk]:
+    async with a_relay_world(database_url, pool, pool) as world:
+        yield Desk(world)
+
+
+async def relayed(relayer: Relayer, request: RelayRequest) -> RelayAnswer:
+    standing = await relayer.standing(TokenUser("somebody", None), request)
+    return await relayer.submit(request, standing)
+
+
+async def is_written(desk: Desk, *wanted: str) -> None:
+    async def there() -> bool:
+        return await row_states(desk.world.eyes) == list(wanted)
+
+    await until(there)
+
+
+async def test_a_call_is_answered_when_it_is_a_block_deep(desk: Desk) -> None:
+    relayer = desk.relayer()
+    async with running(*desk.loops), desk.world.relaying():
+        desk.world.node.mines_at_once = True
+        answer = await relayed(relayer, desk.request())
+    assert (answer.relayed.status, answer.window.remaining) == (RelayStatus.CONFIRMED, 34)
+    assert answer.relayed.gas_used == 50_000
+
+
+async def test_what_is_out_and_not_mined_in_time_is_pending_and_stays_out(desk: Desk) -> None:
+    relayer = desk.relayer()
+    async with running(*desk.loops), desk.world.relaying():
+        request = desk.request(key="k")
+        answer = await relayed(relayer, request)
+        assert answer.relayed.status is RelayStatus.PENDING
+        assert answer.relayed.transaction_hash in desk.world.node.pool
+        desk.world.node.mine()
+        again = await relayed(relayer, request)
+    assert again.relayed.status is RelayStatus.CONFIRMED
+    assert again.relayed.transaction_hash == answer.relayed.transaction_hash
+    assert len(desk.world.node.executed()) == 1
+
+
+async def test_a_hash_is_told_once_a_node_has_taken_the_bytes(desk: Desk) -> None:
+    """Until then it is unavailable, and the same request joins what is signed."""
+    relayer, node = desk.relayer(), desk.world.node
+    node.refuses = lambda _sent: True
+    async with running(*desk.loops), desk.world.relaying():
+        request = desk.request(key="k")
+        with pytest.raises(RelayPending):
+            await relayed(relayer, request)
+        assert await row_states(desk.world.eyes) == ["sent"]
+        hash_ = node.sent()[0].hash
+        somebody = TokenUser("somebody", None)
+        with pytest.raises(NotFound):
+            await relayer.find(somebody, hash_)
+
+        node.refuses = lambda _sent: False
+        await until(lambda: is_taken(desk))
+        answer = await relayed(relayer, request)
+        assert (answer.relayed.status, answer.relayed.transaction_hash) == (
+            RelayStatus.PENDING,
+            hash_,
+        )
+        assert (await relayer.find(somebody, hash_)).relayed == answer.relayed
+    assert len({sent.hash for sent in node.sent()}) == 1
+
+
+async def is_taken(desk: Desk) -> bool:
+    return bool(desk.world.node.pool)
+
+
+async def test_who_waits_for_a_relay_that_the_network_refuses_hears_of_it_once_it_is_final(
+    desk: Desk,
+) -> None:
+    relayer, node = desk.relayer(RelayPolicy(wait_seconds=20.0)), desk.world.node
+    node.refuses = lambda sent: "exceeds block gas limit" if sent.data else False
+    async with running(*desk.loops), desk.world.relaying():
+        request = desk.request(key="k")
+        waiting = asyncio.create_task(relayed(relayer, request))
+        await until(lambda: is_taken(desk))
+        node.mine(2)
+        await desk.world.settled("mined")
+        await desk.world.some_looks()
+        assert not waiting.done()
+        node.mine(3)
+        failed = (await waiting).relayed
+        assert (failed.status, failed.is_cancelled) == (RelayStatus.FAILED, True)
+        assert failed.reason == "the network refused the transaction"
+        again = (await relayed(relayer, request)).relayed
+    assert again == failed
+    assert node.executed().total() == 0
+
+
+async def test_a_relay_that_may_not_be_signed_fails_at_once_and_others_go_on(desk: Desk) -> None:
+    """Its gas limit was good when it was let in, and blocks hold less now."""
+    relayer, node = desk.relayer(), desk.world.node
+    node.block_gas_limit, node.mines_at_once = 80_000, True
+    node.mine()
+    async with running(*desk.loops), desk.world.relaying():
+        with pytest.raises(TransactionFailed, match="above the 80000 that a block holds"):
+            await relayed(relayer, desk.request())
+        answer = await relayed(relayer, desk.request(gas_limit=70_000))
+    assert answer.relayed.status is RelayStatus.CONFIRMED
+    assert answer.window.remaining == 34, "what was not sent does not count"
+
+
+async def test_what_nobody_could_sign_is_taken_back_and_never_sent(desk: Desk) -> None:
+    relayer = desk.relayer()
+    desk.world.node.balance = 1
+    async with running(*desk.loops), desk.world.relaying():
+        with pytest.raises(Unavailable, match="in time"):
+            await relayed(relayer, desk.request())
+        assert await row_states(desk.world.eyes) == []
+        desk.world.node.balance = 1_000 * ETHER
+        desk.world.node.mines_at_once = True
+        await relayed(relayer, desk.request())
+    assert len(desk.world.node.executed()) == 1
+
+
+async def test_a_joiner_takes_back_what_its_first_caller_left(desk: Desk) -> None:
+    relayer, request = desk.relayer(), desk.request(key="k")
+    desk.world.node.balance = 1
+    async with running(*desk.loops), desk.world.relaying():
+        first = asyncio.create_task(relayed(relayer, request))
+        await is_written(desk, "queued")
+        first.cancel()
+        with pytest.raises(Unavailable, match="in time"):
+            await relayed(relayer, request)
+        assert await row_states(desk.world.eyes) == []
+
+
+async def test_what_only_the_price_held_back_is_refused_with_the_price(desk: Desk) -> None:
+    relayer = desk.relayer()
+    async with running(*desk.loops), desk.world.relaying() as lane:
+        desk.world.node.base_fee = 300 * GWEI
+        desk.world.node.mine()
+        await until(lambda: _true(not lane.is_ready))
+        with pytest.raises(ValidationFailed) as refused:
+            await relayed(relayer, desk.request())
+    assert refused.value.details["maxGwei"] == 100
+    assert await row_states(desk.world.eyes) == []
+
+
+async def test_a_request_that_took_too_long_to_judge_is_not_let_in(desk: Desk) -> None:
+    relayer = desk.relayer(RelayPolicy(wait_seconds=0.0))
+    async with running(*desk.loops), desk.world.relaying():
+        with pytest.raises(Unavailable, match="in time"):
+            await relayed(relayer, desk.request())
+    assert await row_states(desk.world.eyes) == []
+
+
+async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(desk: Desk) -> None:
+    relayer = desk.relayer()
+    async with running(*desk.loops), desk.world.relaying():
+        request = desk.request(key="k")
+        waiting = asyncio.create_task(relayed(relayer, request))
+        await until(lambda: _true(bool(desk.world.node.pool)))
+        desk.world.node.fails = lambda _data: True
+        desk.world.node.mine()
+        answer = await waiting
+        assert (answer.relayed.status, answer.window.remaining) == (RelayStatus.FAILED, 34)
+        assert (await relayed(relayer, request)).relayed == answer.relayed
+        with pytest.raises(TransactionFailed):
+            await relayed(relayer, desk.request())
+    assert await row_states(desk.world.eyes) == ["mined"]
+
+
+async def test_a_collection_that_the_node_garbles_is_no_fault_of_ours(desk: Desk) -> None:
+    relayer = desk.relayer()
+    data = abi.call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
+    async with running(*desk.loops), desk.world.relaying():
+        with pytest.raises(NodeUnavailable):
+            await relayed(relayer, desk.request(to=CONTRACTS.perk_nft, data=data))
+
+
+async def _true(value: bool) -> bool:
+    return value
+
+
+# --- the day's gas ----------------------------------------------------------------------------
+
+ANN, BOB = TokenUser("did:privy:ann", None), TokenUser("did:privy:bob", None)
+OTHER_WALLET = Address(b"\xa2" * 20)
+
+
+def budgeted(budgets: GasBudgets) -> RelayPolicy:
+    return RelayPolicy(wait_seconds=5.0, gas_budgets=budgets)
+
+
+async def worst_of_one(desk: Desk) -> int:
+    """What a relay of these tests reserves."""
+    relayer = desk.relayer(budgeted(GasBudgets()))
+    async with running(*desk.loops), desk.world.relaying():
+        await relayed(relayer, desk.request(speaker=TokenUser("first", None)))
+    worst: int = await value(desk.world.eyes, "SELECT max(worst_wei)::bigint FROM relays")
+    return worst
+
+
+async def reason_of(relayer: Relayer, request: RelayRequest) -> object:
+    with pytest.raises(Refused) as refused:
+        await relayer.send(request, asyncio.get_running_loop().time() + 5)
+    return type(refused.value), refused.value.details["reason"]
+
+
+async def test_a_budget_is_one_identitys_over_its_wallets_and_over_the_doors_it_comes_by(
+    desk: Desk,
+) -> None:
+    """The second wallet comes from a site's session, without a token; ltzd knows whose it is."""
+    desk.world.node.mines_at_once = True
+    worst = await worst_of_one(desk)
+    async with session(desk.world.eyes) as connection:
+        await connection.execute(
+            "INSERT INTO users (id, email_key, identity_subject, wallet) "
+            "VALUES (gen_random_uuid(), 'ann@shop.example', $1, $2)",
+            ANN.subject,
+            OTHER_WALLET,
+        )
+        cost = await connection.fetchval("SELECT max(gas_wei)::bigint FROM relays")
+    relayer = desk.relayer(budgeted(GasBudgets(worst + cost)))
+    async with running(*desk.loops[2:]), desk.world.relaying():
+        await relayed(relayer, desk.request(speaker=ANN))
+        session_of_ann = desk.request(user=OTHER_WALLET)
+        await relayer.send(session_of_ann, asyncio.get_running_loop().time() + 5)
+        spent = (RateLimited, "gas_budget_exhausted")
+        assert await reason_of(relayer, desk.request(speaker=ANN)) == spent
+        assert await reason_of(relayer, desk.request(user=OTHER_WALLET)) == spent
+        stranger = Address(b"\xa3" * 20)
+        assert await reason_of(relayer, desk.request(speaker=ANN, user=stranger)) == spent
+        await relayed(relayer, desk.request(speaker=BOB))
+
+
+async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(desk: Desk) -> None:
+    desk.world.node.mines_at_once = True
+    await worst_of_one(desk)
+    relayer = desk.relayer(budgeted(GasBudgets(total_wei=1)))
+    methods = ("eth_call", "eth_estimateGas")
+    before = [desk.world.node.asked[method] for method in methods]
+    async with running(*desk.loops[2:]):
+        for speaker in (ANN, None):
+            found = await reason_of(relayer, desk.request(speaker=speaker))
+            assert found == (ValidationFailed, "total_gas_budget_exhausted")
+        with pytest.raises(ValidationFailed):
+            await relayer.refuse_hopeless(USER, None, ANN)
+    assert [desk.world.node.asked[method] for method in methods] == before
+    assert await row_states(desk.world.eyes) == ["mined"]

@@ -1,0 +1,222 @@
+"""Who waits for a relay hears its end, from whatever process it came; nobody waits too long."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from ltzd.actions.relayer.waiters import RelayBoard
+from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.relayer.calls import RelayStatus
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.relayer import relays
+from ltzd.store.relayer.relays import Progress
+from ltzd.store.wakeups import CHANNELS, RELAYED, Bell, Signals
+from tests.support.relays.lanes import OTHER_USER, USER, a_plan, a_relay, a_relay_lane, send, write
+from tests.support.rows.core import a_hash, running, save, value
+from tests.support.waiting import until
+
+PLACE = Place(5, a_hash("block"), True, Bill(a_hash("mined"), 50_000, 2))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_found_by_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bell.wait, "__defaults__", (60.0,))
+
+
+@pytest.fixture
+def signals(database_url: str) -> Signals:
+    return Signals(database_url)
+
+
+@pytest_asyncio.fixture
+async def board(pool: Pool, signals: Signals) -> AsyncIterator[RelayBoard]:
+    board = RelayBoard(pool, signals)
+    async with running(board.run()):
+        yield board
+
+
+def soon() -> float:
+    return asyncio.get_running_loop().time() + 0.05
+
+
+def late() -> float:
+    return asyncio.get_running_loop().time() + 20
+
+
+async def mined(pool: Pool, lane: Lane, rows: list[int], succeeded: bool = True) -> None:
+    place = Place(PLACE.block_number, PLACE.block_hash, succeeded, PLACE.bill)
+    async with transaction(pool) as connection:
+        for row in rows:
+            await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, place))
+        await relays.follow(connection, rows)
+
+
+async def test_everybody_who_waits_hears_the_end_of_his_own_relay_by_one_bell(
+    pool: Pool, signals: Signals, board: RelayBoard
+) -> None:
+    lane = await a_relay_lane(pool)
+    ids = await write(pool, a_relay(), a_relay(), a_relay())
+    rows = await send(pool, lane)
+    waits = [asyncio.create_task(board.end(relay, late())) for relay in [*ids, ids[0]]]
+    await asyncio.sleep(0)
+
+    await mined(pool, lane, [rows[0].id])
+    await mined(pool, lane, [rows[1].id], succeeded=False)
+    signals.ring(RELAYED)
+
+    first, second, again = await asyncio.gather(waits[0], waits[1], waits[3])
+    assert first is not None
+    assert second is not None
+    assert first.relayed is not None
+    assert second.relayed is not None
+    assert (first.id, first.relayed.status) == (ids[0], RelayStatus.CONFIRMED)
+    assert (second.id, second.relayed.status) == (ids[1], RelayStatus.FAILED)
+    assert again == first
+    assert not waits[2].done()
+    waits[2].cancel()
+
+
+async def test_another_processs_lane_is_heard_through_the_database(
+    pool: Pool, signals: Signals, board: RelayBoard
+) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay())
+    (row,) = await send(pool, lane)
+    async with running(signals.listen()):
+        await until(lambda: listening(pool))
+        wait = asyncio.create_task(board.end(relay, late()))
+        await asyncio.sleep(0)
+        async with transaction(pool) as connection:
+            after = Transaction(State.MINED, PLACE)
+            await save(connection, lane, row.id, State.SIGNED, after)
+            await relays.follow(connection, [row.id])
+            # Our own process's notifications are passed over: this is another's.
+            await connection.execute("SELECT pg_notify('ltzd_relayed', 'another process')")
+        assert (await wait) is not None
+
+
+async def listening(pool: Pool) -> bool:
+    found: bool = await value(
+        pool,
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'ltzd signals' "
+        "AND datname = current_database() AND query LIKE '%' || $1 || '%' AND state = 'idle')",
+        CHANNELS[-1],
+    )
+    return found
+
+
+async def test_what_has_not_ended_by_the_deadline_is_none(pool: Pool, board: RelayBoard) -> None:
+    (relay,) = await write(pool, a_relay())
+    assert await board.end(relay, soon()) is None
+    assert await board.end(relay, soon() - 10) is None
+
+
+async def joined(board: RelayBoard, relay: int) -> Progress | None:
+    board.look()
+    return await board.end(relay, late())
+
+
+async def test_what_has_ended_before_is_told_at_a_look(pool: Pool, board: RelayBoard) -> None:
+    """A joined relay, or a simulated failure that is asked for again."""
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay())
+    (failed,) = await write(pool, a_relay(key="k", failure="ClaimsPaused()"))
+    (row,) = await send(pool, lane)
+    await mined(pool, lane, [row.id])
+    async with asyncio.timeout(10):
+        first, second = await asyncio.gather(joined(board, relay), joined(board, failed))
+    assert first is not None
+    assert first.id == relay
+    assert second is not None
+    assert second.failure == "ClaimsPaused()"
+
+
+async def test_a_turn_comes_when_nothing_of_the_users_own_is_in_flight(
+    pool: Pool, signals: Signals, board: RelayBoard
+) -> None:
+    lane = await a_relay_lane(pool)
+    claim = a_relay(a_plan(claim=(7, 0)))
+    others = a_relay(a_plan(user=OTHER_USER, takes_turns=True))
+    await write(pool, claim, others, a_relay())
+    rows = await send(pool, lane)
+    turn = asyncio.create_task(board.turn(USER, late()))
+    others_turn = asyncio.create_task(board.turn(OTHER_USER, late()))
+    await asyncio.sleep(0)
+
+    await mined(pool, lane, [rows[0].id])
+    signals.ring(RELAYED)
+    async with asyncio.timeout(10):
+        await turn
+    assert not others_turn.done()
+    others_turn.cancel()
+
+
+async def test_a_turn_that_came_before_anybody_waited_for_it_is_not_waited_for(
+    board: RelayBoard,
+) -> None:
+    async with asyncio.timeout(10):
+        await board.turn(USER, late())
+
+
+async def test_a_turn_that_does_not_come_is_waited_for_until_the_deadline(
+    pool: Pool, board: RelayBoard
+) -> None:
+    await write(pool, a_relay(a_plan(claim=(7, 0))))
+    deadline = soon()
+    await board.turn(USER, deadline)
+    assert asyncio.get_running_loop().time() >= deadline
+
+
+async def test_a_withdrawn_relay_gives_its_turn_back(
+    pool: Pool, signals: Signals, board: RelayBoard
+) -> None:
+    (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
+    turn = asyncio.create_task(board.turn(USER, late()))
+    await asyncio.sleep(0)
+    async with session(pool) as connection:
+        assert await relays.withdraw(connection, relay)
+    signals.ring(RELAYED)
+    async with asyncio.timeout(10):
+        await turn
+
+
+async def test_who_gives_up_leaves_nothing_behind(pool: Pool, board: RelayBoard) -> None:
+    (relay,) = await write(pool, a_relay())
+    waits = [asyncio.create_task(board.end(relay, late())) for _ in range(3)]
+    await asyncio.sleep(0)
+    for wait in waits:
+        wait.cancel()
+    await asyncio.gather(*waits, return_exceptions=True)
+    await board.end(relay, soon())
+    assert not board._ends
+    assert not board._turns
+
+
+async def test_a_lost_database_costs_a_look_and_nobody_his_answer(
+    pool: Pool, signals: Signals, board: RelayBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay())
+    (row,) = await send(pool, lane)
+    await mined(pool, lane, [row.id])
+    lost = []
+
+    async def is_lost(*_: object) -> None:
+        lost.append(True)
+        raise ConnectionResetError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(relays, "settled", is_lost)
+        wait = asyncio.create_task(joined(board, relay))
+        await until(lambda: a_fact(bool(lost)))
+        assert not wait.done()
+    signals.ring(RELAYED)
+    async with asyncio.timeout(10):
+        assert await wait is not None
+
+
+async def a_fact(claim: bool) -> bool:
+    return claim

@@ -1,0 +1,290 @@
+"""A leaderboard is of the week or month that it is now where the brand is, and names nobody."""
+
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from ltzd.actions.event_handler.batch_decision import Check, Claim, decide_all
+from ltzd.actions.site_plugin.leaderboards import LONGEST_SHOWN, Entry, Leaderboards
+from ltzd.rules.brands.configuration import Brand
+from ltzd.rules.site_plugin.leaderboards import Period
+from ltzd.store.brands import configurations as brands
+from ltzd.store.database import Pool, open_pool, session
+from ltzd.store.event_handler import events
+from ltzd.store.event_handler.events import EventRow, NewEvent, Standing
+from ltzd.store.users.users import User
+from ltzd.values import Address
+from tests.support.rows.core import a_wallet, value
+from tests.support.rows.earnings import Earned, Earnings
+from tests.support.surfaces.event_action import SEALER, a_brand
+
+ANN, BOB = a_wallet(1), a_wallet(2)
+OTHER = "0x" + "b1" * 20
+
+
+async def apply(pool: Pool, brand: Brand) -> Brand:
+    async with session(pool) as connection:
+        await brands.apply(connection, brand, SEALER)
+    return brand
+
+
+async def key_of(pool: Pool, brand: Brand) -> bytes:
+    key: bytes = await value(pool, "SELECT member_key FROM brands WHERE id = $1", brand.address)
+    return key
+
+
+async def entries(pool: Pool, brand: Brand) -> tuple[Entry, ...]:
+    return (await Leaderboards(pool).read(brand, "ltz_earned", "all", 10)).entries
+
+
+async def values(pool: Pool, brand: Brand, period: Period = "all") -> list[int]:
+    board = await Leaderboards(pool).read(brand, "ltz_earned", period, 10)
+    assert board.total == len(board.entries)
+    return [entry.value for entry in board.entries]
+
+
+async def a_member(pool: Pool, brand: Brand, username: str, wallet: Address = ANN) -> UUID:
+    user = uuid4()
+    await value(
+        pool,
+        """
+        INSERT INTO site_members (brand_id, host, site_user_id, username, email_key, user_id,
+                                  wallet)
+        SELECT $1, 'site.example', count(*) + 1, $2, 'ann@shop.example', $3, $4 FROM site_members
+        """,
+        brand.address,
+        username,
+        user,
+        wallet,
+    )
+    return user
+
+
+async def a_user(pool: Pool, wallet: Address = ANN) -> UUID:
+    user = uuid4()
+    await value(
+        pool,
+        "INSERT INTO users (id, email_key, identity_subject, wallet) "
+        "VALUES ($1, 'ann@shop.example', '', $2)",
+        user,
+        wallet,
+    )
+    return user
+
+
+def identifier(key: bytes, who: bytes) -> str:
+    return hmac.new(key, who, hashlib.sha256).hexdigest()[:32]
+
+
+async def test_a_board_has_ranks_from_1_and_says_how_many_are_ranked(pool: Pool) -> None:
+    brand = await apply(pool, a_brand())
+    await Earnings(pool).earn(*(Earned(a_wallet(number), number) for number in range(1, 6)))
+
+    board = await Leaderboards(pool).read(brand, "ltz_earned", "all", 3)
+
+    assert [(entry.rank, entry.value) for entry in board.entries] == [(1, 5), (2, 4), (3, 3)]
+    assert board.total == 5
+
+
+async def test_a_board_of_nobody_is_empty(pool: Pool) -> None:
+    board = await Leaderboards(pool).read(await apply(pool, a_brand()), "streak", "week", 10)
+
+    assert (board.entries, board.total) == ((), 0)
+
+
+# --- who is named -------------------------------------------------------------------------------
+
+
+async def test_users_are_named_by_a_key_of_the_brand_so_that_no_two_brands_names_meet(
+    pool: Pool,
+) -> None:
+    brand, other = await apply(pool, a_brand()), await apply(pool, a_brand(id=OTHER))
+    await Earnings(pool).earn(Earned(ANN), Earned(ANN, brand=other.address))
+    user = await a_user(pool)
+
+    (here,), (there,) = await entries(pool, brand), await entries(pool, other)
+
+    assert here.user_identifier == identifier(await key_of(pool, brand), user.bytes)
+    assert there.user_identifier == identifier(await key_of(pool, other), user.bytes)
+    assert here.user_identifier != there.user_identifier
+    assert here.username != there.username
+    assert (here,) == await entries(pool, brand), "the same whenever it is asked for"
+
+
+async def test_a_wallet_without_a_user_is_identified_by_itself(pool: Pool) -> None:
+    """A member who was linked to it has his own address's wallet on the board, too."""
+    brand = await apply(pool, a_brand())
+    await Earnings(pool).earn(Earned(ANN, 2), Earned(BOB, 1))
+    await a_member(pool, brand, "ann")
+    key = await key_of(pool, brand)
+
+    first, second = await entries(pool, brand)
+
+    assert first.user_identifier == identifier(key, ANN)
+    assert first.username == "ann"
+    assert second.user_identifier == identifier(key, BOB)
+    assert second.username == f"member-{second.user_identifier[:6]}"
+
+
+@pytest.mark.parametrize(
+    "username",
+    [
+        "ann@shop.example",
+        "@ann",
+        "",
+        "a" * 64 + "@shop.example",
+        "ann\uff20shop.example",
+        "ann\ufe6bshop.example",
+    ],
+    ids=ascii,
+)
+async def test_an_e_mail_address_is_never_shown(pool: Pool, username: str) -> None:
+    brand = await apply(pool, a_brand())
+    await Earnings(pool).earn(Earned(ANN))
+    await a_user(pool)
+    await a_member(pool, brand, username)
+
+    (entry,) = await entries(pool, brand)
+
+    assert entry.username == f"member-{entry.user_identifier[:6]}"
+    assert "@" not in repr(entry)
+
+
+@pytest.mark.parametrize(
+    ("username", "shown"),
+    [("x" * 320, "x" * LONGEST_SHOWN), ("\uff21nn \u2460", "\uff21nn \u2460")],
+    ids=("long", "wide"),
+)
+async def test_a_name_is_shown_as_it_is_up_to_its_length(
+    pool: Pool, username: str, shown: str
+) -> None:
+    brand = await apply(pool, a_brand())
+    await Earnings(pool).earn(Earned(ANN))
+    await a_user(pool)
+    await a_member(pool, brand, username)
+
+    (entry,) = await entries(pool, brand)
+
+    assert entry.username == shown
+
+
+async def test_a_name_at_one_brands_site_is_not_shown_at_anothers(pool: Pool) -> None:
+    brand, other = await apply(pool, a_brand()), await apply(pool, a_brand(id=OTHER))
+    await Earnings(pool).earn(Earned(ANN))
+    await a_member(pool, other, "ann")
+
+    (entry,) = await entries(pool, brand)
+
+    assert entry.username.startswith("member-")
+
+
+# --- when it is ---------------------------------------------------------------------------------
+
+SUNDAY = datetime(2026, 3, 1, 11, tzinfo=UTC)
+"""In Kiritimati it is Monday, the 2nd of March, and at GMT-12 Saturday, the 28th of February."""
+WEEKS_AND_MONTHS = {
+    "UTC": ([date(2026, 2, 23), date(2026, 2, 28), date(2026, 3, 1)], [1, 2]),
+    "Pacific/Kiritimati": ([date(2026, 3, 2)], [1, 2]),
+    "Etc/GMT+12": ([date(2026, 2, 23), date(2026, 2, 28), date(2026, 3, 1)], [22, 23, 28]),
+}
+
+
+@asynccontextmanager
+async def database_at(url: str, now: datetime) -> AsyncIterator[Pool]:
+    """Connections to whose server it is always this moment."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(
+            f"""
+            CREATE SCHEMA clock;
+            CREATE FUNCTION clock.now() RETURNS timestamptz STABLE LANGUAGE sql
+                AS $$ SELECT timestamptz '{now.isoformat()}' $$;
+            ALTER DATABASE {url.rpartition("/")[2]} SET search_path = clock, pg_catalog, public
+            """
+        )
+    finally:
+        await connection.close()
+    pool = await open_pool(url)
+    try:
+        yield pool
+    finally:
+        pool.terminate()
+
+
+@pytest.mark.parametrize("zone", WEEKS_AND_MONTHS)
+async def test_the_week_and_the_month_are_those_of_the_brands_time_zone(
+    database_url: str, zone: str
+) -> None:
+    days = [date(2026, 2, day) for day in (22, 23, 28)] + [date(2026, 3, day) for day in (1, 2)]
+    in_week, in_month = WEEKS_AND_MONTHS[zone]
+    async with database_at(database_url, SUNDAY) as pool:
+        brand = await apply(pool, a_brand(time_zone=zone))
+        # What a day's reward is worth tells which day it was.
+        await Earnings(pool).earn(*(Earned(a_wallet(day.day), day.day, day=day) for day in days))
+
+        assert set(await values(pool, brand, "week")) == {day.day for day in in_week}
+        assert set(await values(pool, brand, "month")) == set(in_month)
+        assert set(await values(pool, brand, "all")) == {day.day for day in days}
+
+
+def an_event(brand: Brand, wallet: Address, name: str = "ann") -> Claim:
+    rule = brand.rule_of("account_creation")
+    assert rule is not None
+    user = User(uuid4(), f"{name}@shop.example", name, wallet)
+    event = EventRow(
+        id=uuid4(),
+        brand_id=brand.address,
+        event_type=rule.type,
+        email=user.email_key,
+        user_id=user.id,
+        domain="shop.example",
+        source=None,
+        user_identifier=None,
+        metadata={},
+        ltz=100,
+        wallet=wallet,
+    )
+    key = (brand.address, rule.type, user.email_key)
+    return Claim(event, user, False, Check(key, brand, rule, 100, False, False, None))
+
+
+async def test_an_events_reward_is_earned_on_the_day_that_it_was_where_the_brand_is(
+    pool: Pool,
+) -> None:
+    days = {
+        "UTC": date(2026, 3, 1),
+        "Pacific/Kiritimati": date(2026, 3, 2),
+        "Etc/GMT+12": date(2026, 2, 28),
+    }
+    zones = {f"0x{number:040x}": zone for number, zone in enumerate(days, 1)}
+    claims = [an_event(a_brand(id=id_, time_zone=zone), ANN) for id_, zone in zones.items()]
+    standing = Standing(claims={}, totals={}, usage={}, nonces={}, now=SUNDAY)
+    decided = [new for new in decide_all(claims, standing, ()) if isinstance(new, NewEvent)]
+    async with session(pool) as connection:
+        assert len(await events.write(connection, decided)) == len(days)
+        rows = await connection.fetch("SELECT brand_id, earned_on FROM rewards")
+
+    assert {zones["0x" + row["brand_id"].hex()]: row["earned_on"] for row in rows} == days
+
+
+# --- what a reorg does --------------------------------------------------------------------------
+
+
+async def test_a_reorg_takes_ranks_back_and_the_new_branch_gives_them_again(pool: Pool) -> None:
+    brand = await apply(pool, a_brand())
+    earnings = Earnings(pool)
+    await earnings.earn(Earned(ANN, 5))
+    (reward,) = await earnings.earn(Earned(BOB, 9), block=2)
+    assert await values(pool, brand) == [9, 5]
+
+    await earnings.undo(1)
+    assert await values(pool, brand) == [5]
+
+    await earnings.mint(2, reward, branch="'")
+    assert await values(pool, brand) == [9, 5]

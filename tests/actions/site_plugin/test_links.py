@@ -1,0 +1,519 @@
+"""Links by code: for one member, a time and an allowance, whoever types, guesses or dies."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.actions.site_plugin.check_ins import CheckedIn, CheckIns
+from ltzd.actions.site_plugin.links import SiteLinks
+from ltzd.dev.sandbox import Sandbox
+from ltzd.errors import (
+    CheckInRefused,
+    DatabaseUnavailable,
+    LinkRefused,
+    NotFound,
+    RateLimited,
+    TooManyTries,
+    ValidationFailed,
+)
+from ltzd.providers.identity.tokens import TokenUser
+from ltzd.rules.site_plugin.links import CODE_LENGTH, MOST_OPEN_CODES, MOST_WRONG_CODES
+from ltzd.store.database import Pool, open_pool, session
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.site_plugin import links as site_links
+from ltzd.store.site_plugin import spending as site_spending
+from ltzd.store.site_plugin.members import Member
+from ltzd.store.wakeups import Signals
+from ltzd.values import LTZ, Address, address_of
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.rows.core import BRAND, value
+from tests.support.sites.log_ins import HOST, SITE, World, a_world
+from tests.support.sites.members import checked_in, expire
+from tests.support.surfaces.event_action import SEALER
+from tests.support.waiting import until
+
+ANN, BEN, CID = "ann@site.example", "ben@site.example", "cid@site.example"
+WRONG = "00000000"
+
+
+@pytest_asyncio.fixture
+async def world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
+    async with a_world(pool, sandbox) as world:
+        await world.brand(site=SITE | {"checkin_reward": 10})
+        yield world
+
+
+@asynccontextmanager
+async def another_process(world: World, url: str) -> AsyncIterator[SiteLinks]:
+    pool = await open_pool(url)
+    yield SiteLinks(pool, world.members, world.users, SEALER)
+    pool.terminate()
+
+
+async def allowance(world: World, member: Member) -> int | None:
+    """In whole LTZ; None without a link."""
+    async with session(world.pool) as connection:
+        account = await site_spending.account(connection, member)
+    assert account is not None
+    return None if account.link is None else account.link.allowance.per_day // LTZ
+
+
+async def outcomes(*asks: Awaitable[Any]) -> list[Any]:
+    return await asyncio.gather(*asks, return_exceptions=True)
+
+
+async def wallet_of(world: World, email: str) -> Address:
+    return address_of((await world.token(email))["walletAddress"])
+
+
+# --- whose wallet -----------------------------------------------------------------------------
+
+
+async def test_the_own_code_links_the_own_wallet_with_its_allowance(world: World) -> None:
+    member = await world.log_in()
+    code = await world.code(ANN, 40)
+    assert (code.host, code.daily_allowance, len(code.code)) == (HOST, 40, CODE_LENGTH)
+    left = code.expires_at - datetime.now(UTC)
+    assert timedelta(minutes=9) < left < timedelta(minutes=11)
+
+    linked = await world.links.link(member, f" {code.code[:4].lower()}-{code.code[4:]} ")
+
+    assert (linked.wallet, linked.daily_allowance) == (member.wallet, 40)
+    again = await world.log_in()
+    assert (again.wallet, again.subject) == (member.wallet, (await world.token(ANN))["subject"])
+    assert await allowance(world, again) == 40
+    lasts = await value(world.pool, "SELECT expires_at - linked_at FROM site_links")
+    assert abs(lasts - timedelta(days=180)) < timedelta(minutes=1)
+
+
+async def test_anothers_code_links_his_wallet(world: World) -> None:
+    member = await world.log_in()
+    code = await world.code(BEN)
+
+    linked = await world.links.link(member, code.code)
+
+    assert linked.wallet == await wallet_of(world, BEN) != member.wallet
+    after = await world.log_in()
+    assert (after.wallet, after.user_id) == (linked.wallet, member.user_id)
+
+
+async def test_a_member_is_linked_to_no_third_wallet_whatever_has_ended_since(
+    world: World,
+) -> None:
+    """Else he would check in, and claim what is free, once with each of many."""
+    member = await world.log_in()
+    await world.links.link(member, (await world.code(BEN)).code)
+    third = await world.code(CID)
+    for end in (False, True):
+        if end:
+            await world.links.end(member)
+        with pytest.raises(LinkRefused, match="another wallet already"):
+            await world.links.link(await world.log_in(), third.code)
+
+    await world.links.link(await world.log_in(), (await world.code(BEN)).code)
+    own = await world.links.link(await world.log_in(), (await world.code(ANN)).code)
+    assert own.wallet == member.wallet, "to his own he always may"
+    assert len(await world.links.links_of(await owner(world, ANN))) == 1
+    assert await world.links.links_of(await owner(world, BEN)) == []
+
+
+async def owner(world: World, email: str) -> TokenUser:
+    return await world.links.owner_of((await world.token(email))["accessToken"])
+
+
+async def test_a_token_that_lists_the_members_address_leads_it_to_the_linked_wallet(
+    world: World,
+) -> None:
+    member = await world.log_in()
+    code = await world.code(BEN, links=[{"email": ANN}])
+    linked = await world.links.link(await world.log_in(), code.code)
+    assert linked.wallet == await wallet_of(world, BEN) != member.wallet
+    assert await value(world.pool, "SELECT wallet FROM users") == linked.wallet
+
+
+async def test_an_owner_without_a_wallet_or_for_a_host_of_no_site_is_told_no_code(
+    world: World,
+) -> None:
+    with pytest.raises(ValidationFailed, match="no wallet"):
+        await world.code(ANN, claims={"sub": "did:privy:nobody"})
+    with pytest.raises(NotFound, match="No brand has a site"):
+        await world.code(ANN, host="nobody.example")
+    assert await value(world.pool, "SELECT count(*) FROM site_link_codes") == 0
+
+
+# --- codes ------------------------------------------------------------------------------------
+
+
+async def test_a_code_works_once_though_many_type_it_at_once(
+    world: World, database_url: str
+) -> None:
+    members = [await world.log_in(id=n, email=f"m{n}@site.example") for n in range(1, 11)]
+    code = await world.code(BEN)
+    async with another_process(world, database_url) as other:
+        processes = (world.links, other)
+        told = await outcomes(
+            *(processes[n % 2].link(member, code.code) for n, member in enumerate(members))
+        )
+    assert len([one for one in told if not isinstance(one, Exception)]) == 1
+    assert {type(one) for one in told if isinstance(one, Exception)} == {LinkRefused}
+    assert await value(world.pool, "SELECT count(*) FROM live_site_links") == 1
+
+
+async def test_a_code_is_for_its_own_site_and_its_own_ten_minutes(world: World) -> None:
+    elsewhere = await world.log_in("other.example")
+    code = await world.code(ANN)
+    with pytest.raises(LinkRefused, match="wrong, or has expired, or was used"):
+        await world.links.link(elsewhere, code.code)
+
+    member = await world.log_in()
+    await value(
+        world.pool, "UPDATE site_link_codes SET expires_at = now() - interval '1 millisecond'"
+    )
+    with pytest.raises(LinkRefused, match="expired"):
+        await world.links.link(member, code.code)
+    assert (await world.log_in()).subject is None
+
+
+async def test_a_code_of_a_brand_that_has_lost_the_site_links_nobody(world: World) -> None:
+    code = await world.code(ANN)
+    await world.brand(site={"hosts": ("third.example",)})
+    other = Address(bytes(19) + b"\x07")
+    await world.brand(id="0x" + other.hex(), domains=("other-shop.example",))
+    member = await world.log_in()
+    assert member.brand_id == other
+    with pytest.raises(LinkRefused):
+        await world.links.link(member, code.code)
+
+
+async def test_an_owner_has_few_open_codes_however_many_he_asks_for_at_once(
+    world: World,
+) -> None:
+    tokens = await world.token(ANN)
+    ann = await world.links.owner_of(tokens["accessToken"])
+    told = await outcomes(*(world.links.new_code(ann, HOST, 1) for _ in range(20)))
+    codes = [one.code for one in told if not isinstance(one, BaseException)]
+    refusals = [one for one in told if isinstance(one, RateLimited)]
+    assert len(set(codes)) == MOST_OPEN_CODES == 20 - len(refusals)
+    assert {one.details["retryAfterSeconds"] for one in refusals} <= set(range(590, 602))
+
+    await value(world.pool, "UPDATE site_link_codes SET expires_at = now() - interval '1 second'")
+    await world.links.new_code(ann, HOST, 1)
+    assert await value(world.pool, "SELECT count(*) FROM site_link_codes") == 1, "the old ones go"
+
+
+async def test_the_database_does_not_tell_a_code_nor_lets_one_be_tried(world: World) -> None:
+    code = (await world.code(ANN)).code
+    kept = await value(world.pool, "SELECT code_hash FROM site_link_codes")
+    dump = await value(world.pool, "SELECT string_agg(c::text, ' ') FROM site_link_codes AS c")
+    assert code not in dump
+    for plain in (code, code.lower(), HOST + code, BRAND.hex() + HOST + code):
+        assert hashlib.sha256(plain.encode()).digest() != kept
+    place = b"ltzd site_link_codes " + BRAND + HOST.encode() + b"\0" + code.encode()
+    assert Sealer([b"\x99" * 32]).keyed_hash(place) != kept
+
+
+async def test_a_code_outlives_a_rotation_of_the_master_key(world: World) -> None:
+    member, code = await world.log_in(), await world.code(ANN)
+    (old,) = SEALER._raw.values()
+    for sealer, works in ((Sealer([b"\x77" * 32]), False), (Sealer([b"\x77" * 32, old]), True)):
+        links = SiteLinks(world.pool, world.members, world.users, sealer)
+        if works:
+            await links.link(member, code.code)
+        else:
+            with pytest.raises(LinkRefused):
+                await links.link(member, code.code)
+
+
+async def test_whoever_dies_while_linking_has_used_no_code(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member, code = await world.log_in(), await world.code(ANN)
+
+    async def dies(*_said: object) -> None:
+        raise ConnectionResetError
+
+    for step in ("lock_member", "link"):
+        with monkeypatch.context() as death:
+            death.setattr(site_links, step, dies)
+            with pytest.raises(DatabaseUnavailable):
+                await world.links.link(member, code.code)
+        assert await allowance(world, member) is None
+    await world.links.link(member, code.code)
+    assert await allowance(world, member) == 500
+
+
+# --- guessing ---------------------------------------------------------------------------------
+
+
+async def test_of_fifty_wrong_codes_at_once_over_two_processes_five_are_looked_at(
+    world: World, database_url: str
+) -> None:
+    member = await world.log_in()
+    code = await world.code(ANN)
+    async with another_process(world, database_url) as other:
+        told = await outcomes(
+            *((world.links, other)[n % 2].link(member, f"{n:08d}") for n in range(50))
+        )
+    kinds = [type(one) for one in told]
+    assert kinds.count(LinkRefused) == MOST_WRONG_CODES
+    assert kinds.count(TooManyTries) == 50 - MOST_WRONG_CODES
+
+    with pytest.raises(TooManyTries) as refused:
+        await world.links.link(member, code.code)
+    assert 1 <= refused.value.details["retryAfterSeconds"] <= 600  # type: ignore[operator]
+    other_member = await world.log_in(id=43, email=BEN)
+    with pytest.raises(LinkRefused):
+        await world.links.link(other_member, WRONG)
+
+    await value(
+        world.pool,
+        "UPDATE site_members SET wrong_since = wrong_since - interval '10 minutes'",
+    )
+    await world.links.link(member, code.code)
+
+
+async def test_a_new_address_brings_no_new_tries(world: World) -> None:
+    member = await world.log_in()
+    for _ in range(MOST_WRONG_CODES):
+        with pytest.raises(LinkRefused):
+            await world.links.link(member, WRONG)
+    changed = await world.log_in(email=BEN)
+    with pytest.raises(TooManyTries):
+        await world.links.link(changed, WRONG)
+
+
+@pytest.mark.parametrize("text", ["", "x", "\x00", "\ud800", "0" * 10_000, "' OR 1 = 1"])
+async def test_what_is_no_code_is_a_wrong_one(world: World, text: str) -> None:
+    member = await world.log_in()
+    with pytest.raises(LinkRefused, match="wrong"):
+        await world.links.link(member, text)
+
+
+# --- how a link ends --------------------------------------------------------------------------
+
+ENDS = ("by the member", "by the owner", "by its date", "by another address")
+
+
+async def end(world: World, member: Member, how: str) -> None:
+    match how:
+        case "by the member":
+            await world.links.end(member)
+        case "by the owner":
+            await world.links.end_at(await owner(world, BEN), HOST)
+        case "by its date":
+            await expire(world.pool)
+        case _:
+            await world.log_in(email=CID)
+
+
+@pytest.mark.parametrize("how", ENDS)
+async def test_a_link_that_has_ended_gives_nothing_from_that_moment_on(
+    world: World, how: str
+) -> None:
+    member = await world.log_in()
+    await world.links.link(member, (await world.code(BEN)).code)
+    linked = await world.log_in()
+    assert await allowance(world, linked) == 500
+
+    await end(world, linked, how)
+
+    assert await allowance(world, linked) is None
+    assert await world.links.links_of(await owner(world, BEN)) == []
+    after = await world.log_in()
+    own = await wallet_of(world, CID if how == "by another address" else ANN)
+    assert (after.wallet, after.subject) == (own, None)
+
+
+async def test_what_has_ended_can_be_linked_anew_by_the_same_owner(world: World) -> None:
+    for _ in range(3):
+        member = await world.log_in()
+        await world.links.link(member, (await world.code(BEN)).code)
+        await expire(world.pool)
+    with pytest.raises(NotFound):
+        await world.links.end_at(await owner(world, CID), HOST)
+    await world.links.end(await world.log_in())
+    await world.links.end(await world.log_in())
+
+
+async def test_the_owner_ends_his_codes_with_his_links_and_nobody_elses(world: World) -> None:
+    ann = await world.log_in()
+    other = await world.log_in(id=43, email=CID)
+    await world.links.link(ann, (await world.code(BEN)).code)
+    await world.links.link(other, (await world.code(CID)).code)
+    unused = await world.code(BEN)
+    elsewhere = await world.code(BEN, host="other.example")
+
+    await world.links.end_at(await owner(world, BEN), HOST)
+
+    assert await allowance(world, ann) is None
+    assert await allowance(world, other) == 500
+    with pytest.raises(LinkRefused):
+        await world.links.link(await world.log_in(id=42, email=ANN), unused.code)
+    with pytest.raises(NotFound):
+        await world.links.end_at(await owner(world, BEN), HOST)
+    there = await world.log_in("other.example", id=7, email=ANN)
+    await world.links.link(there, elsewhere.code)
+
+
+async def test_an_owner_who_ends_all_while_a_code_is_typed_has_no_link_afterwards(
+    world: World, database_url: str
+) -> None:
+    for number in range(8):
+        member = await world.log_in(id=100 + number, email=f"m{number}@site.example")
+        code = await world.code(BEN)
+        async with another_process(world, database_url) as other:
+            ben = await owner(world, BEN)
+            await outcomes(world.links.link(member, code.code), other.end_at(ben, HOST))
+        assert await world.links.links_of(ben) == []
+
+
+async def test_an_owner_sees_who_spends_from_which_wallet(world: World) -> None:
+    member = await world.log_in()
+    await world.links.link(member, (await world.code(BEN, 40)).code)
+    (link,) = await world.links.links_of(await owner(world, BEN))
+    assert (link.host, link.username, link.daily_allowance) == (HOST, "ann", 40)
+    assert link.wallet == await wallet_of(world, BEN)
+
+
+# --- check-ins of a member with two wallets ---------------------------------------------------
+
+
+async def rewards(world: World) -> int:
+    return int(await value(world.pool, "SELECT count(*) FROM rewards WHERE kind = 3"))
+
+
+def check_ins(world: World, url: str) -> CheckIns:
+    capacity = MintCapacity(world.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
+    return CheckIns(world.pool, Signals(url), world.book, capacity)
+
+
+async def test_a_check_in_and_a_link_at_once_are_one_check_in_a_day(
+    world: World, database_url: str
+) -> None:
+    """With the wallet before the link, and at the same time with the one after it."""
+    doing = check_ins(world, database_url)
+    before = await world.log_in()
+    await checked_in(world.pool, before, 10)
+    code = await world.code(BEN)
+
+    async def links_and_checks_in() -> CheckedIn:
+        linked = await world.links.link(before, code.code)
+        return await doing.check_in(replace(before, wallet=linked.wallet, subject="x"))
+
+    async with session(world.pool) as holder:
+        holding = holder.transaction()
+        await holding.start()
+        # Nobody gets past the streak of the wallet before the link.
+        await holder.execute("SELECT FROM streaks WHERE wallet = $1 FOR UPDATE", before.wallet)
+        first = asyncio.create_task(doing.check_in(before))
+        await until(lambda: is_over_or_waits(world, [first], 1))
+        second = asyncio.create_task(links_and_checks_in())
+        await until(lambda: is_over_or_waits(world, [second], 2))
+        await holding.rollback()
+    told = await asyncio.gather(first, second)
+
+    assert [one.already_claimed for one in told] == [False, True]
+    assert await rewards(world) == 2, "the one before, and one of today"
+
+
+async def is_over_or_waits(world: World, tasks: list[Any], waiting: int) -> bool:
+    if all(task.done() for task in tasks):
+        return True
+    blocked = await value(
+        world.pool,
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    )
+    return int(blocked) >= waiting
+
+
+async def test_many_check_ins_around_a_link_are_one_a_day(world: World, database_url: str) -> None:
+    doing = check_ins(world, database_url)
+    for number in range(6):
+        before = await world.log_in(id=200 + number, email=f"m{number}@site.example")
+        code = await world.code(f"owner{number}@site.example")
+        owners = await wallet_of(world, f"owner{number}@site.example")
+        after = replace(before, wallet=owners, subject="x")
+        told = await outcomes(
+            *(doing.check_in(before) for _ in range(3)),
+            world.links.link(before, code.code),
+            *(doing.check_in(after) for _ in range(3)),
+        )
+        answers = [one for one in told if isinstance(one, CheckedIn)]
+        refusals = [one for one in told if isinstance(one, BaseException)]
+        assert {type(one) for one in refusals} <= {CheckInRefused}
+        assert [one.already_claimed for one in answers].count(False) <= 1
+        assert await rewards(world) <= number + 1
+
+
+async def test_unlinking_and_linking_in_a_loop_is_one_check_in_a_day(
+    world: World, database_url: str
+) -> None:
+    doing = check_ins(world, database_url)
+    for _ in range(3):
+        await doing.check_in(await world.log_in())
+        await world.links.link(await world.log_in(), (await world.code(BEN)).code)
+        await doing.check_in(await world.log_in())
+        await world.links.end(await world.log_in())
+    assert await rewards(world) == 1
+
+
+async def test_members_who_share_a_wallet_by_links_check_it_in_once_a_day(
+    world: World, database_url: str
+) -> None:
+    doing = check_ins(world, database_url)
+    members = []
+    for host, id_, email in ((HOST, 1, ANN), (HOST, 2, CID), ("other.example", 1, BEN)):
+        member = await world.log_in(host, id=id_, email=email)
+        await world.links.link(member, (await world.code(BEN, host=host)).code)
+        members.append(await world.log_in(host))
+    assert len({member.wallet for member in members}) == 1
+    told = await outcomes(*(doing.check_in(member) for member in members))
+    assert [one.already_claimed for one in told].count(False) == 1
+    assert await rewards(world) == 1
+
+
+async def test_a_member_at_two_hosts_earns_no_more_a_day_than_one_reward_for_each_of_them(
+    world: World, database_url: str
+) -> None:
+    """And one alone while both have the wallet of his address."""
+    doing = check_ins(world, database_url)
+    here, there = await world.log_in(), await world.log_in("other.example")
+    assert here.wallet == there.wallet
+    await doing.check_in(here)
+    await doing.check_in(there)
+    assert await rewards(world) == 1
+    for _ in range(2):
+        await world.links.link(
+            await world.log_in("other.example"), (await world.code(BEN, host="other.example")).code
+        )
+        for host in (HOST, "other.example"):
+            await doing.check_in(await world.log_in(host))
+        await world.links.end(await world.log_in("other.example"))
+    assert await rewards(world) == 2
+
+
+async def test_no_log_holds_a_code_a_token_or_an_address(world: World) -> None:
+    with capture_logs() as logs:
+        member = await world.log_in()
+        tokens = await world.token(ANN)
+        ann = await world.links.owner_of(tokens["accessToken"])
+        code = await world.links.new_code(ann, HOST, 5)
+        with pytest.raises(LinkRefused):
+            await world.links.link(member, WRONG)
+        await world.links.link(member, code.code)
+        await world.links.end_at(ann, HOST)
+    events = [entry["event"] for entry in logs]
+    assert {"site_link.made", "site_link.ended_by_owner"} <= set(events)
+    said = str(logs).lower()
+    for secret in (code.code.lower(), WRONG, "ann@", tokens["accessToken"].lower()):
+        assert secret not in said

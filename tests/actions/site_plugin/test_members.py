@@ -1,0 +1,219 @@
+"""Who asks at a brand's site: on PostgreSQL, the sandbox's identity provider and a site that tells
+whatever a test has it tell."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from ltzd.actions.site_plugin.members import LONGEST_USERNAME, NoEmailAddress
+from ltzd.dev.sandbox import Sandbox
+from ltzd.dev.sandbox.faults import Fault
+from ltzd.errors import (
+    HostSiteUnavailable,
+    IdentityUnavailable,
+    NotLoggedIn,
+    RateLimited,
+    SiteUnknown,
+)
+from ltzd.providers.host_sites import HostCredentials
+from ltzd.store.database import Pool, session
+from ltzd.values import address_of
+from tests.support.rows.core import BRAND, value
+from tests.support.sites.host_sites import a_log_in
+from tests.support.sites.log_ins import HOST, SITE, World, a_world
+from tests.support.surfaces.event_action import a_brand, a_handler
+from tests.support.surfaces.event_action import a_request as an_event
+
+
+@pytest_asyncio.fixture
+async def world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
+    async with a_world(pool, sandbox) as world:
+        yield world
+
+
+# --- whose site ---------------------------------------------------------------------------------
+
+
+async def test_a_host_names_its_brand_and_a_disabled_brands_nobody(world: World) -> None:
+    assert world.members.brand_of(HOST).address == BRAND
+    for host in ("", "example", "www.site.example", "shop.example"):
+        with pytest.raises(SiteUnknown):
+            world.members.brand_of(host)
+        with pytest.raises(SiteUnknown):
+            await world.members.member(host, a_log_in())
+    assert world.site.asked == []
+
+    await value(
+        world.pool, "UPDATE brands SET disabled_at = now(), revision = nextval('brand_revisions')"
+    )
+    async with session(world.pool) as connection:
+        await world.book.refresh(connection)
+    with pytest.raises(SiteUnknown):
+        world.members.brand_of(HOST)
+
+
+async def test_each_host_is_asked_at_its_own_address(world: World) -> None:
+    one, other = await world.log_in(HOST), await world.log_in("other.example")
+
+    assert world.site.asked == [
+        "/site.example/api/wp/v2/users/me?context=edit",
+        "/other.example/api/wp/v2/users/me?context=edit",
+    ]
+    assert (one.host, other.host, one.wallet) == (HOST, "other.example", other.wallet)
+    assert await world.rows() == 2
+
+
+# --- who it is ----------------------------------------------------------------------------------
+
+
+async def test_a_member_has_the_wallet_that_his_events_have(
+    world: World, database_url: str, sandbox: Sandbox
+) -> None:
+    async with a_handler(database_url, sandbox, a_brand(site=SITE)) as handler:
+        event = await handler.record(an_event("ann@Site.example"))
+
+    member = await world.log_in()
+
+    assert (member.wallet, member.brand_id, member.site_user_id) == (event.wallet, BRAND, 42)
+    assert (member.username, member.subject) == ("ann", None)
+    assert member.user_id == await value(world.pool, "SELECT id FROM users")
+
+
+async def test_a_member_who_comes_first_is_no_new_user_of_a_later_event(
+    world: World, database_url: str, sandbox: Sandbox
+) -> None:
+    member = await world.log_in()
+    async with a_handler(database_url, sandbox, a_brand(site=SITE)) as handler:
+        event = await handler.record(an_event("ann@site.example"))
+    assert (event.wallet_created, event.wallet) == (False, member.wallet)
+
+
+async def test_the_brands_limit_of_new_wallets_holds(world: World) -> None:
+    await world.brand(max_new_wallets_per_hour=1)
+    first = await world.log_in()
+    with pytest.raises(RateLimited):
+        await world.log_in(id=43, email="ben@site.example")
+    assert await world.log_in(id=42, email="ann@site.example") == first
+    assert await world.rows() == 1
+
+
+async def test_a_known_member_is_not_written_again_nor_asked_for(world: World) -> None:
+    member = await world.log_in()
+    world.sandbox.faults.order("identity", Fault(times=1_000, status=503))
+    writes = await value(world.pool, "SELECT xmin::text FROM site_members")
+
+    assert await world.log_in() == member
+    assert await world.log_in(email="ANN@SITE.example") == member
+    assert await value(world.pool, "SELECT xmin::text FROM site_members") == writes
+    with pytest.raises(IdentityUnavailable):
+        await world.log_in(id=43, email="ben@site.example")
+    assert await world.rows() == 1
+
+
+async def test_a_crowd_of_first_log_ins_is_one_member(world: World) -> None:
+    found = await asyncio.gather(*(world.log_in() for _ in range(10)))
+    assert len(set(found)) == 1
+    assert await world.rows() == 1
+
+
+async def test_a_new_name_is_taken_over(world: World) -> None:
+    member = await world.log_in()
+    renamed = await world.log_in(username="anna")
+    assert (renamed.username, renamed.wallet) == ("anna", member.wallet)
+    assert await value(world.pool, "SELECT username FROM site_members") == "anna"
+
+
+@pytest.mark.parametrize(
+    ("username", "shown"),
+    [
+        ("Ada Lovelace", "Ada Lovelace"),
+        ("\u202eevil\u202c\x00\n", "evil"),
+        ("x" * 1_000, "x" * LONGEST_USERNAME),
+        ("\u5c71\u7530", "\u5c71\u7530"),
+        ("\x07", ""),
+        ("x" * 64 + "@site.example", "x" * 64 + "@site.example"),
+    ],
+)
+async def test_a_name_is_kept_as_far_as_a_page_can_show_it(
+    world: World, username: str, shown: str
+) -> None:
+    assert (await world.log_in(username=username)).username == shown
+    assert (await world.log_in()).username == shown
+
+
+async def test_another_e_mail_address_has_another_wallet(world: World) -> None:
+    one = await world.log_in()
+    other = await world.log_in(email="ben@site.example")
+
+    assert other.wallet == address_of((await world.token("ben@site.example"))["walletAddress"])
+    assert (other.wallet != one.wallet, other.user_id != one.user_id) == (True, True)
+    assert await world.log_in(email="ann@site.example") == one
+    assert await world.rows() == 1
+
+
+@pytest.mark.parametrize(
+    "email", ["", "ann", "@", "ann@", "a\x00n@site.example", "a" * 300 + "@site.example"]
+)
+async def test_without_a_usable_e_mail_address_there_is_no_wallet(world: World, email: str) -> None:
+    with pytest.raises(NoEmailAddress, match="no usable e-mail address"):
+        await world.log_in(email=email)
+    assert await world.rows() == 0
+    assert await value(world.pool, "SELECT count(*) FROM users") == 0
+
+
+async def test_who_has_taken_his_address_away_has_no_wallet_any_more(world: World) -> None:
+    await world.log_in()
+    with pytest.raises(NoEmailAddress):
+        await world.log_in(email="")
+
+
+@pytest.mark.parametrize("email", ["\u212aen@site.example", "ken@shop\u212a.example"])
+async def test_an_address_that_is_anothers_only_in_lower_case_has_no_wallet(
+    world: World, email: str
+) -> None:
+    await world.log_in(email=email.lower())
+    with pytest.raises(NoEmailAddress, match="no usable e-mail address"):
+        await world.log_in(id=43, email=email)
+    assert await world.rows() == 1
+    with pytest.raises(NoEmailAddress):
+        await world.log_in(id=42, email=email)
+
+
+@pytest.mark.parametrize("number", [2**63, 10**40])
+async def test_a_site_with_impossible_users_is_unavailable(world: World, number: int) -> None:
+    with pytest.raises(HostSiteUnavailable):
+        await world.log_in(id=number)
+    assert (await world.log_in(id=2**63 - 1)).site_user_id == 2**63 - 1
+
+
+async def test_without_credentials_nobody_is_asked(world: World) -> None:
+    for credentials in (HostCredentials(), HostCredentials(cookie=a_log_in().cookie)):
+        with pytest.raises(NotLoggedIn):
+            await world.members.member(HOST, credentials)
+    assert world.site.asked == []
+
+
+# --- what the site says of the address ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("confirmed", [True, False, None])
+async def test_a_member_comes_with_what_the_site_says_of_his_address(
+    world: World, confirmed: bool | None
+) -> None:
+    if confirmed is not None:
+        world.site.user["ltzd_email_confirmed"] = confirmed
+    for _ in range(2):  # as a new member and as a known one
+        assert (await world.log_in()).email_confirmed is confirmed
+
+
+async def test_no_log_holds_an_address_or_a_cookie(world: World) -> None:
+    with capture_logs() as logs:
+        log_in = a_log_in()
+        await world.members.member(HOST, log_in)
+    assert [entry["event"] for entry in logs] == ["member.met"]
+    said = str(logs).lower()
+    for secret in ("ann@", str(log_in.cookie).lower()):
+        assert secret not in said

@@ -1,0 +1,407 @@
+"""Perks redeemed at a site, on real rows and contracts: once each, whoever dies or comes along."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NoReturn
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from ltzd.actions.site_plugin import redemptions as module
+from ltzd.actions.site_plugin.redemptions import PerkOffer, Redeemed
+from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
+from ltzd.rules.brands.configuration import Perk
+from ltzd.store.site_plugin import redemption_payments
+from ltzd.store.site_plugin.members import Member
+from ltzd.values import LTZ
+from tests.support.chain.contracts import Contracts as Deployed
+from tests.support.chain.mint_world import short_pauses
+from tests.support.relays.lanes import a_plan, a_relay, row_states, write
+from tests.support.rows.core import a_wallet, value
+from tests.support.sites.members import linked
+from tests.support.sites.redemptions import CODE, Process, Sites, code_of, refusal_of
+from tests.support.waiting import until
+
+__all__ = ["short_pauses"]
+
+
+@pytest_asyncio.fixture
+async def by_hand(deployed: Deployed) -> AsyncIterator[Callable[[], Awaitable[object]]]:
+    """The chain mines when told."""
+    await deployed.rpc.call("evm_setAutomine", False)
+    yield lambda: deployed.rpc.call("evm_mine")
+    await deployed.rpc.call("evm_setAutomine", True)
+    await deployed.rpc.call("evm_mine")
+
+
+# --- what comes of it -------------------------------------------------------------------------
+
+
+async def test_free_perks_priced_ones_and_items_are_the_wallets_when_answered(
+    sites: Sites,
+) -> None:
+    perks = [await sites.collection(), await sites.collection(30), await sites.item(50)]
+    ann = await sites.member(100)
+    async with sites.relaying():
+        answers = [await sites.redeem(ann, perk) for perk in perks]
+    assert len({code_of(answer) for answer in answers}) == 3
+    assert [answer.redemption.price // LTZ for answer in answers] == [0, 30, 50]
+    assert {(one.redemption.name, one.redemption.category) for one in answers} == {
+        ("Free coffee", "drinks")
+    }
+    assert [await sites.has(ann, perk) for perk in perks] == [1, 1, 1]
+    assert await sites.balance(ann) == 20
+    assert await sites.states() == ["done"] * 3
+
+
+async def test_ten_at_once_are_one_redemption_and_another_a_minute_later(sites: Sites) -> None:
+    perk, ann = await sites.collection(30), await sites.member(100)
+    async with sites.relaying():
+        answers = await asyncio.gather(*(sites.redeem(ann, perk) for _ in range(10)))
+        (code,) = {code_of(answer) for answer in answers}
+        assert (await sites.has(ann, perk), await sites.balance(ann)) == (1, 70)
+        await sites.minutes_pass(1)
+        assert code_of(await sites.redeem(ann, perk)) != code
+    assert (await sites.has(ann, perk), await sites.balance(ann)) == (2, 40)
+
+
+async def test_two_perks_at_once_are_both_redeemed_one_after_the_other(sites: Sites) -> None:
+    perks = [await sites.collection(30), await sites.item(50)]
+    ann = await sites.member(100)
+    async with sites.relaying():
+        answers = await asyncio.gather(*(sites.redeem(ann, perk) for perk in perks))
+    assert len({code_of(answer) for answer in answers}) == 2
+    assert await sites.balance(ann) == 20
+    assert await sites.states() == ["done", "done"], "no permit was signed in vain"
+
+
+async def test_of_two_processes_that_sign_the_same_nonce_both_redeem(sites: Sites) -> None:
+    perks = [await sites.collection(30), await sites.collection(50)]
+    ann, other = await sites.member(100), await sites.process()
+    sites.wallets.together = asyncio.Barrier(2)
+    async with sites.relaying():
+        answers = await asyncio.gather(
+            sites.redeem(ann, perks[0]), sites.redeem(ann, perks[1], other)
+        )
+    assert [await sites.has(ann, perk) for perk in perks] == [1, 1]
+    assert await sites.balance(ann) == 20
+    told = {code_of(answer) for answer in answers}
+    assert {code for state, code in await sites.rows() if state == "done"} == told
+
+
+async def test_of_two_processes_one_redeems_and_both_know_the_code(sites: Sites) -> None:
+    perk, ann, other = await sites.collection(30), await sites.member(100), await sites.process()
+    sites.wallets.together = asyncio.Barrier(2)
+    async with sites.relaying():
+        one, same = await asyncio.gather(sites.redeem(ann, perk), sites.redeem(ann, perk, other))
+    assert code_of(one) == code_of(same)
+    assert (await sites.has(ann, perk), await sites.balance(ann)) == (1, 70)
+
+
+async def test_what_is_not_mined_in_time_is_pending_and_its_code_comes_later(
+    sites: Sites, by_hand: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await by_hand()
+    async with sites.relaying():
+        made = asyncio.create_task(sites.collection())
+        await until(lambda: is_done(made, by_hand))
+        perk, ann = await made, await sites.member()
+        with monkeypatch.context() as patience:
+            patience.setattr(module, "WAIT_SECONDS", 0.4)
+            pending = await asyncio.gather(*(sites.redeem(ann, perk) for _ in range(3)))
+        assert [one.is_pending for one in pending] == [True] * 3
+        assert await sites.states() == ["open"]
+        await by_hand()
+        answer = await sites.redeem(ann, perk)
+    assert code_of(answer) == pending[0].redemption.confirmation_code
+    assert await sites.has(ann, perk) == 1
+
+
+async def is_done(task: "asyncio.Task[Perk]", mine: Callable[[], Awaitable[object]]) -> bool:
+    await mine()
+    return task.done()
+
+
+async def test_a_code_that_is_taken_is_drawn_again(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perk, members = await sites.collection(), [await sites.member() for _ in range(2)]
+    drawn = [b"\x01" * 16, b"\x01" * 16, b"\x02" * 16]
+    monkeypatch.setattr(module, "token_bytes", lambda _count: drawn.pop(0))
+    for member in members:
+        with pytest.raises(Unavailable, match="No relay wallet"):
+            await sites.redeem(member, perk)
+    assert len({code for _, code in await sites.rows()}) == 2
+    assert not drawn
+
+
+# --- deaths -----------------------------------------------------------------------------------
+
+STAGES: dict[str, Callable[[Process], tuple[object, str]]] = {
+    "the row is written": lambda process: (process.desk.board, "turn"),
+    "the permit is signed": lambda process: (process.relayer, "send"),
+    "the relay is written": lambda process: (process.desk.board, "end"),
+    "it is mined": lambda _process: (redemption_payments, "finish"),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+async def test_whoever_comes_after_a_death_ends_what_was_begun(
+    sites: Sites, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perk = await (sites.item(30) if "permit" in stage else sites.collection(30))
+    ann, reached = await sites.member(100), asyncio.Event()
+
+    async def never(*_said: object) -> NoReturn:
+        reached.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with sites.relaying():
+        with monkeypatch.context() as death:
+            target, name = STAGES[stage](sites.first)
+            death.setattr(target, name, never)
+            dying = asyncio.create_task(sites.redeem(ann, perk))
+            await reached.wait()
+            dying.cancel()
+            await asyncio.wait({dying})
+        ((state, code),) = await sites.rows()
+        answer = await sites.redeem(ann, perk, await sites.process())
+    assert (state, code_of(answer)) == ("open", code)
+    assert (await sites.has(ann, perk), await sites.balance(ann)) == (1, 70)
+    assert await sites.states() == ["done"]
+
+
+async def test_what_is_on_chain_is_done_though_its_relay_is_forgotten(sites: Sites) -> None:
+    perk, ann = await sites.collection(30), await sites.member(100)
+    with pytest.raises(Unavailable, match="No relay wallet"):
+        await sites.redeem(ann, perk)
+    ((_, code),) = await sites.rows()
+    await value(
+        sites.pool,
+        "INSERT INTO perk_claims SELECT '', 0, 1, '', wallet, collection_id, 1, price, 1, "
+        "decode(replace(id::text, '-', '') || repeat('00', 16), 'hex') FROM site_redemptions",
+    )
+    assert code_of(await sites.redeem(ann, perk)) == code
+    assert await sites.states() == ["done"]
+
+
+async def test_a_day_later_what_was_sent_is_joined_without_its_key(
+    sites: Sites, by_hand: Callable[[], Awaitable[object]]
+) -> None:
+    async with sites.relaying():
+        made = asyncio.create_task(sites.collection())
+        await until(lambda: is_done(made, by_hand))
+        perk, ann = await made, await sites.member()
+        dying = asyncio.create_task(sites.redeem(ann, perk))
+
+        async def is_sent() -> bool:
+            return await row_states(sites.pool) == ["sent"]
+
+        await until(is_sent)
+        dying.cancel()
+        await asyncio.wait({dying})
+        await value(sites.pool, "UPDATE relays SET idempotency_key = NULL")
+        joined = asyncio.create_task(sites.redeem(ann, perk, await sites.process()))
+        await asyncio.sleep(0)
+        await until(lambda: is_settled(joined, by_hand))
+    code_of(await joined)
+    assert (await sites.has(ann, perk), await row_states(sites.pool)) == (1, ["mined"])
+
+
+async def is_settled(task: "asyncio.Task[Redeemed]", mine: Callable[[], Awaitable[object]]) -> bool:
+    await mine()
+    return task.done()
+
+
+async def test_an_outage_leaves_the_redemption_to_the_next_try(sites: Sites) -> None:
+    perk, ann = await sites.collection(30), await sites.member(100)
+    with pytest.raises(Unavailable, match="No relay wallet"):
+        await sites.redeem(ann, perk)
+    async with sites.relaying():
+        sites.wallets.is_away = True
+        with pytest.raises(Unavailable, match="away"):
+            await sites.redeem(ann, perk)
+        sites.wallets.is_away = False
+        ((state, code),) = await sites.rows()
+        assert (state, code_of(await sites.redeem(ann, perk))) == ("open", code)
+    assert await sites.balance(ann) == 70
+
+
+async def test_what_is_left_behind_for_ten_minutes_is_failed_and_frees_the_budget(
+    sites: Sites,
+) -> None:
+    lost, wanted = await sites.collection(60), await sites.collection(50)
+    ann = await sites.member(100)
+    with pytest.raises(Unavailable):
+        await sites.redeem(ann, lost)
+    async with sites.relaying():
+        assert "only 40 LTZ" in await refusal_of(sites.redeem(ann, wanted))
+        await sites.minutes_pass(11)
+        code_of(await sites.redeem(ann, wanted))
+    assert await sites.states() == ["failed", "done"]
+    assert (await sites.has(ann, lost), await sites.balance(ann)) == (0, 50)
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+async def test_what_cannot_be_had_is_said_before_anything_is_written(sites: Sites) -> None:
+    ann = await sites.member(10)
+    gone = await sites.item(1, stock=1)
+    async with sites.relaying():
+        code_of(await sites.redeem(await sites.member(1), gone))
+        before = await sites.sent()
+        for perk, words in (
+            (await sites.collection(11), "costs 11 LTZ, but your wallet holds 10 LTZ"),
+            (gone, "sold out"),
+            (await sites.collection(is_active=False), "no longer offered"),
+            (await sites.collection(signs=True), "your own wallet"),
+            (await sites.collection(brand=a_wallet(9)), "no longer offered"),
+            (sites.nothing(), "no longer offered"),
+            (Perk(id=str(uuid4()), name="Unlisted", category="none", item_id=1), "no such perk"),
+        ):
+            assert words in await refusal_of(sites.redeem(ann, perk))
+        assert await sites.sent() == before
+    assert await sites.states() == ["done"]
+
+
+async def test_no_more_of_a_perk_than_each_may_have(sites: Sites) -> None:
+    perk, ann = await sites.collection(each=1), await sites.member()
+    async with sites.relaying():
+        code_of(await sites.redeem(ann, perk))
+        await sites.minutes_pass(1)
+        assert "as often as it allows" in await refusal_of(sites.redeem(ann, perk))
+    assert await sites.has(ann, perk) == 1
+
+
+async def test_a_session_spends_what_its_brand_gave_and_an_owner_all_that_he_has(
+    sites: Sites,
+) -> None:
+    cheap, dear = await sites.collection(30), await sites.collection(50)
+    ann = await sites.member(100, given=60)
+    async with sites.relaying():
+        code_of(await sites.redeem(ann, cheap))
+        assert "only 30 LTZ" in await refusal_of(sites.redeem(ann, dear))
+        assert await sites.balance(ann) == 70
+        await linked(sites.pool, ann)
+        code_of(await sites.redeem(replace(ann, subject="did:ann"), dear))
+    assert (await sites.has(ann, dear), await sites.balance(ann)) == (1, 20)
+    heard = [speaker and speaker.subject for speaker in sites.conditions.speakers]
+    assert list(dict.fromkeys(heard)) == [
+        None,
+        "did:ann",
+    ]
+
+
+async def test_one_that_is_refused_late_frees_the_budget_and_is_begun_anew(
+    sites: Sites,
+) -> None:
+    perk, ann = await sites.collection(60), await sites.member(60)
+    async with sites.relaying():
+        before = await sites.sent()
+        sites.wallets.keeps_no_key = True
+        assert "its own key" in await refusal_of(sites.redeem(ann, perk))
+        sites.wallets.keeps_no_key = False
+        sites.conditions.refusal = ValidationFailed("x", constraint="ltz_balance")
+        assert "conditions" in await refusal_of(sites.redeem(ann, perk))
+        assert await sites.sent() == before, "no nonce of the operator's was used"
+        sites.conditions.refusal = None
+        code_of(await sites.redeem(ann, perk))
+    assert await sites.states() == ["failed", "done"]
+
+
+async def test_of_two_at_once_that_the_wallet_cannot_both_pay_one_is_refused(
+    sites: Sites,
+) -> None:
+    perk, other = await sites.collection(40), await sites.collection(40)
+    ann = await sites.member(60, given=100)
+    async with sites.relaying():
+        told = await asyncio.gather(*(refused_or_code(sites, ann, one) for one in (perk, other)))
+    (sentence,) = [one for one in told if not CODE.fullmatch(one)]
+    assert sentence == "This perk costs 40 LTZ, but your wallet holds 20 LTZ."
+    assert (sorted(await sites.states()), await sites.balance(ann)) == (["done", "failed"], 20)
+
+
+async def test_all_who_wait_for_a_redemption_hear_why_it_was_refused(sites: Sites) -> None:
+    perk, ann = await sites.collection(60), await sites.member(60)
+    sites.wallets.keeps_no_key = True
+    async with sites.relaying():
+        told = await asyncio.gather(*(refusal_of(sites.redeem(ann, perk)) for _ in range(5)))
+    assert len(set(told)) == 1
+    assert await sites.states() == ["failed"]
+
+
+async def test_a_price_that_moves_meanwhile_is_not_paid(sites: Sites) -> None:
+    perk, ann = await sites.collection(30), await sites.member(100)
+    with pytest.raises(Unavailable):
+        await sites.redeem(ann, perk)  # no wallet sends it
+    update = (perk.collection_id, 20 * LTZ, 0, 0, True)
+    await sites.deployed.send(sites.deployed.registrar, "PerkNFT", "updateCollection", *update)
+    async with sites.relaying():
+        assert "price" in await refusal_of(sites.redeem(ann, perk))
+        assert (await sites.redeem(ann, perk)).redemption.price == 20 * LTZ
+    assert await sites.balance(ann) == 80
+
+
+async def test_more_than_the_hour_allows_is_refused_with_the_minutes(sites: Sites) -> None:
+    perk, ann = await sites.collection(), await sites.member()
+    start = datetime.now(UTC)
+    plans = [a_plan(bytes((number,)), ann.wallet) for number in range(35)]
+    await write(sites.pool, *(a_relay(plan, window_start=start) for plan in plans))
+    assert "try again in 60 minutes" in await refusal_of(sites.redeem(ann, perk))
+    assert await sites.states() == [], "whoever tries for ever fills no table"
+
+
+async def test_what_fails_on_chain_costs_the_user_nothing_and_is_said(
+    sites: Sites, by_hand: Callable[[], Awaitable[object]]
+) -> None:
+    """Another takes the last one in the same block."""
+    async with sites.relaying():
+        made = asyncio.create_task(sites.collection(most=1))
+        await until(lambda: is_done(made, by_hand))
+        perk, ann, bob = await made, await sites.member(), await sites.member()
+        asked = [asyncio.create_task(refused_or_code(sites, one, perk)) for one in (ann, bob)]
+
+        async def both_are_sent() -> bool:
+            return await row_states(sites.pool) == ["sent", "sent"]
+
+        await until(both_are_sent)
+        await by_hand()
+        told = await asyncio.gather(*asked)
+    (sentence,) = [one for one in told if not CODE.fullmatch(one)]
+    assert sentence == "This perk is sold out."
+    assert sorted(await sites.states()) == ["done", "failed"]
+
+
+async def refused_or_code(sites: Sites, member: Member, perk: Perk) -> str:
+    try:
+        return code_of(await sites.redeem(member, perk))
+    except RedemptionRefused as refusal:
+        return refusal.message
+
+
+# --- what is listed ---------------------------------------------------------------------------
+
+
+async def test_perks_are_the_brands_own_that_are_indexed(sites: Sites) -> None:
+    shown = [await sites.collection(), await sites.item(7)]
+    shut = [await sites.collection(3, is_active=False), await sites.collection(signs=True)]
+    await sites.collection(brand=a_wallet(9))
+    sites.nothing()
+    sold_out = await sites.item(2, stock=0)
+
+    async def listed() -> list[PerkOffer]:
+        perks = await sites.first.redemptions.perks(sites.brand)
+        return perks if len(perks) == 5 else []
+
+    assert await until(listed) == [
+        PerkOffer(shown[0], 0, is_available=True),
+        PerkOffer(shown[1], 7 * LTZ, is_available=True),
+        PerkOffer(shut[0], 3 * LTZ, is_available=False),
+        PerkOffer(shut[1], 0, is_available=False),
+        PerkOffer(sold_out, 2 * LTZ, is_available=False),
+    ]

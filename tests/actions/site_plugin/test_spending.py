@@ -1,0 +1,353 @@
+"""Whose LTZ a site session spends, on real rows and contracts: never a stranger's, never twice."""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import NoReturn
+
+import pytest
+
+from ltzd.actions.site_plugin.redemptions import Redeemed
+from ltzd.errors import DatabaseUnavailable, RedemptionRefused, Unavailable
+from ltzd.rules.brands.configuration import Perk
+from ltzd.store.database import Pool, session
+from ltzd.store.site_plugin import check_ins as checkins
+from ltzd.store.site_plugin import links as site_links
+from ltzd.store.site_plugin import members as site_members
+from ltzd.store.site_plugin import spending as site_spending
+from ltzd.store.site_plugin.members import Member
+from ltzd.values import LTZ
+from tests.support.chain.mint_world import short_pauses
+from tests.support.rows.core import BRAND, value
+from tests.support.sites.members import checked_in, expire, gave, linked, mint, on_record
+from tests.support.sites.redemptions import CODE, Sites, code_of, refusal_of
+from tests.support.waiting import until
+
+__all__ = ["short_pauses"]
+
+
+async def refused_for(sites: Sites, member: Member, perk: Perk) -> str:
+    sentence = await refusal_of(sites.redeem(member, perk))
+    assert "ink your wallet" in sentence
+    return sentence
+
+
+async def as_address_of(sites: Sites, thief: Member, victim: Member) -> Member:
+    """The thief's session, once he has typed the victim's e-mail address at the site."""
+    email = await value(sites.pool, "SELECT email_key FROM users WHERE id = $1", victim.user_id)
+    met = replace(thief, user_id=victim.user_id, wallet=victim.wallet)
+    async with session(sites.pool) as connection:
+        return await site_members.keep(connection, met, email)
+
+
+async def test_a_member_who_types_a_rich_strangers_address_spends_nothing_of_his(
+    sites: Sites,
+) -> None:
+    """The attack of issue 16: WordPress changes an address at once, and unconfirmed."""
+    sites.verified_emails = False
+    perk, victim, thief = (
+        await sites.collection(10),
+        await sites.member(100),
+        await sites.member(50),
+    )
+    await checked_in(sites.pool, thief, 50)
+    assert await sites.spendable(thief) == 50
+
+    session = await as_address_of(sites, thief, victim)
+
+    assert session.wallet == victim.wallet
+    assert await sites.spendable(session) == 0
+    assert "only 0 LTZ" in await refused_for(sites, session, perk)
+    # A site that is verified, but says that this address is not confirmed, opens nothing either.
+    sites.verified_emails = True
+    session = replace(session, email_confirmed=False)
+    assert await sites.spendable(session) == 0
+    assert "only 0 LTZ" in await refused_for(sites, session, perk)
+    assert await sites.states() == []
+
+
+async def test_what_a_member_earned_stays_in_the_wallet_in_which_he_earned_it(
+    sites: Sites,
+) -> None:
+    """He takes nothing along to another wallet, and has it again when he comes back."""
+    sites.verified_emails = False
+    perk, victim, thief = (
+        await sites.collection(10),
+        await sites.member(100),
+        await sites.member(50),
+    )
+    await checked_in(sites.pool, thief, 50)
+    away = await as_address_of(sites, thief, victim)
+    await checked_in(sites.pool, away, 8)
+    assert await sites.spendable(away) == 8
+    assert "only 8 LTZ" in await refused_for(sites, away, perk)
+    back = await as_address_of(sites, away, thief)
+    assert await sites.spendable(back) == 50
+
+
+async def test_a_strangers_streak_and_milestones_are_not_a_members_own(sites: Sites) -> None:
+    sites.verified_emails = False
+    victim, thief = await sites.member(100), await sites.member()
+    for _ in range(6):
+        await checked_in(sites.pool, victim, 10)
+    session_of_thief = await as_address_of(sites, thief, victim)
+    # The seventh day, with its multiplier, and its milestone: of what the victim has come to.
+    await checked_in(sites.pool, session_of_thief, 20, own_ltz=10)
+    async with session(sites.pool) as connection:
+        assert await checkins.own_best(connection, session_of_thief) == 1
+        assert await checkins.own_best(connection, victim) == 6
+    assert await sites.spendable(session_of_thief) == 10
+
+
+@pytest.mark.parametrize(
+    ("verified", "confirmed", "proven", "spendable"),
+    [
+        (True, None, False, 60),
+        (True, False, False, 0),
+        (False, None, False, 0),
+        (False, True, False, 60),
+        (True, True, True, 0),
+        (False, True, True, 0),
+    ],
+)
+async def test_the_second_row_is_for_addresses_that_the_site_vouches_for_and_nobody_has_proven(
+    sites: Sites, verified: bool, confirmed: bool | None, proven: bool, spendable: int
+) -> None:
+    ann = replace(await sites.member(100, given=60), email_confirmed=confirmed)
+    sites.verified_emails = verified
+    if proven:
+        await value(sites.pool, "UPDATE users SET proven_by = 'x' WHERE id = $1", ann.user_id)
+    assert await sites.spendable(ann) == spendable
+    perk = await sites.collection(60)
+    if not spendable:
+        assert "only 0 LTZ" in await refused_for(sites, ann, perk)
+        return
+    async with sites.relaying():
+        code_of(await sites.redeem(ann, perk))
+
+
+async def test_a_linked_member_spends_his_allowance_a_day_and_no_more(sites: Sites) -> None:
+    dear, cheap = await sites.collection(40), await sites.collection(20)
+    ann = await sites.member(100, given=0)
+    await linked(sites.pool, ann, 50)
+    async with sites.relaying():
+        assert await sites.spendable(ann) == 50
+        code_of(await sites.redeem(ann, dear))
+        assert await sites.spendable(ann) == 10
+        sentence = await refused_for(sites, ann, cheap)
+        assert "only 10 LTZ now" in sentence
+        await value(sites.pool, "UPDATE site_redemptions SET link_day = link_day - 1")
+        code_of(await sites.redeem(ann, cheap))
+    assert await sites.balance(ann) == 40
+    charged = await rows(sites.pool, "SELECT from_earned, from_given, from_linked / 10^18")
+    assert charged == [(0, 0, 40), (0, 0, 20)]
+
+
+async def rows(pool: Pool, select: str) -> list[tuple[int, ...]]:
+    async with session(pool) as connection:
+        found = await connection.fetch(f"{select} FROM site_redemptions ORDER BY created_at")
+    return [tuple(int(number or 0) for number in row) for row in found]
+
+
+@pytest.mark.parametrize("how", ["expired", "ended", "another address"])
+async def test_a_link_that_ended_since_the_log_in_pays_nothing(sites: Sites, how: str) -> None:
+    perk = await sites.collection(40)
+    ann = await sites.member(100, given=0)
+    await linked(sites.pool, ann)
+    stale = replace(ann, subject="did:owner")
+    match how:
+        case "expired":
+            await expire(sites.pool)
+        case "ended":
+            async with session(sites.pool) as connection:
+                await site_links.end_of_member(connection, ann)
+        case _:
+            await as_address_of(sites, ann, await sites.member())
+    async with sites.relaying():
+        sentence = await refusal_of(sites.redeem(stale, perk))
+    assert "only 0 LTZ" in sentence or "has just changed" in sentence
+    assert await sites.balance(ann) == 100
+
+
+async def test_an_ended_link_to_another_wallet_lets_nobody_begin_there(sites: Sites) -> None:
+    perk, ann, owner = await sites.collection(40), await sites.member(), await sites.member(100)
+    await linked(sites.pool, ann, wallet=owner.wallet)
+    stale = replace(ann, wallet=owner.wallet, subject="did:owner")
+    assert await sites.spendable(stale) == 100
+    async with session(sites.pool) as connection:
+        await site_links.end_of_member(connection, ann)
+    assert await sites.spendable(stale) == 0
+    assert "has just changed" in await refusal_of(sites.redeem(stale, perk))
+
+
+async def test_a_redemption_and_the_end_of_its_link_at_once_are_one_after_the_other(
+    sites: Sites,
+) -> None:
+    """Whoever has ended a link knows that nothing is begun through it from then on."""
+    perk, ann = await sites.collection(40), await sites.member(100, given=0)
+    await linked(sites.pool, ann)
+    async with session(sites.pool) as holder:
+        holding = holder.transaction()
+        await holding.start()
+        await site_links.end_of_member(holder, ann)
+        redeeming = asyncio.create_task(refusal_of(sites.redeem(ann, perk)))
+        await until(lambda: waits_for_a_lock(sites.pool))
+        await holding.commit()
+    assert "only 0 LTZ" in await redeeming
+    assert await sites.states() == []
+
+
+async def waits_for_a_lock(pool: Pool) -> bool:
+    blocked = await value(
+        pool,
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    )
+    return int(blocked) > 0
+
+
+async def test_members_of_one_wallet_at_once_spend_no_ltz_twice(sites: Sites) -> None:
+    """Over two processes: what both may spend by themselves is there once."""
+    perks = [await sites.collection(30) for _ in range(4)]
+    ann = await sites.member(100, given=50)
+    same = await on_record(
+        sites.pool, replace(ann, site_user_id=999, user_id=ann.user_id, host="other.example")
+    )
+    other = await sites.process()
+    async with sites.relaying():
+        told = await asyncio.gather(
+            *(
+                outcome_of(sites.redeem(member, perk, process))
+                for perk, member, process in zip(
+                    perks,
+                    (ann, same, ann, same),
+                    (sites.first, other, other, sites.first),
+                    strict=True,
+                )
+            )
+        )
+    assert len([one for one in told if CODE.fullmatch(one)]) == 1
+    assert await sites.balance(ann) == 70
+
+
+async def outcome_of(redeeming: Awaitable[Redeemed]) -> str:
+    try:
+        return code_of(await redeeming)
+    except RedemptionRefused as refusal:
+        return refusal.message
+
+
+async def test_nobody_else_with_the_wallet_is_told_its_members_code(sites: Sites) -> None:
+    perk, ann, thief = await sites.collection(30), await sites.member(100), await sites.member()
+    async with sites.relaying():
+        code = code_of(await sites.redeem(ann, perk))
+        session_of_thief = await as_address_of(sites, thief, ann)
+        session_of_thief = replace(session_of_thief, email_confirmed=False)
+        assert "only 0 LTZ" in await refused_for(sites, session_of_thief, perk)
+        assert code_of(await sites.redeem(ann, perk)) == code
+
+
+async def test_what_is_not_mined_yet_or_no_longer_is_not_spent(sites: Sites) -> None:
+    sites.verified_emails = False
+    ann = await sites.member(100, given=0)
+    await checked_in(sites.pool, ann, 30, mined=False)
+    assert await sites.spendable(ann) == 0
+    reward = await value(sites.pool, "SELECT id FROM rewards")
+    await mint(sites.pool, reward)
+    await gave(sites.pool, BRAND, ann.wallet, 30)
+    assert await sites.spendable(ann) == 30
+    await value(
+        sites.pool,
+        "UPDATE rewards SET mint_block_number = NULL, mint_block_hash = NULL, "
+        "mint_transaction_hash = NULL",
+    )
+    await value(sites.pool, "UPDATE earnings SET ltz = ltz - 30")
+    assert await sites.spendable(ann) == 0
+
+
+async def test_a_redemption_that_fails_gives_each_pot_its_own_back(sites: Sites) -> None:
+    perk, ann = await sites.collection(80), await sites.member(100, given=20)
+    await checked_in(sites.pool, ann, 30)
+    await linked(sites.pool, ann, 40)
+    before = await sites.spendable(ann)
+    assert before == 30 + 20 + 40
+    async with sites.relaying():
+        sites.wallets.keeps_no_key = True
+        await refusal_of(sites.redeem(ann, perk))
+        assert await sites.spendable(ann) == before
+        sites.wallets.keeps_no_key = False
+        code_of(await sites.redeem(ann, perk))
+    assert (
+        await rows(
+            sites.pool, "SELECT from_earned / 10^18, from_given / 10^18, from_linked / 10^18"
+        )
+    )[1] == (30, 20, 30)
+    assert await sites.spendable(ann) == 10
+
+
+async def test_a_redemption_that_died_before_its_payment_was_written_does_not_exist(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perk, ann = await sites.collection(30), await sites.member(100)
+
+    async def dies(*_said: object) -> NoReturn:
+        raise ConnectionResetError
+
+    with monkeypatch.context() as death:
+        death.setattr(site_spending, "charge", dies)
+        with pytest.raises(DatabaseUnavailable):
+            await sites.redeem(ann, perk)
+    assert await sites.states() == []
+
+
+async def test_a_dearer_perk_than_was_shown_is_refused_before_anything_is_written(
+    sites: Sites,
+) -> None:
+    perk, ann = await sites.collection(30), await sites.member(100)
+    async with sites.relaying():
+        sentence = await refusal_of(sites.redeem(ann, perk, max_cost=29 * LTZ))
+        assert sentence == "The price is now 30 LTZ."
+        assert await sites.states() == []
+        code = code_of(await sites.redeem(ann, perk, max_cost=30 * LTZ))
+        # What was paid a moment ago is told, whatever is shown now.
+        assert code_of(await sites.redeem(ann, perk, max_cost=0)) == code
+
+
+@pytest.mark.parametrize("how", ["expired", "ended", "linked anew", "proven"])
+async def test_what_was_begun_and_never_sent_ends_with_the_right_to_it(
+    sites: Sites, how: str
+) -> None:
+    """Whoever has the session leaves a redemption half-way, and comes back for it later."""
+    perk, ann = await sites.collection(40), await sites.member(100, given=how == "proven" and 100)
+    if how != "proven":
+        await linked(sites.pool, ann)
+    with pytest.raises(Unavailable, match="No relay wallet"):
+        await sites.redeem(ann, perk)
+    assert await sites.states() == ["open"]
+    match how:
+        case "expired":
+            await expire(sites.pool)
+        case "ended":
+            async with session(sites.pool) as connection:
+                await site_links.end_of_member(connection, ann)
+        case "linked anew":
+            await linked(sites.pool, ann, 10)
+        case _:
+            await value(sites.pool, "UPDATE users SET proven_by = 'x' WHERE id = $1", ann.user_id)
+    async with sites.relaying():
+        await refusal_of(sites.redeem(ann, perk))
+    assert (await sites.balance(ann), await sites.states()) == (100, ["failed"])
+
+
+async def test_what_was_begun_at_a_price_is_not_sent_for_whoever_agrees_to_less(
+    sites: Sites,
+) -> None:
+    perk, ann = await sites.collection(40), await sites.member(100)
+    with pytest.raises(Unavailable, match="No relay wallet"):
+        await sites.redeem(ann, perk)
+    async with sites.relaying():
+        sentence = await refusal_of(sites.redeem(ann, perk, max_cost=39 * LTZ))
+        assert sentence == "The price is now 40 LTZ."
+        assert (await sites.balance(ann), await sites.states()) == (100, ["open"])
+        code_of(await sites.redeem(ann, perk, max_cost=40 * LTZ))
+    assert (await sites.balance(ann), await sites.states()) == (60, ["done"])

@@ -1,0 +1,583 @@
+"""Wallets of our own: one for each name, joined by verified tokens alone, signing little."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import coincurve
+import pytest
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.actions.users import custodial_signing as local_signing
+from ltzd.actions.users.custodial_signing import SignedHere, ltz_permits
+from ltzd.actions.users.custodial_wallets import LinkingTokens, LocalWallets
+from ltzd.actions.users.identity_provider import Identities, UserTokens
+from ltzd.errors import DatabaseUnavailable, Misconfigured, Unauthorized
+from ltzd.providers.oidc.claims import VouchedUser
+from ltzd.providers.oidc.policy import OidcPolicy
+from ltzd.providers.oidc.tokens import OidcTokens
+from ltzd.rules.oauth.accounts import OAuthAccount
+from ltzd.store.database import Connection, Pool, open_pool
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.users import custodial_users as local_users
+from ltzd.store.users.custodial_users import LocalUser
+from ltzd.values import Address, checksummed, hex_of
+from tests.support.rows.core import a_wallet
+from tests.support.services.identity import as_json
+from tests.support.services.oidc import an_issuer
+
+ISSUER = "https://login.example/"
+LTZ_AT = a_wallet(0x17A)
+CHAIN_ID = 31337
+SIGNED_HERE = (ltz_permits(CHAIN_ID, LTZ_AT),)
+SEALER = Sealer([b"\x05" * 32])
+EMAIL = "ann@shop.example"
+DISCORD = OAuthAccount("discord", "308994132968210433")
+GITHUB = OAuthAccount("github", "583231")
+DATA: Mapping[str, Any] = {
+    "types": {
+        "EIP712Domain": [
+            {"name": "name", "type": "string"},
+            {"name": "version", "type": "string"},
+            {"name": "chainId", "type": "uint256"},
+            {"name": "verifyingContract", "type": "address"},
+        ],
+        "Permit": [
+            {"name": "owner", "type": "address"},
+            {"name": "spender", "type": "address"},
+            {"name": "value", "type": "uint256"},
+            {"name": "nonce", "type": "uint256"},
+            {"name": "deadline", "type": "uint256"},
+        ],
+    },
+    "primaryType": "Permit",
+    "domain": {
+        "name": "Loyalty Token",
+        "version": "1",
+        "chainId": CHAIN_ID,
+        "verifyingContract": hex_of(LTZ_AT),
+    },
+    "message": {
+        "owner": "0x" + "00" * 20,
+        "spender": hex_of(a_wallet(9)),
+        "value": str(10**20),
+        "nonce": 0,
+        "deadline": 1_800_000_000,
+    },
+}
+
+
+@pytest.fixture
+def wallets(pool: Pool) -> LocalWallets:
+    return LocalWallets(pool, SEALER, ISSUER, SIGNED_HERE)
+
+
+def vouched(
+    subject: str = "user-7", *accounts: OAuthAccount, email: str | None = None
+) -> VouchedUser:
+    return VouchedUser(subject, None, accounts, email)
+
+
+async def users_in(pool: Pool) -> int:
+    return int(await pool.fetchval("SELECT count(*) FROM local_users"))
+
+
+def test_it_is_what_ltzd_asks_of_whoever_keeps_wallets(wallets: LocalWallets) -> None:
+    identities: Identities = wallets
+    tokens: UserTokens = LinkingTokens(OidcTokens(OidcPolicy(ISSUER, ("ltzd",))), wallets)
+    assert identities
+    assert tokens
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+async def test_a_name_has_one_wallet_for_ever(wallets: LocalWallets, pool: Pool) -> None:
+    ann = await wallets.wallet_of_email("Ann@Shop.Example")
+    account = await wallets.wallet_of_account(DISCORD)
+
+    assert await wallets.wallet_of_email(EMAIL) == ann
+    assert await wallets.wallet_of_account(DISCORD) == account
+    assert len({ann.wallet, account.wallet}) == 2
+    assert await wallets.wallets_of(ann.subject) == (ann.wallet,)
+    again = LocalWallets(pool, SEALER, ISSUER, SIGNED_HERE)
+    assert await again.wallet_of_email(EMAIL) == ann, "not kept in this process"
+
+
+async def test_fifty_at_once_get_one_wallet(pool: Pool) -> None:
+    processes = [LocalWallets(pool, SEALER, ISSUER, SIGNED_HERE) for _ in range(5)]
+    asked = list(itertools.islice(itertools.cycle(processes), 50))
+
+    emails = await asyncio.gather(*(each.wallet_of_email(EMAIL) for each in asked))
+    accounts = await asyncio.gather(*(each.wallet_of_account(DISCORD) for each in asked))
+
+    assert len(set(emails)) == len(set(accounts)) == 1
+    assert await users_in(pool) == 2
+    assert all(each.under_way == 0 for each in processes)
+
+
+async def test_who_is_being_made_is_under_way(wallets: LocalWallets) -> None:
+    making = [asyncio.create_task(wallets.wallet_of_email(f"{n}@x.example")) for n in range(3)]
+    await asyncio.sleep(0)
+
+    assert wallets.under_way == 3
+    await asyncio.gather(*making)
+    assert wallets.under_way == 0
+
+
+async def test_what_a_caller_says_of_an_account_leads_nowhere(
+    wallets: LocalWallets, pool: Pool
+) -> None:
+    ann = await wallets.wallet_of_email(EMAIL)
+    boaster = OAuthAccount("discord", "1" * 18, username="ann", name="Ann", email=EMAIL)
+
+    other = await wallets.wallet_of_account(boaster)
+    namesake = await wallets.wallet_of_account(OAuthAccount("github", "1" * 18))
+
+    assert len({ann.wallet, other.wallet, namesake.wallet}) == 3
+    assert await wallets.accounts_of(other.subject) == ()
+    assert await wallets.wallets_of(other.subject) == (other.wallet,)
+
+
+@pytest.mark.parametrize("text", ["email", "owned", "subject"])
+async def test_no_text_makes_an_email_anything_else(wallets: LocalWallets, text: str) -> None:
+    person = await wallets.link(vouched("user-7", DISCORD, email=EMAIL))
+    root = (await wallets.wallet_of_email(EMAIL)).subject
+
+    for name in (root, f"{ISSUER} user-7", f"{text} {root}", DISCORD.user_id):
+        assert (await wallets.wallet_of_email(name)).wallet not in person
+
+
+async def test_a_stranger_has_nothing(wallets: LocalWallets) -> None:
+    for subject in ("user-7", "", "ltzd:none", f"{ISSUER} user-7"):
+        assert await wallets.wallets_of(subject) == ()
+        assert await wallets.accounts_of(subject) == ()
+
+
+# --- linking ------------------------------------------------------------------------------------
+
+
+async def test_who_logs_in_for_the_first_time_gets_a_wallet_once(
+    wallets: LocalWallets, pool: Pool
+) -> None:
+    found = await asyncio.gather(*(wallets.link(vouched()) for _ in range(20)))
+
+    assert len(set(found)) == 1
+    assert len(found[0]) == 1
+    assert await users_in(pool) == 1
+    assert await wallets.wallets_of("user-7", wanted=found[0][0]) == found[0]
+
+
+async def test_a_verified_email_brings_its_wallet(wallets: LocalWallets, pool: Pool) -> None:
+    ann = await wallets.wallet_of_email(EMAIL)
+
+    assert await wallets.link(vouched(email=EMAIL)) == (ann.wallet,)
+
+    assert await wallets.link(vouched(email=EMAIL)) == (ann.wallet,)
+    assert await wallets.link(vouched()) == (ann.wallet,), "for ever, whatever later tokens list"
+    assert await wallets.wallets_of("user-7") == (ann.wallet,)
+    assert await wallets.wallet_of_email(EMAIL) == ann
+    assert await users_in(pool) == 1
+
+
+async def test_an_email_a_pregenerated_account_and_a_login_become_one_person(
+    wallets: LocalWallets,
+) -> None:
+    ann = await wallets.wallet_of_email(EMAIL)
+    account = await wallets.wallet_of_account(DISCORD)
+
+    person = await wallets.link(vouched("user-7", DISCORD, email=EMAIL))
+
+    assert person == (ann.wallet, account.wallet), "the older one counts; none is lost"
+    for subject in ("user-7", ann.subject, account.subject):
+        assert await wallets.wallets_of(subject) == person
+        assert await wallets.accounts_of(subject) == (DISCORD,)
+    assert await wallets.wallet_of_email(EMAIL) == ann
+    assert await wallets.wallet_of_account(DISCORD) == ann, "one wallet for what is given later"
+
+
+async def test_the_order_of_a_tokens_names_does_not_matter(wallets: LocalWallets) -> None:
+    account = await wallets.wallet_of_account(DISCORD)
+    ann = await wallets.wallet_of_email(EMAIL)
+
+    person = await wallets.link(vouched("user-7", DISCORD, email=EMAIL))
+
+    assert person == (account.wallet, ann.wallet)
+
+
+async def test_names_that_are_new_lead_to_the_older_wallet(wallets: LocalWallets) -> None:
+    [first] = await wallets.link(vouched(email=EMAIL))
+    assert (await wallets.wallet_of_email(EMAIL)).wallet == first
+
+    assert await wallets.link(vouched("user-7", DISCORD, GITHUB)) == (first,)
+    assert (await wallets.wallet_of_account(DISCORD)).wallet == first
+    assert await wallets.accounts_of("user-7") == (DISCORD, GITHUB)
+
+
+async def test_what_is_verified_later_joins_a_login_that_has_a_wallet(
+    wallets: LocalWallets,
+) -> None:
+    ann = await wallets.wallet_of_email(EMAIL)
+    [own] = await wallets.link(vouched())
+    assert own != ann.wallet, "an address that the token does not vouch for is nobody's"
+
+    assert await wallets.link(vouched(email=EMAIL)) == (ann.wallet, own)
+    [github] = {(await wallets.wallet_of_account(GITHUB)).wallet}
+    assert await wallets.link(vouched("user-7", GITHUB)) == (ann.wallet, own, github)
+
+
+async def test_a_user_is_taken_once_and_by_the_first_that_proves_it(
+    wallets: LocalWallets, pool: Pool
+) -> None:
+    ann = await wallets.wallet_of_email(EMAIL)
+    assert await wallets.link(vouched("first", email=EMAIL)) == (ann.wallet,)
+
+    [other] = await wallets.link(vouched("second", email=EMAIL))
+
+    assert other != ann.wallet
+    assert await wallets.wallets_of("first") == (ann.wallet,)
+    assert await wallets.wallet_of_email(EMAIL) == ann
+    assert await wallets.link(vouched("second", email=EMAIL)) == (other,)
+    assert await users_in(pool) == 2
+
+
+async def test_of_two_who_prove_one_name_at_once_one_gets_it(
+    wallets: LocalWallets, pool: Pool
+) -> None:
+    for number in range(8):
+        account = OAuthAccount("github", str(583231 + number))
+        kept = await wallets.wallet_of_account(account)
+
+        both = await asyncio.gather(
+            *(wallets.link(vouched(f"{side} {number}", account)) for side in "ab")
+        )
+
+        assert sorted(kept.wallet in found for found in both) == [False, True]
+        assert [len(found) for found in both] == [1, 1]
+
+
+async def test_logins_and_events_for_one_name_at_once_end_on_one_wallet(
+    wallets: LocalWallets, pool: Pool
+) -> None:
+    """The event's user is either found by the login or never made."""
+    for number in range(10):
+        email = f"{number}@shop.example"
+        logins = [wallets.link(vouched(f"user {number}", email=email)) for _ in range(2)]
+        events = [wallets.wallet_of_email(email) for _ in range(3)]
+        users, _ = await asyncio.gather(asyncio.gather(*events), asyncio.gather(*logins))
+        named = {user.wallet for user in users}
+
+        assert len(named) == 1
+        assert named <= set(await wallets.wallets_of(f"user {number}"))
+
+
+async def test_an_event_that_is_faster_with_a_name_loses_its_wallet_to_no_stranger(
+    wallets: LocalWallets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes after the log-in has looked and before it gives the name away."""
+    look = local_users.home_of
+
+    async def late(connection: Connection, root: str) -> LocalUser:
+        await wallets.wallet_of_email(EMAIL)
+        return await look(connection, root)
+
+    monkeypatch.setattr(local_users, "home_of", late)
+    person = await wallets.link(vouched(email=EMAIL))
+
+    assert len(person) == 2
+    assert (await wallets.wallet_of_email(EMAIL)).wallet in person
+
+
+async def test_tokens_that_list_the_same_names_never_block_each_other(
+    wallets: LocalWallets,
+) -> None:
+    names = [OAuthAccount("github", str(583231 + number)) for number in range(4)]
+    orders = list(itertools.permutations(names))
+
+    found = await asyncio.gather(
+        *(wallets.link(vouched(f"user {at}", *order)) for at, order in enumerate(orders))
+    )
+
+    owners = [each for each in found if len(each) > 0]
+    assert len(owners) == len(orders)
+    assert len({wallet for each in found for wallet in each}) == len(orders)
+    accounts = [await wallets.accounts_of(f"user {at}") for at in range(len(orders))]
+    assert sorted(map(len, accounts))[-2:] == [0, 4], "all of them went to one"
+
+
+async def test_another_issuers_subject_is_another_person(wallets: LocalWallets, pool: Pool) -> None:
+    [mine] = await wallets.link(vouched())
+    elsewhere = LocalWallets(pool, SEALER, "https://login.other.example", SIGNED_HERE)
+
+    assert await elsewhere.wallets_of("user-7") == ()
+    assert await elsewhere.link(vouched()) != (mine,)
+
+
+async def test_a_link_that_dies_half_way_has_done_nothing(
+    wallets: LocalWallets, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = await wallets.wallet_of_email(EMAIL)
+    await wallets.wallet_of_account(DISCORD)
+
+    async def dies(*_: object) -> None:
+        raise ConnectionResetError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ltzd.store.users.custodial_users.home_of", dies)
+        with pytest.raises(DatabaseUnavailable):
+            await wallets.link(vouched("user-7", DISCORD, email=EMAIL))
+    assert await wallets.wallets_of("user-7") == ()
+
+    assert len(await wallets.link(vouched("user-7", DISCORD, email=EMAIL))) == 2
+    assert (await wallets.wallets_of("user-7"))[0] == ann.wallet
+
+
+async def test_a_token_tells_all_wallets_of_its_user(wallets: LocalWallets, pool: Pool) -> None:
+    async with an_issuer() as issuer, OidcTokens(issuer.policy()) as tokens:
+        linking = LinkingTokens(tokens, LocalWallets(pool, SEALER, issuer.issuer, SIGNED_HERE))
+        ann = await wallets.wallet_of_email(EMAIL)
+
+        stranger = await linking.user_of(issuer.token(sub="other", email=EMAIL))
+        user = await linking.user_of(issuer.token(email=EMAIL, email_verified=True))
+
+        assert user.wallets == (ann.wallet,)
+        assert stranger.wallets is not None
+        assert ann.wallet not in stranger.wallets
+        with pytest.raises(Unauthorized):
+            await linking.user_of(issuer.token(sub=ann.subject))
+        with pytest.raises(Unauthorized):
+            await linking.user_of(issuer.signed(as_json({"sub": "user-7"})))
+
+
+# --- signing ------------------------------------------------------------------------------------
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    """`domain__name=…` replaces one member inside; None leaves a member out."""
+    data: dict[str, Any] = dict(DATA)
+    for path, value in changes.items():
+        section, _, name = path.partition("__")
+        data[section] = {**data[section], name: value} if name else value
+        if value is None:
+            del (data[section] if name else data)[name or section]
+    return data
+
+
+def permit_of(wallet: Address, **changes: Any) -> dict[str, Any]:
+    return changed(**{"message__owner": hex_of(wallet), **changes})
+
+
+async def test_a_permit_of_ltz_is_signed_as_a_wallet_would(wallets: LocalWallets) -> None:
+    user = await wallets.wallet_of_email(EMAIL)
+    data = permit_of(user.wallet)
+
+    signature = await wallets.sign_typed_data(user.wallet, data)
+
+    assert len(signature) == 65
+    assert signature[64] in {27, 28}
+    signable = encode_typed_data(full_message=data)
+    assert Account.recover_message(signable, signature=signature) == checksummed(user.wallet)
+
+
+async def test_every_form_of_the_same_values_is_the_same_message(wallets: LocalWallets) -> None:
+    user = await wallets.wallet_of_email(EMAIL)
+    expected = await wallets.sign_typed_data(user.wallet, permit_of(user.wallet))
+    types = {"Permit": DATA["types"]["Permit"]}
+
+    for changes in (
+        {"message__owner": user.wallet},
+        {"message__owner": checksummed(user.wallet), "message__value": 10**20},
+        {"domain__chainId": str(CHAIN_ID), "domain__verifyingContract": LTZ_AT},
+        {"types": types, "message__nonce": "0"},
+    ):
+        assert await wallets.sign_typed_data(user.wallet, permit_of(user.wallet, **changes)) == (
+            expected
+        )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"primaryType": "TransferWithAuthorization"},
+        {"primaryType": None},
+        {"primaryType": ["Permit"]},
+        {"primaryType": "EIP712Domain"},
+        {"domain": None},
+        {"domain__name": "Another Token"},
+        {"domain__version": "2"},
+        {"domain__version": None},
+        {"domain__chainId": 1},
+        {"domain__chainId": True},
+        {"domain__verifyingContract": hex_of(a_wallet(1))},
+        {"domain__verifyingContract": None},
+        {"domain__salt": "0x" + "00" * 32},
+        {"message": None},
+        {"message": []},
+        {"message": "0x" + "ab" * 32},
+        {"message__owner": hex_of(a_wallet(3))},
+        {"message__owner": None},
+        {"message__spender": "0x12"},
+        {"message__value": -1},
+        {"message__value": 2**256},
+        {"message__value": "1e18"},
+        {"message__value": "\u0661"},
+        {"message__value": 1.0},
+        {"message__value": True},
+        {"message__deadline": None},
+        {"message__more": 1},
+        {"more": 1},
+        {"types": None},
+        {"types": {}},
+        {"types__Permit": DATA["types"]["Permit"][:4]},
+        {"types__Permit": DATA["types"]["Permit"][::-1]},
+        {"types__Permit": "owner"},
+        {"types__Permit": [{**each, "type": "bytes32"} for each in DATA["types"]["Permit"]]},
+        {"types__EIP712Domain": [{"name": "name", "type": "string"}]},
+        {"types__Mail": [{"name": "text", "type": "string"}]},
+    ],
+    ids=lambda changes: next(iter(changes)) if isinstance(changes, dict) else "",
+)
+def test_nothing_else_is_signed(changes: dict[str, Any]) -> None:
+    secret, wallet = local_signing.new_key()
+    assert local_signing.sign(secret, wallet, permit_of(wallet), SIGNED_HERE)
+
+    with pytest.raises(ValueError, match=r"."):
+        local_signing.sign(secret, wallet, permit_of(wallet, **changes), SIGNED_HERE)
+
+
+async def test_what_is_not_signed_is_refused_before_the_key_is_looked_for(
+    wallets: LocalWallets, pool: Pool
+) -> None:
+    pool.terminate()
+
+    with pytest.raises(ValueError, match="owner is not the wallet"):
+        await wallets.sign_typed_data(a_wallet(1), permit_of(a_wallet(2)))
+
+
+async def test_a_wallet_that_is_not_kept_here_does_not_sign(wallets: LocalWallets) -> None:
+    with pytest.raises(ValueError, match="not kept here"):
+        await wallets.sign_typed_data(a_wallet(1), permit_of(a_wallet(1)))
+
+
+async def test_what_is_not_in_the_list_is_not_signed(pool: Pool) -> None:
+    nothing = LocalWallets(pool, SEALER, ISSUER, ())
+    user = await nothing.wallet_of_email(EMAIL)
+
+    with pytest.raises(ValueError, match="does not sign this type of message for this domain"):
+        await nothing.sign_typed_data(user.wallet, permit_of(user.wallet))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=4,
+    ),
+    st.sampled_from(
+        ["types", "domain", "message", "primaryType", "message__owner", "types__Permit"]
+    ),
+)
+def test_no_shape_of_data_makes_signing_fail_otherwise(value: Any, place: str) -> None:
+    wallet = a_wallet(1)
+    data = permit_of(wallet)
+    section, _, name = place.partition("__")
+    data[section] = {**data[section], name: value} if name else value
+    try:
+        digest = local_signing.digest_of(wallet, data, SIGNED_HERE)
+    except ValueError:
+        return
+    assert digest == local_signing.digest_of(wallet, permit_of(wallet), SIGNED_HERE)
+
+
+# --- keys ---------------------------------------------------------------------------------------
+
+
+async def test_a_wallets_key_lies_sealed_and_is_the_wallets(
+    wallets: LocalWallets, pool: Pool
+) -> None:
+    user = await wallets.wallet_of_email(EMAIL)
+
+    row = await pool.fetchrow("SELECT * FROM local_users")
+    secret = SEALER.open_wallet_key(row["sealed"], row["key_id"], user.subject, user.wallet)
+
+    assert len(secret) == 32
+    assert Account.from_key(secret).address == checksummed(user.wallet)
+    assert secret not in b"".join(value for value in row.values() if isinstance(value, bytes))
+    assert row["key_id"] == SEALER.key_id
+
+
+async def test_a_row_that_was_moved_or_is_under_an_unknown_key_signs_nothing(
+    wallets: LocalWallets, pool: Pool
+) -> None:
+    ann = await wallets.wallet_of_email(EMAIL)
+    bob = await wallets.wallet_of_email("bob@shop.example")
+    strange = LocalWallets(pool, Sealer([b"\x06" * 32]), ISSUER, SIGNED_HERE)
+    with pytest.raises(Misconfigured, match="sealed with master key"):
+        await strange.sign_typed_data(ann.wallet, permit_of(ann.wallet))
+
+    await pool.execute(
+        "UPDATE local_users SET sealed = (SELECT sealed FROM local_users WHERE wallet = $1)"
+        " WHERE wallet = $2",
+        bob.wallet,
+        ann.wallet,
+    )
+    with pytest.raises(Misconfigured, match="changed or moved"):
+        await wallets.sign_typed_data(ann.wallet, permit_of(ann.wallet))
+
+
+def test_every_new_key_is_another_and_its_address_is_its_own() -> None:
+    made = [local_signing.new_key() for _ in range(20)]
+
+    assert len({secret for secret, _ in made}) == 20
+    for secret, wallet in made:
+        assert Account.from_key(secret).address == checksummed(wallet)
+        assert coincurve.PrivateKey(secret)
+
+
+async def test_nothing_that_is_said_or_logged_holds_a_key_or_a_name(
+    wallets: LocalWallets,
+    pool: Pool,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    secrets: list[bytes] = []
+    make: Callable[[], tuple[bytes, Address]] = local_signing.new_key
+
+    def overheard() -> tuple[bytes, Address]:
+        secret, wallet = make()
+        secrets.append(secret)
+        return secret, wallet
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(local_signing, "new_key", overheard)
+        user = await wallets.wallet_of_email(EMAIL)
+        await wallets.wallet_of_account(DISCORD)
+        await wallets.link(vouched("hush-sub", DISCORD, email=EMAIL))
+    with pytest.raises(ValueError, match=r".") as refusal:
+        await wallets.sign_typed_data(user.wallet, permit_of(user.wallet, domain__name=EMAIL))
+
+    told = "".join([repr(refusal.value), *capsys.readouterr(), caplog.text, repr(wallets)])
+    assert "local_wallets.made" in told
+    for secret in (EMAIL, DISCORD.user_id, "hush-sub", *(each.hex() for each in secrets)):
+        assert secret not in told
+
+
+async def test_a_lost_database_is_told_and_answers_no_ping(database_url: str) -> None:
+    pool = await open_pool(database_url)
+    wallets = LocalWallets(pool, SEALER, ISSUER, SIGNED_HERE)
+    assert await wallets.ping()
+
+    pool.terminate()
+
+    assert not await wallets.ping()
+    with pytest.raises(DatabaseUnavailable):
+        await wallets.wallet_of_email(EMAIL)
+    assert wallets.under_way == 0
+
+
+def test_what_may_be_signed_names_the_domain_of_the_contract() -> None:
+    assert ltz_permits(1, LTZ_AT) == SignedHere("Permit", "Loyalty Token", 1, LTZ_AT)

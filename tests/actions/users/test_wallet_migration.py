@@ -1,0 +1,603 @@
+"""An address, a pregenerated account and a log-in of one person end on one wallet."""
+
+import asyncio
+import itertools
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from ltzd import telemetry
+from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.wallet_migration import Following
+from ltzd.errors import DatabaseUnavailable, ValidationFailed
+from ltzd.providers.identity.client import IdentityClient, IdentityUser, Person
+from ltzd.providers.identity.tokens import TokenUser
+from ltzd.rules.oauth.accounts import OAuthAccount
+from ltzd.store.books import reconciliation as disagreements
+from ltzd.store.database import open_pool, session
+from ltzd.store.site_plugin import members as site_members
+from ltzd.store.site_plugin.members import Member
+from ltzd.store.users import users
+from ltzd.values import Address, address_of, hex_of
+from tests.support.rows.core import BRAND, a_wallet, value
+from tests.support.services.identity import Provider, a_provider
+from tests.support.sites.members import linked
+from tests.support.sites.one_person import (
+    LocalWorld,
+    VendorWorld,
+    World,
+    a_local_world,
+    a_vendor_world,
+)
+from tests.support.surfaces.event_action import a_request
+from tests.support.waiting import until
+
+EMAIL = "ann@shop.example"
+DISCORD = OAuthAccount("discord", "308994132968210433")
+GITHUB = OAuthAccount("github", "583231")
+KELVIN = "\N{KELVIN SIGN}im@shop.example"
+ORDERS = list(itertools.permutations(("event", "pregeneration", "log-in")))
+
+
+@pytest_asyncio.fixture
+async def local(database_url: str) -> AsyncIterator[LocalWorld]:
+    async with a_local_world(database_url) as world:
+        yield world
+
+
+@pytest_asyncio.fixture
+async def provider(tmp_path: Path) -> AsyncIterator[Provider]:
+    async with a_provider(tmp_path) as provider:
+        yield provider
+
+
+@pytest_asyncio.fixture
+async def vendor(database_url: str, provider: Provider) -> AsyncIterator[VendorWorld]:
+    async with a_vendor_world(database_url, provider) as world:
+        yield world
+
+
+async def no_disagreement(world: World) -> None:
+    async with session(world.pool) as connection:
+        assert await disagreements.found(connection, 10) == []
+
+
+async def in_order(
+    world: World, order: tuple[str, ...], log_in: Callable[[], Awaitable[str]]
+) -> None:
+    """Each of the three arrives; then whatever is given to any of them goes to one wallet."""
+    first: dict[str, object] = {}
+    token = ""
+    for step in order:
+        if step == "event":
+            first[step] = await world.event(EMAIL)
+        elif step == "pregeneration":
+            first[step] = await world.pregenerated(DISCORD)
+        else:
+            token = await log_in()
+            first[step] = (await world.used(token))[0]
+
+    home = await world.pregenerated(DISCORD)
+    assert home == first["pregeneration"], "the pair's answer never changes"
+    assert await world.event(EMAIL) == home
+    assert (await world.used(token))[0] == home
+    assert await world.event(EMAIL) == home
+    await no_disagreement(world)
+
+
+# --- wallets of our own -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=" ".join)
+async def test_with_our_own_wallets_the_three_end_on_one_in_every_order(
+    local: LocalWorld, order: tuple[str, ...]
+) -> None:
+    async def log_in() -> str:
+        return local.token("user-7", DISCORD, email=EMAIL)
+
+    await in_order(local, order, log_in)
+
+
+async def test_whatever_comes_in_whatever_order_ends_on_the_oldest_pregenerated_wallet(
+    local: LocalWorld,
+) -> None:
+    seed = random.randrange(10**9)
+    rng = random.Random(seed)
+    for person in range(12):
+        emails = [f"{person}.{number}@shop.example" for number in range(2)]
+        accounts = [OAuthAccount("github", f"{5832310 + person * 10 + n}") for n in range(3)]
+        pairs: dict[OAuthAccount, Address] = {}
+        met: list[Address] = []
+        for _ in range(rng.randrange(4, 10)):
+            match rng.choice(("event", "pregeneration", "log-in")):
+                case "event":
+                    met.append(await local.event(rng.choice(emails)))
+                case "pregeneration":
+                    account = rng.choice(accounts)
+                    wallet = await local.pregenerated(account)
+                    assert pairs.setdefault(account, wallet) == wallet, seed
+                    met.append(wallet)
+                case _:
+                    some = rng.sample(accounts, rng.randrange(4))
+                    email = rng.choice([None, *emails])
+                    met += await local.used(local.token(f"user {person}", *some, email=email))
+        for email in emails:
+            token = local.token(f"user {person}", *accounts, email=email)
+            wallets = await local.used(token)
+
+        assert set(met) <= set(wallets), f"none is lost; seed {seed}"
+        in_time = [
+            wallet
+            for wallet in await made_in_order(local, wallets)
+            if not pairs or wallet in pairs.values()
+        ]
+        home = wallets[0]
+        assert home == in_time[0], seed
+        assert [await local.event(email) for email in emails] == [home, home], seed
+        for account in accounts:
+            assert await local.pregenerated(account) == pairs.get(account, home), seed
+    await no_disagreement(local)
+
+
+async def made_in_order(world: World, wallets: tuple[Address, ...]) -> list[Address]:
+    rows = await world.pool.fetch(
+        "SELECT wallet FROM local_users WHERE wallet = ANY($1::bytea[])"
+        " ORDER BY created_at, subject",
+        list(wallets),
+    )
+    return [Address(row["wallet"]) for row in rows]
+
+
+async def test_what_was_given_before_stays_where_it_is_and_is_his(local: LocalWorld) -> None:
+    request = a_request(EMAIL)
+    before = await local.events.record(request)
+    pregenerated = await local.pregenerated(DISCORD)
+    token = local.token("user-7", DISCORD, email=EMAIL)
+
+    assert await local.used(token) == (pregenerated, before.wallet)
+
+    assert (await local.events.find(before.event_id)).wallet == before.wallet
+    assert await local.rewarded(before.event_id) == before.wallet
+    after = await local.events.record(request)
+    assert (after.wallet, after.wallet_created) == (pregenerated, False)
+    user = await local.users.user_of(token)
+    await local.users.require_wallet(user, before.wallet)
+    await local.users.require_wallet(user, pregenerated)
+
+
+async def test_a_member_of_a_site_goes_along_unless_he_is_linked(local: LocalWorld) -> None:
+    before = await local.events.record(a_request(EMAIL))
+    pregenerated = await local.pregenerated(DISCORD)
+    user_id = await value(local.pool, "SELECT id FROM users")
+    plain = Member(BRAND, "site.example", 1, "ann", user_id, before.wallet, None)
+    async with session(local.pool) as connection:
+        for member in (plain, replace(plain, site_user_id=2)):
+            await site_members.keep(connection, member, EMAIL)
+    await linked(local.pool, replace(plain, site_user_id=2))
+
+    await local.used(local.token("user-7", DISCORD, email=EMAIL))
+
+    async with session(local.pool) as connection:
+        found = [await site_members.find(connection, BRAND, "site.example", n) for n in (1, 2)]
+    wallets = [each.member.wallet for each in found if each is not None]
+    assert wallets == [pregenerated, before.wallet]
+
+
+async def test_two_pregenerated_accounts_of_one_person_keep_their_answers(
+    local: LocalWorld,
+) -> None:
+    pairs = [await local.pregenerated(account) for account in (DISCORD, GITHUB)]
+    event = await local.event(EMAIL)
+
+    found = await local.used(local.token("user-7", GITHUB, DISCORD, email=EMAIL))
+
+    assert found == (*pairs, event)
+    assert [await local.pregenerated(account) for account in (DISCORD, GITHUB)] == pairs
+    assert await local.event(EMAIL) == pairs[0], "the older one of them"
+
+
+async def test_an_address_follows_also_when_a_later_token_brings_the_pregenerated_wallet(
+    local: LocalWorld,
+) -> None:
+    first = await local.event(EMAIL)
+    assert await local.used(local.token("user-7", email=EMAIL)) == (first,)
+    pregenerated = await local.pregenerated(DISCORD)
+    assert await local.event(EMAIL) == first
+
+    await local.used(local.token("user-7", DISCORD))
+
+    assert await local.event(EMAIL) == pregenerated
+
+
+@pytest.mark.parametrize("email", [None, "another@shop.example", "ann@shop.examp1e"])
+async def test_an_address_that_a_token_does_not_vouch_for_stays_where_it_is(
+    local: LocalWorld, email: str | None
+) -> None:
+    first = await local.event(EMAIL)
+    await local.pregenerated(DISCORD, email=EMAIL, userEmail=EMAIL)
+
+    found = await local.used(local.token("user-7", replace(DISCORD, email=EMAIL), email=email))
+
+    assert first not in found
+    assert await local.event(EMAIL) == first
+    assert await value(local.pool, "SELECT proven_by FROM users") is None
+
+
+async def test_an_address_that_another_person_has_proven_before_is_his_for_ever(
+    local: LocalWorld,
+) -> None:
+    first = await local.event(EMAIL)
+    await local.used(local.token("first", email=EMAIL))
+    await local.pregenerated(DISCORD)
+
+    for _ in range(2):
+        found = await local.used(local.token("second", DISCORD, email=EMAIL))
+        assert first not in found
+        assert await local.event(EMAIL) == first
+        await local.moved_on()
+
+
+async def test_names_of_an_owner_who_has_logged_in_lead_home_also_for_new_events(
+    local: LocalWorld,
+) -> None:
+    """No row of the address is there to follow yet."""
+    pregenerated = await local.pregenerated(DISCORD)
+    made = await local.identity.wallet_of_email(EMAIL)
+    assert made.wallet != pregenerated
+
+    await local.used(local.token("user-7", DISCORD, email=EMAIL))
+
+    assert await local.event(EMAIL) == pregenerated
+
+
+# --- a vendor -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["accessToken", "identityToken"])
+@pytest.mark.parametrize("order", ORDERS, ids=" ".join)
+async def test_with_a_vendor_the_three_end_on_one_in_every_order(
+    vendor: VendorWorld, order: tuple[str, ...], kind: str
+) -> None:
+    async def log_in() -> str:
+        given = await vendor.log_in(DISCORD, links=[{"email": EMAIL}])
+        return str(given[kind])
+
+    await in_order(vendor, order, log_in)
+
+
+async def test_a_token_that_lists_the_address_is_enough(
+    vendor: VendorWorld, provider: Provider
+) -> None:
+    first = await vendor.event(EMAIL)
+    rows = [{"type": "email", "address": "Ann@Shop.Example", "lv": 1}]
+    given = await vendor.log_in(DISCORD, claims={"linked_accounts": json.dumps(rows)})
+
+    await vendor.used(given["identityToken"])
+
+    assert await vendor.event(EMAIL) == address_of(given["walletAddress"]) != first
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"type": "email", "address": EMAIL, "lv": None},
+        {"type": "email", "address": EMAIL, "latest_verified_at": None},
+        {"type": "email", "address": EMAIL},
+        {"type": "google_oauth", "subject": "1" * 21, "email": EMAIL, "lv": 1},
+        {"type": "github_oauth", "subject": "1", "username": "ann", "email": EMAIL, "lv": 1},
+        {"type": "email", "address": "kim@shop.example", "lv": 1},
+        {"type": "email", "address": [EMAIL], "lv": 1},
+    ],
+    ids=str,
+)
+async def test_an_address_that_is_not_proven_or_not_the_same_stays_where_it_is(
+    vendor: VendorWorld, row: dict[str, object]
+) -> None:
+    first = await vendor.event(EMAIL)
+    given = await vendor.log_in(DISCORD, claims={"linked_accounts": json.dumps([row])})
+
+    for kind in ("identityToken", "accessToken"):
+        await vendor.used(given[kind])
+
+    assert await vendor.event(EMAIL) == first
+    assert await value(vendor.pool, "SELECT proven_by FROM users") is None
+
+
+async def test_a_look_alike_of_an_address_is_another_address(vendor: VendorWorld) -> None:
+    first = await vendor.event(KELVIN.lower())
+    rows = [{"type": "email", "address": KELVIN, "lv": 1}]
+    given = await vendor.log_in(DISCORD, claims={"linked_accounts": json.dumps(rows)})
+
+    await vendor.used(given["identityToken"])
+
+    assert await vendor.event(KELVIN.lower()) == first
+
+
+async def test_an_address_goes_with_its_first_prover_and_not_with_the_next(
+    vendor: VendorWorld,
+) -> None:
+    await vendor.event(EMAIL)
+    first = await vendor.log_in(DISCORD, links=[{"email": EMAIL}])
+    await vendor.used(first["identityToken"])
+    home = address_of(first["walletAddress"])
+
+    second = await vendor.log_in(GITHUB, links=[{"email": EMAIL}])
+    for kind in ("identityToken", "accessToken"):
+        await vendor.used(second[kind])
+
+    assert await vendor.event(EMAIL) == home
+    user = await vendor.users.user_of(second["identityToken"])
+    with pytest.raises(ValidationFailed):
+        await vendor.users.require_wallet(user, home)
+
+
+async def test_who_logs_in_by_the_address_alone_has_proven_it(vendor: VendorWorld) -> None:
+    """Nothing moves, and nobody else gets it later."""
+    first = await vendor.event(EMAIL)
+    mine = await vendor.provider.log_in(EMAIL)
+    await vendor.used(mine["identityToken"])
+    assert address_of(mine["walletAddress"]) == first
+
+    thief = await vendor.log_in(GITHUB, links=[{"email": EMAIL}])
+    await vendor.used(thief["identityToken"])
+
+    assert await vendor.event(EMAIL) == first
+
+
+async def test_a_pairs_answer_outlives_the_account_that_changed_hands(
+    vendor: VendorWorld,
+) -> None:
+    """The one thing that a vendor's protocol leaves apart: its user of the pair is gone."""
+    pair = await vendor.pregenerated(DISCORD)
+    first = await vendor.event(EMAIL)
+    link = {"provider": DISCORD.provider, "id": DISCORD.user_id}
+    given = await vendor.provider.log_in(EMAIL, links=[link])
+
+    assert await vendor.used(given["accessToken"]) == (first,)
+
+    assert await vendor.event(EMAIL) == first
+    assert await vendor.pregenerated(DISCORD) == pair
+
+
+async def test_a_token_that_names_all_costs_its_provider_one_question(
+    vendor: VendorWorld, provider: Provider
+) -> None:
+    await vendor.event(EMAIL)
+    given = await vendor.log_in(DISCORD, links=[{"email": EMAIL}])
+    await vendor.users.user_of(given["identityToken"])
+    provider.count_requests()
+
+    for _ in range(3):
+        await vendor.used(given["identityToken"])
+        await vendor.moved_on()
+
+    assert provider.requests == 1
+
+
+async def test_a_token_of_somebody_without_events_costs_its_provider_nothing(
+    vendor: VendorWorld, provider: Provider
+) -> None:
+    given = await vendor.log_in(DISCORD, links=[{"email": EMAIL}])
+    await vendor.users.user_of(given["identityToken"])
+    provider.count_requests()
+
+    assert await vendor.used(given["identityToken"])
+
+    assert provider.requests == 0
+
+
+async def test_a_provider_that_is_away_fails_nobody_and_is_asked_again_later(
+    vendor: VendorWorld, provider: Provider
+) -> None:
+    first = await vendor.event(EMAIL)
+    given = await vendor.log_in(DISCORD, links=[{"email": EMAIL}])
+    user = await vendor.users.user_of(given["identityToken"])
+    policy = replace(provider.policy, max_attempts=1)
+    provider.break_down()
+    async with IdentityClient(policy) as hasty:
+        following = Following(vendor.pool, hasty, vendor.ticks)
+        token_users = TokenUsers(vendor.tokens, hasty, following)
+        for _ in range(2):
+            assert await token_users.wallets_of(user) == (address_of(given["walletAddress"]),)
+        assert await vendor.event(EMAIL) == first
+        provider.count_requests()
+        await vendor.moved_on()
+
+        await token_users.wallets_of(user)
+
+    assert await vendor.event(EMAIL) == address_of(given["walletAddress"])
+
+
+# --- whatever the backend -----------------------------------------------------------------------
+
+
+class Told:
+    """An identity backend that says who somebody is."""
+
+    def __init__(self, *persons: Person) -> None:
+        self.persons = {person.id: person for person in persons}
+        self.asked = 0
+
+    async def person_of(self, subject: str) -> Person | None:
+        self.asked += 1
+        return self.persons.get(subject)
+
+
+def a_person(id_: str, number: int, *emails: str) -> Person:
+    return Person(id_, IdentityUser(f"of {id_}", a_wallet(number)), emails)
+
+
+def following_of(world: World, *persons: Person) -> tuple[Following, Told]:
+    told = Told(*persons)
+    return Following(world.pool, told, world.ticks), told  # type: ignore[arg-type]
+
+
+async def test_of_two_who_prove_an_address_at_once_one_gets_it(local: LocalWorld) -> None:
+    for number in range(10):
+        email = f"{number}@shop.example"
+        await local.event(email)
+        persons = [a_person(f"{side} {number}", 1000 + at, email) for at, side in enumerate("ab")]
+        following, _ = following_of(local, *persons)
+
+        await asyncio.gather(*(following.follow(TokenUser(each.id, ())) for each in persons))
+
+        wallet = await local.event(email)
+        assert wallet in {each.home.wallet for each in persons}
+        await local.moved_on()
+        for each in persons:
+            await following.follow(TokenUser(each.id, ()))
+        assert await local.event(email) == wallet
+
+
+async def test_one_user_is_looked_at_once_a_minute_until_his_names_change(
+    local: LocalWorld,
+) -> None:
+    following, told = following_of(local, a_person("ann", 7, EMAIL))
+    for user in (TokenUser("ann", ()), TokenUser("ann", ()), TokenUser("ann", (), (DISCORD,))):
+        await following.follow(user)
+    assert told.asked == 2
+
+    await local.moved_on()
+    await following.follow(TokenUser("ann", ()))
+
+    assert told.asked == 3
+
+
+async def test_a_lost_database_fails_no_request_that_needs_none(local: LocalWorld) -> None:
+    following, _ = following_of(local, a_person("ann", 7, EMAIL))
+    before = telemetry.ADDRESSES_FOLLOWED.labels("unavailable")._value.get()
+    local.pool.terminate()
+
+    with capture_logs() as logs:
+        await following.follow(TokenUser("ann", ()))
+
+    assert [line["reason"] for line in logs] == [DatabaseUnavailable.__name__]
+    assert telemetry.ADDRESSES_FOLLOWED.labels("unavailable")._value.get() == before + 1
+
+
+async def test_who_goes_away_meanwhile_is_looked_at_next_time(local: LocalWorld) -> None:
+    following, told = following_of(local, a_person("ann", 7, EMAIL))
+
+    async def cancelled(_: str) -> Person | None:
+        raise asyncio.CancelledError
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(told, "person_of", cancelled)
+        with pytest.raises(asyncio.CancelledError):
+            await following.follow(TokenUser("ann", ()))
+    await following.follow(TokenUser("ann", ()))
+
+    assert told.asked == 1
+
+
+async def test_it_is_told_by_ids_alone(local: LocalWorld) -> None:
+    first = await local.event(EMAIL)
+    following, _ = following_of(local, a_person("ann", 7, EMAIL))
+
+    with capture_logs() as logs:
+        await following.follow(TokenUser("ann", ()))
+
+    (line,) = logs
+    id_ = await value(local.pool, "SELECT id FROM users")
+    assert line == {
+        "event": "user.followed",
+        "log_level": "info",
+        "user": str(id_),
+        "left": hex_of(first),
+        "wallet": hex_of(a_wallet(7)),
+    }
+    assert EMAIL not in repr(a_person("ann", 7, EMAIL)) + repr(TokenUser("a", (), emails=(EMAIL,)))
+
+
+async def test_another_process_that_knows_the_user_gives_to_the_new_wallet_too(
+    local: LocalWorld, database_url: str
+) -> None:
+    async with a_local_world(database_url) as other:
+        first = await local.event(EMAIL)
+        assert await other.event(EMAIL) == first
+        pregenerated = await local.pregenerated(DISCORD)
+        await local.used(local.token("user-7", DISCORD, email=EMAIL))
+
+        assert await other.event(EMAIL) == pregenerated
+
+
+async def test_events_beside_a_log_in_are_minted_once_each_to_one_of_his_wallets(
+    local: LocalWorld,
+) -> None:
+    first = await local.event(EMAIL)
+    home = await local.pregenerated(DISCORD)
+    token = local.token("user-7", DISCORD, email=EMAIL)
+    requests = [a_request(EMAIL) for _ in range(12)]
+
+    recorded, _ = await asyncio.gather(
+        asyncio.gather(*map(local.events.record, requests)), local.used(token)
+    )
+
+    rewarded = [await local.rewarded(each.event_id) for each in recorded]
+    assert rewarded == [each.wallet for each in recorded]
+    assert set(rewarded) <= {first, home}
+    assert await value(local.pool, "SELECT count(*) FROM rewards") == 13
+    assert await local.event(EMAIL) == home
+    await no_disagreement(local)
+
+
+async def test_a_first_event_that_a_faster_one_overtakes_is_the_same_users(
+    local: LocalWorld, database_url: str
+) -> None:
+    """Who met him first knew him under another subject, with another wallet."""
+    rival = await open_pool(database_url)
+    id_ = users.user_id("another", EMAIL)
+    async with rival.acquire() as connection:
+        faster = connection.transaction()
+        await faster.start()
+        await connection.execute(
+            "INSERT INTO users (id, email_key, identity_subject, wallet)"
+            " VALUES ($1, $2, 'another', $3)",
+            id_,
+            EMAIL,
+            a_wallet(7),
+        )
+        slower = asyncio.create_task(local.events.record(a_request(EMAIL)))
+        await until(lambda: is_waited_for(local), 5)
+        await faster.commit()
+        recorded = await slower
+    rival.terminate()
+
+    assert recorded.wallet != a_wallet(7)
+    assert await value(local.pool, "SELECT user_id FROM events") == id_
+    assert (await local.events.find(recorded.event_id)).wallet == recorded.wallet
+    assert await local.event(EMAIL) == a_wallet(7)
+    assert await value(local.pool, "SELECT count(DISTINCT user_id) FROM events") == 1
+    await no_disagreement(local)
+
+
+async def is_waited_for(world: World) -> bool:
+    return bool(
+        await value(
+            world.pool,
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted)",
+        )
+    )
+
+
+async def test_a_wallet_that_was_left_is_still_its_users(local: LocalWorld) -> None:
+    """Payments to it that are minted later have a user to be told of."""
+    first = await local.event(EMAIL)
+    following, _ = following_of(local, a_person("ann", 7, EMAIL))
+    await following.follow(TokenUser("ann", ()))
+
+    rows = await local.pool.fetch("SELECT wallet, id FROM wallet_users ORDER BY wallet = $1", first)
+
+    id_ = await value(local.pool, "SELECT id FROM users")
+    assert [tuple(row) for row in rows] == [(a_wallet(7), id_), (first, id_)]
+    following, _ = following_of(local, Person("ann", IdentityUser("of ann", first), (EMAIL,)))
+    await following.follow(TokenUser("ann", ()))
+    rows = await local.pool.fetch("SELECT wallet FROM wallet_users")
+    assert {row["wallet"] for row in rows} == {first, a_wallet(7)}
+    assert len(rows) == 2

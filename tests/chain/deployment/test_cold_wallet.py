@@ -1,0 +1,185 @@
+"""A cold wallet's transaction goes out once, and what became of it is never guessed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from ltzd.chain.contracts import abi, offers
+from ltzd.chain.deployment.cold_wallet import ColdWallet
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.publications import Publication
+from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
+from ltzd.rules.operator.fees import FeePolicy
+from ltzd.values import Address, Hash32, hex_of
+from tests.support.chain.contracts import Contracts, Party, deployed_contracts
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def contracts() -> AsyncIterator[Contracts]:
+    async with deployed_contracts("tester") as deployed:
+        yield deployed
+
+
+def a_wallet(contracts: Contracts, patience_seconds: float = 10.0) -> ColdWallet:
+    return ColdWallet(contracts.rpc, contracts.registrar.signer, patience_seconds=patience_seconds)
+
+
+def not_told(transaction: Hash32) -> None:
+    pytest.fail(f"{hex_of(transaction)} was told")
+
+
+def an_approval(contracts: Contracts, business: Party | None = None) -> tuple[Address, bytes]:
+    data = offers.set_business((business or Party()).address, approved=True)
+    return contracts.at["BusinessEscrow"], data
+
+
+async def nonce(contracts: Contracts, at: str = "latest") -> int:
+    return await contracts.node.nonce(contracts.registrar.address, at)
+
+
+async def test_the_hash_is_told_before_it_is_mined_and_the_block_after(
+    contracts: Contracts,
+) -> None:
+    told: list[Hash32] = []
+
+    mined = await a_wallet(contracts).send(*an_approval(contracts), told.append)
+
+    assert told == [mined.hash]
+    receipt = await contracts.rpc.call("eth_getTransactionReceipt", hex_of(mined.hash))
+    assert int(receipt["blockNumber"], 16) == mined.block_number
+    assert mined.logs == receipt["logs"]
+
+
+async def test_what_would_revert_is_not_sent(contracts: Contracts) -> None:
+    before = await nonce(contracts)
+    call = (contracts.at["BusinessEscrow"], offers.set_business(Address(bytes(20)), approved=True))
+
+    with pytest.raises(Refused, match=r"nothing was sent: BadBusiness\(business: 0x0{40}\)") as no:
+        await a_wallet(contracts).send(*call, not_told)
+
+    assert no.value.details == {"revert": "BadBusiness"}
+    assert await nonce(contracts, "pending") == before
+
+
+async def test_nothing_is_sent_while_an_earlier_transaction_waits(contracts: Contracts) -> None:
+    before = await nonce(contracts)
+    business = Party()
+    await contracts.rpc.call("evm_setAutomine", False)
+    try:
+        told: list[Hash32] = []
+        with pytest.raises(OutcomeUnknown) as unknown:
+            await a_wallet(contracts, 0.2).send(*an_approval(contracts, business), told.append)
+        assert hex_of(told[0]) in unknown.value.message
+
+        with pytest.raises(Refused, match=f"nonce {before} is not mined yet, so nothing was sent"):
+            await a_wallet(contracts).send(*an_approval(contracts, business), not_told)
+        with pytest.raises(Refused, match="not mined yet"):
+            await a_wallet(contracts, 0.1).quiet()
+        assert await nonce(contracts, "pending") == before + 1
+        waiting = asyncio.create_task(a_wallet(contracts).quiet())
+        await contracts.rpc.call("evm_mine")
+        await waiting
+    finally:
+        await contracts.rpc.call("evm_setAutomine", True)
+
+    assert await contracts.view("BusinessEscrow", "isBusiness", business.address)
+    assert await nonce(contracts) == before + 1
+
+
+async def test_a_publication_whose_answer_is_lost_is_waited_for(
+    contracts: Contracts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, before = Node.publish, await nonce(contracts)
+
+    async def and_lose_the_answer(self: Node, raw: bytes) -> tuple[Publication, str]:
+        await publish(self, raw)
+        raise NodeUnavailable("lost")
+
+    monkeypatch.setattr(Node, "publish", and_lose_the_answer)
+
+    mined = await a_wallet(contracts).send(*an_approval(contracts), lambda _: None)
+
+    assert mined.block_number > 0
+    assert await nonce(contracts) == before + 1
+
+
+async def test_a_publication_that_never_arrived_is_unknown_and_not_repeated(
+    contracts: Contracts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = []
+
+    async def into_the_void(_: Node, raw: bytes) -> tuple[Publication, str]:
+        published.append(raw)
+        raise NodeUnavailable("lost")
+
+    monkeypatch.setattr(Node, "publish", into_the_void)
+
+    with pytest.raises(OutcomeUnknown, match="before you repeat the command"):
+        await a_wallet(contracts, 0.2).send(*an_approval(contracts), lambda _: None)
+
+    assert len(published) == 1
+
+
+async def test_what_reverts_after_all_is_told_as_that(
+    contracts: Contracts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody is faster: the call would have succeeded when it was tried out."""
+    publish = Node.publish
+    role = (abi.role_id("REGISTRAR"), contracts.registrar.address)
+
+    async def too_late(self: Node, raw: bytes) -> tuple[Publication, str]:
+        await contracts.send(contracts.admin, "BusinessEscrow", "revokeRole", *role)
+        return await publish(self, raw)
+
+    monkeypatch.setattr(Node, "publish", too_late)
+    try:
+        with pytest.raises(Refused, match=r"was mined in block \d+, but reverted"):
+            await a_wallet(contracts).send(*an_approval(contracts), lambda _: None)
+    finally:
+        await contracts.send(contracts.admin, "BusinessEscrow", "grantRole", *role)
+
+
+async def test_calls_sent_together_keep_their_order(contracts: Contracts) -> None:
+    businesses = [Party(), Party(), Party()]
+    calls = [an_approval(contracts, business) for business in businesses]
+
+    mined = await a_wallet(contracts).send_all(calls, lambda _: None)
+
+    assert [one.block_number for one in mined] == sorted(one.block_number for one in mined)
+    for business in businesses:
+        assert await contracts.view("BusinessEscrow", "isBusiness", business.address)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "words"),
+    [
+        (Publication.UNAFFORDABLE, Misconfigured, "cannot pay for the gas, so nothing was sent"),
+        (Publication.NONCE_TOO_LOW, Refused, "was mined meanwhile, so this one was not sent"),
+        (Publication.REFUSED, Misconfigured, "does not take the transaction: no"),
+    ],
+)
+async def test_a_node_that_does_not_take_it_is_told_in_a_sentence(
+    contracts: Contracts,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: Publication,
+    error: type[Exception],
+    words: str,
+) -> None:
+    async def refuse(_: Node, __: bytes) -> tuple[Publication, str]:
+        return outcome, "no"
+
+    monkeypatch.setattr(Node, "publish", refuse)
+
+    with pytest.raises(error, match=words):
+        await a_wallet(contracts).send(*an_approval(contracts), lambda _: None)
+
+
+async def test_over_the_cap_nothing_is_sent(contracts: Contracts) -> None:
+    wallet = ColdWallet(
+        contracts.rpc, contracts.registrar.signer, FeePolicy(cap=1), patience_seconds=1
+    )
+
+    with pytest.raises(Unavailable, match="Gas costs more than 0 gwei now, so nothing was sent"):
+        await wallet.send(*an_approval(contracts), not_told)

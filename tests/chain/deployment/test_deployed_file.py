@@ -1,0 +1,80 @@
+"""What a file tells of a deployment, and one that does not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ltzd.chain.deployment import deployed_file
+from ltzd.chain.deployment.plan import Deployment, Placed
+from ltzd.errors import Misconfigured
+from ltzd.values import ZERO_ADDRESS, Address, Hash32, hex_of
+
+GENESIS = Hash32(b"\x07" * 32)
+AT = {
+    name: Address(bytes((place,)) * 20)
+    for place, name in enumerate(("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"), start=1)
+}
+ALL = Deployment(
+    31337,
+    GENESIS,
+    Address(b"\x09" * 20),
+    12,
+    {name: Placed(address, nonce) for nonce, (name, address) in enumerate(AT.items())},
+)
+OF_0_1 = {"genesis": hex_of(GENESIS), "LTZ": hex_of(AT["LTZ"]), "firstBlock": 4}
+"""As ltzd 0.1 left it in a data directory."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "contracts.json"
+
+
+def test_what_is_written_is_read(path: Path) -> None:
+    deployed_file.write(path, ALL)
+
+    assert deployed_file.read(path) == ALL
+    assert deployed_file.read_of_dev(path, 1) == ALL
+
+
+def test_a_dev_instance_of_0_1_knew_ltz_alone(path: Path) -> None:
+    path.write_text(json.dumps(OF_0_1))
+
+    found = deployed_file.read_of_dev(path, 31337)
+
+    placed = {"LTZ": Placed(AT["LTZ"])}
+    assert found == Deployment(31337, GENESIS, ZERO_ADDRESS, 4, placed)
+
+
+def test_where_there_is_no_file_nothing_is_known(path: Path) -> None:
+    assert deployed_file.read(path) is None
+    assert deployed_file.read_of_dev(path, 31337) is None
+
+
+def without_ltz() -> dict[str, Any]:
+    said = deployed_file.as_json(ALL)
+    del said["contracts"]["LTZ"]
+    return said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(7, [], None, "text", {}, without_ltz()),
+        OF_0_1 | {"LTZ": 5},
+        OF_0_1 | {"LTZ": "0x12"},
+        OF_0_1 | {"firstBlock": None},
+        deployed_file.as_json(ALL) | {"nonces": 5},
+        deployed_file.as_json(ALL) | {"contracts": {"LTZ": 5}},
+        deployed_file.as_json(ALL) | {"genesis": "0x12"},
+    ],
+)
+def test_what_tells_of_no_deployment_is_refused(path: Path, said: Any) -> None:
+    path.write_text(json.dumps(said))
+
+    with pytest.raises(Misconfigured, match="does not tell of a deployment"):
+        deployed_file.read(path)
+    with pytest.raises(Misconfigured, match="does not tell of a deployment"):
+        deployed_file.read_of_dev(path, 31337)

@@ -1,0 +1,301 @@
+"""Deployments on both dev chains: killed anywhere they go on, and each contract is there once."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+
+from ltzd.chain.contracts import abi, runtime_code
+from ltzd.chain.deployment.plan import Deployment, MintLimit, Placed
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc
+from ltzd.chain.signing import Unsigned
+from ltzd.dev.chain import DevChain, Kind
+from ltzd.errors import FileRejected, Misconfigured
+from ltzd.values import LTZ, ZERO_ADDRESS, Address, hex_of
+from tests.support.chain.chains import a_chain, anvil_chain, tester_chain
+from tests.support.chain.deployments import (
+    GUARDIAN,
+    LIMIT,
+    MINTER,
+    REGISTRAR,
+    RELAYER,
+    SENDS,
+    KilledError,
+    MortalRpc,
+    Site,
+    terms_of,
+)
+from tests.support.waiting import until
+
+__all__ = ["anvil_chain", "tester_chain"]
+
+OTHER = Address(b"\x0e" * 20)
+
+
+@pytest.fixture(params=["tester_chain", "anvil_chain"])
+def chain(request: pytest.FixtureRequest) -> DevChain:
+    found: DevChain = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest_asyncio.fixture
+async def site(chain: DevChain) -> Site:
+    found = Site(chain.rpc_url)
+    await found.fund()
+    return found
+
+
+@pytest_asyncio.fixture
+async def anvil_site(anvil_chain: DevChain) -> Site:
+    found = Site(anvil_chain.rpc_url)
+    await found.fund()
+    return found
+
+
+async def assert_all_stands(site: Site) -> None:
+    deployment = site.written
+    assert deployment is not None
+    async with Rpc(site.rpc_url) as rpc:
+        for contract in abi.CONTRACTS:
+            at = deployment.address(contract)
+            code = await Node(rpc).code(at)
+            ltz = deployment.address("LTZ")
+            assert runtime_code.is_ours(contract, code, deployment.chain_id, at, ltz)
+    for contract in abi.CONTRACTS[1:]:
+        assert await site.ask(contract, "ltz") == deployment.address("LTZ")
+        assert await site.holds(contract, "RELAYER", RELAYER)
+        assert await site.holds(contract, "REGISTRAR", REGISTRAR)
+        assert not await site.holds(contract, "REGISTRAR", RELAYER)
+    assert await site.holds("PerkNFT", "REDEEMER", RELAYER)
+    assert await site.holds("LTZ", "MINTER", MINTER)
+    assert await site.ask("LTZ", "mintLimit", MINTER) == LIMIT.capacity
+    for contract in abi.CONTRACTS:
+        assert await site.holds(contract, "GUARDIAN", GUARDIAN)
+        assert await site.ask(contract, "defaultAdmin") == site.signer.address
+        assert await site.ask(contract, "defaultAdminDelay") == 60
+
+
+@pytest.mark.parametrize("is_hurried", [False, True])
+async def test_four_contracts_and_their_roles_take_eight_transactions(
+    site: Site, is_hurried: bool
+) -> None:
+    await site.run(is_hurried=is_hurried)
+
+    await assert_all_stands(site)
+    assert await site.nonce() == SENDS
+    assert len(site.told) == SENDS
+
+
+async def test_a_second_run_sends_nothing(site: Site) -> None:
+    first = await site.run()
+
+    assert await site.run() == first
+    assert await site.nonce() == SENDS
+
+
+@pytest.mark.parametrize("is_heard", [False, True])
+async def test_killed_at_any_sending_it_goes_on_to_the_same_end(
+    anvil_chain: DevChain, is_heard: bool
+) -> None:
+    for moment in range(1, SENDS + 1):
+        site = Site(anvil_chain.rpc_url)
+        await site.fund()
+        with pytest.raises(KilledError):
+            await site.run(MortalRpc(site.rpc_url, moment, is_heard=is_heard))
+        written = site.written
+
+        await site.run()
+
+        assert site.written == written
+        assert await site.nonce() == SENDS
+        await assert_all_stands(site)
+
+
+async def test_killed_on_the_tester_chain_it_goes_on_too(tester_chain: DevChain) -> None:
+    site = Site(tester_chain.rpc_url)
+    await site.fund()
+    for moment in (1, 2, 1, 3):
+        with pytest.raises(KilledError):
+            await site.run(MortalRpc(site.rpc_url, moment, is_heard=True))
+
+    await site.run()
+
+    assert await site.nonce() == SENDS
+    await assert_all_stands(site)
+
+
+async def test_killed_before_it_wrote_anything_down_nothing_was_sent(anvil_site: Site) -> None:
+    class Unwritten(Site):
+        def remember(self, deployment: Deployment) -> None:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        await Unwritten(anvil_site.rpc_url, secret=anvil_site.secret).run()
+
+    assert await anvil_site.nonce() == 0
+
+
+@pytest.mark.parametrize("kind", ["tester", "anvil"])
+async def test_what_an_earlier_run_left_waiting_is_not_done_twice(kind: Kind) -> None:
+    """The first run dies while all it sent is still without a block."""
+    async with a_chain(kind) as chain, Rpc(chain.rpc_url) as rpc:
+        site = Site(chain.rpc_url)
+        await site.fund()
+        await rpc.call("evm_setAutomine", False)
+        with pytest.raises(KilledError):
+            await site.run(MortalRpc(site.rpc_url, 6, is_heard=True), is_hurried=True)
+        assert await site.nonce() == 0
+
+        second = asyncio.create_task(site.run(is_hurried=True))
+        await until(lambda: _pending(rpc, site))
+        await rpc.call("evm_setAutomine", True)
+        await rpc.call("evm_mine")
+        await second
+
+        assert await site.nonce() == SENDS
+        await assert_all_stands(site)
+
+
+async def _pending(rpc: Rpc, site: Site) -> bool:
+    return await Node(rpc).nonce(site.signer.address, "pending") == SENDS
+
+
+async def test_a_nonce_that_was_used_for_something_else_costs_no_contract(site: Site) -> None:
+    with pytest.raises(KilledError):
+        await site.run(MortalRpc(site.rpc_url, 2))
+    async with Rpc(site.rpc_url) as rpc:
+        await _spend_a_nonce(rpc, site)
+
+    await site.run()
+
+    await assert_all_stands(site)
+    assert await site.nonce() == SENDS + 1
+
+
+async def _spend_a_nonce(rpc: Rpc, site: Site) -> None:
+    node = Node(rpc)
+    nonce = await node.nonce(site.signer.address)
+    transfer = Unsigned(await node.chain_id(), nonce, 10**9, 10**11, 21_000, OTHER, 1, b"")
+    await node.publish(site.signer.sign(transfer).raw)
+    await until(lambda: _has_nonce(node, site, nonce + 1))
+
+
+async def _has_nonce(node: Node, site: Site, nonce: int) -> bool:
+    return await node.nonce(site.signer.address) == nonce
+
+
+async def test_other_terms_add_what_they_lack(anvil_site: Site) -> None:
+    await anvil_site.run()
+    terms = terms_of(
+        anvil_site.signer.address,
+        relayers=(RELAYER, OTHER),
+        mint_limit=MintLimit(5 * LTZ, 60),
+    )
+
+    await anvil_site.run(terms=terms)
+
+    assert await anvil_site.holds("PointsSale", "RELAYER", OTHER)
+    assert await anvil_site.holds("PointsSale", "RELAYER", RELAYER)
+    assert await anvil_site.ask("LTZ", "mintLimit", MINTER) == 5 * LTZ
+    assert await anvil_site.nonce() == SENDS + 4
+
+
+async def test_the_admin_role_is_offered_and_the_offer_not_repeated(anvil_site: Site) -> None:
+    terms = terms_of(anvil_site.signer.address, heir=OTHER)
+
+    await anvil_site.run(terms=terms)
+    await anvil_site.run(terms=terms)
+
+    assert await anvil_site.nonce() == SENDS
+    for contract in abi.CONTRACTS:
+        assert await anvil_site.ask(contract, "defaultAdmin") == anvil_site.signer.address
+        assert await anvil_site.ask(contract, "pendingDefaultAdmin") == OTHER
+
+
+async def test_who_is_not_the_admin_is_told_what_only_the_admin_can_do(anvil_site: Site) -> None:
+    await anvil_site.run()
+    thief = Site(anvil_site.rpc_url, written=anvil_site.written)
+    await thief.fund()
+
+    with pytest.raises(FileRejected) as refused:
+        await thief.run(terms=terms_of(thief.signer.address, relayers=(OTHER,)))
+
+    assert all("only its admin can do that" in fault for fault in refused.value.faults)
+    assert await thief.nonce() == 0
+
+
+async def test_a_hot_key_with_a_cold_role_fails_the_check_at_the_end(anvil_site: Site) -> None:
+    await anvil_site.run()
+    terms = terms_of(anvil_site.signer.address, relayers=(REGISTRAR,), registrars=())
+
+    with pytest.raises(FileRejected) as refused:
+        await anvil_site.run(terms=terms)
+
+    assert any("PerkNFT: REGISTRAR of" in fault for fault in refused.value.faults)
+
+
+async def test_a_wallet_without_funds_is_told_so_before_anything_is_sent(
+    anvil_chain: DevChain,
+) -> None:
+    site = Site(anvil_chain.rpc_url)
+
+    with pytest.raises(Misconfigured, match="holds 0 of the chain's coin and may need"):
+        await site.run()
+
+    await site.fund()
+    await site.run()
+    assert await site.nonce() == SENDS
+
+
+async def test_other_code_at_an_address_is_refused(anvil_site: Site) -> None:
+    done = await anvil_site.run()
+    swapped = {**done.placed, "PointsSale": done.placed["BusinessEscrow"]}
+    anvil_site.written = replace(done, placed=swapped)
+
+    with pytest.raises(Misconfigured, match="is not this version's PointsSale"):
+        await anvil_site.run()
+
+
+async def test_contracts_of_another_ltz_are_refused(anvil_site: Site) -> None:
+    done = await anvil_site.run()
+    other = Site(anvil_site.rpc_url)
+    await other.fund()
+    theirs = await other.run()
+    other.written = replace(
+        theirs, placed={**theirs.placed, "PerkNFT": Placed(done.address("PerkNFT"))}
+    )
+
+    with pytest.raises(Misconfigured, match="is not this version's PerkNFT"):
+        await other.run()
+
+
+async def test_one_changed_byte_of_code_is_noticed(anvil_site: Site) -> None:
+    done = await anvil_site.run()
+    ltz = done.address("LTZ")
+    async with Rpc(anvil_site.rpc_url) as rpc:
+        for contract in abi.CONTRACTS:
+            at = done.address(contract)
+            code = await Node(rpc).code(at)
+            for place in (0, 1, len(code) // 2, len(code) - 1):
+                changed = bytearray(code)
+                changed[place] ^= 1
+                assert not runtime_code.is_ours(contract, bytes(changed), done.chain_id, at, ltz)
+            assert not runtime_code.is_ours(contract, code[:-1], done.chain_id, at, ltz)
+            assert not runtime_code.is_ours(contract, code, done.chain_id + 1, at, ltz)
+            assert not runtime_code.is_ours(contract, code, done.chain_id, ZERO_ADDRESS, ltz)
+
+
+async def test_ltz_alone_is_completed(anvil_site: Site) -> None:
+    """An instance of ltzd 0.1 has LTZ and wrote no nonce down."""
+    done = await anvil_site.run()
+    alone = replace(done, deployer=ZERO_ADDRESS, placed={"LTZ": Placed(done.address("LTZ"))})
+    anvil_site.written = alone
+
+    again = await anvil_site.run()
+
+    assert again.address("LTZ") == done.address("LTZ")
+    assert again.first_block == done.first_block
+    assert hex_of(again.address("PerkNFT")) != hex_of(done.address("PerkNFT"))
+    await assert_all_stands(anvil_site)

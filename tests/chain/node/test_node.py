@@ -1,0 +1,309 @@
+"""Node answers become typed observations, and nonsense becomes NodeUnavailable, never a crash."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ltzd.chain.node.node import Header, Node, Receipt, Revert
+from ltzd.chain.node.publications import Publication
+from ltzd.chain.node.rpc import RpcError
+from ltzd.errors import NodeUnavailable
+from ltzd.rules.operator.fees import Market
+from ltzd.values import Address, Hash32, hex_of
+from tests.support.chain.scripted_node import Respond, a_server, always, error, refusing, result
+
+LTZ = Address(b"\x17" * 20)
+HASH = Hash32(b"\xaa" * 32)
+PARENT = Hash32(b"\xbb" * 32)
+
+A_BLOCK: dict[str, object] = {
+    "number": "0x10",
+    "hash": hex_of(HASH),
+    "parentHash": hex_of(PARENT),
+    "timestamp": "0x65",
+    "logsBloom": "0x" + "00" * 255 + "01",
+    "baseFeePerGas": "0x7",
+    "gasLimit": "0x1c9c380",
+}
+A_RECEIPT: dict[str, object] = {
+    "transactionHash": hex_of(PARENT),
+    "blockNumber": "0x10",
+    "blockHash": hex_of(HASH),
+    "status": "0x1",
+    "gasUsed": "0x5208",
+    "effectiveGasPrice": "0x3b9aca00",
+}
+A_LOG: dict[str, object] = {
+    "address": hex_of(LTZ),
+    "topics": [],
+    "data": "0x",
+    "blockNumber": "0x10",
+    "blockHash": hex_of(HASH),
+    "transactionHash": hex_of(PARENT),
+    "logIndex": "0x0",
+}
+
+
+async def test_a_taken_publication_is_accepted() -> None:
+    async with a_server(always(hex_of(HASH))) as rpc:
+        assert await Node(rpc).publish(b"\x02") == (Publication.ACCEPTED, "")
+
+
+async def test_an_unanswered_publication_is_unknown() -> None:
+    async with a_server(lambda _asked: b"") as rpc:
+        with pytest.raises(NodeUnavailable):
+            await Node(rpc).publish(b"\x02")
+
+
+async def test_a_header_holds_what_the_block_says() -> None:
+    bloom = bytes(255) + b"\x01"
+    async with a_server(always(A_BLOCK)) as rpc:
+        assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, 7, 30_000_000)
+    async with a_server(always(A_BLOCK | {"baseFeePerGas": None, "gasLimit": None})) as rpc:
+        assert await Node(rpc).block(16) == Header(16, HASH, PARENT, 101, bloom, None, None)
+
+
+async def test_a_missing_block_or_receipt_is_none() -> None:
+    async with a_server(always(None)) as rpc:
+        node = Node(rpc)
+        assert await node.block("latest") is None
+        assert await node.headers([1, 2]) == [None, None]
+        assert await node.receipts([HASH]) == [None]
+
+
+async def test_a_receipt_without_a_block_is_none() -> None:
+    async with a_server(always(A_RECEIPT | {"blockHash": None})) as rpc:
+        assert await Node(rpc).receipts([PARENT]) == [None]
+
+
+async def test_a_receipt_tells_where_and_how_a_call_ended() -> None:
+    async with a_server(always(A_RECEIPT)) as rpc:
+        assert await Node(rpc).receipts([PARENT]) == [
+            Receipt(PARENT, 16, HASH, True, 21_000, 10**9)
+        ]
+    async with a_server(always(A_RECEIPT | {"status": "0x0"})) as rpc:
+        assert await Node(rpc).receipts([PARENT]) == [
+            Receipt(PARENT, 16, HASH, False, 21_000, 10**9)
+        ]
+
+
+@pytest.mark.parametrize(
+    "final", [{"error": {"code": -39001, "message": "unknown block"}}, {"result": None}]
+)
+async def test_a_node_without_finality_says_none(final: dict[str, object]) -> None:
+    def respond(asked: Any) -> object:
+        return [result(asked[0], A_BLOCK), {"id": asked[1]["id"]} | final]
+
+    async with a_server(respond) as rpc:
+        head, finalized = await Node(rpc).head_and_final()
+    assert (head.number, finalized) == (16, None)
+
+
+async def test_a_head_that_fails_is_no_head() -> None:
+    def respond(asked: Any) -> object:
+        return [error(asked[0], "header not found"), result(asked[1], A_BLOCK)]
+
+    async with a_server(respond) as rpc:
+        with pytest.raises(NodeUnavailable, match="header not found"):
+            await Node(rpc).head_and_final()
+    async with a_server(always(None)) as rpc:
+        with pytest.raises(NodeUnavailable):
+            await Node(rpc).head_and_final()
+
+
+async def test_only_the_contracts_logs_of_a_blocks_receipts_count() -> None:
+    foreign = A_LOG | {"address": "0x" + "99" * 20}
+    async with a_server(always([{"logs": [A_LOG, foreign]}, {"logs": []}])) as rpc:
+        assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG]
+
+
+def without_block_receipts(block: object) -> Respond:
+    """A node that answers for single receipts only."""
+
+    def respond(asked: Any) -> object:
+        if isinstance(asked, list):
+            return [result(each, {"logs": [A_LOG]}) for each in asked]
+        if asked["method"] == "eth_getBlockReceipts":
+            return error(asked, "the method eth_getBlockReceipts does not exist", -32601)
+        return result(asked, block)
+
+    return respond
+
+
+async def test_a_node_without_block_receipts_is_asked_for_each_receipt() -> None:
+    hashes = [hex_of(HASH), hex_of(PARENT)]
+    async with a_server(without_block_receipts({"transactions": hashes})) as rpc:
+        assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG, A_LOG]
+
+
+@pytest.mark.parametrize("block", [None, {}, {"transactions": None}, {"transactions": 5}, 7])
+async def test_without_a_blocks_transactions_its_logs_are_not_believed_to_be_none(
+    block: object,
+) -> None:
+    async with a_server(without_block_receipts(block)) as rpc:
+        with pytest.raises(NodeUnavailable):
+            await Node(rpc).logs_by_receipts(HASH, LTZ)
+
+
+async def test_a_refused_range_is_an_rpc_error_that_a_caller_can_act_on() -> None:
+    async with a_server(refusing("query exceeds max results")) as rpc:
+        with pytest.raises(RpcError, match="max results"):
+            await Node(rpc).logs_up_to(1, 2_000, LTZ)
+
+
+async def test_a_reverted_view_tells_its_data() -> None:
+    def respond(asked: Any) -> object:
+        told = {"code": 3, "message": "execution reverted", "data": "0x01"}
+        return {"id": asked["id"], "error": told}
+
+    async with a_server(respond) as rpc:
+        with pytest.raises(RpcError) as raised:
+            await Node(rpc).view(LTZ, b"")
+    assert raised.value.data == b"\x01"
+
+
+A_HEAD = Header(16, HASH, PARENT, 101, bytes(256), base_fee=7, gas_limit=30_000_000)
+
+
+def answering(**results: object) -> Respond:
+    """By method; what is not named is refused as unknown."""
+
+    def answer(each: Any) -> object:
+        if each["method"] in results:
+            return result(each, results[each["method"]])
+        return error(each, "the method does not exist", -32601)
+
+    return lambda asked: list(map(answer, asked)) if isinstance(asked, list) else answer(asked)
+
+
+async def test_the_market_is_the_next_blocks_base_fee_and_the_usual_tip() -> None:
+    history = {"oldestBlock": "0x10", "baseFeePerGas": ["0x7", "0x8"], "gasUsedRatio": [0.5]}
+    respond = answering(eth_feeHistory=history, eth_maxPriorityFeePerGas="0x3")
+    async with a_server(respond) as rpc:
+        assert await Node(rpc).market(A_HEAD) == Market(base_fee=8, tip=3)
+
+
+async def test_a_node_without_a_fee_history_is_taken_by_its_newest_block() -> None:
+    async with a_server(answering(eth_maxPriorityFeePerGas="0x3")) as rpc:
+        assert await Node(rpc).market(A_HEAD) == Market(base_fee=7, tip=3)
+        with pytest.raises(NodeUnavailable, match="EIP-1559"):
+            await Node(rpc).market(replace(A_HEAD, base_fee=None))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "revert"),
+    [
+        ({"code": 3, "message": "execution reverted", "data": "0x01"}, b"\x01"),
+        ({"code": 3, "message": "execution reverted"}, b""),
+        ({"code": -32000, "message": "VM execution error: revert"}, b""),
+        ({"code": -32015, "message": "VM execution error", "data": "0x02"}, b"\x02"),
+        ({"code": -32000, "message": "VM error", "data": {"data": "0x03"}}, b"\x03"),
+        # The node's own trouble says nothing about the call.
+        ({"code": -32000, "message": "out of gas"}, None),
+        ({"code": -32005, "message": "limit exceeded"}, None),
+        ({"code": -32000, "message": "missing trie node"}, None),
+    ],
+)
+async def test_a_simulated_call_that_fails_tells_whether_the_contract_reverted(
+    refusal: dict[str, object], revert: bytes | None
+) -> None:
+    def respond(asked: Any) -> object:
+        good, bad = asked
+        return [result(good, "0x"), {"jsonrpc": "2.0", "id": bad["id"], "error": refusal}]
+
+    async with a_server(respond) as rpc:
+        outcomes = await Node(rpc).simulate(LTZ, [b"\x01", b"\x02"], LTZ)
+    assert outcomes == [None, Revert(revert, str(refusal["message"]))]
+
+
+async def test_each_simulated_call_has_the_gas_that_it_is_sent_with() -> None:
+    asked: list[Any] = []
+
+    def respond(batch: Any) -> object:
+        asked.extend(each["params"][0] for each in batch)
+        return [result(each, "0x") for each in batch]
+
+    async with a_server(respond) as rpc:
+        assert await Node(rpc).simulate(LTZ, [b"\x01", b"\x02"], LTZ, [0, 70_000]) == [None, None]
+        await Node(rpc).revert_of(LTZ, b"", LTZ, gas=0)
+    assert [call.get("gas") for call in asked] == ["0x0", "0x11170", "0x0"]
+
+
+async def test_bytes_without_an_answer_among_others_are_unknown_and_the_others_are_not() -> None:
+    def respond(asked: Any) -> object:
+        first, _, third, fourth = asked
+        return [result(third, hex_of(HASH)), error(first, "oversized data"), {"id": fourth["id"]}]
+
+    async with a_server(respond) as rpc:
+        answers = await Node(rpc).publish_all([b"\x01", b"\x02", b"\x03", b"\x04"])
+    assert [outcome for outcome, _ in answers] == [
+        Publication.REFUSED_FOR_GOOD,
+        Publication.UNKNOWN,
+        Publication.ACCEPTED,
+        Publication.UNKNOWN,
+    ]
+
+
+async def test_a_node_that_is_away_simulates_nothing() -> None:
+    async with a_server(always("0x"), status=502) as rpc:
+        rpc.url += "nowhere"
+        with pytest.raises(NodeUnavailable):
+            await Node(rpc).simulate(LTZ, [b""], LTZ)
+
+
+QUESTIONS: dict[str, Callable[[Node], Awaitable[object]]] = {
+    "chain_id": lambda node: node.chain_id(),
+    "block": lambda node: node.block(1),
+    "head_and_final": lambda node: node.head_and_final(),
+    "headers": lambda node: node.headers([1]),
+    "headers_and_logs": lambda node: node.headers_and_logs(1, 2, LTZ),
+    "logs_up_to": lambda node: node.logs_up_to(1, 2, LTZ),
+    "logs_of_block": lambda node: node.logs_of_block(HASH, LTZ),
+    "logs_by_receipts": lambda node: node.logs_by_receipts(HASH, LTZ),
+    "receipts": lambda node: node.receipts([HASH]),
+    "nonce": lambda node: node.nonce(LTZ),
+    "balance": lambda node: node.balance(LTZ),
+    "code": lambda node: node.code(LTZ),
+    "market": lambda node: node.market(A_HEAD),
+    "view": lambda node: node.view(LTZ, b""),
+}
+
+NONSENSE: list[object] = [
+    7,
+    True,
+    "0xzz",
+    "latest",
+    {},
+    [5],
+    [None],
+    [{"logs": [5]}],
+    {"number": "0x"},
+    A_BLOCK | {"hash": "0x1234"},
+    A_BLOCK | {"number": None},
+    A_BLOCK | {"logsBloom": None},
+    A_BLOCK | {"baseFeePerGas": 7},
+    A_BLOCK | {"gasLimit": 7},
+    A_RECEIPT | {"status": None},
+    A_RECEIPT | {"gasUsed": None},
+    {name: said for name, said in A_RECEIPT.items() if name != "effectiveGasPrice"},
+    A_RECEIPT | {"blockHash": 5},
+    [A_LOG | {"blockHash": None}],
+    [A_LOG | {"blockNumber": 5}],
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_nonsense_is_no_answer(question: str) -> None:
+    for nonsense in NONSENSE:
+        async with a_server(always(nonsense)) as rpc:
+            with pytest.raises(NodeUnavailable):
+                await QUESTIONS[question](Node(rpc))
+
+
+@pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"logs_up_to", "view"}))
+async def test_an_error_object_means_no_more_than_no_answer(question: str) -> None:
+    async with a_server(refusing("internal error")) as rpc:
+        with pytest.raises(NodeUnavailable, match="internal error"):
+            await QUESTIONS[question](Node(rpc))

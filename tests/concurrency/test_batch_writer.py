@@ -1,0 +1,222 @@
+"""Items share commits; none answers before its own, and none spoils its neighbours'."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ltzd.concurrency import batch_writer as group_commit
+from ltzd.concurrency.batch_writer import AGAIN, Again, GroupCommit
+from ltzd.errors import DatabaseUnavailable, Refused, Unavailable
+from tests.support.rows.core import running
+
+Commits = GroupCommit[int, str]
+
+
+class Book:
+    """Where commits go: remembers each group; holds them back while `gate` is closed."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.under_way = 0
+        self.most_under_way = 0
+        self.fails: Callable[[Sequence[int]], Exception | None] = lambda _items: None
+        self.verdict: Callable[[int], str | Exception | Again] = lambda item: f"did {item}"
+
+    async def write(self, items: Sequence[int]) -> list[str | Exception | Again]:
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            await self.gate.wait()
+            await asyncio.sleep(0)
+            failure = self.fails(items)
+            if failure is not None:
+                raise failure
+            self.groups.append(list(items))
+            return [self.verdict(item) for item in items]
+        finally:
+            self.under_way -= 1
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book()
+
+
+@asynccontextmanager
+async def committing(commits: Commits) -> AsyncIterator[Commits]:
+    async with running(commits.run()):
+        yield commits
+
+
+async def submit_all(commits: Commits, items: Sequence[int]) -> list[str | BaseException]:
+    return await asyncio.gather(*map(commits.submit, items), return_exceptions=True)
+
+
+async def test_an_item_alone_is_committed_at_once(book: Book) -> None:
+    async with committing(Commits(book.write, "item")) as commits:
+        assert await commits.submit(1) == "did 1"
+
+
+async def test_what_gathers_goes_together_in_order(book: Book) -> None:
+    book.gate.clear()
+    async with committing(Commits(book.write, "item", width=1)) as commits:
+        first = asyncio.create_task(commits.submit(0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        rest = asyncio.create_task(submit_all(commits, range(1, 100)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        book.gate.set()
+
+        assert await first == "did 0"
+        assert await rest == [f"did {item}" for item in range(1, 100)]
+    assert book.groups[-1] == list(range(1, 100))
+
+
+async def test_groups_and_their_number_are_bounded(book: Book) -> None:
+    async with committing(Commits(book.write, "item", width=3, largest=7)) as commits:
+        await submit_all(commits, range(100))
+
+    assert max(map(len, book.groups)) == 7
+    assert book.most_under_way <= 3
+    assert sorted(item for group in book.groups for item in group) == list(range(100))
+
+
+async def test_no_answer_comes_before_its_commit(book: Book) -> None:
+    book.gate.clear()
+    async with committing(Commits(book.write, "item")) as commits:
+        answers = [asyncio.create_task(commits.submit(item)) for item in range(5)]
+        await asyncio.wait(answers, timeout=0.05)
+        assert not any(answer.done() for answer in answers)
+        book.gate.set()
+        await asyncio.gather(*answers)
+
+
+async def test_a_refusal_goes_to_its_own_caller(book: Book) -> None:
+    book.verdict = lambda item: Refused("no") if item == 2 else f"did {item}"
+    async with committing(Commits(book.write, "item")) as commits:
+        answers = await submit_all(commits, [1, 2, 3])
+    assert (answers[0], answers[2]) == ("did 1", "did 3")
+    assert isinstance(answers[1], Refused)
+
+
+async def test_an_item_that_makes_the_commit_fail_does_not_take_its_neighbours_down(
+    book: Book,
+) -> None:
+    book.fails = lambda items: ValueError("poison") if 13 in items else None
+    async with committing(Commits(book.write, "item")) as commits:
+        answers = await submit_all(commits, range(30))
+        assert await commits.submit(99) == "did 99"
+
+    assert isinstance(answers[13], ValueError)
+    assert [answer for answer in answers if isinstance(answer, str)] == [
+        f"did {item}" for item in range(30) if item != 13
+    ]
+    done = [item for group in book.groups for item in group]
+    assert sorted(done) == sorted({*range(30), 99} - {13}), "each once"
+
+
+async def test_a_lost_database_fails_the_whole_group_at_once(book: Book) -> None:
+    """Tried alone, each item would wait for the same time-out."""
+    tries: list[int] = []
+
+    def fails(items: Sequence[int]) -> Exception:
+        tries.append(len(items))
+        return DatabaseUnavailable("lost")
+
+    book.fails = fails
+    async with committing(Commits(book.write, "item", width=1)) as commits:
+        answers = await submit_all(commits, range(50))
+    assert all(isinstance(answer, DatabaseUnavailable) for answer in answers)
+    assert sum(tries) == 50
+
+
+async def test_an_item_that_lost_a_race_goes_into_the_next_commit(book: Book) -> None:
+    lost = {1: 2, 4: 1}
+
+    def verdict(item: int) -> str | Again:
+        if lost.get(item, 0):
+            lost[item] -= 1
+            return AGAIN
+        return f"did {item}"
+
+    book.verdict = verdict
+    async with committing(Commits(book.write, "item")) as commits:
+        assert await submit_all(commits, range(6)) == [f"did {item}" for item in range(6)]
+    assert sum(map(len, book.groups)) == 6 + 3
+
+
+async def test_a_cancelled_callers_item_is_written_and_harms_nobody(book: Book) -> None:
+    book.gate.clear()
+    async with committing(Commits(book.write, "item")) as commits:
+        given_up = asyncio.create_task(commits.submit(1))
+        patient = asyncio.create_task(commits.submit(2))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        book.gate.set()
+
+        assert await patient == "did 2"
+    assert given_up.cancelled()
+    assert sorted(item for group in book.groups for item in group) == [1, 2]
+
+
+async def test_beyond_the_bound_there_is_no_waiting(book: Book) -> None:
+    book.gate.clear()
+    async with committing(Commits(book.write, "item", width=1, largest=1, bound=5)) as commits:
+        first = asyncio.create_task(commits.submit(0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(submit_all(commits, range(1, 10)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        book.gate.set()
+
+        assert await first == "did 0"
+        answers = await waiting
+    assert [isinstance(answer, Unavailable) for answer in answers] == [False] * 5 + [True] * 4
+
+
+async def test_cancelling_the_loops_ends_them(book: Book) -> None:
+    commits = Commits(book.write, "item")
+    task = asyncio.create_task(commits.run())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task], timeout=1)
+    assert task.cancelled()
+
+
+async def test_those_who_go_again_keep_their_order_before_those_who_came_later(book: Book) -> None:
+    asked: list[int] = []
+
+    def verdict(item: int) -> str | Again:
+        asked.append(item)
+        return AGAIN if item in {2, 3, 4} and asked.count(item) == 1 else f"did {item}"
+
+    book.verdict = verdict
+    book.gate.clear()
+    async with committing(Commits(book.write, "item")) as commits:
+        first = asyncio.create_task(submit_all(commits, [1, 2, 3, 4]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        later = asyncio.create_task(submit_all(commits, [5, 6]))
+        await asyncio.sleep(0)
+        book.gate.set()
+        await asyncio.gather(first, later)
+    assert asked[-5:] == [2, 3, 4, 5, 6]
+
+
+async def test_who_loses_again_and_again_is_told_after_a_bounded_time(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_PATIENCE_SECONDS", 0.05)
+    book.verdict = lambda item: AGAIN if item == 2 else f"did {item}"
+    async with committing(Commits(book.write, "item")) as commits, asyncio.timeout(5):
+        answers = await submit_all(commits, [1, 2, 3])
+    assert (answers[0], answers[2]) == ("did 1", "did 3")
+    assert isinstance(answers[1], Unavailable)

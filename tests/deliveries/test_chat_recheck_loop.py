@@ -1,0 +1,296 @@
+"""What was kept of the chat platform's answers, looked through every five minutes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from ltzd import telemetry
+from ltzd.deliveries.chat_recheck_loop import LOCK, PERIOD_SECONDS, ChatSweep
+from ltzd.providers.chat import ChatPlatform
+from ltzd.rules.constraints.chat_queries import ChatQuestion
+from ltzd.rules.constraints.constraints import ChatConstraint, ChatLevel, ChatRole
+from ltzd.store.constraints import results as constraint_results
+from ltzd.store.constraints.results import Key, Subject
+from ltzd.store.database import Pool, session
+from tests.support.rows.core import a_wallet, running, value
+from tests.support.services.chat_platform import (
+    ADA,
+    BEN,
+    GUILD,
+    OTHER_GUILD,
+    OTHER_ROLE,
+    ROLE,
+    ChatServer,
+    a_chat_server,
+    limited,
+    saying,
+)
+from tests.support.waiting import until
+
+BRAND, WALLET, OTHER_WALLET = a_wallet(0xB), a_wallet(1), a_wallet(2)
+
+
+def role(guild: str = GUILD, wanted: str = ROLE) -> ChatRole:
+    return ChatRole(collection_id=7, kind="chat_role", guild_id=guild, role_id=wanted)
+
+
+def level(least: int = 5) -> ChatLevel:
+    return ChatLevel(collection_id=7, kind="chat_level", guild_id=GUILD, min=least)
+
+
+@dataclass
+class Clock:
+    """Sleeps until a test lets the time pass; short waits pass by themselves."""
+
+    slept: list[float] = field(default_factory=list)
+    _periods: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        if seconds == PERIOD_SECONDS:
+            await self._periods.get()
+
+    def a_period_passes(self) -> None:
+        self._periods.put_nowait(None)
+
+
+@dataclass
+class Swept:
+    pool: Pool
+    url: str
+    server: ChatServer
+    platform: ChatPlatform
+    clock: Clock
+
+    async def keep(
+        self, constraint: ChatConstraint, *accounts: str, outcome: bool = True, **place: Any
+    ) -> None:
+        """`place` may be its wallet, its position, and how many seconds it has."""
+        key = Key(place.get("wallet", WALLET), 7, place.get("position", 0))
+        question = ChatQuestion(constraint=constraint, accounts=accounts or (ADA,)).as_bytes()
+        subject = Subject(BRAND, constraint.kind, fingerprint=question)
+        async with session(self.pool) as connection:
+            ticket = await constraint_results.begin(connection, key, subject, 30)
+            seconds = place.get("seconds", 3600)
+            assert await constraint_results.put(connection, key, ticket, outcome, seconds)
+
+    async def kept(self) -> list[tuple[bytes, int]]:
+        """By wallet and position."""
+        async with session(self.pool) as connection:
+            rows = await connection.fetch(
+                "SELECT user_address, position FROM constraint_results ORDER BY 1, 2"
+            )
+        return [(row[0], row[1]) for row in rows]
+
+    def sweeper(self) -> ChatSweep:
+        return ChatSweep(self.pool, self.url, self.platform, self.clock.sleep)
+
+    async def sweep(self) -> int:
+        return await self.sweeper().sweep()
+
+    async def are_asked(self, times: int) -> None:
+        async def so_often() -> bool:
+            return len(self.server.asked) >= times
+
+        await until(so_often)
+
+
+@pytest_asyncio.fixture
+async def swept(pool: Pool, database_url: str) -> AsyncIterator[Swept]:
+    async with a_chat_server() as server, ChatPlatform(server.policy()) as platform:
+        yield Swept(pool, database_url, server, platform, Clock())
+
+
+async def test_results_go_whose_answer_is_another_one_now(swept: Swept) -> None:
+    swept.server.roles[GUILD, ADA] = [OTHER_ROLE]
+    swept.server.levels[GUILD, ADA] = 5
+    await swept.keep(role(), position=0)
+    await swept.keep(role(wanted=OTHER_ROLE), position=1)
+    await swept.keep(role(wanted=OTHER_ROLE), position=2, outcome=False)
+    await swept.keep(level(5), position=3)
+    await swept.keep(level(5), position=4, outcome=False)
+    await swept.keep(level(6), position=5)
+    await swept.keep(role(OTHER_GUILD), position=6)
+    await swept.keep(role(OTHER_GUILD), position=7, outcome=False)
+    before = telemetry.CHAT_RESULTS_DROPPED._value.get()
+
+    assert await swept.sweep() == 5
+    assert await swept.kept() == [(WALLET, position) for position in (1, 3, 7)]
+    assert telemetry.CHAT_RESULTS_DROPPED._value.get() == before + 5
+
+
+async def test_each_member_is_asked_about_once(swept: Swept) -> None:
+    for position, wanted in enumerate((ROLE, OTHER_ROLE)):
+        for wallet in (WALLET, OTHER_WALLET):
+            await swept.keep(role(wanted=wanted), wallet=wallet, position=position)
+    await swept.keep(level(), position=2)
+    await swept.keep(role(), ADA, BEN, position=3)
+
+    await swept.sweep()
+    assert sorted(swept.server.asked) == [
+        ("level", GUILD, ADA),
+        ("role", GUILD, ADA),
+        ("role", GUILD, BEN),
+    ]
+
+
+async def test_pages_are_all_looked_through(swept: Swept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ltzd.deliveries.chat_recheck_loop._PAGE", 2)
+    for number in range(1, 6):
+        await swept.keep(role(), wallet=a_wallet(number), outcome=number % 2 == 0)
+    swept.server.roles[GUILD, ADA] = [ROLE]
+
+    assert await swept.sweep() == 3
+    assert await swept.kept() == [(a_wallet(2), 0), (a_wallet(4), 0)]
+    assert len(swept.server.asked) == 1, "in one page or in several"
+
+
+@pytest.mark.parametrize(
+    ("has_role", "dropped"),
+    [((True, False), 0), ((False, True), 0), ((False, False), 1)],
+)
+async def test_one_of_several_accounts_is_enough(
+    swept: Swept, has_role: tuple[bool, bool], dropped: int
+) -> None:
+    await swept.keep(role(), ADA, BEN)
+    for account, has in zip((ADA, BEN), has_role, strict=True):
+        swept.server.roles[GUILD, account] = [ROLE] if has else []
+    assert await swept.sweep() == dropped
+
+
+@pytest.mark.parametrize("trouble", [saying(503), saying(403, {"code": 50001}), saying(200, {})])
+async def test_an_answer_that_cannot_be_had_changes_nothing(swept: Swept, trouble: Any) -> None:
+    await swept.keep(role(), ADA, BEN)
+    await swept.keep(role(), BEN, position=1, outcome=False)
+    swept.server.roles[GUILD, ADA] = []
+    swept.server.always[GUILD] = trouble
+
+    assert await swept.sweep() == 0
+    assert len(await swept.kept()) == 2
+    swept.server.always.clear()
+    assert await swept.sweep() == 1, "the next sweep asks again"
+
+
+async def test_a_guild_that_says_nothing_is_left_alone_and_others_are_not(swept: Swept) -> None:
+    swept.server.always[GUILD] = saying(403, {"code": 50001})
+    for number in range(40):
+        await swept.keep(role(), f"8000000000000001{number:02}", wallet=a_wallet(number + 1))
+    await swept.keep(role(OTHER_GUILD), wallet=a_wallet(99))
+
+    assert await swept.sweep() == 1
+    refused = [guild for _, guild, _ in swept.server.asked if guild == GUILD]
+    assert 5 <= len(refused) < 10, "every refusal counts against our bot"
+    assert len(await swept.kept()) == 40
+
+
+async def test_a_wait_that_the_platform_asks_for_is_waited(swept: Swept) -> None:
+    """Longer than a user would wait; here the test's clock passes, and not the platform's."""
+    await swept.keep(role())
+    swept.server.next[GUILD].append(limited(30))
+
+    assert await swept.sweep() == 0
+    assert len(swept.server.asked) == 1
+    assert swept.clock.slept
+    assert all(29 < seconds <= 30 for seconds in swept.clock.slept)
+
+
+async def test_after_the_wait_the_sweep_goes_on(swept: Swept) -> None:
+    await swept.keep(role())
+    swept.server.next[GUILD].append(limited(0.3))
+    policy = swept.server.policy(timeout_seconds=0.2)
+
+    async with ChatPlatform(policy) as impatient:
+        sweep = ChatSweep(swept.pool, swept.url, impatient)
+        assert await sweep.sweep() == 1
+    assert len(swept.server.asked) == 2
+
+
+async def test_expired_results_are_not_asked_about_and_go(swept: Swept) -> None:
+    await swept.keep(role(), seconds=0)
+    assert await swept.sweep() == 0
+    assert (swept.server.asked, await swept.kept()) == ([], [])
+
+
+async def test_a_result_that_is_newer_than_the_sweeps_look_stays(swept: Swept) -> None:
+    gate = asyncio.Event()
+
+    async def held(_request: web.Request) -> web.StreamResponse:
+        await gate.wait()
+        return web.json_response({"roles": []})
+
+    await swept.keep(role())
+    swept.server.next[GUILD].append(held)
+    sweep = asyncio.create_task(swept.sweep())
+    await swept.are_asked(1)
+    await swept.keep(role())
+    gate.set()
+
+    assert await sweep == 0
+    assert await swept.kept() == [(WALLET, 0)]
+
+
+async def test_other_kinds_results_stay(swept: Swept) -> None:
+    url = "https://api.example/{user_address}"
+    subject = Subject(BRAND, "external_api", url, b"said")
+    async with session(swept.pool) as connection:
+        ticket = await constraint_results.begin(connection, Key(WALLET, 7, 0), subject, 30)
+        await constraint_results.put(connection, Key(WALLET, 7, 0), ticket, True, 60)
+    assert await swept.sweep() == 0
+    assert len(await swept.kept()) == 1
+
+
+async def test_what_another_version_has_asked_is_dropped(swept: Swept) -> None:
+    await swept.keep(role())
+    async with session(swept.pool) as connection:
+        await connection.execute("UPDATE constraint_results SET fingerprint = 'another form'")
+    assert await swept.sweep() == 1
+    assert swept.server.asked == []
+
+
+async def test_it_sweeps_at_once_and_then_every_five_minutes(swept: Swept) -> None:
+    await swept.keep(role(), outcome=False)
+    async with running(swept.sweeper().run()):
+        for times in (1, 2, 3):
+            await swept.are_asked(times)
+            await until(lambda times=times: _has_slept(swept, times))  # type: ignore[misc]
+            assert len(swept.server.asked) == times
+            swept.clock.a_period_passes()
+    assert set(swept.clock.slept) == {300.0}
+
+
+async def _has_slept(swept: Swept, times: int) -> bool:
+    return len(swept.clock.slept) == times
+
+
+async def test_one_process_sweeps_and_another_takes_over_when_it_ends(swept: Swept) -> None:
+    await swept.keep(role(), outcome=False)
+    async with running(swept.sweeper().run()):
+        await swept.are_asked(1)
+        async with running(swept.sweeper().run()):
+            await until(lambda: _connections(swept, 2))
+            assert len(swept.server.asked) == 1
+            await value(swept.pool, CUT_THE_HOLDER)
+            await swept.are_asked(2)
+
+
+CUT_THE_HOLDER = """
+SELECT pg_terminate_backend(l.pid)
+  FROM pg_locks l
+  JOIN pg_stat_activity a USING (pid)
+ WHERE l.locktype = 'advisory' AND a.datname = current_database()
+"""
+
+
+async def _connections(swept: Swept, count: int) -> bool:
+    found: int = await value(
+        swept.pool,
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 "
+        "AND datname = current_database()",
+        f"ltzd lock {LOCK}",
+    )
+    return found == count

@@ -1,0 +1,47 @@
+"""What the mint limit lets a lane mint, where less is minted than it lets go."""
+
+from typing import cast
+from uuid import UUID
+
+from ltzd.chain.node.node import Node
+from ltzd.operator.mints.limit import MintAllowance
+from ltzd.operator.policy import MintTarget
+from ltzd.store.operator.rewards import QueuedReward
+from ltzd.values import LTZ, Address
+
+A, B = (Address(bytes([number]) * 20) for number in (0xA, 0xB))
+
+
+class Bucket:
+    """A node that tells of a mint limit of 1,000 LTZ a day, of which so much is left."""
+
+    def __init__(self) -> None:
+        self.left = 1_000
+
+    async def view(self, _to: Address, _data: bytes) -> bytes:
+        return b"".join(
+            number.to_bytes(32, "big") for number in (1_000 * LTZ, 86_400, self.left * LTZ)
+        )
+
+
+def a_reward(number: int, brand: Address, ltz: int) -> QueuedReward:
+    return QueuedReward(UUID(int=number), 1, brand, ltz, None, brand_id=brand)
+
+
+async def test_what_is_left_out_of_a_mint_is_not_kept_for_the_reward_that_is_saved_for() -> None:
+    """After a mint was refused batches are small: else nine tenths of each would be saved."""
+    bucket = Bucket()
+    target = MintTarget(31337, B)
+    allowance = MintAllowance(cast("Node", bucket), target, B)
+    large = a_reward(0, A, 1_000)
+    small = [a_reward(number, B, 1) for number in range(1, 5_000)]
+    for _ in range(20):
+        await allowance.look()
+        waiting = [small[0], large, *small[1:99]]
+        fitting = allowance.fit(waiting, 0)
+        batch, left_out = fitting[:10], fitting[10:]
+        allowance.give_back(left_out)
+        assert large not in batch
+        bucket.left -= len(batch)
+        small = [one for one in small if one not in batch]
+    assert bucket.left == 800

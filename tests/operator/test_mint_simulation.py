@@ -1,0 +1,268 @@
+"""One bad reward holds up nobody and is set aside; what is nobody's fault is waited for."""
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from ltzd.operator.mints import simulation as rehearsing
+from ltzd.operator.mints.limit import MintAllowance
+from ltzd.store.database import transaction
+from ltzd.store.operator import rewards
+from ltzd.store.wakeups import REWARDS
+from ltzd.values import LTZ, Address
+from tests.support.chain.mint_world import World
+from tests.support.rows.core import a_wallet, queue_reward, states, value
+from tests.support.waiting import until
+
+BAD = a_wallet(0xBAD)
+INVALID_RECEIVER = "ERC20InvalidReceiver"
+
+
+async def queue_for(world: World, wallets: Sequence[Address]) -> list[UUID]:
+    async with transaction(world.eyes) as connection:
+        ids = [await queue_reward(connection, wallet) for wallet in wallets]
+    world.signals.ring(REWARDS)
+    return ids
+
+
+async def failed(world: World, *ids: UUID) -> None:
+    async def there() -> bool:
+        return (await world.failures()).keys() == set(ids)
+
+    await until(there)
+
+
+async def all_but(world: World, count: int) -> None:
+    """Wait until all but so many rewards are minted."""
+
+    async def there() -> bool:
+        return await world.unminted() == count
+
+    await until(there)
+
+
+async def reverted_once(world: World) -> None:
+    """A mint of another reward reverts, so that the lane is careful from now on."""
+    world.node.reverts = lambda _data: True
+    await world.queue(1)
+    await world.settled("published")
+    world.node.mine()
+    await world.settled("mined")
+    world.node.reverts = lambda _data: False
+    world.node.mines_at_once = True
+
+
+async def test_a_bad_reward_is_found_and_the_others_are_minted_together(world: World) -> None:
+    world.node.bad_wallets.add(BAD)
+    wallets = [a_wallet(number + 1) for number in range(60)]
+    wallets[37] = BAD
+    async with world.serving():
+        await reverted_once(world)
+        ids = await queue_for(world, wallets)
+        await failed(world, ids[37])
+        await all_but(world, 2)
+        await world.settled("mined", "mined")
+    assert set((await world.failures()).values()) == {INVALID_RECEIVER}
+    count = await value(
+        world.eyes, "SELECT count(*) FROM rewards WHERE mint_block_hash IS NOT NULL"
+    )
+    assert count == 59
+
+
+@pytest.mark.parametrize("bad", [[0], [99], [0, 1, 2, 3], list(range(0, 100, 2)), list(range(99))])
+async def test_however_many_are_bad_all_of_them_are_found(world: World, bad: list[int]) -> None:
+    world.node.bad_wallets.add(BAD)
+    wallets = [BAD if number in bad else a_wallet(number + 1) for number in range(100)]
+    async with world.serving():
+        await reverted_once(world)
+        ids = await queue_for(world, wallets)
+        await failed(world, *(ids[number] for number in bad))
+        await all_but(world, 1 + len(bad))
+
+
+async def test_a_bad_reward_costs_its_batch_one_revert_and_is_failed_once_that_is_final(
+    world: World,
+) -> None:
+    world.node.bad_wallets.add(BAD)
+    ids = await queue_for(world, [a_wallet(1), BAD, a_wallet(2)])
+    async with world.serving():
+        await world.settled("published")
+        world.node.mine()
+        await world.settled("mined")
+        assert await world.failures() == {}, "it has a transaction, which a reorg may still change"
+        world.node.mine(3)
+        world.node.mines_at_once = True
+        await failed(world, ids[1])
+        await all_but(world, 1)
+        await world.settled("reverted", "mined")
+
+
+@pytest.mark.parametrize("stage", ["mined", "reverted"])
+async def test_another_term_comes_to_the_same_result(world: World, stage: str) -> None:
+    """Whether the reverted mint is final when it begins, or not."""
+    world.node.bad_wallets.add(BAD)
+    ids = await queue_for(world, [a_wallet(1), BAD, a_wallet(2)])
+    async with world.serving():
+        await world.settled("published")
+        world.node.mine()
+        await world.settled("mined")
+        if stage == "reverted":
+            world.node.bad_wallets = {a_wallet(number) for number in range(3)} | {BAD}
+            world.node.mine(3)
+            await world.settled("reverted")
+    world.node.bad_wallets = {BAD}
+    world.node.mines_at_once = True
+    async with world.serving():
+        more = await queue_for(world, [BAD, a_wallet(3)])
+        await failed(world, more[0], *([ids[1]] if stage == "reverted" else []))
+        world.node.mine(3)
+        await failed(world, more[0], ids[1])
+        await all_but(world, 2)
+    reverted = await value(world.eyes, "SELECT count(*) FROM transactions WHERE state = 'reverted'")
+    assert reverted == 1, "the new term knew that a mint had reverted"
+
+
+async def test_when_nothing_passes_nobody_is_failed(world: World) -> None:
+    async with world.serving():
+        await reverted_once(world)
+        world.node.reverts = lambda _data: True
+        await world.queue(20)
+        before = world.node.simulated
+        await until(lambda: _rose(world, before + 2 * 39))
+        assert await world.failures() == {}
+
+        world.node.reverts = lambda _data: False
+        await all_but(world, 1)
+    assert await world.failures() == {}
+
+
+async def _rose(world: World, to: int) -> bool:
+    return world.node.simulated >= to
+
+
+async def test_a_lost_role_is_nobodys_fault_and_is_not_searched_for(world: World) -> None:
+    async with world.serving():
+        await reverted_once(world)
+        world.node.is_minter = False
+        before = world.node.simulated
+        await world.queue(20)
+        await until(lambda: _rose(world, before + 2))
+        assert await world.failures() == {}
+        assert await states(world.eyes) == ["mined"]
+
+        world.node.is_minter = True
+        await all_but(world, 1)
+    assert await world.failures() == {}
+
+
+async def test_a_role_that_comes_back_while_halves_are_tried_makes_nobody_bad(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every single reward reverts in turn, for another reason each time, and then all pass."""
+    monkeypatch.setattr(rehearsing, "_NOT_ITS_FAULT", frozenset())
+    monkeypatch.setattr(rehearsing, "_THE_LANES", frozenset())
+    async with world.serving():
+        await reverted_once(world)
+        await world.some_looks()
+        begun = world.node.simulated
+
+        def for_a_while(_data: bytes) -> bool:
+            return world.node.simulated - begun < 9
+
+        world.node.reverts = for_a_while
+        await world.queue(8)
+        await all_but(world, 1)
+    assert await world.failures() == {}
+
+
+async def test_what_the_bucket_cannot_hold_is_not_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit fell after it was looked at, so that the larger reward reverts alone."""
+    monkeypatch.setattr(MintAllowance, "fit", lambda _self, batch, *_: list(batch))
+    async with world.serving():
+        await reverted_once(world)
+        world.node.mint_filled = world.node.head.minted + 2 * LTZ
+        async with transaction(world.eyes) as connection:
+            await queue_reward(connection, ltz=500)
+            await queue_reward(connection, ltz=1)
+        world.signals.ring(REWARDS)
+        await all_but(world, 2)
+        await world.some_looks()
+        assert await world.failures() == {}
+
+        world.node.mint_filled = 10**40
+        await all_but(world, 1)
+
+
+async def test_a_node_that_cannot_simulate_fails_nobody(world: World) -> None:
+    """It answers with an error that is none of the contract's, to all calls or to one."""
+    async with world.serving():
+        await reverted_once(world)
+        world.node.cannot_simulate = lambda _data: True
+        await queue_for(world, [BAD, a_wallet(1), a_wallet(2), a_wallet(3)])
+        before = world.node.simulated
+        await until(lambda: _rose(world, before + 7))
+        assert await world.failures() == {}
+
+        world.node.cannot_simulate = lambda data: bytes(BAD) in data
+        await all_but(world, 2)
+        await world.some_looks()
+        assert await world.failures() == {}
+        world.node.cannot_simulate = lambda _data: False
+        await all_but(world, 1)
+
+
+async def test_a_failed_reward_that_is_put_back_is_minted_once_it_can_be(world: World) -> None:
+    world.node.bad_wallets.add(BAD)
+    async with world.serving():
+        await reverted_once(world)
+        bad, _ = await queue_for(world, [BAD, a_wallet(1)])
+        await failed(world, bad)
+        await all_but(world, 2)
+
+        world.node.bad_wallets.clear()
+        async with transaction(world.eyes) as connection:
+            assert await rewards.retry(connection, bad)
+        world.signals.ring(REWARDS)
+        await all_but(world, 1)
+    assert await world.failures() == {}
+
+
+async def test_one_that_is_put_back_too_early_fails_again_and_reverts_nothing(
+    world: World,
+) -> None:
+    world.node.bad_wallets.add(BAD)
+    async with world.serving():
+        await reverted_once(world)
+        bad, _ = await queue_for(world, [BAD, a_wallet(1)])
+        await failed(world, bad)
+        world.node.mine(5)  # the first revert is final, so that nothing else asks for care
+        await all_but(world, 1)
+    async with transaction(world.eyes) as connection:
+        assert await rewards.retry(connection, bad)
+    async with world.serving():
+        await world.queue(1)
+        await failed(world, bad)
+        await all_but(world, 1)
+    assert await value(world.eyes, "SELECT count(*) FROM transactions WHERE NOT succeeded") == 1
+
+
+async def test_a_lane_whose_term_is_over_fails_nobody(world: World) -> None:
+    world.node.bad_wallets.add(BAD)
+    async with world.serving():
+        await reverted_once(world)
+        world.node.mines_at_once = False
+        await value(world.eyes, "UPDATE lanes SET epoch = epoch + 1 RETURNING epoch")
+        await queue_for(world, [BAD, a_wallet(1)])
+        async with asyncio.timeout(10):
+            await world.some_looks()
+        # The lane's next term finds it: its epoch is the newest again.
+        await until(lambda: _failures(world, 1))
+    assert await value(world.eyes, "SELECT epoch FROM lanes") >= 3
+
+
+async def _failures(world: World, count: int) -> bool:
+    return len(await world.failures()) == count

@@ -1,0 +1,58 @@
+"""What is said of a brand file that leaves minting open to anybody."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ltzd.rules.brands.configuration import FIRST_CATALOGUE, Brand, parse_brand_file
+from ltzd.rules.brands.warnings import warnings
+
+EXAMPLE = Path(__file__).parents[3] / "config" / "brand.example.toml"
+CAREFUL = {"signed_bypass": True, "daily_mint_budget": 1_000}
+PURCHASE = {"type": "purchase", "reward_per_dollar": 2}
+
+
+def a_brand(**changes: Any) -> Brand:
+    said: dict[str, Any] = {
+        "id": "0x00000000000000000000000000000000000000aa",
+        "name": "Shop",
+        "domains": ["shop.example"],
+    }
+    return Brand.model_validate(said | changes)
+
+
+def test_the_example_file_leaves_nothing_open() -> None:
+    assert warnings(parse_brand_file(EXAMPLE.read_text(), "example")) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (CAREFUL, []),
+        ({"automation": False}, []),
+        (CAREFUL | {"signed_bypass": False}, ["voice_claim", "`signed_bypass = true`"]),
+        (
+            CAREFUL | {"signed_bypass": False, "bypass_sources": []},
+            ["metadata.skip_cooldown needs no signature", "`signed_bypass = true`"],
+        ),
+        (CAREFUL | {"events": [PURCHASE]}, ["`purchase`", "Set `max_reward_per_event` in"]),
+        (CAREFUL | {"events": [PURCHASE], "max_reward_per_event": 5}, []),
+        (CAREFUL | {"daily_mint_budget": 0}, ["form_submit", "`daily_mint_budget`"]),
+    ],
+)
+def test_each_opening_is_told_with_the_line_that_closes_it(
+    changes: dict[str, Any], words: list[str]
+) -> None:
+    told = warnings(a_brand(**changes))
+    assert len(told) == bool(words)
+    for word in words:
+        assert word in told[0]
+
+
+def test_types_with_a_maximum_of_all_users_need_no_budget() -> None:
+    types = FIRST_CATALOGUE.keys() - {"form_submit"}
+    bounded = [{"type": kind, "max_total_claims": 9} for kind in types]
+    closed = {"type": "form_submit", "enabled": False}
+    free = {"type": "custom_wave", "reward": 0}
+    assert warnings(a_brand(signed_bypass=True, events=[*bounded, closed, free])) == []

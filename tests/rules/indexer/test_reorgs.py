@@ -1,0 +1,69 @@
+"""A stale node is no reorg, another hash at a height is one, a short head needs a second look."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.rules.indexer.reorgs import SECOND_LOOK_SECONDS, Look, Verdict, fork_point, judge
+from ltzd.values import Hash32
+
+OURS = Hash32(b"\x01" * 32)
+OTHER = Hash32(b"\x02" * 32)
+CURSOR = 100
+NOW = 1_000.0
+
+
+@pytest.mark.parametrize(
+    ("head", "hash_at_cursor", "first_short", "verdict"),
+    [
+        (CURSOR, OURS, None, Verdict.CURRENT),
+        (CURSOR + 1, OURS, None, Verdict.BEHIND),
+        (CURSOR + 500, OURS, None, Verdict.BEHIND),
+        (CURSOR, OTHER, None, Verdict.REORGED),
+        (CURSOR + 1, OTHER, None, Verdict.REORGED),
+        (CURSOR - 1, None, None, Verdict.STALE),
+        (0, None, None, Verdict.STALE),
+        (CURSOR - 1, None, NOW, Verdict.STALE),
+        (CURSOR - 1, None, NOW - SECOND_LOOK_SECONDS / 2, Verdict.STALE),
+        (CURSOR - 1, None, NOW - SECOND_LOOK_SECONDS, Verdict.REORGED),
+        # A node that has grown past us but cannot show the block: not yet proven either.
+        (CURSOR + 3, None, None, Verdict.STALE),
+        # A head that was short and is whole again is judged by what it holds.
+        (CURSOR, OURS, NOW - 60, Verdict.CURRENT),
+        (CURSOR + 1, OURS, NOW - 60, Verdict.BEHIND),
+        (CURSOR, OTHER, NOW - 60, Verdict.REORGED),
+    ],
+)
+def test_a_head_is_judged_by_what_it_holds_at_the_cursor(
+    head: int, hash_at_cursor: Hash32 | None, first_short: float | None, verdict: Verdict
+) -> None:
+    assert judge(CURSOR, OURS, Look(head, hash_at_cursor, NOW), first_short) is verdict
+
+
+@given(st.integers(0, 200), st.sampled_from([OURS, OTHER, None]), st.none() | st.floats(0, NOW))
+def test_a_block_that_is_still_there_is_never_a_reorg(
+    head: int, hash_at_cursor: Hash32 | None, first_short: float | None
+) -> None:
+    verdict = judge(CURSOR, OURS, Look(head, hash_at_cursor, NOW), first_short)
+
+    assert (verdict in {Verdict.CURRENT, Verdict.BEHIND}) == (hash_at_cursor == OURS)
+
+
+hashes = st.sampled_from([Hash32(bytes((byte,)) * 32) for byte in range(3)])
+branches = st.dictionaries(st.integers(0, 12), hashes)
+
+
+@given(branches, branches, st.randoms())
+def test_the_fork_point_is_the_highest_block_of_both(
+    ours: dict[int, Hash32], theirs: dict[int, Hash32], shuffler: object
+) -> None:
+    rows = list(ours.items())
+    shuffler.shuffle(rows)  # type: ignore[attr-defined]
+
+    common = [row for row in ours.items() if theirs.get(row[0]) == row[1]]
+
+    assert fork_point(rows, theirs) == max(common, default=None)
+
+
+def test_without_a_common_block_there_is_no_fork_point() -> None:
+    assert fork_point([(1, OURS)], {1: OTHER, 2: OURS}) is None

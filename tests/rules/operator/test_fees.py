@@ -1,0 +1,199 @@
+"""Fees never pass the cap and follow the market; what is stuck is told from what only waits."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.rules.operator.fees import (
+    GWEI,
+    FeePolicy,
+    Fees,
+    Market,
+    Patience,
+    Stuck,
+    Wait,
+    fees_for,
+    replacement,
+    why_stuck,
+)
+
+wei = st.integers(0, 300 * GWEI)
+markets = st.builds(Market, base_fee=wei, tip=wei)
+policies = st.builds(FeePolicy, cap=st.integers(1, 200 * GWEI), min_tip=st.integers(0, 3 * GWEI))
+# A tip is a part of the fee, so it is not above it.
+attempts = st.builds(
+    lambda fee, share: Fees(fee, fee * share // 100),
+    st.integers(0, 150 * GWEI),
+    st.integers(0, 100),
+)
+waits = st.builds(Wait, seconds=st.floats(0, 3600), blocks=st.integers(0, 1000))
+
+POLICY = FeePolicy()
+PATIENCE = Patience(late_seconds=5, passed_over_seconds=15, passed_over_blocks=3)
+
+
+# --- the first attempt ------------------------------------------------------------------------
+
+
+def test_fees_outlast_doubling_of_the_base_fee() -> None:
+    assert fees_for(Market(10 * GWEI, GWEI), POLICY) == Fees(21 * GWEI, GWEI)
+
+
+def test_a_tip_below_the_least_is_raised() -> None:
+    market = Market(10 * GWEI, 0)
+    assert fees_for(market, FeePolicy(min_tip=2 * GWEI)) == Fees(22 * GWEI, 2 * GWEI)
+
+
+def test_near_the_cap_the_fee_is_the_cap() -> None:
+    assert fees_for(Market(99 * GWEI, GWEI), POLICY) == Fees(100 * GWEI, GWEI)
+
+
+def test_over_the_cap_there_are_no_fees() -> None:
+    assert fees_for(Market(99 * GWEI, GWEI + 1), POLICY) is None
+
+
+@given(markets, policies)
+def test_fees_are_never_over_the_cap_and_always_pay_the_next_block(
+    market: Market, policy: FeePolicy
+) -> None:
+    fees = fees_for(market, policy)
+
+    if fees is None:
+        assert market.base_fee + max(market.tip, policy.min_tip) > policy.cap
+        return
+    assert fees.max_priority_fee_per_gas <= fees.max_fee_per_gas <= policy.cap
+    assert fees.max_fee_per_gas >= market.base_fee + fees.max_priority_fee_per_gas
+    assert fees.max_priority_fee_per_gas >= max(market.tip, policy.min_tip)
+
+
+@given(markets, st.integers(0, 10 * GWEI), policies)
+def test_fees_rise_with_the_base_fee_until_the_cap_forbids(
+    market: Market, rise: int, policy: FeePolicy
+) -> None:
+    lower = fees_for(market, policy)
+    higher = fees_for(Market(market.base_fee + rise, market.tip), policy)
+
+    if higher is not None:
+        assert lower is not None
+        assert lower.max_fee_per_gas <= higher.max_fee_per_gas
+
+
+# --- replacements -----------------------------------------------------------------------------
+
+
+def test_a_replacement_pays_what_the_next_block_asks() -> None:
+    assert replacement(Fees(3 * GWEI, GWEI), Market(10 * GWEI, 2 * GWEI), POLICY) == Fees(
+        22 * GWEI, 2 * GWEI
+    )
+
+
+def test_a_replacement_pays_a_tenth_more_where_the_next_block_asks_less() -> None:
+    assert replacement(Fees(50 * GWEI, 10 * GWEI), Market(GWEI, 0), POLICY) == Fees(
+        55 * GWEI, 11 * GWEI
+    )
+
+
+def test_a_tenth_is_rounded_up_and_is_one_wei_at_least() -> None:
+    free = FeePolicy(min_tip=0)
+    assert replacement(Fees(101, 9), Market(0, 0), free) == Fees(112, 10)
+    assert replacement(Fees(0, 0), Market(0, 0), free) == Fees(1, 1)
+
+
+def test_the_last_tenth_below_the_cap_is_taken_and_none_above_it() -> None:
+    cheap = Market(GWEI, GWEI)
+    exactly = 1_000_000_000 * 1000 // 11  # its tenth, rounded up, ends at the cap
+    fees = replacement(Fees(exactly, GWEI), cheap, POLICY)
+    assert fees is not None
+    assert fees.max_fee_per_gas == POLICY.cap
+    assert replacement(Fees(exactly + 1, GWEI), cheap, POLICY) is None
+
+
+def test_while_the_next_block_is_over_the_cap_nothing_is_replaced() -> None:
+    """It could not be mined, and the tenth would be missing later."""
+    assert replacement(Fees(GWEI, GWEI), Market(100 * GWEI, GWEI), POLICY) is None
+
+
+@given(attempts, markets, policies)
+def test_a_replacement_pays_a_tenth_more_twice_and_stays_under_the_cap(
+    highest: Fees, market: Market, policy: FeePolicy
+) -> None:
+    fees = replacement(highest, market, policy)
+
+    asked = fees_for(market, policy)
+    if fees is None:
+        assert asked is None or highest.max_fee_per_gas * 11 > policy.cap * 10 - 10
+        return
+    assert asked is not None
+    assert fees.max_priority_fee_per_gas <= fees.max_fee_per_gas <= policy.cap
+    for new, old in (
+        (fees.max_fee_per_gas, highest.max_fee_per_gas),
+        (fees.max_priority_fee_per_gas, highest.max_priority_fee_per_gas),
+    ):
+        assert new * 10 >= old * 11
+        assert new > old
+    assert fees.max_fee_per_gas >= max(asked.max_fee_per_gas, market.base_fee)
+    assert fees.max_priority_fee_per_gas >= asked.max_priority_fee_per_gas
+
+
+@given(attempts, st.lists(markets, max_size=200), policies)
+def test_whatever_the_market_does_attempts_rise_under_the_cap_and_come_to_an_end(
+    first: Fees, course: list[Market], policy: FeePolicy
+) -> None:
+    highest, made = first, 0
+    for market in course:
+        fees = replacement(highest, market, policy)
+        if fees is not None:
+            assert fees.max_fee_per_gas <= policy.cap
+            assert fees.max_fee_per_gas > highest.max_fee_per_gas
+            highest, made = fees, made + 1
+    assert made <= 300, "a tenth more each time from 1 wei passes 200 gwei after 273 attempts"
+
+
+@given(attempts, markets, st.integers(0, 10 * GWEI), policies)
+def test_a_dearer_market_never_makes_a_cheaper_replacement(
+    highest: Fees, market: Market, rise: int, policy: FeePolicy
+) -> None:
+    lower = replacement(highest, market, policy)
+    higher = replacement(highest, Market(market.base_fee + rise, market.tip), policy)
+
+    if higher is not None:
+        assert lower is not None
+        assert lower.max_fee_per_gas <= higher.max_fee_per_gas
+
+
+# --- when -------------------------------------------------------------------------------------
+
+FEES = Fees(20 * GWEI, GWEI)
+PAYABLE = Market(10 * GWEI, GWEI)
+TOO_DEAR = Market(20 * GWEI, GWEI)
+
+
+def stuck(wait: Wait, market: Market) -> Stuck | None:
+    return why_stuck(FEES, wait, market, POLICY, PATIENCE)
+
+
+def test_what_cannot_pay_the_base_fee_is_stuck_once_it_is_late() -> None:
+    assert stuck(Wait(4.9, 9), TOO_DEAR) is None
+    assert stuck(Wait(5.0, 0), TOO_DEAR) is Stuck.BASE_FEE
+
+
+def test_the_least_tip_must_be_paid_beside_the_base_fee() -> None:
+    edge = 20 * GWEI - POLICY.min_tip
+    assert stuck(Wait(9, 0), Market(edge, 0)) is None
+    assert stuck(Wait(9, 0), Market(edge + 1, 0)) is Stuck.BASE_FEE
+
+
+def test_what_can_pay_is_stuck_after_seconds_and_blocks_together() -> None:
+    assert stuck(Wait(3600, 2), PAYABLE) is None
+    assert stuck(Wait(14.9, 1000), PAYABLE) is None
+    assert stuck(Wait(15, 3), PAYABLE) is Stuck.PASSED_OVER
+
+
+@given(attempts, waits, markets, policies)
+def test_without_blocks_what_can_pay_is_never_stuck(
+    fees: Fees, wait: Wait, market: Market, policy: FeePolicy
+) -> None:
+    found = why_stuck(fees, Wait(wait.seconds, 0), market, policy, PATIENCE)
+
+    assert found in {None, Stuck.BASE_FEE}
+    if found is Stuck.BASE_FEE:
+        assert fees.max_fee_per_gas < market.base_fee + policy.min_tip

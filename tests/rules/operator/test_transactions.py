@@ -1,0 +1,192 @@
+"""A transaction's life: what may follow what, whatever is observed in whatever order."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.errors import IllegalTransition
+from ltzd.rules.operator.transactions import (
+    Accepted,
+    Effect,
+    Finalized,
+    NonceTaken,
+    Observation,
+    Place,
+    ReceiptLost,
+    ReceiptSeen,
+    RefusedForGood,
+    State,
+    Transaction,
+    advance,
+)
+from ltzd.values import Hash32
+
+HERE = Place(7, Hash32(b"\x07" * 32), succeeded=True)
+THERE = Place(8, Hash32(b"\x08" * 32), succeeded=True)
+FAILED = Place(7, Hash32(b"\x07" * 32), succeeded=False)
+CANCELLED = Place(7, Hash32(b"\x07" * 32), succeeded=False, is_cancellation=True)
+"""Where a self-transfer is mined."""
+
+SETTLED = frozenset({State.CONFIRMED, State.REVERTED, State.DISPLACED, State.CANCELLED})
+MINED = frozenset({State.MINED, State.CONFIRMED, State.REVERTED, State.CANCELLED})
+OBSERVATIONS: list[Observation] = [
+    Accepted(),
+    RefusedForGood(),
+    ReceiptSeen(HERE),
+    ReceiptSeen(THERE),
+    ReceiptSeen(FAILED),
+    ReceiptLost(),
+    Finalized(),
+    NonceTaken(),
+]
+
+_ALARMED = [Effect.REQUEUE, Effect.ALERT]
+_GIVEN_UP = [Effect.CANCEL, Effect.ALERT]
+LISTED: dict[tuple[State, type[Observation]], tuple[State, list[Effect]]] = {
+    (State.SIGNED, Accepted): (State.PUBLISHED, []),
+    (State.PUBLISHED, Accepted): (State.PUBLISHED, []),
+    (State.MINED, Accepted): (State.MINED, []),
+    (State.SIGNED, RefusedForGood): (State.SIGNED, _GIVEN_UP),
+    (State.PUBLISHED, RefusedForGood): (State.PUBLISHED, _GIVEN_UP),
+    (State.MINED, RefusedForGood): (State.MINED, []),
+    (State.SIGNED, ReceiptSeen): (State.MINED, []),
+    (State.PUBLISHED, ReceiptSeen): (State.MINED, []),
+    (State.MINED, ReceiptSeen): (State.MINED, []),
+    (State.MINED, ReceiptLost): (State.PUBLISHED, [Effect.PUBLISH]),
+    (State.MINED, Finalized): (State.CONFIRMED, []),
+    (State.SIGNED, NonceTaken): (State.DISPLACED, _ALARMED),
+    (State.PUBLISHED, NonceTaken): (State.DISPLACED, _ALARMED),
+}
+"""Every pair that is legal for a transaction that succeeded wherever it was mined."""
+
+
+def a_transaction(state: State, place: Place = HERE) -> Transaction:
+    return Transaction(state, place if state in MINED else None)
+
+
+@pytest.mark.parametrize(("state", "seen"), list(product(State, OBSERVATIONS)))
+def test_every_pair_is_listed_or_illegal(state: State, seen: Observation) -> None:
+    before = a_transaction(state)
+    if (state, type(seen)) not in LISTED:
+        with pytest.raises(IllegalTransition, match=state.name):
+            advance(before, seen)
+        assert before == a_transaction(state)
+        return
+    after, effects = advance(before, seen)
+    assert (after.state, effects) == LISTED[state, type(seen)]
+
+
+def test_a_receipt_says_where_a_transaction_is_and_a_later_one_moves_it() -> None:
+    mined, _ = advance(a_transaction(State.PUBLISHED), ReceiptSeen(HERE))
+    moved, _ = advance(mined, ReceiptSeen(THERE))
+
+    assert (mined.place, moved.place) == (HERE, THERE)
+
+
+def test_a_lost_receipt_leaves_no_place() -> None:
+    demoted, _ = advance(a_transaction(State.MINED), ReceiptLost())
+
+    assert demoted == Transaction(State.PUBLISHED, None)
+
+
+def test_a_failed_call_that_is_final_gives_its_rewards_back() -> None:
+    reverted, effects = advance(a_transaction(State.MINED, FAILED), Finalized())
+
+    assert reverted == Transaction(State.REVERTED, FAILED)
+    assert effects == _ALARMED
+
+
+def test_a_failed_call_that_is_not_final_keeps_its_rewards() -> None:
+    _, effects = advance(a_transaction(State.PUBLISHED), ReceiptSeen(FAILED))
+
+    assert effects == []
+
+
+def test_a_mined_transaction_of_unknown_place_cannot_become_final() -> None:
+    with pytest.raises(IllegalTransition):
+        advance(Transaction(State.MINED, None), Finalized())
+
+
+def test_bytes_that_are_refused_for_good_give_their_nonce_to_a_self_transfer_once() -> None:
+    abandoned, effects = advance(a_transaction(State.SIGNED), RefusedForGood())
+    again, no_effects = advance(abandoned, RefusedForGood())
+
+    assert (abandoned.state, abandoned.is_abandoned, effects) == (State.SIGNED, True, _GIVEN_UP)
+    assert (again, no_effects) == (abandoned, [])
+
+
+def test_a_self_transfer_that_is_final_gives_the_work_back_and_before_that_does_not() -> None:
+    abandoned = Transaction(State.PUBLISHED, is_abandoned=True)
+    mined, nothing = advance(abandoned, ReceiptSeen(CANCELLED))
+    final, effects = advance(mined, Finalized())
+
+    assert (mined.state, nothing) == (State.MINED, [])
+    assert (final.state, effects) == (State.CANCELLED, [Effect.REQUEUE])
+
+
+def test_an_abandoned_call_that_is_mined_all_the_same_is_done() -> None:
+    abandoned = Transaction(State.PUBLISHED, is_abandoned=True)
+    mined, _ = advance(abandoned, ReceiptSeen(HERE))
+    final, effects = advance(mined, Finalized())
+
+    assert (final.state, effects) == (State.CONFIRMED, [])
+
+
+def test_a_self_transfer_that_a_reorg_drops_goes_out_again_and_not_the_call() -> None:
+    mined = Transaction(State.MINED, CANCELLED, is_abandoned=True)
+
+    assert advance(mined, ReceiptLost()) == (
+        Transaction(State.PUBLISHED, is_abandoned=True),
+        [Effect.PUBLISH],
+    )
+
+
+@pytest.mark.parametrize("state", [State.SIGNED, State.PUBLISHED, State.MINED])
+def test_nobody_gave_up_a_call_whose_nonce_a_self_transfer_of_ours_has(state: State) -> None:
+    with pytest.raises(IllegalTransition):
+        advance(a_transaction(state), ReceiptSeen(CANCELLED))
+
+
+hashes = st.binary(min_size=32, max_size=32).map(Hash32)
+places = st.one_of(
+    st.builds(Place, st.integers(0, 9), hashes, st.booleans()),
+    st.builds(
+        Place, st.integers(0, 9), hashes, st.just(False), st.none(), is_cancellation=st.just(True)
+    ),
+)
+observations = st.lists(
+    st.one_of(
+        st.builds(ReceiptSeen, places),
+        st.sampled_from([Accepted(), RefusedForGood(), ReceiptLost(), Finalized(), NonceTaken()]),
+    ),
+    max_size=40,
+)
+
+
+@given(observations)
+def test_whatever_is_observed_settled_stays_settled(seen: list[Observation]) -> None:
+    tx = Transaction(State.SIGNED)
+    requeued: list[State] = []
+    cancelled = 0
+    for each in seen:
+        before = tx
+        try:
+            tx, effects = advance(tx, each)
+        except IllegalTransition:
+            assert tx is before
+            continue
+        assert before.state not in SETTLED, "settled moved"
+        assert tx.state is not State.SIGNED or before.state is State.SIGNED, "went back to signed"
+        assert tx.is_abandoned or not before.is_abandoned, "took the call back up"
+        assert (tx.place is not None) == (tx.state in MINED)
+        cancelled += effects.count(Effect.CANCEL)
+        requeued += [tx.state for effect in effects if effect is Effect.REQUEUE]
+    assert cancelled == tx.is_abandoned, "a self-transfer is made once, and never without reason"
+    assert len(requeued) <= 1
+    given_back = {State.REVERTED, State.DISPLACED, State.CANCELLED}
+    assert set(requeued) <= given_back
+    assert bool(requeued) == (tx.state in given_back)
+    assert tx.state is not State.CONFIRMED or (tx.place is not None and tx.place.succeeded)
+    assert tx.state is not State.CANCELLED or (tx.place is not None and tx.place.is_cancellation)

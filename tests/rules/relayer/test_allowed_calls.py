@@ -1,0 +1,92 @@
+"""The table of what may be relayed, held against the compiled contracts."""
+
+from dataclasses import fields
+
+import pytest
+
+from ltzd.chain.contracts import abi
+from ltzd.chain.relayer.signatures import MESSAGES
+from ltzd.rules.relayer.allowed_calls import TABLE, Part, Party, Row, functions_of
+
+PRINCIPALS = {
+    ("PerkNFT", "claimFor"): "user",
+    ("PerkNFT", "claimWithSig"): "user",
+    ("PerkNFT", "permitLTZ"): "owner",
+    ("PointsSale", "buyFor"): "buyer",
+    ("PointsSale", "buyWithSig"): "buyer",
+    ("PointsSale", "permitLTZ"): "owner",
+    ("BusinessEscrow", "lockFor"): "user",
+    ("BusinessEscrow", "releaseWithSig"): "the deal's user",
+    ("BusinessEscrow", "refundWithSig"): "the deal's business",
+    ("BusinessEscrow", "reclaim"): "the deal's user",
+    ("BusinessEscrow", "permitLTZ"): "owner",
+    ("LTZ", "permit"): "owner",
+    ("LTZ", "transferWithAuthorization"): "from",
+    ("LTZ", "transferFrom"): "from",
+}
+
+
+def inputs_of(row: Row) -> list[dict[str, str]]:
+    (entry,) = [
+        each
+        for each in abi.compiled(row.contract)["abi"]
+        if each["type"] == "function" and each["name"] == row.function
+    ]
+    found: list[dict[str, str]] = entry["inputs"]
+    return found
+
+
+def said(principal: str | Party) -> str:
+    return principal.value if isinstance(principal, Party) else principal
+
+
+def test_the_table_names_these_functions_and_principals_and_no_other() -> None:
+    assert {(row.contract, row.function): said(row.principal) for row in TABLE} == PRINCIPALS
+    assert len(TABLE) == len(PRINCIPALS)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_a_principal_is_an_address_among_the_arguments_or_a_party_of_the_deal_named(
+    row: Row,
+) -> None:
+    types = {one["name"]: one["type"] for one in inputs_of(row)}
+    if isinstance(row.principal, Party):
+        assert row.contract == "BusinessEscrow"
+        assert types["dealId"] == "bytes32"
+    else:
+        assert types[row.principal] == "address"
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_whatever_ends_with_a_signature_names_the_message_unless_it_is_a_permit(row: Row) -> None:
+    names = [one["name"] for one in inputs_of(row)]
+    ends_signed = names[-1] == "sig" or names[-3:] == ["v", "r", "s"]
+
+    assert ends_signed == (row.signs is not None or row.part is Part.PERMIT)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in TABLE if row.signs is not None], ids=lambda row: row.name
+)
+def test_a_messages_fields_are_the_arguments_before_the_signature(row: Row) -> None:
+    message = MESSAGES[str(row.signs)]
+    assert isinstance(message, type)
+    types = [one["type"] for one in inputs_of(row)]
+    before = types[:-1] if types[-1] == "bytes" else types[:-3]
+
+    solidity = {"Address": "address", "int": "uint256", "bytes": "bytes32"}
+    told = [field.type for field in fields(message)]
+    assert [solidity[getattr(one, "__name__", str(one))] for one in told] == before
+
+
+def test_claims_and_purchases_take_turns_and_nothing_else() -> None:
+    assert {row.function for row in TABLE if row.takes_turns} == {
+        "claimFor",
+        "claimWithSig",
+        "buyFor",
+        "buyWithSig",
+    }
+
+
+def test_a_contracts_functions_are_those_of_its_rows() -> None:
+    assert functions_of("LTZ") == ["permit", "transferWithAuthorization", "transferFrom"]

@@ -1,0 +1,129 @@
+"""What relays may cost in a day, decided without I/O."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.errors import RateLimited, Refused, ValidationFailed
+from ltzd.rules.relayer.gas_budgets import (
+    NO_BUDGETS,
+    GasBudgets,
+    GasLedger,
+    GasSpent,
+    is_far_from_spent,
+    warnings_of,
+)
+
+NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
+SPENT = GasSpent(NOON, {"ann": 70}, 90)
+
+
+def refusal_of(act: Callable[[], object]) -> Refused:
+    with pytest.raises(Refused) as caught:
+        act()
+    return caught.value
+
+
+def test_without_budgets_nothing_is_refused() -> None:
+    GasLedger(NO_BUDGETS, GasSpent(NOON, {"ann": 10**30}, 10**30)).admit("ann", 10**30)
+    assert not NO_BUDGETS.is_set
+
+
+def test_a_relay_must_fit_into_what_is_left_of_its_identitys_budget_at_its_worst() -> None:
+    GasLedger(GasBudgets(100), SPENT).admit("ann", 30)
+    refusal = refusal_of(lambda: GasLedger(GasBudgets(100), SPENT).admit("ann", 31))
+    assert isinstance(refusal, RateLimited)
+    assert refusal.details == {
+        "limit": 35,
+        "reason": "gas_budget_exhausted",
+        "retryAfterSeconds": 12 * 3600,
+    }
+    GasLedger(GasBudgets(100), SPENT).admit("bob", 100)
+
+
+def test_a_relay_must_fit_into_what_is_left_of_everybodys_budget() -> None:
+    budgets = GasBudgets(total_wei=100)
+    for identity in ("ann", "bob", None):
+        GasLedger(budgets, SPENT).admit(identity, 10)
+        refusal = refusal_of(lambda name=identity: GasLedger(budgets, SPENT).admit(name, 11))  # type: ignore[misc]
+        assert isinstance(refusal, ValidationFailed)
+        assert refusal.details == {
+            "reason": "total_gas_budget_exhausted",
+            "retryAfterSeconds": 12 * 3600,
+        }
+
+
+def test_what_was_admitted_counts_for_those_that_follow() -> None:
+    ledger = GasLedger(GasBudgets(100, 200), GasSpent(NOON, {}, 0))
+    ledger.admit("ann", 60)
+    assert isinstance(refusal_of(lambda: ledger.admit("ann", 41)), RateLimited)
+    ledger.admit("bob", 100)
+    assert isinstance(refusal_of(lambda: ledger.admit("ann", 40 + 1)), RateLimited)
+    ledger.admit("ann", 40)
+    assert isinstance(refusal_of(lambda: ledger.admit("eve", 1)), ValidationFailed)
+
+
+def test_a_look_refuses_only_what_is_spent_whole_and_counts_nothing() -> None:
+    ledger = GasLedger(GasBudgets(71, 91), SPENT)
+    ledger.check("ann")
+    ledger.check("ann")
+    ledger.admit("ann", 1)
+    assert isinstance(refusal_of(lambda: ledger.check("ann")), RateLimited)
+    assert isinstance(refusal_of(lambda: ledger.check("bob")), ValidationFailed)
+
+
+@given(
+    relays=st.lists(st.tuples(st.sampled_from(("ann", "bob", None)), st.integers(0, 50))),
+    own=st.integers(1, 100),
+    total=st.integers(1, 200),
+)
+def test_whatever_is_asked_no_budget_is_passed(
+    relays: list[tuple[str | None, int]], own: int, total: int
+) -> None:
+    ledger = GasLedger(GasBudgets(own, total), GasSpent(NOON, {}, 0))
+    admitted: list[tuple[str | None, int]] = []
+    for identity, wei in relays:
+        try:
+            ledger.admit(identity, wei)
+        except Refused:
+            continue
+        admitted.append((identity, wei))
+    assert sum(wei for _, wei in admitted) <= total
+    for name in ("ann", "bob"):
+        assert sum(wei for identity, wei in admitted if identity == name) <= own
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds"),
+    [
+        ("2026-03-10T00:00:00", 86_400),
+        ("2026-03-10T23:59:59.500000", 1),
+        ("2026-12-31T23:00:00", 3600),
+        ("2028-02-28T12:00:00", 43_200),
+    ],
+)
+def test_a_spent_budget_is_there_again_at_the_end_of_the_day(now: str, seconds: int) -> None:
+    spent = replace(SPENT, now=datetime.fromisoformat(now).replace(tzinfo=UTC))
+    for budgets in (GasBudgets(70), GasBudgets(0, 90)):
+        refusal = refusal_of(lambda set_to=budgets: GasLedger(set_to, spent).check("ann"))  # type: ignore[misc]
+        assert refusal.details["retryAfterSeconds"] == seconds
+
+
+def test_writers_take_turns_only_while_little_is_left() -> None:
+    budgets = GasBudgets(total_wei=1_000_090)
+    assert is_far_from_spent(budgets, SPENT, 1_000)
+    assert not is_far_from_spent(budgets, SPENT, 1_001)
+    assert is_far_from_spent(GasBudgets(5), SPENT, 10**30)
+
+
+def test_a_budget_of_zero_is_warned_of_with_what_it_may_cost() -> None:
+    own, total = warnings_of(NO_BUDGETS, 100 * 10**9)
+    assert own.startswith("relay.gas_budget_wei_per_day is 0:")
+    assert "84 ether a day" in own
+    assert total.startswith("relay.total_gas_budget_wei_per_day is 0:")
+    assert "0.1 ether" in total
+    assert warnings_of(GasBudgets(1, 1), 1) == []

@@ -1,0 +1,184 @@
+"""What a user may still have relayed: the hour, claims in flight, the day's gas, his keys."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited
+from ltzd.rules.relayer.calls import ClaimAsked, RelayWindow
+from ltzd.rules.relayer.limits import (
+    RELAYS_AN_HOUR,
+    ClaimLimit,
+    Earlier,
+    Standing,
+    check_claims,
+    check_hour,
+    check_key,
+)
+
+NOON = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+NEW = Standing(NOON, None, 0, None, False, None, ())
+
+
+def refusal_of(check: Callable[[], None]) -> dict[str, object]:
+    with pytest.raises(RateLimited) as refused:
+        check()
+    return dict(refused.value.details)
+
+
+# --- the hour ---------------------------------------------------------------------------------
+
+
+def test_the_hour_begins_with_its_first_relay() -> None:
+    assert NEW.start == NOON
+    assert NEW.window() == RelayWindow(35, 35, (NOON + 60 * MINUTE).timestamp())
+    assert NEW.window(used_more=1).remaining == 34
+
+
+def test_the_hour_does_not_move_with_later_relays() -> None:
+    standing = replace(NEW, window_start=NOON - 59 * MINUTE, used=30)
+    assert standing.window(used_more=1) == RelayWindow(35, 4, (NOON + MINUTE).timestamp())
+
+
+@pytest.mark.parametrize("used", [35, 36, 1_000])
+def test_nobody_has_less_than_nothing_left(used: int) -> None:
+    standing = replace(NEW, window_start=NOON, used=used)
+    assert standing.window(used_more=1).remaining == 0
+
+
+def test_the_thirty_fifth_passes_and_the_thirty_sixth_does_not() -> None:
+    check_hour(replace(NEW, window_start=NOON - MINUTE, used=34))
+    assert RELAYS_AN_HOUR == 35
+    details = refusal_of(lambda: check_hour(replace(NEW, window_start=NOON - MINUTE, used=35)))
+    assert details == {"limit": 35, "retryAfterSeconds": 59 * 60}
+
+
+@pytest.mark.parametrize(
+    ("since", "seconds"),
+    [
+        (timedelta(0), 3600),
+        (timedelta(microseconds=1), 3600),
+        (timedelta(seconds=1), 3599),
+        (timedelta(minutes=59, seconds=59), 1),
+        (timedelta(minutes=59, seconds=59, microseconds=999_999), 1),
+        # The clock of a transaction that has waited for the lock.
+        (timedelta(hours=1), 1),
+        (timedelta(hours=1, seconds=2), 1),
+    ],
+)
+def test_who_waits_as_long_as_he_is_told_is_let_in(since: timedelta, seconds: int) -> None:
+    standing = replace(NEW, window_start=NOON - since, used=35)
+    assert refusal_of(lambda: check_hour(standing))["retryAfterSeconds"] == seconds
+
+
+# --- claims -----------------------------------------------------------------------------------
+
+
+def a_limit(on_chain: int, most: int | None, collection: int = 7) -> ClaimLimit:
+    return ClaimLimit(ClaimAsked(collection, on_chain), on_chain, most)
+
+
+def test_a_claim_in_flight_counts_until_the_chain_has_counted_it() -> None:
+    standing = replace(NEW, claims=[ClaimAsked(7, 0)])
+    with pytest.raises(ClaimLimitReached) as refused:
+        check_claims(standing, a_limit(0, most=1))
+    assert refused.value.details == {"collectionId": 7, "currentClaims": 1, "maxPerUser": 1}
+
+    check_claims(standing, a_limit(1, most=2))
+    with pytest.raises(ClaimLimitReached):
+        check_claims(standing, a_limit(1, most=1))
+
+
+def test_claims_of_other_collections_do_not_count() -> None:
+    check_claims(replace(NEW, claims=[ClaimAsked(8, 0)]), a_limit(0, most=1))
+
+
+def test_without_a_maximum_nobody_has_claimed_too_often() -> None:
+    check_claims(replace(NEW, claims=[ClaimAsked(7, 10**9)]), a_limit(10**9, most=None))
+
+
+@dataclass
+class Chain:
+    """A user's claims of a collection, as `claimFor` counts them, and his relays of them."""
+
+    counted: int = 0
+    in_flight: list[int] = field(default_factory=list)
+    known: list[int] = field(default_factory=list)
+    """Claims that the rows still show in flight: they hear of a block later than it comes."""
+
+    def standing(self) -> Standing:
+        return replace(NEW, claims=[ClaimAsked(7, expected) for expected in self.known])
+
+    def allows(self, most: int) -> bool:
+        try:
+            check_claims(self.standing(), a_limit(self.counted, most))
+        except ClaimLimitReached:
+            return False
+        return True
+
+    def ask(self, most: int) -> None:
+        if self.allows(most):
+            expected = self.counted + len(self.in_flight)
+            self.in_flight.append(expected)
+            self.known.append(expected)
+
+    def mine(self) -> None:
+        """The contract takes a claim only if it expects what is counted."""
+        if self.in_flight and self.in_flight.pop(0) == self.counted:
+            self.counted += 1
+
+    def hear(self) -> None:
+        self.known = list(self.in_flight)
+
+
+@given(
+    most=st.integers(1, 4),
+    steps=st.lists(st.sampled_from(["ask", "mine", "hear"]), max_size=30),
+)
+def test_whatever_comes_first_claims_are_counted_exactly(most: int, steps: list[str]) -> None:
+    """One more is let in exactly while those mined and those under way leave room for it."""
+    chain = Chain()
+    for step in steps:
+        if step == "ask":
+            chain.ask(most)
+        elif step == "mine":
+            chain.mine()
+        else:
+            chain.hear()
+        assert chain.allows(most) == (chain.counted + len(chain.in_flight) < most)
+        assert chain.counted <= most
+
+
+@given(
+    counted=st.integers(0, 5),
+    expected=st.lists(st.integers(0, 5), max_size=4),
+    most=st.integers(1, 9),
+)
+def test_the_number_told_is_that_of_claims_on_chain_and_in_flight(
+    counted: int, expected: list[int], most: int
+) -> None:
+    """Also where the user claims by himself, so that his relays will revert."""
+    claims = counted + sum(one >= counted for one in expected)
+    standing = replace(NEW, claims=[ClaimAsked(7, one) for one in expected])
+    if claims < most:
+        check_claims(standing, a_limit(counted, most))
+        return
+    with pytest.raises(ClaimLimitReached) as refused:
+        check_claims(standing, a_limit(counted, most))
+    assert refused.value.details["currentClaims"] == claims
+
+
+# --- keys -------------------------------------------------------------------------------------
+
+
+def test_a_key_stands_for_one_request() -> None:
+    check_key(NEW, b"one")
+    standing = replace(NEW, earlier=Earlier(5, b"one"))
+    check_key(standing, b"one")
+    with pytest.raises(IdempotencyKeyReused):
+        check_key(standing, b"another")

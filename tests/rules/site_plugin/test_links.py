@@ -1,0 +1,101 @@
+"""Codes that people can read to each other and nobody guesses, and how often one is tried."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.errors import TooManyTries
+from ltzd.rules.site_plugin.links import (
+    ALPHABET,
+    CODE_ENTROPY_BYTES,
+    CODE_LENGTH,
+    MOST_WRONG_CODES,
+    WRONG_CODES_WINDOW,
+    Tries,
+    check_tries,
+    code_of,
+    typed_code,
+    with_wrong,
+)
+
+NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
+ENTROPY = st.binary(min_size=CODE_ENTROPY_BYTES, max_size=CODE_ENTROPY_BYTES)
+
+
+@given(ENTROPY, ENTROPY)
+def test_codes_of_forty_bits_differ_as_their_randomness_does(one: bytes, other: bytes) -> None:
+    assert (code_of(one) == code_of(other)) is (one == other)
+    assert len(code_of(one)) == CODE_LENGTH
+    assert set(code_of(one)) <= set(ALPHABET)
+
+
+def test_the_alphabet_has_32_letters_and_none_that_is_read_as_another() -> None:
+    assert len(set(ALPHABET)) == len(ALPHABET) == 32
+    assert not set(ALPHABET) & set("ILOU")
+    assert len(ALPHABET) ** CODE_LENGTH == 2**40
+
+
+@pytest.mark.parametrize("size", [0, 4, 6])
+def test_a_code_is_made_of_as_much_randomness_as_it_holds(size: int) -> None:
+    with pytest.raises(ValueError, match="5 random bytes"):
+        code_of(bytes(size))
+
+
+@given(ENTROPY)
+def test_a_code_is_the_same_however_a_person_writes_it(entropy: bytes) -> None:
+    code = code_of(entropy)
+    for written in (
+        code.lower(),
+        f" {code[:4]} - {code[4:]} ",
+        code.replace("1", "I").replace("0", "O"),
+        code.replace("1", "l").replace("0", "o"),
+    ):
+        assert typed_code(written) == code
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "7KQ2M9X", "7KQ2M9XAB", "7KQ2M9XU", "ÄKQ2M9XA", "\ud800"]
+)
+def test_what_cannot_be_a_code_is_none(text: str) -> None:
+    assert typed_code(text) == ""
+    assert typed_code("x" * 10**6) == ""
+
+
+def test_five_wrong_codes_lock_a_member_out_for_ten_minutes_from_the_first() -> None:
+    tries, now = Tries(), NOON
+    for _ in range(MOST_WRONG_CODES):
+        check_tries(tries, now)
+        tries = with_wrong(tries, now)
+        now += timedelta(seconds=30)
+    with pytest.raises(TooManyTries) as refused:
+        check_tries(tries, now)
+    assert refused.value.details == {"retryAfterSeconds": 600 - 150}
+    assert "8 minutes" in refused.value.message
+    check_tries(tries, NOON + WRONG_CODES_WINDOW)
+    assert with_wrong(tries, NOON + WRONG_CODES_WINDOW) == Tries(1, NOON + WRONG_CODES_WINDOW)
+
+
+@given(st.lists(st.integers(0, 400), max_size=60))
+def test_in_no_ten_minutes_from_a_first_wrong_code_are_more_than_five_looked_at(
+    pauses: list[int],
+) -> None:
+    tries, now, looked_at = Tries(), NOON, list[datetime]()
+    for pause in pauses:
+        now += timedelta(seconds=pause)
+        try:
+            check_tries(tries, now)
+        except TooManyTries as refusal:
+            seconds = refusal.details["retryAfterSeconds"]
+            assert isinstance(seconds, int)
+            assert 1 <= seconds <= 600
+            check_tries(tries, now + timedelta(seconds=seconds))
+            continue
+        tries = with_wrong(tries, now)
+        looked_at.append(now)
+        assert tries.since is not None
+        within = [
+            each for each in looked_at if tries.since <= each < tries.since + WRONG_CODES_WINDOW
+        ]
+        assert len(within) <= MOST_WRONG_CODES

@@ -1,0 +1,186 @@
+"""What redeemers are told, and codes that can be read aloud."""
+
+import hashlib
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.errors import (
+    ClaimLimitReached,
+    RateLimited,
+    RedemptionRefused,
+    Refused,
+    TransactionFailed,
+    ValidationFailed,
+)
+from ltzd.rules.relayer.gas_budgets import total_exhausted
+from ltzd.rules.site_plugin import redemptions as redeeming
+from ltzd.rules.site_plugin.redemptions import (
+    ALPHABET,
+    CODE_ENTROPY_BYTES,
+    CODE_LENGTH,
+    Offer,
+    Standing,
+    check,
+    check_cost,
+    check_price,
+    code_of,
+    is_about_the_market,
+    is_available,
+    sentence_of,
+    sentence_of_revert,
+)
+from ltzd.values import LTZ, Address
+
+BRAND, OTHER = Address(b"\xb0" * 20), Address(b"\xb1" * 20)
+OFFER = Offer(BRAND, 5 * LTZ, is_active=True, left=3, max_per_user=2)
+STANDING = Standing(OFFER, balance=5 * LTZ, permit_nonce=7, claims=1)
+
+
+def refusal_of(standing: Standing) -> str:
+    with pytest.raises(RedemptionRefused) as refused:
+        check(standing, BRAND)
+    return refused.value.message
+
+
+# --- codes ------------------------------------------------------------------------------------
+
+
+@given(st.binary(min_size=CODE_ENTROPY_BYTES, max_size=32))
+def test_a_code_is_three_groups_of_four_that_nobody_misreads(entropy: bytes) -> None:
+    groups = code_of(entropy).split("-")
+    assert [len(group) for group in groups] == [4, 4, 4]
+    assert set("".join(groups)) <= set(ALPHABET)
+
+
+def test_a_code_holds_about_58_bits_and_no_letter_that_looks_like_another() -> None:
+    assert CODE_LENGTH * math.log2(len(ALPHABET)) > 57.6
+    assert len(set(ALPHABET)) == len(ALPHABET)
+    assert not set(ALPHABET) & set("0O1ILSVZ")
+
+
+def test_every_place_of_a_code_depends_on_the_randomness() -> None:
+    codes = [code_of(hashlib.sha256(b"%d" % n).digest()) for n in range(1_500)]
+    assert len(set(codes)) == len(codes)
+    for place in (*range(4), *range(5, 9), *range(10, 14)):
+        assert {code[place] for code in codes} == set(ALPHABET), place
+
+
+def test_a_code_is_not_made_of_too_little() -> None:
+    with pytest.raises(ValueError, match="random bytes"):
+        code_of(b"\x01" * (CODE_ENTROPY_BYTES - 1))
+
+
+# --- what stands in the way -------------------------------------------------------------------
+
+
+def test_what_is_on_offer_and_paid_for_may_be_had() -> None:
+    check(STANDING, BRAND)
+    check_price(OFFER, 5 * LTZ)
+    assert is_available(OFFER)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"is_active": False}, "no longer offered"),
+        ({"brand": OTHER}, "no longer offered"),
+        ({"left": 0}, "sold out"),
+        ({"needs_signature": True}, "your own wallet"),
+        ({"max_per_user": 1}, "as often as it allows"),
+    ],
+)
+def test_an_offer_that_cannot_be_had_is_refused(change: dict[str, object], words: str) -> None:
+    offer = replace(OFFER, **change)  # type: ignore[arg-type]
+    assert words in refusal_of(replace(STANDING, offer=offer))
+    assert is_available(offer) == ("brand" in change or "max_per_user" in change)
+
+
+def test_an_offer_without_limits_has_none() -> None:
+    endless = replace(OFFER, left=None, max_per_user=None)
+    check(replace(STANDING, offer=endless, claims=1_000), BRAND)
+    assert is_available(endless)
+
+
+def test_an_empty_wallet_hears_both_amounts() -> None:
+    told = refusal_of(replace(STANDING, balance=5 * LTZ - 1))
+    assert told == "This perk costs 5 LTZ, but your wallet holds 4.999999999999999999 LTZ."
+
+
+def test_another_price_than_agreed_is_refused() -> None:
+    for price in (OFFER.price - 1, OFFER.price + 1):
+        with pytest.raises(RedemptionRefused, match="price"):
+            check_price(OFFER, price)
+
+
+# --- what was agreed to -----------------------------------------------------------------------
+
+
+def test_a_perk_that_costs_more_than_was_shown_is_refused_with_its_price() -> None:
+    for most in (None, 25 * LTZ, 26 * LTZ):
+        check_cost(25 * LTZ, most)
+    check_cost(0, 0)
+    with pytest.raises(RedemptionRefused) as refused:
+        check_cost(25 * LTZ + LTZ // 2, 25 * LTZ)
+    assert refused.value.message == "The price is now 25.5 LTZ."
+
+
+# --- refusals that were made for programs -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (ClaimLimitReached("x", collectionId=1), "as often as it allows"),
+        (RateLimited("x", limit=35, retryAfterSeconds=61), "try again in 2 minutes."),
+        (RateLimited("x", limit=35, retryAfterSeconds=60), "try again in 1 minute."),
+        (RateLimited("x", reason="gas_budget_exhausted", retryAfterSeconds=9), "tomorrow"),
+        (total_exhausted(9), "redeemed again tomorrow"),
+        (ValidationFailed("x", constraint="ltz_balance"), "conditions"),
+        (
+            ValidationFailed("x", constraint="chat_role", reason="account_not_linked"),
+            "link your account",
+        ),
+        (
+            ValidationFailed("x", constraint="chat_role", reason="account_in_use"),
+            "another wallet",
+        ),
+        (ValidationFailed("The permit's signature is not its owner's"), "could not be redeemed"),
+        (TransactionFailed("x", reason="SoldOut(id: 1)"), "sold out"),
+        (RedemptionRefused("As it stands."), "As it stands."),
+    ],
+)
+def test_a_refusal_is_put_into_words_for_a_person(refusal: Refused, words: str) -> None:
+    assert words in sentence_of(refusal)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("OutOfStock(itemId: 1, left: 0)", "sold out"),
+        ("ItemInactive(itemId: 1)", "no longer offered"),
+        ("UnknownCollection", "no longer offered"),
+        ("PriceAboveMax(price: 2, maxPrice: 1)", "price"),
+        ("ERC20InsufficientBalance(sender: 0x, balance: 0, needed: 1)", "not hold enough"),
+        ("Panic: division by zero", "could not be redeemed"),
+        ("", "could not be redeemed"),
+    ],
+)
+def test_no_contract_speaks_to_a_person(reason: str, words: str) -> None:
+    told = sentence_of_revert(reason)
+    assert words in told
+    assert reason.partition("(")[0] not in told or not reason
+
+
+def test_only_dear_gas_is_about_the_market() -> None:
+    assert is_about_the_market(ValidationFailed("x", gasPriceGwei=300, maxGwei=100))
+    assert not is_about_the_market(ValidationFailed("x", constraint="ltz_balance"))
+    assert not is_about_the_market(TransactionFailed("x", reason="maxGwei"))
+
+
+def test_amounts_are_told_without_exponents() -> None:
+    assert redeeming.in_ltz(1) == "0.000000000000000001 LTZ"
+    assert redeeming.in_ltz(10**27) == "1000000000 LTZ"

@@ -1,0 +1,220 @@
+"""What a site session may spend: never another's, never twice, never more than there is."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from ltzd.errors import RedemptionRefused
+from ltzd.rules.site_plugin.spending import (
+    AddressFacts,
+    Allowance,
+    Ledger,
+    Payment,
+    is_believed,
+    pay,
+    payment_of,
+    pots,
+)
+from ltzd.values import LTZ
+
+AMOUNTS = st.integers(0, 1_000)
+LEDGERS = st.builds(
+    Ledger,
+    earned=AMOUNTS,
+    given_in_all=AMOUNTS,
+    spent_of_earned=AMOUNTS,
+    spent_in_all=AMOUNTS,
+    allowance=st.none() | st.builds(Allowance, per_day=AMOUNTS, charged=AMOUNTS),
+)
+
+
+@given(LEDGERS, st.booleans(), AMOUNTS)
+def test_no_pot_is_negative_and_together_they_hold_no_more_than_the_wallet(
+    ledger: Ledger, believed: bool, balance: int
+) -> None:
+    allowed = pots(ledger, believed=believed, balance=balance)
+    assert min(allowed.earned, allowed.given, allowed.linked) >= 0
+    assert allowed.total <= balance
+
+
+@given(LEDGERS, AMOUNTS)
+def test_a_site_whose_word_does_not_count_opens_what_its_member_earned_and_nothing_else(
+    ledger: Ledger, balance: int
+) -> None:
+    allowed = pots(ledger, believed=False, balance=balance)
+    assert allowed.given == 0
+    assert allowed.earned <= max(0, ledger.earned - ledger.spent_of_earned)
+    assert allowed.linked <= (0 if ledger.allowance is None else ledger.allowance.left)
+
+
+@given(LEDGERS, st.booleans(), AMOUNTS, AMOUNTS)
+def test_a_price_is_paid_whole_and_from_the_first_pots_first(
+    ledger: Ledger, believed: bool, balance: int, price: int
+) -> None:
+    allowed = pots(ledger, believed=believed, balance=balance)
+    payment = payment_of(price, allowed)
+    if payment is None:
+        assert price > allowed.total
+        return
+    assert payment.total == price <= allowed.total
+    assert payment.earned <= allowed.earned
+    assert payment.given <= allowed.given
+    assert payment.linked <= allowed.linked
+    assert payment.given == 0 or payment.earned == allowed.earned
+    assert payment.linked == 0 or payment.given == allowed.given
+
+
+@given(LEDGERS, st.booleans(), AMOUNTS)
+def test_what_costs_nothing_is_had_by_everybody(
+    ledger: Ledger, believed: bool, balance: int
+) -> None:
+    allowed = pots(ledger, believed=believed, balance=balance)
+    assert pay(0, allowed, is_linked=ledger.allowance is not None) == Payment()
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "verified_emails", "believed"),
+    [
+        (None, True, True),
+        (None, False, False),
+        (True, False, True),
+        (True, True, True),
+        (False, True, False),
+        (False, False, False),
+    ],
+)
+def test_the_sites_word_for_the_member_goes_before_the_operators_for_the_site(
+    confirmed: bool | None, verified_emails: bool, believed: bool
+) -> None:
+    address = AddressFacts(confirmed, is_proven=False, leads_to_wallet=True)
+    assert is_believed(address, verified_emails=verified_emails) is believed
+
+
+@given(st.none() | st.booleans(), st.booleans())
+def test_nobodys_word_counts_for_a_proven_address_or_a_wallet_that_a_link_gave(
+    confirmed: bool | None, verified_emails: bool
+) -> None:
+    for address in (
+        AddressFacts(confirmed, is_proven=True, leads_to_wallet=True),
+        AddressFacts(confirmed, is_proven=False, leads_to_wallet=False),
+    ):
+        assert not is_believed(address, verified_emails=verified_emails)
+
+
+def test_what_is_missing_is_said_with_the_way_to_it() -> None:
+    with pytest.raises(RedemptionRefused) as refused:
+        pay(30 * LTZ, Payment(earned=10 * LTZ, given=5 * LTZ // 2), is_linked=False)
+    assert refused.value.message == (
+        "This perk costs 30 LTZ, but this site may spend only 12.5 LTZ of your wallet. "
+        "Link your wallet to use more of it."
+    )
+    with pytest.raises(RedemptionRefused) as refused:
+        pay(30 * LTZ, Payment(linked=20 * LTZ), is_linked=True)
+    assert refused.value.message == (
+        "This perk costs 30 LTZ, but your link lets this site spend only 20 LTZ now. "
+        "Please try again tomorrow, or link your wallet again with a higher daily allowance."
+    )
+
+
+# --- one wallet, many members, any order ------------------------------------------------------
+
+
+@dataclass
+class Account:
+    """Of one member of the wallet. `linked` has what each day's payments were charged."""
+
+    believed: bool
+    allowance: int | None
+    earned: int = 0
+    payments: list[Payment] = field(default_factory=list)
+    linked: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+
+class OneWallet(RuleBasedStateMachine):
+    """Everything that happens to a wallet at one brand's sites, in any order."""
+
+    members: Bundle[Account] = Bundle("members")
+
+    @initialize()
+    def begin(self) -> None:
+        self.day = 0
+        self.given = 0
+        self.others = 0
+        self.accounts: list[Account] = []
+
+    @rule(target=members, believed=st.booleans(), allowance=st.none() | st.integers(0, 100))
+    def joins(self, believed: bool, allowance: int | None) -> Account:
+        account = Account(believed, allowance)
+        self.accounts.append(account)
+        return account
+
+    @rule(account=members, ltz=st.integers(0, 50), own=st.integers(0, 50))
+    def checks_in(self, account: Account, ltz: int, own: int) -> None:
+        account.earned += min(ltz, own)
+        self.given += ltz
+
+    @rule(ltz=st.integers(0, 100), by_brand=st.booleans())
+    def is_given(self, ltz: int, by_brand: bool) -> None:
+        if by_brand:
+            self.given += ltz
+        else:
+            self.others += ltz
+
+    @rule()
+    def sleeps(self) -> None:
+        self.day += 1
+
+    @rule(account=members)
+    def loses_or_gets_a_link(self, account: Account) -> None:
+        account.allowance = 50 if account.allowance is None else None
+        account.linked.clear()
+
+    @rule(account=members, price=st.integers(0, 120), fails=st.booleans())
+    def redeems(self, account: Account, price: int, fails: bool) -> None:
+        allowed = pots(self.ledger(account), believed=account.believed, balance=self.balance)
+        payment = payment_of(price, allowed)
+        if payment is None or fails:
+            return  # a failed redemption's row counts nowhere
+        account.payments.append(payment)
+        account.linked[self.day] += payment.linked
+
+    def ledger(self, account: Account) -> Ledger:
+        allowance = None
+        if account.allowance is not None:
+            allowance = Allowance(account.allowance, account.linked[self.day])
+        return Ledger(
+            earned=account.earned,
+            given_in_all=self.given,
+            spent_of_earned=sum(payment.earned for payment in account.payments),
+            spent_in_all=sum(
+                payment.earned + payment.given
+                for each in self.accounts
+                for payment in each.payments
+            ),
+            allowance=allowance,
+        )
+
+    @property
+    def balance(self) -> int:
+        spent = sum(payment.total for each in self.accounts for payment in each.payments)
+        return self.given + self.others - spent
+
+    @invariant()
+    def nothing_is_spent_twice(self) -> None:
+        if not hasattr(self, "accounts"):
+            return
+        payments = [payment for account in self.accounts for payment in account.payments]
+        assert self.balance >= 0
+        assert sum(payment.earned + payment.given for payment in payments) <= self.given
+        for account in self.accounts:
+            assert sum(payment.earned for payment in account.payments) <= account.earned
+            assert account.believed or not any(payment.given for payment in account.payments)
+            for charged in account.linked.values():
+                assert charged <= (account.allowance or 0)
+
+
+TestOneWallet = OneWallet.TestCase

@@ -1,0 +1,107 @@
+"""Brands found by id or name, and the switches that outlast their files."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store import database
+from ltzd.store import wakeups as signals
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands import records as brand_records
+from ltzd.store.brands.records import Switch
+from ltzd.store.database import Connection
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.values import address_of
+
+NOBODY = address_of("0x" + "00" * 20)
+
+
+def a_brand(number: int, name: str) -> Brand:
+    return Brand(id=f"0x{number:040x}", name=name, domains=("shop.example",))
+
+
+@pytest_asyncio.fixture
+async def db(database_url: str) -> AsyncIterator[Connection]:
+    connection = await database.connect(database_url, "test")
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+def sealer(tmp_path: Path) -> Sealer:
+    return Sealer.from_file(tmp_path / "master.key", create=True)
+
+
+async def test_an_id_finds_its_brand_even_if_another_has_it_as_its_name(
+    db: Connection, sealer: Sealer
+) -> None:
+    one = a_brand(0xAB, "Same")
+    confusing = a_brand(0xCD, one.id)
+    for brand in (one, confusing, a_brand(0xEF, "Same")):
+        await brands.apply(db, brand, sealer)
+
+    async def found(text: str) -> list[str]:
+        return [record.name for record in await brand_records.called(db, text)]
+
+    assert await found(one.id) == ["Same"]
+    assert await found(one.id.upper()) == ["Same"]
+    assert await found("Same") == ["Same", "Same"]
+    assert await found("same") == []
+    assert await found("") == []
+
+
+@pytest.mark.parametrize("name", ["disabled", "paused"])
+async def test_a_switch_is_turned_once_and_outlasts_the_file(
+    name: Switch, db: Connection, sealer: Sealer
+) -> None:
+    brand = a_brand(0xAB, "Demo")
+    await brands.apply(db, brand, sealer)
+    await brands.apply(db, a_brand(0xCD, "Other"), sealer)
+
+    assert await brand_records.switch(db, brand.address, name, on=True)
+    assert not await brand_records.switch(db, brand.address, name, on=True)
+    revision = await brands.latest_revision(db)
+    await brands.apply(db, a_brand(0xAB, "New"), sealer)
+    record, other = await brand_records.every_brand(db)
+    assert (record.state, record.name, other.state) == (name, "New", "active")
+    assert record.since(name) is not None
+
+    assert await brand_records.switch(db, brand.address, name, on=False)
+    assert not await brand_records.switch(db, brand.address, name, on=False)
+    record, _ = await brand_records.every_brand(db)
+    assert (record.state, record.since(name)) == ("active", None)
+    assert record.revision == revision + 2
+
+
+async def test_disabled_is_what_a_paused_brand_shows_too(db: Connection, sealer: Sealer) -> None:
+    brand = a_brand(0xAB, "Demo")
+    await brands.apply(db, brand, sealer)
+    await brand_records.switch(db, brand.address, "paused", on=True)
+    await brand_records.switch(db, brand.address, "disabled", on=True)
+    (record,) = await brand_records.every_brand(db)
+
+    assert record.state == "disabled"
+    assert record.paused_at is not None
+
+
+async def test_nobodys_switch_is_not_turned(db: Connection) -> None:
+    assert not await brand_records.switch(db, NOBODY, "disabled", on=True)
+    assert not await brand_records.switch(db, NOBODY, "paused", on=False)
+
+
+async def test_resuming_wakes_the_mint_lane(db: Connection, sealer: Sealer) -> None:
+    brand = a_brand(0xAB, "Demo")
+    await brands.apply(db, brand, sealer)
+    await brand_records.switch(db, brand.address, "paused", on=True)
+    heard = asyncio.Event()
+    await db.add_listener(signals.REWARDS, lambda *_: heard.set())
+
+    await brand_records.switch(db, brand.address, "paused", on=False)
+
+    await asyncio.wait_for(heard.wait(), timeout=10)

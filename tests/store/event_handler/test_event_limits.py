@@ -1,0 +1,191 @@
+"""A brand's limits and a request's nonce are the database's: no race passes them."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from msgspec import structs
+
+from ltzd.rules.event_handler.brand_limits import Quota, Usage
+from ltzd.rules.event_handler.claims import ClaimRecord
+from ltzd.store.database import Pool, session
+from ltzd.store.event_handler import events
+from ltzd.store.event_handler.events import ClaimKey, EventRow, NewEvent, Standing, Wanted
+from ltzd.store.users import users
+from tests.support.rows.core import BRAND, a_wallet, value
+
+
+def a_key(name: str) -> ClaimKey:
+    return (BRAND, "account_creation", f"{name}@shop.example")
+
+
+ANN, BOB = a_key("ann"), a_key("bob")
+
+
+async def stand(pool: Pool, *keys: ClaimKey, nonce: str | None = None) -> Standing:
+    wanted = [
+        Wanted(key, usage=BRAND, nonce=None if nonce is None else (BRAND, nonce)) for key in keys
+    ]
+    async with session(pool) as connection:
+        return await events.standing(connection, wanted)
+
+
+def a_quota(kind: Usage, maximum: int, now: datetime) -> Quota:
+    start = now.replace(minute=0, second=0, microsecond=0)
+    return Quota(kind, maximum, start, start + timedelta(hours=1))
+
+
+def an_event(standing: Standing, key: ClaimKey = ANN, ltz: int = 100, **more: object) -> NewEvent:
+    row = EventRow(
+        id=uuid4(),
+        brand_id=BRAND,
+        event_type=key[1],
+        email=key[2],
+        user_id=users.user_id(key[2], key[2]),
+        domain="shop.example",
+        source=None,
+        user_identifier=None,
+        metadata={},
+        ltz=ltz,
+        wallet=a_wallet(1),
+    )
+    claims = standing.claims.get(key, ClaimRecord()).claims
+    new = NewEvent(row, key, ClaimRecord(claims + 1, row.id, standing.now), key[2], None)
+    return structs.replace(new, **more)
+
+
+async def write(pool: Pool, *those: NewEvent) -> int:
+    async with session(pool) as connection:
+        return len(await events.write(connection, those))
+
+
+async def spend(pool: Pool, name: str, ltz: int, budget: int) -> int:
+    standing = await stand(pool, a_key(name))
+    quota = a_quota(Usage.LTZ_A_DAY, budget, standing.now)
+    return await write(pool, an_event(standing, a_key(name), ltz, budget=quota))
+
+
+async def test_a_group_spends_the_sum_of_its_rewards(pool: Pool) -> None:
+    standing = await stand(pool, ANN, BOB)
+    quota = a_quota(Usage.LTZ_A_DAY, 500, standing.now)
+
+    assert await write(
+        pool, an_event(standing, ANN, 100, budget=quota), an_event(standing, BOB, 30, budget=quota)
+    )
+    assert await spend(pool, "cid", 70, 500) == 1
+
+    usage = (await stand(pool, ANN)).usage
+    assert usage == {(BRAND, Usage.LTZ_A_DAY, quota.start): 200}
+
+
+async def test_a_crowd_never_spends_more_than_the_budget(pool: Pool) -> None:
+    written = await asyncio.gather(*(spend(pool, f"user{n}", 30, 100) for n in range(20)))
+
+    assert sum(written) == 3
+    assert await value(pool, "SELECT sum(ltz)::bigint FROM rewards") == 90
+    assert await value(pool, "SELECT used FROM brand_usage") == 90
+
+
+async def test_a_group_beyond_the_budget_writes_nothing(pool: Pool) -> None:
+    standing = await stand(pool, ANN, BOB)
+    quota = a_quota(Usage.LTZ_A_DAY, 150, standing.now)
+    two = [an_event(standing, key, 100, budget=quota) for key in (ANN, BOB)]
+
+    assert await write(pool, *two) == 0
+    assert await value(pool, "SELECT count(*) FROM events") == 0
+    assert (await stand(pool, ANN)).usage == {}
+
+
+async def test_a_budget_that_was_lowered_below_what_is_spent_lets_nothing_in(pool: Pool) -> None:
+    assert await spend(pool, "ann", 100, 100) == 1
+    assert await spend(pool, "bob", 1, 50) == 0
+    assert await spend(pool, "bob", 1, 101) == 1
+
+
+async def test_an_event_without_a_reward_spends_nothing(pool: Pool) -> None:
+    assert await spend(pool, "ann", 0, 100) == 1
+    assert (await stand(pool, ANN)).usage == {}
+
+
+async def test_a_new_window_begins_at_nothing(pool: Pool) -> None:
+    standing = await stand(pool, ANN)
+    today = a_quota(Usage.LTZ_A_DAY, 100, standing.now)
+    tomorrow = replace(today, start=today.end, end=today.end + timedelta(hours=1))
+
+    assert await write(pool, an_event(standing, ANN, 100, budget=today)) == 1
+    assert await write(pool, an_event(standing, BOB, 100, budget=tomorrow)) == 1
+
+
+async def test_only_new_wallets_count(pool: Pool) -> None:
+    for key, new_wallets in ((ANN, 1), (ANN, 1), (BOB, 2)):
+        standing = await stand(pool, key)
+        quota = a_quota(Usage.WALLETS_AN_HOUR, 2, standing.now)
+        assert await write(pool, an_event(standing, key, wallets=quota)) == 1
+        usage = (await stand(pool, key)).usage
+        assert usage == {(BRAND, Usage.WALLETS_AN_HOUR, quota.start): new_wallets}
+
+    standing = await stand(pool, a_key("cid"))
+    quota = a_quota(Usage.WALLETS_AN_HOUR, 2, standing.now)
+    assert await write(pool, an_event(standing, a_key("cid"), wallets=quota)) == 0
+
+
+async def test_a_nonce_is_good_for_one_request(pool: Pool) -> None:
+    first, second = uuid4(), uuid4()
+    assert await signed(pool, [ANN], first) == 1
+    assert await signed(pool, [BOB], second) == 0
+    assert await value(pool, "SELECT count(*) FROM events") == 1
+    standing = await stand(pool, BOB, nonce="n" * 16)
+    assert standing.nonces == {(BRAND, "n" * 16): first}
+
+
+async def test_one_request_may_hold_several_events_in_several_writes(pool: Pool) -> None:
+    request = uuid4()
+    assert await signed(pool, [ANN, BOB], request) == 2
+    assert await signed(pool, [a_key("cid")], request) == 1
+
+
+async def test_of_a_replay_in_a_crowd_one_request_is_written(pool: Pool) -> None:
+    written = await asyncio.gather(*(signed(pool, [a_key(f"user{n}")], uuid4()) for n in range(20)))
+    assert sum(written) == 1
+
+
+async def test_a_used_nonce_does_not_hold_up_its_neighbours(pool: Pool) -> None:
+    await signed(pool, [ANN], uuid4())
+    standing = await stand(pool, BOB, a_key("cid"))
+    replayed = an_event(standing, BOB, nonce="n" * 16, request_id=uuid4())
+    assert await write(pool, replayed, an_event(standing, a_key("cid"))) == 1
+
+
+async def signed(pool: Pool, keys: Sequence[ClaimKey], request_id: UUID) -> int:
+    standing = await stand(pool, *keys)
+    return await write(
+        pool,
+        *(an_event(standing, key, nonce="n" * 16, request_id=request_id) for key in keys),
+    )
+
+
+@pytest.mark.parametrize(("age", "left"), [(659, 1), (661, 0)])
+async def test_a_nonce_is_kept_as_long_as_its_signature_is_valid(
+    pool: Pool, age: int, left: int
+) -> None:
+    await signed(pool, [ANN], uuid4())
+    async with session(pool) as connection:
+        await connection.execute(
+            "UPDATE request_nonces SET created_at = now() - make_interval(secs => $1)", age
+        )
+        await events.forget_spent(connection)
+    assert await value(pool, "SELECT count(*) FROM request_nonces") == left
+
+
+async def test_windows_long_over_are_forgotten_and_open_ones_are_not(pool: Pool) -> None:
+    await spend(pool, "ann", 1, 100)
+    async with session(pool) as connection:
+        await connection.execute(
+            "INSERT INTO brand_usage VALUES ($1, 'ltz_a_day', now() - interval '4 days', 1, 9)",
+            BRAND,
+        )
+        await events.forget_spent(connection)
+    assert await value(pool, "SELECT count(*) FROM brand_usage") == 1

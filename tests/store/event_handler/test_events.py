@@ -1,0 +1,409 @@
+"""An event is written with all that hangs on it if its claim still stands, or not at all."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from msgspec import structs
+
+from ltzd.rules.event_handler.claims import ClaimRecord
+from ltzd.store import database
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.event_handler import events
+from ltzd.store.event_handler.events import ClaimKey, EventRow, NewEvent, Standing, Wanted
+from ltzd.store.users import users
+from ltzd.store.wakeups import ORIGIN, REWARDS
+from tests.support.rows.core import BRAND, a_hash, a_wallet, value
+
+EMAIL = "Ann@shop.example"
+SUBJECT = "did:privy:ann"
+
+
+def a_key(email: str = EMAIL, event_type: str = "account_creation") -> ClaimKey:
+    return (BRAND, event_type, users.email_key(email))
+
+
+KEY = a_key()
+
+
+def a_new_event(
+    standing: Standing, key: ClaimKey = KEY, maximum: int | None = None, **changes: object
+) -> NewEvent:
+    """The next event of a claim, decided on how things stand."""
+    claims = standing.claims.get(key, ClaimRecord()).claims
+    row = EventRow(
+        id=uuid4(),
+        brand_id=BRAND,
+        event_type=key[1],
+        email=EMAIL,
+        user_id=users.user_id(SUBJECT, key[2]),
+        domain="shop.example",
+        source=None,
+        user_identifier=None,
+        metadata={"channel_id": "c", "n": [1, {"deep": "ü"}]},
+        ltz=100,
+        wallet=a_wallet(1),
+    )
+    row = structs.replace(row, **changes)
+    return NewEvent(row, key, ClaimRecord(claims + 1, row.id, standing.now), SUBJECT, maximum)
+
+
+async def stand(pool: Pool, *keys: ClaimKey) -> Standing:
+    async with session(pool) as connection:
+        return await events.standing(connection, [Wanted(key, key[:2]) for key in keys])
+
+
+async def write(pool: Pool, *those: NewEvent) -> dict[ClaimKey, bool]:
+    """The claims that were won, each with whether its user is new."""
+    async with session(pool) as connection:
+        won = await events.write(connection, those)
+    return {key: one.is_new_user for key, one in won.items()}
+
+
+async def counts(pool: Pool) -> tuple[int, int, int, int]:
+    """Events, rewards, users, claims."""
+    async with session(pool) as connection:
+        row = await connection.fetchrow(
+            "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM rewards), "
+            "(SELECT count(*) FROM users), (SELECT coalesce(sum(claims), 0) FROM claims)"
+        )
+    return tuple(map(int, row))  # type: ignore[return-value]
+
+
+async def test_nobody_has_claimed_at_first(pool: Pool) -> None:
+    standing = await stand(pool, KEY)
+
+    assert (standing.claims, standing.totals) == ({}, {KEY[:2]: 0})
+    assert standing.now.tzinfo is not None
+
+
+async def test_what_is_written_is_read(pool: Pool) -> None:
+    new = a_new_event(await stand(pool, KEY))
+
+    assert await write(pool, new) == {KEY: True}
+
+    assert (await stand(pool, KEY)).claims == {KEY: new.claim}
+    async with session(pool) as connection:
+        row = await connection.fetchrow("SELECT id, email, metadata, ltz, user_id FROM events")
+        assert tuple(row) == (
+            new.event.id,
+            EMAIL,
+            new.event.metadata,
+            100,
+            new.event.user_id,
+        )
+        reward = await connection.fetchrow("SELECT id, kind, wallet, ltz, seq FROM rewards")
+        assert tuple(reward) == (new.event.id, events.EVENT_REWARD, a_wallet(1), 100, None)
+        user = await users.find(connection, KEY[2])
+        assert user == users.User(new.event.user_id, KEY[2], SUBJECT, a_wallet(1))
+
+
+async def test_a_reward_of_nothing_is_no_reward(pool: Pool) -> None:
+    standing = await stand(pool, KEY, FORM)
+    something = a_new_event(standing, FORM, ltz=1)
+
+    await write(pool, a_new_event(standing, ltz=0), something)
+
+    assert await counts(pool) == (2, 1, 1, 2)
+    assert await value(pool, "SELECT id FROM rewards") == something.event.id
+
+
+async def test_a_claim_that_changed_since_it_was_read_is_left_out_with_its_event(
+    pool: Pool,
+) -> None:
+    other = a_key("bob@shop.example")
+    standing = await stand(pool, KEY, other)
+    await write(pool, a_new_event(standing))
+
+    late, untouched = a_new_event(standing), a_new_event(standing, other)
+    assert await write(pool, late, untouched) == {other: True}
+
+    assert await value(pool, "SELECT count(*) FROM events WHERE id = $1", late.event.id) == 0
+    assert await counts(pool) == (2, 2, 2, 2)
+
+
+async def test_a_second_event_of_a_user_announces_nobody(pool: Pool) -> None:
+    await write(pool, a_new_event(await stand(pool, KEY)))
+    again = a_new_event(await stand(pool, KEY))
+    known = structs.replace(a_new_event(await stand(pool, FORM), FORM), identity_subject=None)
+
+    assert await write(pool, again) == {KEY: False}
+    assert await write(pool, known) == {FORM: False}
+    assert (await counts(pool))[2] == 1
+
+
+FORM = a_key(event_type="form_submit")
+
+
+async def test_a_new_user_of_two_events_in_one_write_is_met_once(pool: Pool) -> None:
+    """Both are told that he is new, since either may be the one that is announced."""
+    standing = await stand(pool, KEY, FORM)
+
+    won = await write(pool, a_new_event(standing, KEY), a_new_event(standing, FORM))
+
+    assert won == {KEY: True, FORM: True}
+    assert await counts(pool) == (2, 2, 1, 2)
+
+
+async def test_a_user_whose_claim_was_lost_is_not_met(pool: Pool) -> None:
+    standing = await stand(pool, KEY)
+    await write(pool, structs.replace(a_new_event(standing), identity_subject=None))
+
+    assert await write(pool, a_new_event(standing)) == {}
+    assert await counts(pool) == (1, 1, 0, 1)
+
+
+async def test_only_the_next_version_of_a_claim_is_written(pool: Pool) -> None:
+    for _ in range(2):
+        await write(pool, a_new_event(await stand(pool, KEY)))
+    standing = await stand(pool, KEY)
+    right = a_new_event(standing)
+    assert right.claim.claims == 3
+
+    for version in (1, 2, 4, 5):
+        wrong = structs.replace(right, claim=replace(right.claim, claims=version))
+        assert await write(pool, wrong) == {}, version
+
+    assert (await stand(pool, KEY)).claims == standing.claims
+    assert await counts(pool) == (2, 2, 1, 2)
+    assert await write(pool, right) == {KEY: False}
+
+
+async def test_a_claim_is_seen_only_when_its_writer_commits(pool: Pool) -> None:
+    """The second writer waits for the first one, and loses to it or takes its place."""
+    standing = await stand(pool, KEY)
+    async with session(pool) as connection:
+        pending = connection.transaction()
+        await pending.start()
+        assert list(await events.write(connection, [a_new_event(standing)])) == [KEY]
+        second = asyncio.create_task(write(pool, a_new_event(standing)))
+        await asyncio.wait([second], timeout=0.1)
+        assert not second.done()
+        await pending.rollback()
+    assert await second == {KEY: True}
+    assert await counts(pool) == (1, 1, 1, 1)
+
+
+async def test_of_simultaneous_writers_on_one_standing_one_wins(pool: Pool) -> None:
+    standing = await stand(pool, KEY)
+    won = await asyncio.gather(*(write(pool, a_new_event(standing)) for _ in range(20)))
+
+    assert sorted(map(len, won)) == [0] * 19 + [1]
+    assert await counts(pool) == (1, 1, 1, 1)
+
+
+async def test_of_simultaneous_first_events_of_a_user_one_makes_him(pool: Pool) -> None:
+    keys = [a_key(event_type=f"type_{number}") for number in range(20)]
+    standing = await stand(pool, *keys)
+    won = await asyncio.gather(*(write(pool, a_new_event(standing, key)) for key in keys))
+
+    made = [is_new for each in won for is_new in each.values()]
+    assert sorted(made) == [False] * 19 + [True]
+    assert await counts(pool) == (20, 20, 1, 20)
+
+
+async def test_writers_of_the_same_claims_in_any_order_do_not_deadlock(pool: Pool) -> None:
+    keys = [a_key(f"{number}@shop.example") for number in range(30)]
+
+    async def write_some(number: int) -> int:
+        standing = await stand(pool, *keys)
+        those = [a_new_event(standing, key, maximum=10_000) for key in keys]
+        return len(await write(pool, *(those[::-1] if number % 2 else those)))
+
+    won = await asyncio.gather(*map(write_some, range(12)))
+
+    assert sum(won) == (await counts(pool))[0] == (await stand(pool, *keys)).totals[KEY[:2]]
+
+
+async def test_a_total_is_never_brought_over_its_maximum(pool: Pool) -> None:
+    keys = [a_key(f"{number}@shop.example") for number in range(30)]
+    standing = await stand(pool, *keys)
+
+    async def write_one(key: ClaimKey) -> int:
+        return len(await write(pool, a_new_event(standing, key, maximum=7)))
+
+    won = await asyncio.gather(*map(write_one, keys))
+
+    assert sum(won) == 7
+    assert await counts(pool) == (7, 7, 7, 7)
+    assert (await stand(pool, KEY)).totals == {KEY[:2]: 7}
+
+
+async def test_a_group_that_would_pass_the_maximum_writes_nothing(pool: Pool) -> None:
+    keys = [a_key(f"{number}@shop.example") for number in range(3)]
+    standing = await stand(pool, *keys)
+    free = a_new_event(standing, a_key(event_type="form_submit"))
+
+    assert await write(pool, free, *(a_new_event(standing, key, maximum=2) for key in keys)) == {}
+    assert await counts(pool) == (0, 0, 0, 0)
+
+
+async def test_a_total_that_nobody_kept_is_counted_first(pool: Pool) -> None:
+    """Claims from before the brand set a maximum count."""
+    for number in range(3):
+        key = a_key(f"{number}@shop.example")
+        await write(pool, a_new_event(await stand(pool, key), key))
+    assert (await stand(pool, KEY)).totals == {KEY[:2]: 3}
+
+    standing = await stand(pool, KEY)
+    assert await write(pool, a_new_event(standing, maximum=3)) == {}
+    assert await write(pool, a_new_event(standing, maximum=4)) == {KEY: True}
+    assert await value(pool, "SELECT claims FROM claim_totals") == 4
+
+
+async def test_a_raised_maximum_lets_more_in_and_a_lowered_one_nobody(pool: Pool) -> None:
+    async def claim(name: str, maximum: int) -> bool:
+        key = a_key(f"{name}@shop.example")
+        new = a_new_event(await stand(pool, key), key, maximum=maximum)
+        return await write(pool, new) == {key: True}
+
+    assert await claim("a", 2)
+    assert await claim("b", 2)
+    assert not await claim("c", 2)
+    assert await claim("c", 3)
+    assert not await claim("d", 1)
+    assert await value(pool, "SELECT maximum FROM claim_totals") == 3, "refused, so unchanged"
+    assert await claim("d", 9)
+    assert (await stand(pool, KEY)).totals == {KEY[:2]: 4}
+    assert (await counts(pool))[0] == 4
+
+
+async def test_events_decided_on_different_maxima_are_written_under_the_larger(
+    pool: Pool,
+) -> None:
+    """The brand's file was applied between the two."""
+    keys = [a_key(f"{number}@shop.example") for number in range(2)]
+    standing = await stand(pool, *keys)
+    those = [a_new_event(standing, key, maximum=2 - n) for n, key in enumerate(keys)]
+
+    assert len(await write(pool, *those)) == 2
+    assert (await stand(pool, KEY)).totals == {KEY[:2]: 2}
+
+
+async def test_a_maximum_of_one_type_or_brand_is_not_anothers(pool: Pool) -> None:
+    elsewhere = (a_wallet(0xB2), *KEY[1:])
+    keys = [KEY, FORM, elsewhere]
+    standing = await stand(pool, *keys)
+
+    assert len(await write(pool, *(a_new_event(standing, key, maximum=1) for key in keys))) == 3
+    assert (await stand(pool, *keys)).totals == {key[:2]: 1 for key in keys}
+
+
+async def test_a_lost_claim_is_not_counted(pool: Pool) -> None:
+    other = a_key("bob@shop.example")
+    standing = await stand(pool, KEY, other)
+    await write(pool, a_new_event(standing, maximum=2))
+
+    both = [a_new_event(standing, key, maximum=2) for key in (KEY, other)]
+    assert await write(pool, *both) == {other: True}
+    assert (await stand(pool, KEY)).totals == {KEY[:2]: 2}
+
+
+async def test_a_type_without_a_maximum_keeps_no_total(pool: Pool) -> None:
+    await write(pool, a_new_event(await stand(pool, KEY)))
+
+    assert await value(pool, "SELECT count(*) FROM claim_totals") == 0
+
+
+@asynccontextmanager
+async def wake_ups(database_url: str) -> AsyncIterator[list[object]]:
+    """The origins of the wake-ups that another process hears until the block ends."""
+    heard: list[object] = []
+    fence = asyncio.Event()
+    listener = await database.connect(database_url, "test")
+    try:
+        await listener.add_listener(REWARDS, lambda *said: heard.append(said[3]))
+        await listener.add_listener("fence", lambda *_: fence.set())
+        yield heard
+        await listener.execute("NOTIFY fence")
+        await asyncio.wait_for(fence.wait(), timeout=10)
+    finally:
+        await listener.close()
+
+
+async def test_a_write_wakes_the_other_processes_once(pool: Pool, database_url: str) -> None:
+    standing = await stand(pool, KEY, FORM)
+    async with wake_ups(database_url) as heard:
+        await write(pool, a_new_event(standing), a_new_event(standing, FORM))
+    assert heard == [ORIGIN]
+
+
+async def test_what_was_not_written_wakes_nobody(pool: Pool, database_url: str) -> None:
+    standing = await stand(pool, KEY, FORM)
+    await write(pool, a_new_event(standing, maximum=1))
+    full = a_key("bob@shop.example")
+
+    class ChangedMind(Exception):
+        pass
+
+    async def write_in_vain() -> None:
+        async with transaction(pool) as connection:
+            assert list(await events.write(connection, [a_new_event(standing, FORM)])) == [FORM]
+            raise ChangedMind
+
+    async with wake_ups(database_url) as heard:
+        assert await write(pool, a_new_event(standing)) == {}
+        assert await write(pool, a_new_event(await stand(pool, full), full, maximum=1)) == {}
+        with pytest.raises(ChangedMind):
+            await write_in_vain()
+    assert heard == []
+
+
+async def test_a_nul_in_metadata_fails_its_own_write_only(pool: Pool) -> None:
+    """PostgreSQL keeps no NUL: http removes it, and a group commit isolates whoever gets here."""
+    standing = await stand(pool, KEY)
+    poisons: list[dict[str, object]] = [{"k": "nul \x00"}, {"\x00": 1}, {"a": [{"b\x00": ""}]}]
+    for metadata in poisons:
+        with pytest.raises(asyncpg.PostgresError):
+            await write(pool, a_new_event(standing, metadata=metadata))
+    assert await counts(pool) == (0, 0, 0, 0)
+    assert await write(pool, a_new_event(standing)) == {KEY: True}
+
+
+async def test_a_found_event_tells_how_far_its_reward_has_come(pool: Pool) -> None:
+    new = a_new_event(await stand(pool, KEY))
+    await write(pool, new)
+
+    async def told() -> tuple[object, ...]:
+        async with session(pool) as connection:
+            found = await events.find(connection, new.event.id)
+        assert found is not None
+        assert (found.ltz, found.wallet) == (100, a_wallet(1))
+        return found.hash, found.mint_block_number, found.is_final
+
+    assert await told() == (None, None, False)
+    async with session(pool) as connection:
+        assert await events.find(connection, UUID(int=5)) is None
+        await connection.execute(
+            "UPDATE rewards SET mint_block_number = 5, mint_block_hash = $1, "
+            "mint_transaction_hash = $2",
+            a_hash("block"),
+            a_hash("mint"),
+        )
+    assert await told() == (a_hash("mint"), 5, False)
+    async with session(pool) as connection:
+        await connection.execute(
+            "INSERT INTO chains VALUES (1, $1, $2, 1, 0, 9, $1, 9, 5)", a_hash("x"), a_wallet(2)
+        )
+    assert await told() == (a_hash("mint"), 5, True)
+
+
+async def test_a_kept_total_is_not_counted_anew_from_all_claims(pool: Pool) -> None:
+    keys = [a_key(f"user{number}@shop.example") for number in range(500)]
+    standing = await stand(pool, KEY, *keys)
+    await write(pool, *(a_new_event(standing, key, maximum=10_000) for key in keys))
+
+    new = a_new_event(await stand(pool, KEY), maximum=10_000)
+    async with transaction(pool) as connection:
+        assert KEY in await events.write(connection, [new])
+        read: int = await connection.fetchval(
+            """
+            SELECT seq_tup_read + coalesce(idx_tup_fetch, 0)
+              FROM pg_stat_xact_user_tables WHERE relname = 'claims'
+            """
+        )
+    assert read < 50, "of the 500 claims of this type"

@@ -1,0 +1,107 @@
+"""One holder a lock; when its connection dies the next one has it, and the old one knows."""
+
+import asyncio
+
+import pytest
+
+from ltzd.errors import DatabaseUnavailable
+from ltzd.store.database import Pool
+from ltzd.store.operator import locks
+from tests.support.rows.core import value
+from tests.support.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "RETRY_SECONDS", 0.01)
+
+
+async def kill(pool: Pool, application: str) -> int:
+    """End the sessions of that name from the server's side; answers how many."""
+    killed: int = await value(
+        pool,
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        "WHERE application_name = $1 AND datname = current_database()",
+        application,
+    )
+    return killed
+
+
+async def sessions(pool: Pool, application: str) -> int:
+    found: int = await value(
+        pool,
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE application_name = $1 AND datname = current_database()",
+        application,
+    )
+    return found
+
+
+async def test_a_lock_has_one_holder(database_url: str) -> None:
+    async with locks.held(database_url, "lane a"), locks.held(database_url, "lane b"):
+        waiting = asyncio.create_task(_hold_once(database_url, "lane a"))
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()
+    await waiting
+
+
+async def _hold_once(url: str, name: str) -> None:
+    async with locks.held(url, name) as term:
+        assert not term.lost.is_set()
+
+
+async def test_a_lock_is_handed_over_when_its_holders_connection_dies(
+    database_url: str, pool: Pool
+) -> None:
+    async with locks.held(database_url, "lane") as term:
+        assert await kill(pool, "ltzd lock lane") == 1
+        async with asyncio.timeout(5):
+            await term.lost.wait()
+            await _hold_once(database_url, "lane")
+
+
+async def test_a_block_that_fails_gives_the_lock_away(database_url: str) -> None:
+    with pytest.raises(RuntimeError):
+        async with locks.held(database_url, "lane"):
+            raise RuntimeError
+    async with asyncio.timeout(5):
+        await _hold_once(database_url, "lane")
+
+
+async def test_a_cancelled_holder_gives_the_lock_away(database_url: str) -> None:
+    holding = asyncio.Event()
+
+    async def hold() -> None:
+        async with locks.held(database_url, "lane"):
+            holding.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(hold())
+    await holding.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(5):
+        await _hold_once(database_url, "lane")
+
+
+async def test_losing_the_database_while_waiting_is_unavailable(
+    database_url: str, pool: Pool
+) -> None:
+    async with locks.held(database_url, "lane") as term:
+        waiting = asyncio.create_task(_hold_once(database_url, "lane"))
+
+        async def two_sessions() -> bool:
+            return await sessions(pool, "ltzd lock lane") == 2
+
+        await until(two_sessions)
+        await kill(pool, "ltzd lock lane")
+        await asyncio.wait([waiting], timeout=5)
+        assert isinstance(waiting.exception(), DatabaseUnavailable)
+        async with asyncio.timeout(5):
+            await term.lost.wait()
+
+
+async def test_no_database_is_unavailable() -> None:
+    with pytest.raises(DatabaseUnavailable):
+        await _hold_once("postgresql://nobody@127.0.0.1:1/nothing", "lane")

@@ -1,0 +1,499 @@
+"""Signing takes nonce, references and rewards together; a state changes only from what was seen."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from ltzd.errors import LostLane
+from ltzd.rules.operator.fees import GWEI, Fees
+from ltzd.rules.operator.transactions import Place, State, Transaction
+from ltzd.store.database import Connection, Pool, session, transaction
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import BlockRow
+from ltzd.store.operator import lanes, rewards, transactions
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.transactions import Attempt, Intent
+from ltzd.values import Address
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.rows.core import (
+    FEES,
+    MINTER,
+    a_hash,
+    a_lane,
+    an_attempt,
+    an_intent,
+    follow,
+    queue_rewards,
+    save,
+    states,
+    value,
+)
+
+PLACE = Place(5, a_hash("block 5"), succeeded=True)
+MINED = Transaction(State.MINED, PLACE)
+OTHER_WALLET = Address(MINTER.address[::-1])
+
+
+@pytest.fixture
+async def connection(pool: Pool) -> AsyncIterator[Connection]:
+    async with session(pool) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def lane(pool: Pool) -> Lane:
+    return await a_lane(pool)
+
+
+async def counters(connection: Connection) -> tuple[int | None, int | None]:
+    return (
+        await lanes.next_nonce(connection, CHAIN_ID, MINTER.address),
+        await lanes.next_seq(connection, CHAIN_ID, LTZ_AT),
+    )
+
+
+async def test_a_signed_transaction_is_in_flight_with_its_bytes(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    ids = await queue_rewards(pool, 2)
+    row, created_at = await transactions.store_signed(
+        connection, lane, an_intent(0, ids), an_attempt("bytes")
+    )
+
+    await queue_rewards(pool, 1)
+    (tx,) = await transactions.in_flight(connection, lane)
+
+    assert (tx.id, tx.nonce, tx.raw, tx.hashes) == (row, 0, b"bytes", (a_hash("bytes"),))
+    assert (tx.tx, tx.created_at) == (Transaction(State.SIGNED), created_at)
+    assert (tx.gas_limit, tx.fees) == (100_000, FEES)
+    assert tx.ltz == 200, "what its rewards mint"
+
+
+async def test_signing_takes_the_nonce_and_the_references(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    ids = await queue_rewards(pool, 5)
+    await transactions.store_signed(connection, lane, an_intent(0, ids[:3]), an_attempt("a"))
+    assert await counters(connection) == (1, 3)
+    await transactions.store_signed(connection, lane, an_intent(1, ids[3:], 3), an_attempt("b"))
+    assert await counters(connection) == (2, 5)
+    seqs = await connection.fetch("SELECT seq FROM rewards ORDER BY position")
+    assert [row["seq"] for row in seqs] == [0, 1, 2, 3, 4]
+
+
+async def test_what_is_rolled_back_leaves_no_gap(pool: Pool, lane: Lane) -> None:
+    ids = await queue_rewards(pool, 2)
+
+    class ChangedMind(Exception):
+        pass
+
+    async def sign_in_vain() -> None:
+        async with transaction(pool) as connection:
+            await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
+            assert await counters(connection) == (1, 2)
+            raise ChangedMind
+
+    with pytest.raises(ChangedMind):
+        await sign_in_vain()
+    async with session(pool) as connection:
+        assert await counters(connection) == (0, 0)
+        await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
+
+
+async def test_a_reward_that_has_a_reference_takes_no_new_one(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    ids = await queue_rewards(pool, 3)
+    row, _ = await transactions.store_signed(
+        connection, lane, an_intent(0, ids[:2]), an_attempt("a")
+    )
+    await rewards.requeue(connection, row)
+
+    mixed = replace(an_intent(1, ids), seqs=[0, 1, 2], next_seq=2, fresh_seqs=1)
+    await transactions.store_signed(connection, lane, mixed, an_attempt("b"))
+
+    assert await counters(connection) == (2, 3)
+
+
+MISFITS: dict[str, Callable[[Lane, Intent, list[UUID]], tuple[Lane, Intent]]] = {
+    "an earlier term": lambda lane, mint, _: (replace(lane, epoch=lane.epoch - 1), mint),
+    "another wallet": lambda lane, mint, _: (replace(lane, wallet=OTHER_WALLET), mint),
+    "a nonce that was used": lambda lane, mint, _: (lane, replace(mint, nonce=0)),
+    "a nonce too far": lambda lane, mint, _: (lane, replace(mint, nonce=2)),
+    "references given out": lambda lane, mint, _: (lane, replace(mint, next_seq=0)),
+    "references with a gap": lambda lane, mint, _: (lane, replace(mint, next_seq=2)),
+    "a reward with a transaction": lambda lane, mint, ids: (lane, replace(mint, rewards=ids)),
+    "a reward that is not there": lambda lane, mint, ids: (
+        lane,
+        replace(mint, rewards=[ids[1], uuid4()]),
+    ),
+}
+
+
+async def test_an_intent_that_does_not_fit_is_refused_whole(pool: Pool, lane: Lane) -> None:
+    ids = await queue_rewards(pool, 2)
+    async with session(pool) as connection:
+        await transactions.store_signed(connection, lane, an_intent(0, ids[:1]), an_attempt("a"))
+        before = await counters(connection)
+        for name, change in MISFITS.items():
+            wrong_lane, wrong = change(lane, an_intent(1, ids[1:], 1), ids)
+            with pytest.raises(LostLane):
+                await transactions.store_signed(connection, wrong_lane, wrong, an_attempt("b"))
+            assert await counters(connection) == before, name
+        assert await states(pool) == ["signed"]
+        await transactions.store_signed(connection, lane, an_intent(1, ids[1:], 1), an_attempt("b"))
+
+
+async def test_a_minted_reward_is_not_signed_again(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    (reward,) = await queue_rewards(pool, 1)
+    await connection.execute(
+        "UPDATE rewards SET mint_block_number = 1, mint_block_hash = $1, "
+        "mint_transaction_hash = $1",
+        a_hash("mint"),
+    )
+    with pytest.raises(LostLane):
+        await transactions.store_signed(connection, lane, an_intent(0, [reward]), an_attempt("a"))
+
+
+@pytest.mark.parametrize("shares_rewards", [True, False])
+async def test_of_many_who_sign_the_same_nonce_one_succeeds(
+    pool: Pool, lane: Lane, shares_rewards: bool
+) -> None:
+    """Nobody else should know the counters; if somebody does, still no nonce is used twice."""
+    ids = await queue_rewards(pool, 1 if shares_rewards else 20)
+
+    async def sign(number: int) -> bool:
+        intent = an_intent(0, [ids[0] if shares_rewards else ids[number]])
+        async with session(pool) as connection:
+            try:
+                await transactions.store_signed(connection, lane, intent, an_attempt(f"{number}"))
+            except LostLane:
+                return False
+        return True
+
+    assert sum(await asyncio.gather(*map(sign, range(20)))) == 1
+    assert await states(pool) == ["signed"]
+    async with session(pool) as connection:
+        assert await counters(connection) == (1, 1)
+
+
+async def test_a_new_term_shuts_the_old_holder_out_of_every_write(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    new = await a_lane(pool)
+
+    with pytest.raises(LostLane):
+        await transactions.store_signed(connection, lane, an_intent(1), an_attempt("b"))
+    with pytest.raises(LostLane):
+        await save(connection, lane, row, State.SIGNED, MINED)
+    await save(connection, new, row, State.SIGNED, MINED)
+
+
+@pytest.mark.parametrize("write", ["store_signed", "save"])
+async def test_a_term_cannot_end_under_a_holders_commit(
+    pool: Pool, connection: Connection, lane: Lane, write: str
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    async with transaction(pool) as holder:
+        if write == "save":
+            await save(holder, lane, row, State.SIGNED, MINED)
+        else:
+            await transactions.store_signed(holder, lane, an_intent(1), an_attempt("b"))
+        taking_over = asyncio.create_task(a_lane(pool))
+        await asyncio.wait([taking_over], timeout=0.1)
+        assert not taking_over.done()
+    assert (await taking_over).epoch == lane.epoch + 1
+
+
+async def test_publication_may_be_told_again_and_again(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    await transactions.mark_published(connection, [a_hash("a")])
+    first = await value(pool, "SELECT published_at FROM attempts")
+
+    await transactions.mark_published(connection, [a_hash("a")])
+    await transactions.mark_published(connection, [a_hash("nobody's")])
+
+    assert await states(pool) == ["published"]
+    assert await value(pool, "SELECT published_at FROM attempts") == first
+
+
+async def test_a_late_publication_leaves_a_later_state(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    await save(connection, lane, row, State.SIGNED, MINED)
+
+    await transactions.mark_published(connection, [a_hash("a")])
+
+    assert await states(pool) == ["mined"]
+    assert await value(pool, "SELECT published_at IS NOT NULL FROM attempts")
+
+
+WRONG = [
+    (State.SIGNED, State.MINED),
+    (State.PUBLISHED, State.MINED),
+    (State.MINED, State.SIGNED),
+    (State.MINED, State.PUBLISHED),
+    (State.CONFIRMED, State.PUBLISHED),
+    (State.CONFIRMED, State.MINED),
+    (State.REVERTED, State.MINED),
+    (State.DISPLACED, State.SIGNED),
+]
+"""What a row is, and what a lane that has lost touch takes it for."""
+
+
+async def test_a_save_from_a_wrong_state_raises_and_changes_nothing(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    for state, was in WRONG:
+        place = PLACE if state in {State.MINED, State.CONFIRMED, State.REVERTED} else None
+        await connection.execute(
+            "UPDATE transactions SET state = $1, block_number = $2, block_hash = $3",
+            state.value,
+            place and place.block_number,
+            place and place.block_hash,
+        )
+        with pytest.raises(LostLane):
+            await save(connection, lane, row, was, MINED)
+        assert await states(pool) == [state.value]
+
+
+async def test_a_transaction_may_be_mined_before_its_publication_is_marked(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    await save(connection, lane, row, State.PUBLISHED, MINED)
+
+    assert await states(pool) == ["mined"]
+
+
+async def test_many_are_saved_together_or_not_at_all(pool: Pool, lane: Lane) -> None:
+    async with session(pool) as connection:
+        rows = [
+            (await transactions.store_signed(connection, lane, an_intent(n), an_attempt(f"{n}")))[0]
+            for n in range(5)
+        ]
+        flight = await transactions.in_flight(connection, lane)
+        moves = [(tx.tx, replace(tx, tx=MINED)) for tx in flight]
+        await save(connection, lane, rows[3], State.SIGNED, MINED)
+
+    async def save_all() -> None:
+        async with transaction(pool) as connection:
+            await transactions.save(connection, lane, moves)
+
+    with pytest.raises(LostLane):
+        await save_all()
+    assert await states(pool) == ["signed", "signed", "signed", "mined", "signed"]
+
+    del moves[3]
+    await save_all()
+    assert await states(pool) == ["mined"] * 5
+
+
+async def test_times_and_place_follow_the_state(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    async def row() -> asyncpg.Record:
+        return await connection.fetchrow(
+            "SELECT state, block_number, block_hash, succeeded, "
+            "mined_at IS NOT NULL AS mined, settled_at IS NOT NULL AS settled FROM transactions"
+        )
+
+    row_id, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    await save(connection, lane, row_id, State.SIGNED, MINED)
+    assert tuple(await row()) == ("mined", 5, PLACE.block_hash, True, True, False)
+    await save(connection, lane, row_id, State.MINED, Transaction(State.PUBLISHED))
+    assert tuple(await row()) == ("published", None, None, None, False, False)
+    await save(connection, lane, row_id, State.PUBLISHED, MINED)
+    confirmed = Transaction(State.CONFIRMED, PLACE)
+    await save(connection, lane, row_id, State.MINED, confirmed)
+    assert tuple(await row()) == ("confirmed", 5, PLACE.block_hash, True, True, True)
+
+
+async def test_only_this_lanes_unmined_transactions_are_in_flight_in_order(
+    connection: Connection, lane: Lane
+) -> None:
+    other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
+    for nonce in (0, 1, 2):
+        await transactions.store_signed(connection, lane, an_intent(nonce), an_attempt(f"{nonce}"))
+    await transactions.store_signed(connection, other, an_intent(0), an_attempt("other"))
+    flight = await transactions.in_flight(connection, lane)
+    await save(connection, lane, flight[1].id, State.SIGNED, MINED)
+
+    assert [tx.nonce for tx in flight] == [0, 1, 2]
+    assert [tx.nonce for tx in await transactions.in_flight(connection, lane)] == [0, 2]
+
+
+async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    node = FakeNode()
+    await follow(pool, node)
+    ids = await queue_rewards(pool, 2)
+    indexed = Place(1, a_hash("indexed"), succeeded=True)
+    orphaned = Place(1, a_hash("orphaned"), succeeded=False)
+    for nonce, place in enumerate((indexed, orphaned)):
+        row, _ = await transactions.store_signed(
+            connection,
+            lane,
+            an_intent(nonce, ids[nonce : nonce + 1], nonce),
+            an_attempt(f"{nonce}"),
+        )
+        await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, place))
+    block = BlockRow(1, indexed.block_hash, node.blocks[0].hash, 1_700_000_001)
+    await chains.insert_blocks(connection, [block])
+    epoch = await chains.begin_term(connection, CHAIN_ID)
+    await chains.move_cursor(
+        connection, CHAIN_ID, epoch, node.blocks[0].hash, (1, indexed.block_hash), 1
+    )
+
+    (only,) = await transactions.mined_to_judge(connection, lane, 10)
+    assert (only.transaction.nonce, only.is_indexed, only.is_past_finality) == (1, False, False)
+    assert only.unminted == 0, "a reverted mint owes nothing to its references"
+
+    await chains.raise_finality(connection, CHAIN_ID, epoch, 1)
+    judged = await transactions.mined_to_judge(connection, lane, 10)
+    assert [(each.transaction.nonce, each.is_indexed, each.unminted) for each in judged] == [
+        (0, True, 1),
+        (1, False, 0),
+    ]
+    assert all(each.is_past_finality for each in judged)
+    assert len(await transactions.mined_to_judge(connection, lane, 1)) == 1
+
+
+async def test_an_indexed_mint_tells_where_its_transaction_is(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    ids = await queue_rewards(pool, 3)
+    for nonce in range(3):
+        intent = an_intent(nonce, ids[nonce : nonce + 1], nonce)
+        await transactions.store_signed(connection, lane, intent, an_attempt(f"{nonce}"))
+    for nonce, told in ((0, a_hash("0")), (2, a_hash("somebody else's"))):
+        await connection.execute(
+            "UPDATE rewards SET mint_block_number = 5, mint_block_hash = $2, "
+            "mint_transaction_hash = $3 WHERE seq = $1",
+            nonce,
+            PLACE.block_hash,
+            told,
+        )
+
+    assert await transactions.minted(connection, lane) == {0: PLACE}
+
+    (first, *_) = await transactions.in_flight(connection, lane)
+    await save(connection, lane, first.id, State.SIGNED, MINED)
+    assert await transactions.minted(connection, lane) == {}
+
+
+# --- replacements -----------------------------------------------------------------------------
+
+
+def dearer(text: str, fee: int) -> Attempt:
+    return Attempt(a_hash(text), text.encode(), Fees(fee * GWEI, 2 * GWEI))
+
+
+async def test_another_attempt_is_the_newest_and_all_are_watched(
+    connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    assert await transactions.call_of(connection, row) == (LTZ_AT, b"\x01")
+    await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    await transactions.store_attempt(connection, lane, row, dearer("c", 5))
+
+    (tx,) = await transactions.in_flight(connection, lane)
+    assert tx.hashes == (a_hash("c"), a_hash("b"), a_hash("a"))
+    assert (tx.raw, tx.fees) == (b"c", Fees(5 * GWEI, 2 * GWEI))
+    assert tx.worst_wei == 100_000 * 5 * GWEI
+
+
+async def test_the_newest_attempt_is_told_by_its_fees_even_if_clocks_jump(
+    connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    await connection.execute(
+        "UPDATE attempts SET created_at = now() - interval '1 hour' WHERE hash = $1", a_hash("b")
+    )
+
+    (tx,) = await transactions.in_flight(connection, lane)
+    assert (tx.hashes[0], tx.raw) == (a_hash("b"), b"b")
+
+
+async def test_a_replacement_of_a_term_that_is_over_is_not_stored(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    new = await a_lane(pool)
+
+    with pytest.raises(LostLane):
+        await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    assert await value(pool, "SELECT count(*) FROM attempts") == 1
+    await transactions.store_attempt(connection, new, row, dearer("b", 4))
+
+
+async def test_what_has_a_receipt_or_is_settled_is_not_replaced(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    await save(connection, lane, row, State.SIGNED, MINED)
+
+    with pytest.raises(LostLane):
+        await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    confirmed = Transaction(State.CONFIRMED, PLACE)
+    await save(connection, lane, row, State.MINED, confirmed)
+    with pytest.raises(LostLane):
+        await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    assert await value(pool, "SELECT count(*) FROM attempts") == 1
+
+
+async def test_any_attempt_of_a_transaction_tells_where_it_is(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    (reward,) = await queue_rewards(pool, 1)
+    row, _ = await transactions.store_signed(
+        connection, lane, an_intent(0, [reward]), an_attempt("a")
+    )
+    await transactions.store_attempt(connection, lane, row, dearer("b", 4))
+    await connection.execute(
+        "UPDATE rewards SET mint_block_number = 5, mint_block_hash = $1, "
+        "mint_transaction_hash = $2",
+        PLACE.block_hash,
+        a_hash("a"),
+    )
+    assert await transactions.minted(connection, lane) == {0: PLACE}
+
+
+async def test_a_lane_knows_of_its_revert_until_that_is_final(
+    connection: Connection, lane: Lane
+) -> None:
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
+    reverted = Place(5, a_hash("block"), succeeded=False)
+    assert not await transactions.has_reverted(connection, lane)
+
+    await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, reverted))
+    assert await transactions.has_reverted(connection, lane)
+    assert not await transactions.has_reverted(connection, other)
+    await save(connection, lane, row, State.MINED, Transaction(State.REVERTED, reverted))
+    assert not await transactions.has_reverted(connection, lane)
+
+
+async def test_what_a_reorg_may_bring_back_into_flight_tells_what_it_mints(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    await follow(pool, FakeNode())
+    ids = await queue_rewards(pool, 2)
+    row, _ = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
+    await save(connection, lane, row, State.SIGNED, MINED)
+
+    (orphaned,) = await transactions.mined_to_judge(connection, lane, 10)
+    assert orphaned.transaction.ltz == 200

@@ -1,0 +1,272 @@
+"""What the rows say of the day's gas, whatever becomes of the relays that it was reserved for."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import asyncpg
+import pytest
+
+from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.relayer.gas_budgets import GasBudgets, GasSpent
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.relayer.gas_budgets import GasChange
+from ltzd.store.relayer.relays import NewRelay
+from ltzd.values import Address, hex_of
+from tests.support.relays.lanes import USER, WORST_WEI, a_plan, a_relay, a_relay_lane, send, write
+from tests.support.rows.core import a_hash, a_wallet, save, value
+
+BILL = Bill(a_hash("mined"), 50_000, 2)
+COST = 50_000 * 2
+
+
+def of_ann(worst_wei: int = WORST_WEI, **changes: object) -> NewRelay:
+    return a_relay(worst_wei=worst_wei, identity="ann", **changes)  # type: ignore[arg-type]
+
+
+async def spent(pool: Pool, *identities: str) -> GasSpent:
+    async with session(pool) as connection:
+        return await gas_budgets.spent(connection, identities or ["ann"])
+
+
+async def sums(pool: Pool) -> tuple[int, int]:
+    """Of ann, and of everybody."""
+    found = await spent(pool)
+    return found.by_identity["ann"], found.total_wei
+
+
+async def agrees(pool: Pool) -> bool:
+    """The sums are those of the rows, in every account."""
+    differences: int = await value(
+        pool,
+        """
+        SELECT count(*)
+          FROM (SELECT gas_day AS day, account, sum(gas_wei) AS wei
+                  FROM relays
+                 CROSS JOIN LATERAL unnest(ARRAY['', identity]) AS each (account)
+                 WHERE gas_day IS NOT NULL AND account IS NOT NULL
+                 GROUP BY 1, 2) AS rows
+          FULL JOIN (SELECT day, identity AS account, sum(wei) AS wei
+                       FROM gas_spent GROUP BY 1, 2) AS sums USING (day, account)
+         WHERE coalesce(rows.wei, 0) <> coalesce(sums.wei, 0)
+        """,
+    )
+    return differences == 0
+
+
+async def move(pool: Pool, lane: Lane, row: int, was: State, now: Transaction) -> None:
+    async with transaction(pool) as connection:
+        await save(connection, lane, row, was, now)
+        await relays.follow(connection, [row])
+
+
+async def test_nobody_has_spent_anything_on_a_day_without_relays(pool: Pool) -> None:
+    assert await sums(pool) == (0, 0)
+
+
+async def test_a_relay_counts_for_its_identity_and_for_everybody_whatever_its_wallet(
+    pool: Pool,
+) -> None:
+    other = a_relay(a_plan(b"\x02", a_wallet(5)), worst_wei=2, identity="ann")
+    stranger = a_relay(a_plan(b"\x03", a_wallet(6)), worst_wei=4, identity="bob")
+    await write(pool, of_ann(1), other, stranger)
+    found = await spent(pool, "ann", "bob", "eve")
+    assert found.by_identity == {"ann": 3, "bob": 4, "eve": 0}
+    assert found.total_wei == 7
+    assert await agrees(pool)
+
+
+async def test_numbers_of_256_bits_survive(pool: Pool) -> None:
+    await write(pool, of_ann(2**200), of_ann(2**200))
+    assert await sums(pool) == (2**201, 2**201)
+
+
+async def test_a_call_that_would_revert_costs_nothing(pool: Pool) -> None:
+    await write(pool, of_ann(key="k", failure="Paused"))
+    assert await sums(pool) == (0, 0)
+
+
+async def test_a_mined_relay_costs_what_it_did_cost_and_its_worst_again_after_a_reorg(
+    pool: Pool,
+) -> None:
+    lane = await a_relay_lane(pool)
+    await write(pool, of_ann(), of_ann(7))
+    mined, _ = await send(pool, lane)
+    assert await sums(pool) == (WORST_WEI + 7, WORST_WEI + 7)
+
+    place = Place(5, a_hash("block"), True, BILL)
+    await move(pool, lane, mined.id, State.SIGNED, Transaction(State.MINED, place))
+    assert await sums(pool) == (COST + 7, COST + 7)
+
+    await move(pool, lane, mined.id, State.MINED, Transaction(State.PUBLISHED))
+    assert await sums(pool) == (WORST_WEI + 7, WORST_WEI + 7)
+    assert await agrees(pool)
+
+
+async def test_following_twice_counts_once(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    await write(pool, of_ann())
+    (row,) = await send(pool, lane)
+    place = Place(5, a_hash("block"), True, BILL)
+    await move(pool, lane, row.id, State.SIGNED, Transaction(State.MINED, place))
+    for _ in range(2):
+        async with transaction(pool) as connection:
+            await relays.follow(connection, [row.id])
+    assert await sums(pool) == (COST, COST)
+
+
+async def test_a_move_that_is_not_committed_changes_neither_row_nor_sum(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    await write(pool, of_ann())
+    (row,) = await send(pool, lane)
+    place = Place(5, a_hash("block"), True, BILL)
+    async with pool.acquire() as connection:
+        dying = connection.transaction()
+        await dying.start()
+        await save(connection, lane, row.id, State.SIGNED, Transaction(State.MINED, place))
+        await relays.follow(connection, [row.id])
+        assert (await gas_budgets.spent(connection, ["ann"])).total_wei == COST
+        await dying.rollback()
+    assert await sums(pool) == (WORST_WEI, WORST_WEI)
+    assert await agrees(pool)
+
+
+async def test_a_relay_whose_nonce_another_transaction_used_cost_nothing(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    await write(pool, of_ann())
+    (row,) = await send(pool, lane)
+    await move(pool, lane, row.id, State.SIGNED, Transaction(State.DISPLACED))
+    assert await sums(pool) == (0, 0)
+
+
+async def test_what_is_taken_back_is_given_back(pool: Pool) -> None:
+    first, second = await write(pool, of_ann(), of_ann(7))
+    async with session(pool) as connection:
+        assert await relays.withdraw(connection, first)
+        assert not await relays.withdraw(connection, first)
+    assert await sums(pool) == (7, 7)
+
+    async with session(pool) as connection:
+        await connection.execute(
+            "UPDATE relays SET created_at = now() - interval '11 minutes' WHERE id = $1", second
+        )
+        await relays.tidy(connection)
+    assert await sums(pool) == (0, 0)
+    assert await agrees(pool)
+
+
+async def test_a_relay_counts_on_the_utc_day_on_which_it_was_let_in(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    async with pool.acquire() as connection:
+        await connection.execute("SET TIME ZONE 'Pacific/Kiritimati'")
+        async with connection.transaction():
+            (relay,) = await relays.insert(connection, [of_ann()])
+        day, today = await connection.fetchrow(
+            "SELECT gas_day, (now() AT TIME ZONE 'UTC')::date FROM relays"
+        )
+        assert day == today
+        assert (await gas_budgets.spent(connection, ["ann"])).by_identity == {"ann": WORST_WEI}
+        await connection.execute("RESET TIME ZONE")
+        before = today - timedelta(days=1)
+        await connection.execute("UPDATE relays SET gas_day = $2 WHERE id = $1", relay, before)
+        await connection.execute("UPDATE gas_spent SET day = $1", before)
+    assert await sums(pool) == (0, 0)
+    (row,) = await send(pool, lane)
+    place = Place(5, a_hash("block"), True, BILL)
+    await move(pool, lane, row.id, State.SIGNED, Transaction(State.MINED, place))
+    assert await sums(pool) == (0, 0)
+    assert await agrees(pool)
+
+
+async def test_connections_add_to_everybodys_sum_without_waiting_for_each_other(
+    pool: Pool,
+) -> None:
+    """Each holds its own slot until it commits."""
+    async with pool.acquire() as first, pool.acquire() as second, pool.acquire() as third:
+        slots = {
+            await each.fetchval("SELECT pg_backend_pid() % 15"): each
+            for each in (first, second, third)
+        }
+        one, other, *_ = slots.values()
+        async with one.transaction(), other.transaction():
+            today = await one.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
+            await gas_budgets.count(one, [GasChange(today, "ann", 1)])
+            await other.execute("SET LOCAL lock_timeout = '2s'")
+            await gas_budgets.count(other, [GasChange(today, "bob", 2)])
+    assert await sums(pool) == (1, 3)
+
+
+async def test_writers_near_the_edge_see_what_those_before_them_committed(pool: Pool) -> None:
+    budgets = GasBudgets(total_wei=100)
+    async with pool.acquire() as one, pool.acquire() as other:
+        first = one.transaction()
+        await first.start()
+        await gas_budgets.spent_for(one, budgets, [], 60)
+        async with other.transaction():
+            await other.execute("SET LOCAL lock_timeout = '1ms'")
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                await gas_budgets.spent_for(other, budgets, [], 60)
+        today = await one.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
+        await gas_budgets.count(one, [GasChange(today, None, 60)])
+        await first.commit()
+        async with other.transaction():
+            assert (await gas_budgets.spent_for(other, budgets, [], 60)).total_wei == 60
+
+
+async def test_days_long_over_are_forgotten(pool: Pool) -> None:
+    async with session(pool) as connection:
+        await connection.execute(
+            "INSERT INTO gas_spent SELECT current_date - days, 'ann', 0, $1::numeric "
+            "FROM generate_series(0, 20) AS days",
+            Decimal(5),
+        )
+        await gas_budgets.delete_expired(connection)
+    assert await value(pool, "SELECT count(*) <= 9 FROM gas_spent")
+
+
+# --- whose a wallet is --------------------------------------------------------------------------
+
+
+async def identity_of(pool: Pool, wallet: Address) -> str:
+    async with session(pool) as connection:
+        return await gas_budgets.identity_of(connection, wallet)
+
+
+async def test_a_wallet_that_nobody_knows_is_its_own_identity(pool: Pool) -> None:
+    assert await identity_of(pool, USER) == hex_of(USER)
+
+
+async def test_a_wallet_that_was_made_for_an_address_is_its_users(pool: Pool) -> None:
+    async with session(pool) as connection:
+        await connection.execute(
+            "INSERT INTO users (id, email_key, identity_subject, wallet) "
+            "VALUES (gen_random_uuid(), 'ann@shop.example', 'did:privy:ann', $1)",
+            USER,
+        )
+    assert await identity_of(pool, USER) == "did:privy:ann"
+
+
+async def test_a_wallet_that_ltzd_keeps_is_its_owners_log_in(pool: Pool) -> None:
+    """As tokens call the owner: by the subject alone."""
+    other = a_wallet(0x55)
+    async with session(pool) as connection:
+        for subject, wallet in (("ltzd:root", USER), ("ltzd:other", other)):
+            await connection.execute(
+                "INSERT INTO local_users VALUES ($1, $2, 'key', 'sealed')", subject, wallet
+            )
+            await connection.execute(
+                "INSERT INTO users (id, email_key, identity_subject, wallet) "
+                "VALUES (gen_random_uuid(), $1, $1, $2)",
+                subject,
+                wallet,
+            )
+        assert await gas_budgets.identity_of(connection, other) == "ltzd:other"
+        await connection.execute(
+            "INSERT INTO local_accounts VALUES "
+            "('subject', 'https://login.example/ ann', 'ltzd:root', true), "
+            "('owned', 'ltzd:root', 'ltzd:root', true), "
+            "('owned', 'ltzd:other', 'ltzd:root', true)"
+        )
+    assert await identity_of(pool, USER) == "ann"
+    assert await identity_of(pool, other) == "ann"

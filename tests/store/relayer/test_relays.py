@@ -1,0 +1,684 @@
+"""What the rows say of users and their relays, whoever writes at the same time."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from ltzd.errors import LostLane, RateLimited
+from ltzd.rules.operator.fees import Fees
+from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.relayer import limits as relay_limits
+from ltzd.rules.relayer.calls import ClaimAsked, RelayStatus
+from ltzd.rules.relayer.limits import Earlier, Standing
+from ltzd.store.database import Connection, Pool, session, transaction
+from ltzd.store.operator import transactions
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.transactions import Attempt
+from ltzd.store.relayer import relays
+from ltzd.values import Address
+from tests.support.relays.lanes import (
+    OTHER_RELAYER,
+    OTHER_USER,
+    RELAYER,
+    USER,
+    a_plan,
+    a_relay,
+    a_relay_lane,
+    progress,
+    row_states,
+    send,
+    signed,
+    write,
+)
+from tests.support.rows.core import a_hash, a_wallet, save, value
+from tests.support.waiting import until
+
+BILL = Bill(a_hash("mined"), 50_000, 2)
+
+
+async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[Standing]:
+    async with session(pool) as connection:
+        return await relays.standings(connection, [(*each, None) for each in asked])
+
+
+async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> Standing:
+    return (await standings(pool, (user, key)))[0]
+
+
+def a_place(succeeded: bool = True, bill: Bill | None = BILL) -> Place:
+    return Place(5, a_hash("block"), succeeded, bill)
+
+
+async def move(pool: Pool, lane: Lane, row: int, was: State, now: Transaction) -> None:
+    """As the lane writes a move of its transaction."""
+    async with transaction(pool) as connection:
+        await save(connection, lane, row, was, now)
+        await relays.follow(connection, [row])
+
+
+async def mine(pool: Pool, lane: Lane, row: int, place: Place) -> None:
+    await move(pool, lane, row, State.SIGNED, Transaction(State.MINED, place))
+
+
+async def age(pool: Pool, how_old: str, relay: int) -> None:
+    async with session(pool) as connection:
+        await connection.execute(
+            "UPDATE relays SET created_at = created_at - $1::text::interval, "
+            "window_start = window_start - $1::text::interval WHERE id = $2",
+            how_old,
+            relay,
+        )
+
+
+# --- standings --------------------------------------------------------------------------------
+
+
+async def test_somebody_new_has_no_hour_and_nothing_under_way(pool: Pool) -> None:
+    found = await standing(pool)
+    assert found == Standing(found.now, None, 0, None, False, None, [])
+    assert found.now.tzinfo is UTC
+    assert abs(datetime.now(UTC) - found.now) < timedelta(seconds=30)
+
+
+async def test_many_users_stand_each_where_he_does_in_the_order_asked(pool: Pool) -> None:
+    start = (await standing(pool)).now - timedelta(minutes=10)
+    one = a_relay(a_plan(claim=(7, 2)), key="k", window_start=start)
+    other = a_relay(a_plan(b"\x02", takes_turns=True), window_start=start)
+    stranger = a_relay(a_plan(b"\x03", OTHER_USER), key="k", window_start=start)
+    first, second, third = await write(pool, one, other, stranger)
+
+    found = await standings(pool, (OTHER_USER, "k"), (a_wallet(9), "k"), (USER, "k"), (USER, None))
+
+    assert [one.used for one in found] == [1, 0, 2, 2]
+    assert [one.earlier for one in found] == [
+        Earlier(third, stranger.fingerprint),
+        None,
+        Earlier(first, one.fingerprint),
+        None,
+    ]
+    assert [one.is_turn_taken for one in found] == [False, False, True, True]
+    assert [one.last_turn for one in found] == [None, None, second, second]
+    assert [one.claims for one in found] == [[], [], [ClaimAsked(7, 2)], [ClaimAsked(7, 2)]]
+    assert [one.window_start for one in found] == [start, None, start, start]
+
+
+async def test_numbers_of_256_bits_survive(pool: Pool) -> None:
+    largest = 2**256 - 1
+    await write(pool, a_relay(a_plan(claim=(largest, largest))))
+    assert (await standing(pool)).claims == [ClaimAsked(largest, largest)]
+
+
+async def test_an_hour_that_is_over_counts_nothing(pool: Pool) -> None:
+    now = (await standing(pool)).now
+    await write(pool, *[a_relay(window_start=now - timedelta(minutes=61))] * 35)
+    assert (await standing(pool)).used == 0
+
+    begun = now - timedelta(minutes=59)
+    await write(pool, *[a_relay(window_start=begun)] * 3)
+    found = await standing(pool)
+    assert (found.used, found.window_start) == (3, begun)
+
+
+async def test_of_two_hours_the_newer_counts(pool: Pool) -> None:
+    """Who has waited for the lock since before the end of one may find the next begun."""
+    now = (await standing(pool)).now
+    old, new = now - timedelta(minutes=59), now
+    await write(pool, *[a_relay(window_start=old)] * 35, a_relay(window_start=new))
+    found = await standing(pool)
+    assert (found.used, found.window_start) == (1, new)
+
+
+async def test_turns_are_remembered_when_they_are_over_and_their_hour_is(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
+    (row,) = await send(pool, lane)
+    assert (await standing(pool)).is_turn_taken
+
+    await mine(pool, lane, row.id, a_place())
+    await age(pool, "90 minutes", relay)
+    found = await standing(pool)
+    assert (found.is_turn_taken, found.last_turn, found.claims) == (False, relay, [])
+
+
+async def test_a_simulated_failure_counts_nothing_but_holds_its_key(pool: Pool) -> None:
+    failed = a_relay(a_plan(claim=(7, 0)), key="k", failure="ClaimsPaused()")
+    (relay,) = await write(pool, failed)
+    found = await standing(pool, key="k")
+    assert found == Standing(
+        found.now, None, 0, Earlier(relay, failed.fingerprint), False, None, []
+    )
+    told = await progress(pool, relay)
+    assert (told.failure, told.relayed) == ("ClaimsPaused()", None)
+    assert await row_states(pool) == ["failed"]
+
+
+# --- writers at the same time -----------------------------------------------------------------
+
+
+async def at_once(
+    pool: Pool, count: int, write_one: Callable[[Connection], Awaitable[bool]]
+) -> int:
+    """How many of so many transactions wrote something."""
+
+    async def once() -> bool:
+        async with transaction(pool) as connection:
+            await relays.lock_users(connection, [OTHER_USER, USER])
+            return await write_one(connection)
+
+    return sum(await asyncio.gather(*[once() for _ in range(count)]))
+
+
+async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: Pool) -> None:
+    async def one(connection: Connection) -> bool:
+        (found,) = await relays.standings(connection, [(USER, None, None)])
+        try:
+            relay_limits.check_hour(found)
+        except RateLimited:
+            return False
+        await relays.insert(connection, [a_relay(window_start=found.start)])
+        return True
+
+    assert await at_once(pool, 45, one) == 35
+    found = await standing(pool)
+    assert found.used == 35
+    assert await value(pool, "SELECT count(DISTINCT window_start) FROM relays") == 1
+
+
+async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
+    async def one(connection: Connection) -> bool:
+        (found,) = await relays.standings(connection, [(USER, None, None)])
+        if not found.is_turn_taken:
+            await relays.insert(connection, [a_relay(a_plan(claim=(7, 0)))])
+        return not found.is_turn_taken
+
+    assert await at_once(pool, 12, one) == 1
+
+
+async def test_of_requests_with_one_key_one_is_written(pool: Pool) -> None:
+    async def one(connection: Connection) -> bool:
+        (found,) = await relays.standings(connection, [(USER, "k", None)])
+        if found.earlier is None:
+            await relays.insert(connection, [a_relay(key="k")])
+        return found.earlier is None
+
+    assert await at_once(pool, 12, one) == 1
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await write(pool, a_relay(key="k"))
+
+
+async def test_writers_of_the_same_users_in_another_order_never_deadlock(pool: Pool) -> None:
+    users = [a_wallet(number) for number in range(30)]
+
+    async def hold(order: Sequence[Address]) -> None:
+        for _ in range(10):
+            async with transaction(pool) as connection:
+                await relays.lock_users(connection, order)
+
+    await asyncio.gather(*[hold(order) for order in (users, users[::-1], users[15:] + users[:15])])
+
+
+async def test_users_do_not_wait_for_each_other(pool: Pool) -> None:
+    async with transaction(pool) as one, transaction(pool) as other:
+        await relays.lock_users(one, [USER])
+        async with asyncio.timeout(5):
+            await relays.lock_users(other, [OTHER_USER])
+
+
+# --- the queue --------------------------------------------------------------------------------
+
+
+async def test_a_lane_takes_the_oldest_that_it_may_send_and_nobody_else_holds(pool: Pool) -> None:
+    lane, other = await a_relay_lane(pool), await a_relay_lane(pool, OTHER_RELAYER)
+    mine_, his = (a_plan(wallet=signer.address) for signer in (RELAYER, OTHER_RELAYER))
+    ids = await write(pool, a_relay(his), a_relay(), a_relay(mine_), a_relay(), a_relay(his))
+    async with transaction(pool) as one, transaction(pool) as two:
+        assert [each.id for each in await relays.queued(one, lane, 2)] == ids[1:3]
+        assert [each.id for each in await relays.queued(two, other, 9)] == [ids[0], *ids[3:]]
+        assert await relays.queued(one, lane, 9) == await relays.queued(one, lane, 2)
+
+
+async def test_what_is_queued_holds_all_that_is_signed(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay(a_plan(b"\x07" * 100)))
+    async with transaction(pool) as connection:
+        (waiting,) = await relays.queued(connection, lane, 9)
+    plan = a_plan()
+    assert (waiting.id, waiting.to, waiting.data) == (relay, plan.to, b"\x07" * 100)
+    assert waiting.gas_limit == 100_000
+
+
+async def test_signed_relays_have_transactions_in_the_order_of_nonces(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    ids = await write(pool, *[a_relay(a_plan(bytes([number]))) for number in range(5)])
+    rows = [*await send(pool, lane, 0, 3), *await send(pool, lane, 3)]
+    async with session(pool) as connection:
+        stored = await connection.fetch(
+            "SELECT r.id, t.id AS transaction, t.nonce, t.kind, t.data = r.data AS is_its, t.state,"
+            " t.created_at, a.hash FROM relays r JOIN transactions t ON t.id = r.transaction_id "
+            "JOIN attempts a ON a.transaction_id = t.id ORDER BY t.nonce"
+        )
+    assert [row["id"] for row in stored] == ids
+    assert [(row["transaction"], row["created_at"]) for row in stored] == [
+        (row.id, row.created_at) for row in rows
+    ]
+    assert [row["hash"] for row in stored] == [a_hash(f"{relay}") for relay in ids]
+    assert {(row["kind"], row["state"], row["is_its"]) for row in stored} == {
+        ("relay", "signed", True)
+    }
+    assert await value(pool, "SELECT next_nonce FROM lanes") == 5
+    assert await row_states(pool) == ["sent"] * 5
+
+
+@pytest.mark.parametrize("wrong", ["nonce ahead", "nonce behind", "epoch", "wallet"])
+async def test_a_lane_that_is_another_by_now_signs_nothing(pool: Pool, wrong: str) -> None:
+    lane = await a_relay_lane(pool)
+    await write(pool, a_relay())
+    await send(pool, lane)
+    await write(pool, a_relay(), a_relay())
+    if wrong == "epoch":
+        await a_relay_lane(pool)
+    used = replace(lane, wallet=OTHER_RELAYER.address) if wrong == "wallet" else lane
+    nonce = {"nonce ahead": 2, "nonce behind": 0}.get(wrong, 1)
+    with pytest.raises(LostLane):
+        await send(pool, used, nonce)
+    assert await row_states(pool) == ["sent", "queued", "queued"]
+    assert await value(pool, "SELECT count(*) FROM transactions") == 1
+    assert await value(pool, "SELECT next_nonce FROM lanes") == 1
+
+
+async def test_a_relay_that_is_gone_is_not_signed_nor_are_those_beside_it(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    gone, _ = await write(pool, a_relay(), a_relay())
+    async with session(pool) as connection:
+        waiting = await relays.queued(connection, lane, 9)
+        assert await relays.withdraw(connection, gone)
+    with pytest.raises(LostLane):
+        async with transaction(pool) as connection:
+            await relays.store_signed(connection, lane, signed(waiting))
+    assert await row_states(pool) == ["queued"]
+    assert await value(pool, "SELECT next_nonce FROM lanes") == 0
+
+
+# --- withdrawal -------------------------------------------------------------------------------
+
+
+async def test_what_was_taken_back_leaves_nothing(pool: Pool) -> None:
+    (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0)), key="k"))
+    async with session(pool) as connection:
+        assert await relays.withdraw(connection, relay)
+        assert not await relays.withdraw(connection, relay)
+        assert await relays.progress(connection, [relay]) == {}
+    found = await standing(pool, key="k")
+    assert found == Standing(found.now, None, 0, None, False, None, [])
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_between_a_lane_that_signs_and_a_withdrawal_one_wins(
+    pool: Pool, commits: bool
+) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay())
+
+    async def take_back() -> bool:
+        async with session(pool) as connection:
+            return await relays.withdraw(connection, relay)
+
+    async with pool.acquire() as connection:
+        signing = connection.transaction()
+        await signing.start()
+        waiting = await relays.queued(connection, lane, 9)
+        taking = asyncio.create_task(take_back())
+        await until(lambda: a_writer_waits(pool))
+        await relays.store_signed(connection, lane, signed(waiting))
+        await (signing.commit() if commits else signing.rollback())
+    assert await taking is not commits
+    assert await row_states(pool) == (["sent"] if commits else [])
+
+
+async def a_writer_waits(pool: Pool) -> bool:
+    waiting: bool = await value(
+        pool,
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        "AND datname = current_database())",
+    )
+    return waiting
+
+
+async def test_a_lane_passes_by_what_is_being_taken_back(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    going, staying = await write(pool, a_relay(), a_relay())
+    async with transaction(pool) as one, transaction(pool) as other:
+        assert await relays.withdraw(one, going)
+        assert [each.id for each in await relays.queued(other, lane, 9)] == [staying]
+
+
+# --- how far it has come ----------------------------------------------------------------------
+
+
+async def test_a_relay_follows_its_transaction(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    relay, other = await write(pool, a_relay(), a_relay())
+    queued = await progress(pool, relay)
+    assert (queued.user, queued.to, queued.data) == (USER, a_plan().to, a_plan().data)
+    assert (queued.relayed, queued.failure) == (None, None)
+
+    row, _ = await send(pool, lane)
+    signed = await progress(pool, relay)
+    assert (signed.relayed, signed.is_signed) == (None, True), "no node has it yet"
+    assert not queued.is_signed
+    async with session(pool) as connection:
+        await transactions.mark_published(connection, [a_hash(f"{relay}")])
+    pending = (await progress(pool, relay)).relayed
+    assert pending is not None
+    assert (pending.status, pending.sender) == (RelayStatus.PENDING, RELAYER.address)
+    assert pending.transaction_hash == a_hash(f"{relay}")
+
+    await mine(pool, lane, row.id, a_place())
+    mined = (await progress(pool, relay)).relayed
+    assert mined == replace(
+        pending,
+        transaction_hash=BILL.transaction_hash,
+        status=RelayStatus.CONFIRMED,
+        block_number=5,
+        gas_used=50_000,
+        effective_gas_price=2,
+    )
+    async with session(pool) as connection:
+        assert (await relays.settled(connection, [relay, other])).keys() == {relay}
+
+    await move(pool, lane, row.id, State.MINED, Transaction(State.PUBLISHED))
+    assert (await progress(pool, relay)).relayed == pending
+    assert await row_states(pool) == ["sent", "sent"]
+
+    await mine(pool, lane, row.id, a_place())
+    await move(pool, lane, row.id, State.MINED, Transaction(State.CONFIRMED, a_place()))
+    final = (await progress(pool, relay)).relayed
+    assert final == replace(mined, status=RelayStatus.FINAL)
+    assert await row_states(pool) == ["mined", "sent"]
+
+
+@pytest.mark.parametrize("is_final", [False, True])
+async def test_a_relay_that_reverted_has_failed(pool: Pool, is_final: bool) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay())
+    (row,) = await send(pool, lane)
+    await mine(pool, lane, row.id, a_place(succeeded=False))
+    if is_final:
+        reverted = Transaction(State.REVERTED, a_place(succeeded=False))
+        await move(pool, lane, row.id, State.MINED, reverted)
+    failed = (await progress(pool, relay)).relayed
+    assert failed is not None
+    assert (failed.status, failed.gas_used) == (RelayStatus.FAILED, 50_000)
+    assert not (await standing(pool)).is_turn_taken
+
+
+async def test_a_relay_whose_nonce_was_taken_has_failed_and_its_turn_is_over(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
+    (row,) = await send(pool, lane)
+    await move(pool, lane, row.id, State.SIGNED, Transaction(State.DISPLACED))
+    failed = (await progress(pool, relay)).relayed
+    assert failed is not None
+    assert (failed.status, failed.block_number) == (RelayStatus.FAILED, None)
+    found = await standing(pool)
+    assert (found.is_turn_taken, found.claims) == (False, [])
+    async with session(pool) as connection:
+        assert (await relays.settled(connection, [relay])).keys() == {relay}
+
+
+async def test_whose_turns_are_taken_is_told_of_many(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    third = a_wallet(0xA3)
+    await write(pool, a_relay(a_plan(user=third, takes_turns=True)))
+    (row,) = await send(pool, lane)
+    await mine(pool, lane, row.id, a_place())
+    await write(pool, a_relay(a_plan(claim=(7, 0))), a_relay(a_plan(user=OTHER_USER)))
+    async with session(pool) as connection:
+        assert await relays.turns_taken(connection, [USER, OTHER_USER, third]) == {USER}
+        await send(pool, lane, 1)
+        assert await relays.turns_taken(connection, [USER, OTHER_USER]) == {USER}
+        assert await relays.turns_taken(connection, [OTHER_USER]) == set()
+
+
+async def test_any_hash_of_ones_own_relay_finds_it_and_nothing_else_does(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay())
+    (row,) = await send(pool, lane)
+    dearer = Attempt(a_hash("dearer"), b"dearer", Fees(10**10, 10**9))
+    async with session(pool) as connection:
+        await transactions.store_attempt(connection, lane, row.id, dearer)
+        untaken = await relays.by_hash(connection, a_hash("dearer"), [USER])
+        assert untaken is not None
+        assert untaken.relayed is None, "a hash is shown once a node has taken the bytes"
+        await transactions.mark_published(connection, [a_hash("dearer")])
+        for hash_, shown in (("dearer", "dearer"), (f"{relay}", "dearer")):
+            found = await relays.by_hash(connection, a_hash(hash_), [OTHER_USER, USER])
+            assert found is not None
+            assert found.relayed is not None
+            assert (found.id, found.relayed.transaction_hash) == (relay, a_hash(shown))
+        assert await relays.by_hash(connection, a_hash("dearer"), [OTHER_USER]) is None
+        assert await relays.by_hash(connection, a_hash("dearer"), []) is None
+        assert await relays.by_hash(connection, a_hash("unknown"), [USER]) is None
+
+
+async def test_of_several_attempts_the_one_that_a_node_has_is_shown(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay())
+    (row,) = await send(pool, lane)
+    dearer = Attempt(a_hash("dearer"), b"dearer", Fees(10**10, 10**9))
+    async with session(pool) as connection:
+        await transactions.store_attempt(connection, lane, row.id, dearer)
+        await transactions.mark_published(connection, [a_hash(f"{relay}")])
+        published = await relays.by_hash(connection, a_hash("dearer"), [USER])
+    assert published is not None
+    assert published.relayed is not None
+    assert published.relayed.transaction_hash == a_hash(f"{relay}"), "a node has only this"
+
+
+CANCELLED = Place(5, a_hash("block"), False, BILL, is_cancellation=True)
+"""Where a self-transfer is mined in the place of a call."""
+
+
+async def test_a_relay_whose_nonce_a_self_transfer_took_is_pending_until_that_is_final(
+    pool: Pool,
+) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
+    (row,) = await send(pool, lane)
+    empty = Attempt(a_hash("empty"), b"empty", Fees(10**10, 10**9), is_cancellation=True)
+    async with session(pool) as connection:
+        await transactions.store_attempt(connection, lane, row.id, empty)
+        await transactions.mark_published(connection, [empty.hash])
+    await mine(pool, lane, row.id, CANCELLED)
+    pending = (await progress(pool, relay)).relayed
+    assert pending is not None
+    assert (pending.status, pending.block_number) == (RelayStatus.PENDING, None)
+    assert await row_states(pool) == ["sent"]
+    assert (await standing(pool)).is_turn_taken
+    async with session(pool) as connection:
+        assert await relays.settled(connection, [relay]) == {}
+
+    await move(pool, lane, row.id, State.MINED, Transaction(State.CANCELLED, CANCELLED))
+    failed = (await progress(pool, relay)).relayed
+    assert failed is not None
+    assert (failed.status, failed.block_number) == (RelayStatus.FAILED, 5)
+    assert failed.is_cancelled
+    assert not (await standing(pool)).is_turn_taken
+    async with session(pool) as connection:
+        assert (await relays.settled(connection, [relay])).keys() == {relay}
+        found = await relays.by_hash(connection, a_hash(f"{relay}"), [USER])
+    assert found is not None
+    assert found.id == relay, "the hash of the refused bytes finds it as well"
+
+
+async def test_a_relay_that_may_not_be_signed_fails_with_its_reason_and_does_not_count(
+    pool: Pool,
+) -> None:
+    lane = await a_relay_lane(pool)
+    refused, sent = await write(pool, a_relay(key="one"), a_relay())
+    async with transaction(pool) as connection:
+        await relays.refuse(connection, {refused: "its gas limit is too small"})
+        assert [one.id for one in await relays.queued(connection, lane, 9)] == [sent]
+    found = await progress(pool, refused)
+    assert (found.failure, found.relayed) == ("its gas limit is too small", None)
+    assert (await standing(pool)).used == 1, "the other's"
+    async with session(pool) as connection:
+        assert (await relays.settled(connection, [refused])).keys() == {refused}
+
+
+async def test_a_relay_that_is_signed_is_refused_no_more(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    (relay,) = await write(pool, a_relay())
+    await send(pool, lane)
+    async with transaction(pool) as connection:
+        await relays.refuse(connection, {relay: "too late"})
+    assert await row_states(pool) == ["sent"]
+
+
+# --- what is forgotten ------------------------------------------------------------------------
+
+
+async def test_keys_and_what_hangs_on_them_alone_are_forgotten_after_a_day(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    ids = await write(
+        pool,
+        a_relay(key="old"),
+        a_relay(key="young"),
+        a_relay(key="old failure", failure="no"),
+        a_relay(key="young failure", failure="no"),
+    )
+    await send(pool, lane)
+    for relay, how_old in zip(ids, ["24:00:01", "23:59", "24:00:01", "23:59"], strict=True):
+        await age(pool, how_old, relay)
+    async with transaction(pool) as connection:
+        await relays.tidy(connection)
+    keys = ["old", "young", "old failure", "young failure"]
+    earlier = [one.earlier for one in await standings(pool, *[(USER, key) for key in keys])]
+    assert [one and one.id for one in earlier] == [None, ids[1], None, ids[3]]
+    assert await row_states(pool) == ["sent", "sent", "failed"]
+
+
+async def test_what_nobody_sent_in_ten_minutes_is_sent_no_more_and_dropped(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    (sent,) = await write(pool, a_relay())
+    await send(pool, lane)
+    old, young = await write(pool, a_relay(), a_relay())
+    for relay, how_old in ((sent, "10 minutes"), (old, "10 minutes"), (young, "9 minutes")):
+        await age(pool, how_old, relay)
+    async with transaction(pool) as connection:
+        assert [each.id for each in await relays.queued(connection, lane, 9)] == [young]
+    async with transaction(pool) as connection:
+        await relays.tidy(connection)
+    assert await row_states(pool) == ["sent", "queued"]
+
+
+# --- very many rows ---------------------------------------------------------------------------
+
+ROWS, USERS = 20_000, 1_000
+
+
+async def fill(connection: Connection, lane: Lane) -> None:
+    """Relays of many users, all mined, of the last ten hours."""
+    await connection.execute("SET session_replication_role = replica")  # no look at foreign keys
+    await connection.execute(
+        """
+        WITH sent AS (
+          INSERT INTO transactions (chain_id, wallet, nonce, kind, to_address, data, gas_limit,
+                                    state, succeeded, block_number, block_hash, mined_attempt,
+                                    gas_used, effective_gas_price)
+          SELECT $1, $2, n, 'relay', $3, '', 1, 'confirmed', true, n, $4, $4, 1, 1
+            FROM generate_series(1, $5) AS g (n)
+       RETURNING id, nonce
+        ), attempted AS (
+          INSERT INTO attempts
+                 (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
+          SELECT sha256(int8send(id)), id, '', 1, 1 FROM sent
+        )
+        INSERT INTO relays (user_address, to_address, data, function, takes_turns,
+                            idempotency_key, fingerprint, gas_limit, worst_wei, window_start,
+                            state, transaction_id)
+        SELECT substring(sha256(int8send(nonce % $6)) FOR 20), $3, '', 'f', true,
+               nonce::text, '', 1, 1, now() - (nonce % 10) * interval '1 hour', 'mined', id
+          FROM sent
+        """,
+        lane.chain_id,
+        OTHER_RELAYER.address,
+        a_plan().to,
+        a_hash("block"),
+        ROWS,
+        USERS,
+    )
+    await connection.execute("SET session_replication_role = DEFAULT")
+
+
+class Explained:
+    """A connection whose queries are explained as they run; counts the rows that they looked at."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.read = 0.0
+
+    async def fetch(self, sql: str, *arguments: object) -> list[Any]:
+        (row,) = await self._connection.fetch("EXPLAIN (ANALYZE, FORMAT JSON) " + sql, *arguments)
+        self.read += _rows_read(json.loads(row[0])[0]["Plan"])
+        found: list[Any] = await self._connection.fetch(sql, *arguments)
+        return found
+
+    async def fetchrow(self, sql: str, *arguments: object) -> Any:
+        return (await self.fetch(sql, *arguments))[0]
+
+
+def _rows_read(plan: dict[str, Any]) -> float:
+    """By all scans of the plan, with those that a filter threw away."""
+    own = 0.0
+    if "Scan" in plan["Node Type"]:
+        thrown_away = plan.get("Rows Removed by Filter", 0)
+        own = (plan["Actual Rows"] + thrown_away) * plan["Actual Loops"]
+    return own + sum(_rows_read(child) for child in plan.get("Plans", []))
+
+
+async def test_however_many_relays_there_are_only_those_asked_for_are_looked_at(
+    pool: Pool,
+) -> None:
+    """Whether or not the server has ever counted them."""
+    lane = await a_relay_lane(pool)
+    async with session(pool) as connection:
+        await fill(connection, lane)
+        (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0)), key="k"))
+        busy, mined, hash_ = await connection.fetchrow(
+            "SELECT user_address, r.id, a.hash FROM relays r JOIN attempts a USING (transaction_id)"
+            " LIMIT 1"
+        )
+        its_own = 6 * ROWS // USERS
+        questions: list[tuple[Callable[[Any], Awaitable[object]], int]] = [
+            (lambda it: relays.standings(it, [(USER, "k", None), (a_wallet(5), None, None)]), 20),
+            (lambda it: relays.standings(it, [(busy, "k", bytes(32))]), its_own),
+            (lambda it: relays.queued(it, lane, 100), 5),
+            (lambda it: relays.progress(it, [relay, mined]), 10),
+            (lambda it: relays.settled(it, [relay, mined]), 10),
+            (lambda it: relays.turns_taken(it, [USER, busy]), 5),
+            (lambda it: relays.by_hash(it, hash_, [busy]), 10),
+        ]
+        for _ in range(2):
+            for ask, most in questions:
+                explained = Explained(connection)
+                await ask(explained)
+                assert 0 < explained.read <= most
+            await connection.execute("ANALYZE relays, transactions, attempts")
+
+
+async def test_however_many_wait_only_those_that_are_taken_are_looked_at(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+    ids = await write(pool, *[a_relay()] * 2_000)
+    async with session(pool) as connection:
+        await connection.execute("ANALYZE relays")
+        explained = Explained(connection)
+        taken = await relays.queued(explained, lane, 10)
+    assert [one.id for one in taken] == ids[:10]
+    assert explained.read <= 20

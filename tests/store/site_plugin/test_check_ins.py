@@ -1,0 +1,334 @@
+"""A check-in or milestone is written with its reward, its ranks and the budget, or not at all."""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from ltzd.errors import BudgetExhausted
+from ltzd.rules.brands.configuration import Site
+from ltzd.rules.event_handler.brand_limits import Quota, Usage
+from ltzd.rules.site_plugin.streaks import CheckIn, Milestone, Streak, checked_in
+from ltzd.store.database import Connection, Pool, connect, session
+from ltzd.store.site_plugin import check_ins as checkins
+from ltzd.store.site_plugin.check_ins import NewCheckIn, NewMilestone
+from ltzd.store.site_plugin.members import Member
+from ltzd.store.wakeups import REWARDS
+from ltzd.values import Address
+from tests.support.rows.core import BRAND, a_wallet, value
+from tests.support.sites.members import on_record
+
+WALLET = a_wallet(0xA11CE)
+DAY = date(2026, 3, 10)
+ONE_DAY = timedelta(days=1)
+SITE = Site(hosts=("site.example",), checkin_reward=10)
+
+
+def a_check_in(
+    before: Streak | None = None, day: date = DAY, wallet: Address = WALLET, **changes: Any
+) -> NewCheckIn:
+    claim = checked_in(before, day, SITE)
+    assert claim is not None
+    said: dict[str, Any] = {"check_in": claim, "budget": None}
+    member = a_member(wallet, changes.pop("brand_id", BRAND))
+    return NewCheckIn(member=member, before=before, reward_id=uuid4(), **said | changes)
+
+
+def a_member(wallet: Address = WALLET, brand: Address = BRAND) -> Member:
+    number = int.from_bytes(wallet)
+    return Member(
+        brand, "site.example", number & (2**62 - 1), "ann", UUID(bytes=wallet[:16]), wallet, None
+    )
+
+
+def a_milestone(days: int = 1, bonus: int = 50, **changes: Any) -> NewMilestone:
+    said: dict[str, Any] = {"member": a_member(), "budget": None}
+    return NewMilestone(
+        milestone=Milestone(days, bonus), day=DAY, reward_id=uuid4(), **said | changes
+    )
+
+
+def a_budget(maximum: int) -> Quota:
+    start = datetime(2026, 3, 10, tzinfo=UTC)
+    return Quota(Usage.LTZ_A_DAY, maximum, start, start + ONE_DAY)
+
+
+async def write(pool: Pool, *those: NewCheckIn) -> list[bool]:
+    for new in those:
+        await on_record(pool, new.member)
+    async with session(pool) as connection:
+        return [await checkins.write_check_in(connection, new) for new in those]
+
+
+async def write_milestone(pool: Pool, new: NewMilestone) -> bool:
+    async with session(pool) as connection:
+        return await checkins.write_milestone(connection, new)
+
+
+async def check_in_on(pool: Pool, *days: date, wallet: Address = WALLET) -> None:
+    before = None
+    for day in days:
+        new = a_check_in(before, day, wallet)
+        assert await write(pool, new) == [True]
+        before = new.check_in.streak
+
+
+async def rows(pool: Pool, sql: str) -> list[tuple[Any, ...]]:
+    async with session(pool) as connection:
+        return [tuple(row) for row in await connection.fetch(sql)]
+
+
+TABLES = (
+    *("checkins", "streaks", "milestone_claims", "rewards", "streak_standings"),
+    *("standing_totals", "brand_usage"),
+)
+
+
+async def everything(pool: Pool) -> dict[str, list[tuple[Any, ...]]]:
+    return {table: await rows(pool, f"SELECT * FROM {table} ORDER BY 1, 2") for table in TABLES}
+
+
+async def standing(pool: Pool, wallet: Address = WALLET, brand: Address = BRAND) -> Any:
+    async with session(pool) as connection:
+        return await checkins.standing(connection, a_member(wallet, brand))
+
+
+async def test_who_never_came_has_no_streak(pool: Pool) -> None:
+    found = await standing(pool)
+    assert (found.streak, found.claimed) == (None, frozenset())
+    assert found.now.tzinfo is not None
+
+
+async def test_a_check_in_is_written_with_its_reward_and_found_again(pool: Pool) -> None:
+    new = a_check_in()
+
+    assert await write(pool, new) == [True]
+
+    assert (await standing(pool)).streak == Streak(1, DAY, 1)
+    assert (await standing(pool, a_wallet(1))).streak is None
+    assert (await standing(pool, brand=a_wallet(1))).streak is None
+    assert await rows(pool, "SELECT wallet, day, streak, ltz, reward_id FROM checkins") == [
+        (WALLET, DAY, 1, 10, new.reward_id)
+    ]
+    assert await rows(pool, "SELECT id, kind, brand_id, wallet, ltz, earned_on FROM rewards") == [
+        (new.reward_id, 3, BRAND, WALLET, 10, DAY)
+    ]
+
+
+async def test_a_check_in_that_earns_nothing_owes_nothing(pool: Pool) -> None:
+    free = a_check_in(check_in=CheckIn(Streak(1, DAY, 1), 0), budget=a_budget(100))
+
+    assert await write(pool, free) == [True]
+
+    assert await rows(pool, "SELECT ltz, reward_id FROM checkins") == [(0, None)]
+    assert await rows(pool, "SELECT 1 FROM rewards UNION ALL SELECT 1 FROM brand_usage") == []
+
+
+async def test_a_streak_goes_on_from_where_it_was_and_its_best_stays(pool: Pool) -> None:
+    await check_in_on(pool, DAY, DAY + ONE_DAY, DAY + 5 * ONE_DAY)
+
+    assert (await standing(pool)).streak == Streak(1, DAY + 5 * ONE_DAY, 2)
+    assert await rows(pool, "SELECT day, streak FROM checkins ORDER BY day") == [
+        (DAY, 1),
+        (DAY + ONE_DAY, 2),
+        (DAY + 5 * ONE_DAY, 1),
+    ]
+
+
+async def test_what_was_decided_on_an_older_streak_is_not_written(pool: Pool) -> None:
+    first, rival = a_check_in(), a_check_in()
+    assert await write(pool, first) == [True]
+    before = await everything(pool)
+
+    later = a_check_in(None, DAY + ONE_DAY)
+    stale = a_check_in(Streak(1, DAY - ONE_DAY, 1), DAY + ONE_DAY)
+    assert await write(pool, rival, later, stale) == [False, False, False]
+
+    assert await everything(pool) == before
+
+
+async def test_of_many_at_once_one_is_written(pool: Pool) -> None:
+    outcomes = await asyncio.gather(*(write(pool, a_check_in()) for _ in range(50)))
+
+    assert sorted(outcomes) == [[False]] * 49 + [[True]]
+    assert await value(pool, "SELECT count(*) FROM rewards") == 1
+    assert await value(pool, "SELECT sum(ranked) FROM standing_totals") == 3
+
+
+async def test_what_is_rolled_back_leaves_nothing(pool: Pool) -> None:
+    nothing = await everything(pool)
+
+    await on_record(pool, a_member())
+    async with session(pool) as connection:
+        undone = connection.transaction()
+        await undone.start()
+        new = a_check_in(budget=a_budget(100))
+        assert await checkins.write_check_in(connection, new)
+        assert await checkins.write_milestone(connection, a_milestone(budget=a_budget(100)))
+        await undone.rollback()
+
+    assert await everything(pool) == nothing
+
+
+async def test_a_milestone_is_written_once_for_a_streak_that_was_long_enough(pool: Pool) -> None:
+    assert not await write_milestone(pool, a_milestone(1))
+    await check_in_on(pool, DAY, DAY + ONE_DAY, DAY + 5 * ONE_DAY)
+    assert not await write_milestone(pool, a_milestone(3))
+    new = a_milestone(2)
+
+    outcomes = await asyncio.gather(
+        write_milestone(pool, new), *(write_milestone(pool, a_milestone(2)) for _ in range(20))
+    )
+
+    assert sorted(outcomes) == [False] * 20 + [True]
+    assert (await standing(pool)).claimed == {2}
+    assert await write_milestone(pool, a_milestone(1))
+    assert (await standing(pool)).claimed == {1, 2}
+    assert (
+        await rows(pool, "SELECT kind, wallet, ltz, earned_on FROM rewards WHERE kind = 4")
+        == [(4, WALLET, 50, DAY)] * 2
+    )
+    assert (
+        await value(
+            pool, "SELECT count(*) FROM milestone_claims m JOIN rewards r ON r.id = m.reward_id"
+        )
+        == 2
+    )
+
+
+# --- the budget ---------------------------------------------------------------------------------
+
+
+async def test_the_brands_budget_counts_check_ins_and_milestones(pool: Pool) -> None:
+    assert await write(pool, a_check_in(budget=a_budget(100))) == [True]
+    assert await write_milestone(pool, a_milestone(bonus=90, budget=a_budget(100)))
+
+    assert await rows(pool, "SELECT kind, window_start, used, maximum FROM brand_usage") == [
+        ("ltz_a_day", a_budget(1).start, 100, 100)
+    ]
+    before = await everything(pool)
+    with pytest.raises(BudgetExhausted):
+        await write(pool, a_check_in(wallet=a_wallet(2), budget=a_budget(100)))
+    assert await everything(pool) == before
+    assert await write(pool, a_check_in(wallet=a_wallet(2), budget=a_budget(110))) == [True]
+
+
+async def test_a_milestone_above_the_budget_is_not_written(pool: Pool) -> None:
+    await check_in_on(pool, DAY)
+    before = await everything(pool)
+    with pytest.raises(BudgetExhausted):
+        await write_milestone(pool, a_milestone(bonus=101, budget=a_budget(100)))
+    assert await everything(pool) == before
+
+
+async def test_no_crowd_passes_the_budget(pool: Pool) -> None:
+    outcomes = await asyncio.gather(
+        *(
+            write(pool, a_check_in(wallet=a_wallet(number), budget=a_budget(75)))
+            for number in range(1, 31)
+        ),
+        return_exceptions=True,
+    )
+
+    assert sum(outcome == [True] for outcome in outcomes) == 7
+    assert sum(isinstance(outcome, BudgetExhausted) for outcome in outcomes) == 23
+    assert await value(pool, "SELECT sum(ltz) FROM rewards") == 70
+    assert await value(pool, "SELECT count(*) FROM streaks") == 7
+    assert await value(pool, "SELECT sum(ranked) FROM standing_totals WHERE period = 'all'") == 7
+
+
+async def test_a_fault_that_is_not_the_budgets_is_not_called_so(pool: Pool) -> None:
+    with pytest.raises(asyncpg.CheckViolationError):
+        await write(pool, a_check_in(own_ltz=11))
+
+
+# --- ranks --------------------------------------------------------------------------------------
+
+
+def starts(day: date) -> dict[str, date]:
+    monday = next(day - n * ONE_DAY for n in range(7) if (day - n * ONE_DAY).isoweekday() == 1)
+    return {"week": monday, "month": date(day.year, day.month, 1), "all": date(1970, 1, 1)}
+
+
+async def test_ranks_are_the_longest_streaks_of_each_week_month_and_ever(pool: Pool) -> None:
+    """Against a count of the check-ins themselves, of many who come on many days at once."""
+    chance = random.Random(9)
+    days = [date(2026, 12, 20) + n * ONE_DAY for n in range(26)]
+    came = {
+        a_wallet(number * 7 + 1): [day for day in days if chance.random() < 0.75]
+        for number in range(24)
+    }
+    await asyncio.gather(*(check_in_on(pool, *those, wallet=w) for w, those in came.items()))
+
+    longest: dict[tuple[str, date, Address], int] = {}
+    for wallet, day, streak in await rows(pool, "SELECT wallet, day, streak FROM checkins"):
+        for period, start in starts(day).items():
+            key = period, start, wallet
+            longest[key] = max(longest.get(key, 0), streak)
+    ranked: dict[tuple[str, date], int] = defaultdict(int)
+    for period, start, _ in longest:
+        ranked[period, start] += 1
+
+    kept = await rows(pool, "SELECT period, starts, wallet, days FROM streak_standings")
+    assert {each[:3]: each[3] for each in kept} == longest
+    assert len({start for period, start, _ in longest if period == "week"}) == 5
+    totals = await rows(
+        pool,
+        """
+        SELECT period, starts, sum(ranked)::bigint FROM standing_totals
+         WHERE board = 'streaks' GROUP BY 1, 2
+        """,
+    )
+    assert {each[:2]: each[2] for each in totals} == ranked
+    assert await value(pool, "SELECT count(DISTINCT slot) FROM standing_totals") > 5
+
+
+async def test_a_shorter_streak_of_the_same_month_leaves_the_longer_one(pool: Pool) -> None:
+    await check_in_on(pool, *(DAY + n * ONE_DAY for n in (0, 1, 2, 10)))
+
+    assert sorted(await rows(pool, "SELECT period, starts, days FROM streak_standings")) == [
+        ("all", date(1970, 1, 1), 3),
+        ("month", date(2026, 3, 1), 3),
+        ("week", date(2026, 3, 9), 3),
+        ("week", date(2026, 3, 16), 1),
+    ]
+
+
+# --- the wake-up --------------------------------------------------------------------------------
+
+
+async def heard(url: str, act: Callable[[], Awaitable[object]]) -> int:
+    """How often the mint lane is told while `act` acts."""
+    listener: Connection = await connect(url, "test")
+    told: list[object] = []
+    ended = asyncio.Event()
+
+    def hear(_connection: object, _pid: int, _channel: str, origin: object) -> None:
+        told.append(origin)
+        if origin == "end":
+            ended.set()
+
+    await listener.add_listener(REWARDS, hear)
+    await act()
+    await listener.execute("SELECT pg_notify('ltzd_rewards', 'end')")
+    await asyncio.wait_for(ended.wait(), 5)
+    await listener.close()
+    return len(told) - 1
+
+
+async def test_the_mint_lane_is_woken_for_every_reward_and_nothing_else(
+    database_url: str, pool: Pool
+) -> None:
+    new = a_check_in()
+    free = a_check_in(wallet=a_wallet(2), check_in=CheckIn(Streak(1, DAY, 1), 0))
+    assert await heard(database_url, lambda: write(pool, new)) == 1
+    assert await heard(database_url, lambda: write(pool, new)) == 0
+    assert await heard(database_url, lambda: write(pool, free)) == 0
+    assert await heard(database_url, lambda: write_milestone(pool, a_milestone())) == 1
+    assert await heard(database_url, lambda: write_milestone(pool, a_milestone())) == 0

@@ -1,0 +1,597 @@
+"""What the rows say of redemptions at sites: which are the same, and what may come."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from ltzd.rules.operator.transactions import Place, Transaction
+from ltzd.rules.operator.transactions import State as Sending
+from ltzd.rules.site_plugin.redemptions import Offer
+from ltzd.rules.site_plugin.spending import Payment
+from ltzd.store.brands import configurations as brands
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.indexer import mint_facts as facts
+from ltzd.store.relayer import relays
+from ltzd.store.site_plugin import redemption_payments
+from ltzd.store.site_plugin import redemptions as site_redemptions
+from ltzd.store.site_plugin import spending as site_spending
+from ltzd.store.site_plugin.members import Member
+from ltzd.store.site_plugin.redemptions import NewRedemption, Redemption, State, Traces
+from ltzd.store.webhooks import bodies as webhook_bodies
+from ltzd.store.webhooks.queue import Due
+from ltzd.values import LTZ, hex_of
+from tests.support.chain.fake_node import FakeNode
+from tests.support.relays.lanes import a_plan, a_relay, a_relay_lane, row_states, send, write
+from tests.support.rows.core import BRAND, a_hash, a_wallet, follow, save, value
+from tests.support.sites.members import on_record
+from tests.support.surfaces.event_action import SEALER, a_brand
+from tests.support.waiting import until
+
+WALLET, OTHER_WALLET = a_wallet(0xA1), a_wallet(0xA2)
+OTHER_BRAND = a_wallet(0xB2)
+PERK = UUID("6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77")
+ANN = Member(BRAND, "site.example", 7, "ann", UUID(int=7), WALLET, None)
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+
+
+def a_redemption(**changes: Any) -> NewRedemption:
+    said: dict[str, Any] = {
+        "id": uuid4(),
+        "brand": BRAND,
+        "wallet": WALLET,
+        "perk_id": PERK,
+        "name": "Free coffee",
+        "category": "drinks",
+        "collection_id": 7,
+        "item_id": None,
+        "price": 3 * LTZ,
+        "confirmation_code": uuid4().hex,
+    }
+    return NewRedemption(**(said | changes))
+
+
+async def begun(pool: Pool, **changes: Any) -> Redemption:
+    async with session(pool) as connection:
+        written = await site_redemptions.insert(connection, a_redemption(**changes))
+    assert written is not None
+    return written
+
+
+async def finished(pool: Pool, one: NewRedemption) -> bool:
+    """Paid first, if it is not."""
+    await on_chain(pool, one)
+    async with transaction(pool) as connection:
+        return await redemption_payments.finish(connection, one.id)
+
+
+async def failed(pool: Pool, one: NewRedemption, failure: str = "Sold out.") -> bool:
+    async with transaction(pool) as connection:
+        return await site_redemptions.fail(connection, one, failure)
+
+
+async def found(pool: Pool, one: NewRedemption) -> Redemption:
+    async with session(pool) as connection:
+        return await site_redemptions.by_id(connection, one.id)
+
+
+async def joinable(pool: Pool, perk: UUID = PERK, **member: Any) -> UUID | None:
+    async with session(pool) as connection:
+        one = await site_redemptions.joinable(connection, replace(ANN, **member), perk)
+    return None if one is None else one.id
+
+
+async def spent_in_all(pool: Pool) -> int:
+    """What the sessions of the brand's sites have spent of Ann's wallet."""
+    async with session(pool) as connection:
+        account = await site_spending.account(connection, ANN)
+    assert account is not None
+    return account.ledger.spent_in_all
+
+
+async def traces(pool: Pool, one: NewRedemption) -> Traces:
+    async with session(pool) as connection:
+        return await site_redemptions.traces(connection, one)
+
+
+async def left_behind(pool: Pool) -> list[UUID]:
+    async with session(pool) as connection:
+        return [one.id for one in await site_redemptions.left_behind(connection, BRAND, WALLET)]
+
+
+async def age(pool: Pool, one: NewRedemption, by: timedelta) -> None:
+    await value(
+        pool,
+        "UPDATE site_redemptions SET created_at = created_at - $2::interval, "
+        "answered_at = answered_at - $2::interval WHERE id = $1",
+        one.id,
+        by,
+    )
+
+
+async def relayed(pool: Pool, one: NewRedemption) -> int:
+    """Its relay, as it is let in."""
+    plan = a_plan(one.id.bytes, one.wallet, takes_turns=True)
+    new = replace(a_relay(plan, key=one.idempotency_key), fingerprint=one.fingerprint)
+    (relay,) = await write(pool, new)
+    return relay
+
+
+async def on_chain(pool: Pool, one: NewRedemption, **changes: Any) -> None:
+    """The fact that pays it, as the indexer writes it, but for these changes."""
+    fact: dict[str, Any] = {
+        "block_hash": a_hash(str(one.id)),
+        "log_index": 0,
+        "block_number": 1,
+        "transaction_hash": a_hash(f"transaction of {one.id}"),
+        "reference": one.reference,
+    }
+    if one.item_id is None:
+        table, more = (
+            "perk_claims",
+            {
+                "user_address": one.wallet,
+                "collection_id": one.collection_id,
+                "token_id": Decimal(1),
+                "price": Decimal(one.price),
+                "claims": 1,
+            },
+        )
+    else:
+        table, more = (
+            "purchases",
+            {
+                "buyer": one.wallet,
+                "item_id": Decimal(one.item_id),
+                "quantity": 1,
+                "paid": Decimal(one.price),
+            },
+        )
+    fact |= more
+    assert changes.keys() <= fact.keys()
+    await insert(pool, table, fact | changes)
+
+
+async def insert(pool: Pool, table: str, fact: dict[str, Any]) -> None:
+    places = ", ".join(f"${place}" for place in range(1, len(fact) + 1))
+    sql = f"INSERT INTO {table} ({', '.join(fact)}) VALUES ({places}) ON CONFLICT DO NOTHING"
+    await value(pool, sql, *fact.values())
+
+
+# --- beginning, ending ------------------------------------------------------------------------
+
+
+async def test_a_redemption_is_found_as_it_was_begun(pool: Pool) -> None:
+    item = {"collection_id": None, "item_id": 2**200, "price": 10**30}
+    for changes in ({}, item):
+        new = a_redemption(**changes)
+        async with session(pool) as connection:
+            written = await site_redemptions.insert(connection, new)
+        assert written == await found(pool, new)
+        assert {name: getattr(written, name) for name in NewRedemption.__slots__} == {
+            name: getattr(new, name) for name in NewRedemption.__slots__
+        }
+        assert (written.state, written.failure) == (State.OPEN, None)
+
+
+async def test_no_two_redemptions_have_one_code(pool: Pool) -> None:
+    one = await begun(pool)
+    async with session(pool) as connection:
+        again = a_redemption(confirmation_code=one.confirmation_code)
+        assert await site_redemptions.insert(connection, again) is None
+
+
+async def test_a_redemption_ends_once(pool: Pool) -> None:
+    one = await begun(pool)
+    assert await finished(pool, one)
+    assert not await finished(pool, one)
+    assert not await failed(pool, one), "it is paid"
+    assert (await found(pool, one)).state is State.DONE
+    other = await begun(pool)
+    assert await failed(pool, other, "Sold out.")
+    assert not await finished(pool, other)
+    assert (await found(pool, other)).failure == "Sold out."
+
+
+# --- the same again ---------------------------------------------------------------------------
+
+
+async def test_an_open_redemption_is_joined_however_old_it_is(pool: Pool) -> None:
+    one = await begun(pool)
+    await age(pool, one, timedelta(days=30))
+    assert await joinable(pool) == one.id
+
+
+async def test_a_done_one_is_joined_for_a_minute_after_its_answer(pool: Pool) -> None:
+    one = await begun(pool)
+    await finished(pool, one)
+    await age(pool, one, MINUTE - 5 * SECOND)
+    assert await joinable(pool) == one.id
+    await age(pool, one, 6 * SECOND)
+    assert await joinable(pool) is None
+
+
+async def test_a_failed_one_is_not_joined_nor_anothers(pool: Pool) -> None:
+    await failed(pool, await begun(pool))
+    assert await joinable(pool) is None
+    await begun(pool)
+    assert await joinable(pool, brand_id=OTHER_BRAND) is None
+    assert await joinable(pool, wallet=OTHER_WALLET) is None
+    assert await joinable(pool, perk=uuid4()) is None
+
+
+async def test_only_the_member_who_began_a_redemption_joins_it(pool: Pool) -> None:
+    one = await begun(pool)
+    assert await joinable(pool, site_user_id=8) == one.id, "nobody is on record as its member"
+    async with session(pool) as connection:
+        await site_spending.charge(connection, one.id, ANN, Payment(given=one.price), None)
+    assert await joinable(pool) == one.id
+    assert await joinable(pool, site_user_id=8) is None
+    assert await joinable(pool, host="other.example") is None
+
+
+# --- what came of it --------------------------------------------------------------------------
+
+
+ITEM: dict[str, Any] = {"collection_id": None, "item_id": 2**200}
+
+
+@pytest.mark.parametrize("changes", [{}, ITEM])
+async def test_a_fact_that_matches_pays_and_the_row_names_it(
+    pool: Pool, changes: dict[str, Any]
+) -> None:
+    one, other = await begun(pool, **changes), await begun(pool, **changes)
+    assert await traces(pool, one) == Traces(is_paid=False, relay=None)
+    await on_chain(pool, one)
+    assert (await traces(pool, one)).is_paid
+    assert not (await traces(pool, other)).is_paid
+    assert await finished(pool, one)
+    named = "SELECT (paid_block_hash, paid_log_index, paid_block_number, paid_transaction_hash) "
+    row = await value(pool, named + "FROM site_redemptions WHERE id = $1", one.id)
+    assert row == (a_hash(str(one.id)), 0, 1, a_hash(f"transaction of {one.id}"))
+
+
+NOT_PAYING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "another wallet's claim": ({}, {"user_address": OTHER_WALLET}),
+    "a claim of another collection": ({}, {"collection_id": 8}),
+    "a cheaper claim": ({}, {"price": Decimal(3 * LTZ - 1)}),
+    "a free claim": ({}, {"price": Decimal(0)}),
+    "a claim with another reference": ({}, {"reference": bytes(32)}),
+    "a claim with more behind the reference": ({}, {"reference": b""}),
+    "another wallet's purchase": (ITEM, {"buyer": OTHER_WALLET}),
+    "a purchase of another item": (ITEM, {"item_id": Decimal(9)}),
+    "a cheaper purchase": (ITEM, {"paid": Decimal(3 * LTZ - 1)}),
+    "a free purchase": (ITEM, {"paid": Decimal(0)}),
+    "a purchase of two": (ITEM, {"quantity": 2, "paid": Decimal(6 * LTZ)}),
+    "a purchase with another reference": (ITEM, {"reference": bytes(32)}),
+}
+
+
+@pytest.mark.parametrize("name", NOT_PAYING)
+async def test_a_fact_that_does_not_match_pays_nothing(pool: Pool, name: str) -> None:
+    of, wrong = NOT_PAYING[name]
+    one = await begun(pool, **of)
+    if wrong.get("reference") == b"":
+        wrong = {"reference": one.id.bytes + bytes(15) + b"\x01"}
+    await on_chain(pool, one, **wrong)
+    assert not (await traces(pool, one)).is_paid
+    async with transaction(pool) as connection:
+        assert not await redemption_payments.finish(connection, one.id)
+    assert (await found(pool, one)).state is State.OPEN
+    await age(pool, one, 11 * MINUTE)
+    assert await left_behind(pool) == [one.id]
+
+
+@pytest.mark.parametrize(
+    ("of", "fact"), [({}, ITEM | {"item_id": 7}), (ITEM, {"collection_id": 7})]
+)
+async def test_a_fact_of_the_other_kind_pays_nothing(
+    pool: Pool, of: dict[str, Any], fact: dict[str, Any]
+) -> None:
+    one = await begun(pool, **of)
+    kind: dict[str, Any] = {"collection_id": None, "item_id": None}
+    await on_chain(pool, replace(one, **(kind | fact)))
+    assert not (await traces(pool, one)).is_paid
+
+
+async def test_its_own_relay_pays_at_the_lower_price_that_the_brand_asked_by_then(
+    pool: Pool,
+) -> None:
+    one = await begun(pool)
+    relay = await relayed(pool, one)
+    await send(pool, await a_relay_lane(pool))
+    cheaper = {"price": Decimal(LTZ)}
+    await on_chain(pool, one, **cheaper)
+    assert not (await traces(pool, one)).is_paid, "it is another transaction"
+    await on_chain(pool, one, log_index=1, transaction_hash=a_hash(f"{relay}"), **cheaper)
+    assert (await traces(pool, one)).is_paid
+
+
+async def test_one_fact_pays_one_redemption(pool: Pool) -> None:
+    one, other = await begun(pool), await begun(pool)
+    await finished(pool, one)
+    await finished(pool, other)
+    with pytest.raises(asyncpg.UniqueViolationError, match="site_redemptions_by_payment"):
+        await value(
+            pool,
+            "UPDATE site_redemptions SET paid_block_hash = $2, paid_log_index = 0 WHERE id = $1",
+            other.id,
+            a_hash(str(one.id)),
+        )
+
+
+async def test_a_relay_is_found_by_its_key_and_after_a_day_without(pool: Pool) -> None:
+    one, other = await begun(pool), await begun(pool)
+    relay = await relayed(pool, one)
+    assert await traces(pool, one) == Traces(is_paid=False, relay=relay)
+    await value(pool, "UPDATE relays SET idempotency_key = NULL")
+    assert (await traces(pool, one)).relay == relay
+    assert (await traces(pool, other)).relay is None
+
+
+async def test_a_relay_that_a_caller_gave_the_redemptions_key_is_not_its_own(pool: Pool) -> None:
+    one = await begun(pool)
+    plan = a_plan(b"a free claim", one.wallet, takes_turns=True)
+    await write(pool, a_relay(plan, key=one.idempotency_key))
+    assert (await traces(pool, one)).relay is None
+
+
+# --- a payment that a reorganisation takes back -----------------------------------------------
+
+
+async def undone(pool: Pool, fork: int = 0) -> None:
+    """As the indexer does in a reorganisation."""
+    async with transaction(pool) as connection:
+        await facts.undo_above(connection, fork)
+
+
+async def restored(pool: Pool, one: NewRedemption) -> bool:
+    async with transaction(pool) as connection:
+        return await redemption_payments.restore(connection, one.id)
+
+
+async def reversed_(pool: Pool, one: NewRedemption) -> bool:
+    async with transaction(pool) as connection:
+        return await redemption_payments.reverse(connection, one.id)
+
+
+async def lost(pool: Pool) -> list[UUID]:
+    async with session(pool) as connection:
+        return list(await redemption_payments.lost(connection))
+
+
+async def at_block(pool: Pool, number: int, final: int) -> None:
+    await value(
+        pool,
+        "UPDATE chains SET number = $1, head_number = $1, final_number = $2",
+        number,
+        final,
+    )
+
+
+@pytest_asyncio.fixture
+async def chain(pool: Pool) -> None:
+    await follow(pool, FakeNode())
+    await at_block(pool, 9, 0)
+
+
+@pytest.mark.parametrize("changes", [{}, ITEM])
+async def test_a_payment_that_a_reorg_moves_is_named_anew(
+    pool: Pool, chain: None, changes: dict[str, Any]
+) -> None:
+    one, other = await begun(pool, **changes), await begun(pool, **changes)
+    await finished(pool, one)
+    await finished(pool, other)
+    await undone(pool, 1)
+    assert await lost(pool) == [], "their block is still there"
+    await undone(pool)
+    assert set(await lost(pool)) == {one.id, other.id}
+    assert not await restored(pool, one)
+    await on_chain(pool, one, block_hash=a_hash("the new block"), block_number=2)
+    assert await restored(pool, one)
+    assert await lost(pool) == [other.id]
+    assert not (await found(pool, one)).is_payment_lost
+    assert (
+        await value(pool, "SELECT paid_block_number FROM site_redemptions WHERE id = $1", one.id)
+        == 2
+    )
+
+
+async def test_while_a_payment_is_lost_the_redemption_is_joined_however_old_it_is(
+    pool: Pool, chain: None
+) -> None:
+    one = await begun(pool)
+    await finished(pool, one)
+    await age(pool, one, timedelta(hours=1))
+    assert await joinable(pool) is None
+    await undone(pool)
+    assert await joinable(pool) == one.id
+
+
+async def test_an_index_that_is_read_again_keeps_what_was_paid_in_final_blocks(
+    pool: Pool, chain: None
+) -> None:
+    final, young = await begun(pool), await begun(pool)
+    await finished(pool, final)
+    await on_chain(pool, young, block_number=2)
+    await finished(pool, young)
+    async with transaction(pool) as connection:
+        await facts.forget_all(connection, 1)
+    assert await lost(pool) == [young.id]
+
+
+ENDS: dict[str, tuple[Sending, bool | None]] = {
+    "reverted": (Sending.REVERTED, False),
+    "displaced": (Sending.DISPLACED, None),
+    "cancelled": (Sending.CANCELLED, False),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_what_cannot_be_paid_any_more_is_reversed_once_and_the_brand_is_told(
+    pool: Pool, chain: None, end: str
+) -> None:
+    async with session(pool) as connection:
+        brand = a_brand(id=hex_of(BRAND), webhook_url="https://shop.example/hook")
+        await brands.apply(connection, brand, SEALER)
+    await on_record(pool, ANN)
+    one = await begun(pool)
+    await relayed(pool, one)
+    lane = await a_relay_lane(pool)
+    (row,) = await send(pool, lane)
+    await finished(pool, one)
+    await undone(pool)
+    await at_block(pool, 9, 5)
+    assert await spent_in_all(pool) == one.price
+    assert not await reversed_(pool, one), "the operator publishes it again"
+    state, succeeded = ENDS[end]
+    await value(
+        pool,
+        "UPDATE transactions SET state = $2, succeeded = $3, block_number = 3, block_hash = $4 "
+        "WHERE id = $1",
+        row.id,
+        state.value,
+        succeeded,
+        None if succeeded is None else a_hash("block 3"),
+    )
+    await at_block(pool, 9, 0)
+    assert not await reversed_(pool, one), "the block of the payment is not final"
+    await at_block(pool, 9, 5)
+    assert await reversed_(pool, one)
+    assert not await reversed_(pool, one)
+    assert (await found(pool, one)).state is State.REVERSED
+    assert await spent_in_all(pool) == 0
+    assert await joinable(pool) is None
+    async with session(pool) as connection:
+        due = Due(uuid4(), BRAND, "", 1, "redemption_reversed", one.id, 1, datetime.now(UTC))
+        (body,) = (await webhook_bodies.rendered(connection, [due])).values()
+    assert await value(pool, "SELECT kind FROM webhooks WHERE subject = $1", one.id) == (
+        "redemption_reversed"
+    )
+    said = json.loads(body)
+    assert (said["confirmationCode"], said["ltzAmount"]) == (one.confirmation_code, 3)
+
+
+async def test_a_payment_without_a_relay_is_waited_for_until_its_height_is_final(
+    pool: Pool, chain: None
+) -> None:
+    """The wallet's owner paid in a transaction of his own."""
+    one = await begun(pool)
+    await finished(pool, one)
+    await undone(pool)
+    assert not await reversed_(pool, one)
+    await at_block(pool, 9, 1)
+    assert await reversed_(pool, one)
+
+
+async def test_the_code_is_not_given_for_a_fact_that_is_being_taken_back(
+    pool: Pool, chain: None
+) -> None:
+    """The indexer has deleted the fact and not committed: whoever ends the redemption waits."""
+    one = await begun(pool)
+    await on_chain(pool, one)
+    async with transaction(pool) as indexer:
+        await facts.undo_above(indexer, 0)
+        ending = asyncio.create_task(finished_only(pool, one))
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+        async def waits() -> bool:
+            return bool(await indexer.fetchval(f"{waiting} AND datname = current_database()"))
+
+        await until(waits)
+    assert not await ending
+    assert (await found(pool, one)).state is State.OPEN
+
+
+async def finished_only(pool: Pool, one: NewRedemption) -> bool:
+    async with transaction(pool) as connection:
+        return await redemption_payments.finish(connection, one.id)
+
+
+# --- what may come ----------------------------------------------------------------------------
+
+Life = tuple[tuple[Sending, bool | None], ...]
+LIVES: dict[str, tuple[Life, bool]] = {
+    "signed": (((Sending.SIGNED, None),), True),
+    "published": (((Sending.SIGNED, None), (Sending.PUBLISHED, None)), True),
+    "mined": (((Sending.SIGNED, None), (Sending.MINED, True)), True),
+    "failed": (((Sending.SIGNED, None), (Sending.MINED, False)), False),
+    "displaced": (((Sending.SIGNED, None), (Sending.DISPLACED, None)), False),
+}
+
+
+@pytest.mark.parametrize("life", LIVES)
+async def test_what_may_yet_come_is_not_failed(pool: Pool, life: str) -> None:
+    states, may_come = LIVES[life]
+    one = await begun(pool)
+    await relayed(pool, one)
+    assert not await failed(pool, one), "it is queued"
+    lane = await a_relay_lane(pool)
+    (row,) = await send(pool, lane)
+    async with transaction(pool) as connection:
+        for (was, _), (now, succeeded) in pairwise(states):
+            place = None if succeeded is None else Place(2, a_hash("block"), succeeded)
+            await save(connection, lane, row.id, was, Transaction(now, place))
+            await relays.follow(connection, [row.id])
+    for key in ("with its key", "without"):
+        if key == "without":
+            await value(pool, "UPDATE relays SET idempotency_key = NULL")
+        assert await failed(pool, one) is not may_come
+        wanted = State.OPEN if may_come else State.FAILED
+        assert (await found(pool, one)).state is wanted
+
+
+async def test_the_key_of_a_failed_one_is_used_up_so_that_nobody_sends_it_later(
+    pool: Pool,
+) -> None:
+    one = await begun(pool)
+    await failed(pool, one)
+    assert await row_states(pool) == ["failed"]
+    async with session(pool) as connection:
+        asked = (one.wallet, one.idempotency_key, None)
+        (standing,) = await relays.standings(connection, [asked])
+    assert standing.earlier is not None
+    assert standing.earlier.fingerprint == one.fingerprint
+    assert (standing.used, standing.last_turn, standing.is_turn_taken) == (0, None, False)
+    assert await failed(pool, one), "once more does nothing"
+
+
+async def test_only_open_ones_of_ten_minutes_without_a_fact_are_left_behind(pool: Pool) -> None:
+    old: Callable[..., Any] = lambda **changes: begun(pool, perk_id=uuid4(), **changes)  # noqa: E731
+    lost, young, done, paid = await old(), await old(), await old(), await old()
+    others = await old(wallet=OTHER_WALLET), await old(brand=OTHER_BRAND)
+    await finished(pool, done)
+    await on_chain(pool, paid)
+    for one in (lost, done, paid, *others):
+        await age(pool, one, 10 * MINUTE + SECOND)
+    await age(pool, young, 9 * MINUTE)
+    assert await left_behind(pool) == [lost.id]
+
+
+# --- what is on offer -------------------------------------------------------------------------
+
+
+async def test_offers_are_what_is_indexed_of_those_asked_for(pool: Pool) -> None:
+    collection = "INSERT INTO collections VALUES ($1, $2, $2, $3, $4, $5, $6, 3, $7, '', $8)"
+    await value(pool, collection, 1, BRAND, Decimal(0), 0, 0, True, False, 9)
+    await value(pool, collection, 2, BRAND, Decimal(10**30), 9, 2, False, True, 4)
+    await value(pool, collection, 3, BRAND, Decimal(0), 0, 0, True, False, 9)
+    item = "INSERT INTO items VALUES ($1, $2, $2, $3, $4, $5, 1, true, false, '')"
+    await value(pool, item, Decimal(2**200), OTHER_BRAND, Decimal(5), 10, 10)
+    async with session(pool) as connection:
+        offered = await site_redemptions.offered(connection, [1, 2, 4], [2**200, 7])
+    assert offered.of(1, None) == Offer(BRAND, 0, is_active=True, left=None)
+    assert offered.of(2, None) == Offer(
+        BRAND, 10**30, is_active=False, left=5, max_per_user=2, needs_signature=True
+    )
+    assert offered.of(None, 2**200) == Offer(OTHER_BRAND, 5, is_active=True, left=0)
+    assert [offered.of(3, None), offered.of(4, None), offered.of(None, 7)] == [None] * 3

@@ -1,0 +1,318 @@
+"""What the rows say of redemptions: which charges are spoken for, and that each is written once."""
+
+import asyncio
+import random
+from typing import Literal
+from uuid import uuid4
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from ltzd.rules.operator.transactions import State
+from ltzd.store import perk_charges as redemptions
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.perk_charges import NewRedemption
+from ltzd.store.relayer import relays
+from ltzd.values import Address
+from tests.support.relays.lanes import OTHER_RELAYER, RELAYER
+from tests.support.rows.core import BRAND, a_wallet, running, value
+from tests.support.rows.perk_facts import token_of
+from tests.support.rows.redemptions import (
+    CHARGES,
+    HOLDER,
+    OTHER_TOKEN,
+    TOKEN,
+    Rows,
+    a_redemption,
+    redemption_rows,
+)
+from tests.support.waiting import until
+
+OTHER_BRAND = a_wallet(0xC)
+NONCE = "n" * 16
+
+
+@pytest_asyncio.fixture
+async def rows(pool: Pool) -> Rows:
+    return await redemption_rows(pool)
+
+
+# --- charges that are under way ---------------------------------------------------------------
+
+Life = tuple[tuple[State, bool | None], ...]
+LIVES: dict[str, tuple[Life, bool]] = {
+    "queued": ((), True),
+    "signed": (((State.SIGNED, None),), True),
+    "published": (((State.SIGNED, None), (State.PUBLISHED, None)), True),
+    "mined": (((State.SIGNED, None), (State.MINED, True)), True),
+    "final": (((State.SIGNED, None), (State.MINED, True), (State.CONFIRMED, True)), True),
+    "reorged": (((State.SIGNED, None), (State.MINED, True), (State.PUBLISHED, None)), True),
+    "failed": (((State.SIGNED, None), (State.MINED, False)), False),
+    "failed for ever": (
+        ((State.SIGNED, None), (State.MINED, False), (State.REVERTED, False)),
+        False,
+    ),
+    "failed and reorged": (
+        ((State.SIGNED, None), (State.MINED, False), (State.PUBLISHED, None)),
+        True,
+    ),
+    "displaced": (((State.SIGNED, None), (State.DISPLACED, None)), False),
+}
+
+
+async def live(rows: Rows, one: NewRedemption, life: Life) -> None:
+    was = State.SIGNED
+    for state, succeeded in life:
+        if state is State.SIGNED:
+            await rows.sign(one)
+        else:
+            await rows.move(one, was, state, succeeded)
+        was = state
+
+
+@pytest.mark.parametrize("life", LIVES)
+async def test_a_redemption_is_under_way_unless_it_failed(rows: Rows, life: str) -> None:
+    steps, is_under_way = LIVES[life]
+    await live(rows, await rows.write(a_redemption(3)), steps)
+
+    found = await rows.standing()
+    assert (found.token.used, found.under_way) == (0, 3 if is_under_way else 0)
+    assert (await rows.standing(OTHER_TOKEN)).under_way == 0
+
+
+@pytest.mark.parametrize("life", ["signed", "published", "mined", "final"])
+async def test_what_the_token_knows_of_is_not_under_way_until_a_reorg_undoes_it(
+    rows: Rows, life: str
+) -> None:
+    """The index may see a redemption before its lane does, or after."""
+    one = await rows.write(a_redemption(3))
+    await live(rows, one, LIVES[life][0])
+    block = await rows.index(one, CHARGES - 3)
+    known = await rows.standing()
+    await rows.ledger.undo_above(block - 1)
+    undone = await rows.standing()
+
+    assert (known.token.used, known.under_way) == (3, 0)
+    assert (undone.token.used, undone.under_way) == (0, 3)
+
+
+async def test_a_redemption_that_the_network_refuses_holds_up_none_after_it(rows: Rows) -> None:
+    """What comes after it must not count on charges that will not be redeemed."""
+    one = await rows.write(a_redemption(3))
+    await rows.sign(one)
+    assert (await rows.standing()).under_way == 3
+    await rows.abandon(one)
+    assert (await rows.standing()).under_way == 0
+
+
+async def test_a_redemption_that_may_not_be_signed_has_failed(rows: Rows) -> None:
+    one = await rows.write(a_redemption(3))
+    async with transaction(rows.pool) as connection:
+        await relays.refuse(connection, {rows.relays[one.id]: "its gas limit is too small"})
+    failed = await rows.found(one)
+    assert failed is not None
+    assert failed.succeeded is False
+    assert (await rows.standing()).under_way == 0
+
+
+async def test_redemptions_of_others_do_not_hide_ours(rows: Rows) -> None:
+    """A fact with another reference, even one that begins as ours does, is not this redemption."""
+    one, stranger = await rows.write(a_redemption(3)), a_redemption(2)
+    await rows.index(stranger, CHARGES - 2)
+    found = await rows.standing()
+    assert (found.token.used, found.under_way) == (2, 3)
+    assert await rows.found(one) is not None
+
+
+Step = Literal["write", "sign", "mine", "fail", "index", "reorg"]
+
+
+async def test_through_any_life_the_charges_left_are_those_nobody_redeems(rows: Rows) -> None:
+    """A model walks at random; lanes and indexer see the same blocks at different times."""
+    chance = random.Random(6)
+    state: dict[NewRedemption, str] = {}
+    facts: list[tuple[int, NewRedemption]] = []
+    for _ in range(120):
+        # The chain takes them in order: the oldest first, of those that may take the step.
+        step: Step = chance.choice(("write", "sign", "mine", "fail", "index", "reorg"))
+        of = {name: [one for one, at in state.items() if at == name] for name in state.values()}
+        match step:
+            case "write":
+                state[await rows.write(a_redemption(chance.randint(1, 9)))] = "queued"
+            case "sign" if ready := of.get("queued"):
+                await rows.sign(ready[0])
+                state[ready[0]] = "signed"
+            case "mine" | "fail" if ready := of.get("signed"):
+                await rows.move(ready[0], State.SIGNED, State.MINED, step == "mine")
+                state[ready[0]] = "mined" if step == "mine" else "failed"
+            case "index":
+                seen = {one for _, one in facts}
+                ready = [*of.get("signed", ()), *of.get("mined", ())]
+                for one in [one for one in ready if one not in seen][:1]:
+                    left = CHARGES - one.amount - sum(other.amount for other in seen)
+                    facts.append((await rows.index(one, left), one))
+            case "reorg" if facts:
+                block, _ = facts.pop()
+                await rows.ledger.undo_above(block - 1)
+        spoken_for = {one for one, at in state.items() if at != "failed"}
+        spoken_for |= {one for _, one in facts}
+        found = await rows.standing()
+        assert found.token.used == sum(one.amount for _, one in facts)
+        left = CHARGES - sum(one.amount for one in spoken_for)
+        assert found.token.remaining - found.under_way == left, (step, state)
+
+
+async def test_a_block_that_is_written_meanwhile_is_counted_once(rows: Rows) -> None:
+    """The token's row and what is under way are of one moment."""
+    waiting = [await rows.write(a_redemption()) for _ in range(60)]
+
+    async def write_blocks() -> None:
+        for number, one in enumerate(waiting, start=1):
+            await rows.index(one, CHARGES - number)
+        await asyncio.Event().wait()
+
+    async def all_is_indexed() -> bool:
+        found = await rows.standing()
+        assert found.token.remaining - found.under_way == CHARGES - len(waiting)
+        return found.token.used == len(waiting)
+
+    async with running(write_blocks()):
+        while not await all_is_indexed():
+            pass
+
+
+async def test_a_token_that_nobody_claimed_stands_nowhere(rows: Rows) -> None:
+    async with session(rows.pool) as connection:
+        for token in (token_of(7, 3), token_of(8, 1), 0, -1, 2**256 - 1):
+            assert await redemptions.standing(connection, token) is None
+
+
+# --- who sends them ---------------------------------------------------------------------------
+
+
+async def wallet_of(rows: Rows, one: NewRedemption) -> Address | None:
+    found: bytes | None = await value(
+        rows.pool, "SELECT wallet FROM relays WHERE id = $1", rows.relays[one.id]
+    )
+    return None if found is None else Address(found)
+
+
+async def test_redemptions_of_a_token_stay_with_the_wallet_that_has_those_before_them(
+    rows: Rows,
+) -> None:
+    """Of two wallets the later one could be mined first, and the chain would refuse both."""
+    mine, other = RELAYER.address, OTHER_RELAYER.address
+    first = await rows.write(a_redemption(), mine)
+    behind = await rows.write(a_redemption(), other)
+    elsewhere = await rows.write(a_redemption(token=OTHER_TOKEN), other)
+    await rows.sign(first)
+    behind_signed = await rows.write(a_redemption(), other)
+    assert [await wallet_of(rows, one) for one in (first, behind, behind_signed)] == [mine] * 3
+    assert await wallet_of(rows, elsewhere) == other
+
+    await rows.move(first, State.SIGNED, State.MINED, True)
+    for one in (behind, behind_signed):
+        await rows.sign(one)
+        await rows.move(one, State.SIGNED, State.MINED, True)
+    assert await wallet_of(rows, await rows.write(a_redemption(), other)) == other
+
+
+async def test_a_redemption_is_nobodys_relay_of_the_hour_and_takes_no_turn(rows: Rows) -> None:
+    await rows.write(a_redemption())
+    async with session(rows.pool) as connection:
+        (found,) = await relays.standings(connection, [(HOLDER, None, None)])
+    assert (found.used, found.is_turn_taken) == (0, False)
+
+
+# --- each once --------------------------------------------------------------------------------
+
+
+async def test_a_redemption_is_found_by_its_brands_key_with_how_far_it_is(rows: Rows) -> None:
+    one = await rows.write(a_redemption(2, idempotency_key="till-1-0001", reference="receipt"))
+    async with session(rows.pool) as connection:
+        queued = await redemptions.by_key(connection, BRAND, "till-1-0001")
+        assert await redemptions.by_key(connection, OTHER_BRAND, "till-1-0001") is None
+        assert await redemptions.by_key(connection, BRAND, "till-1-0002") is None
+    assert queued is not None
+    assert (queued.id, queued.relay_id) == (one.id, rows.relays[one.id])
+    assert (queued.transaction_hash, queued.succeeded, queued.mined_at) == (None, None, None)
+    assert queued.remaining == CHARGES - 2
+
+    await rows.sign(one)
+    unseen = await rows.found(one)
+    assert unseen is not None
+    assert unseen.transaction_hash is None, "no node has taken it yet"
+    await rows.taken(one)
+    sent = await rows.found(one)
+    assert sent is not None
+    assert sent.transaction_hash is not None
+    assert sent.succeeded is None
+    await rows.move(one, State.SIGNED, State.MINED, False)
+    failed = await rows.found(one)
+    assert failed is not None
+    assert (failed.transaction_hash, failed.succeeded) == (sent.transaction_hash, False)
+
+
+async def test_a_key_is_written_once_for_each_brand(rows: Rows) -> None:
+    await rows.write(a_redemption(idempotency_key="till-1-0001"))
+    await rows.write(a_redemption(idempotency_key="till-1-0001", brand=OTHER_BRAND))
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await rows.write(a_redemption(idempotency_key="till-1-0001", token=OTHER_TOKEN))
+
+
+async def test_a_redemption_that_was_taken_back_was_never_there(rows: Rows) -> None:
+    one = await rows.write(a_redemption(idempotency_key="till-1-0001"))
+    async with session(rows.pool) as connection:
+        assert await relays.withdraw(connection, rows.relays[one.id])
+        assert await redemptions.by_key(connection, BRAND, "till-1-0001") is None
+    assert await rows.found(one) is None
+    assert (await rows.standing()).under_way == 0
+    await rows.write(a_redemption(idempotency_key="till-1-0001"))
+
+
+async def test_a_key_is_remembered_when_relays_are_tidied(rows: Rows) -> None:
+    one = await rows.write(a_redemption(idempotency_key="till-1-0001"))
+    await live(rows, one, LIVES["final"][0])
+    async with session(rows.pool) as connection:
+        await connection.execute("UPDATE relays SET created_at = now() - interval '30 days'")
+        await relays.tidy(connection)
+        found = await redemptions.by_key(connection, BRAND, "till-1-0001")
+    assert found is not None
+    assert found.succeeded is True
+
+
+async def test_of_a_nonce_at_once_exactly_one_is_spent(pool: Pool) -> None:
+    async def spend(brand: Address) -> bool:
+        async with transaction(pool) as connection:
+            return await redemptions.spend_nonce(connection, brand, NONCE, uuid4())
+
+    assert sorted(await asyncio.gather(*(spend(BRAND) for _ in range(10)))) == [False] * 9 + [True]
+    assert await spend(OTHER_BRAND)
+    assert not await spend(OTHER_BRAND)
+
+
+async def test_a_nonce_is_fresh_again_if_nothing_was_written_with_it(pool: Pool) -> None:
+    async with session(pool) as connection:
+        undone = connection.transaction()
+        await undone.start()
+        assert await redemptions.spend_nonce(connection, BRAND, NONCE, uuid4())
+        await undone.rollback()
+        assert await redemptions.spend_nonce(connection, BRAND, NONCE, uuid4())
+
+
+async def test_a_tokens_redemptions_are_written_one_after_the_other(rows: Rows) -> None:
+    async def someone_waits() -> bool:
+        waiting: int = await value(
+            rows.pool, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        )
+        return waiting == 1
+
+    async with transaction(rows.pool) as connection:
+        await redemptions.lock_token(connection, TOKEN)
+        behind = asyncio.create_task(rows.write(a_redemption()))
+        await until(someone_waits)
+        await rows.write(a_redemption(token=OTHER_TOKEN))
+        assert (await rows.standing()).under_way == 0
+    await behind
+    assert (await rows.standing()).under_way == 1

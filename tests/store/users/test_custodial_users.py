@@ -1,0 +1,224 @@
+"""Users of our own: a name leads where it led first, and everything happens once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from ltzd.errors import Misconfigured
+from ltzd.rules.oauth.accounts import OAuthAccount
+from ltzd.store.database import Connection, Pool
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.users import custodial_users as local_users
+from ltzd.store.users.custodial_users import LocalUser, Name, SealedUser
+from ltzd.values import Address
+from tests.support.rows.core import a_wallet
+from tests.support.waiting import until
+
+ANN = Name("email", "ann@shop.example")
+DISCORD = Name("discord", "308994132968210433")
+LOGIN = Name("subject", "https://login.example/ user-7")
+OTHER_LOGIN = Name("subject", "https://login.example/ user-8")
+
+
+@pytest_asyncio.fixture
+async def db(pool: Pool) -> AsyncIterator[Connection]:
+    async with pool.acquire() as connection:
+        yield connection
+
+
+def a_user(number: int) -> SealedUser:
+    return SealedUser(f"ltzd:{number}", a_wallet(number), "key", b"sealed")
+
+
+async def rows_in(db: Connection, table: str) -> int:
+    return int(await db.fetchval(f"SELECT count(*) FROM {table}"))
+
+
+async def test_a_name_leads_to_the_user_that_was_made_for_it(db: Connection) -> None:
+    assert await local_users.find(db, ANN) is None
+
+    assert await local_users.make(db, ANN, a_user(1))
+    assert not await local_users.make(db, ANN, a_user(2))
+    assert await local_users.make(db, DISCORD, a_user(3))
+
+    assert await local_users.find(db, ANN) == LocalUser("ltzd:1", a_wallet(1))
+    assert await local_users.find(db, DISCORD) == LocalUser("ltzd:3", a_wallet(3))
+    assert await rows_in(db, "local_users") == 2, "no user is left behind without a name"
+
+
+async def test_fifty_makers_at_once_make_one_user(pool: Pool) -> None:
+    async def make(number: int) -> bool:
+        async with pool.acquire() as connection:
+            return await local_users.make(connection, ANN, a_user(number))
+
+    made = await asyncio.gather(*map(make, range(50)))
+
+    assert sum(made) == 1
+    async with pool.acquire() as connection:
+        found = await local_users.find(connection, ANN)
+        assert found is not None
+        assert found.subject == f"ltzd:{made.index(True)}"
+        assert await rows_in(connection, "local_users") == 1
+
+
+async def test_two_users_never_have_one_wallet(db: Connection) -> None:
+    await local_users.make(db, ANN, a_user(1))
+
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await local_users.make(db, DISCORD, SealedUser("ltzd:2", a_wallet(1), "key", b"sealed"))
+
+    assert await local_users.find(db, DISCORD) is None, "nothing of it stays"
+
+
+async def test_a_user_is_owned_once(db: Connection) -> None:
+    await local_users.make(db, ANN, a_user(1))
+    await local_users.make_person(db, LOGIN, a_user(2))
+    await local_users.make_person(db, OTHER_LOGIN, a_user(3))
+
+    assert await local_users.own(db, "ltzd:1", "ltzd:2", ANN)
+    assert not await local_users.own(db, "ltzd:1", "ltzd:3", ANN)
+    assert not await local_users.own(db, "ltzd:1", "ltzd:2", ANN)
+
+    assert await local_users.root_of(db, LOGIN) == "ltzd:2"
+    assert await local_users.wallets_of(db, "ltzd:2") == (a_wallet(1), a_wallet(2))
+    assert await local_users.wallets_of(db, "ltzd:1") == (a_wallet(1), a_wallet(2))
+    assert await local_users.wallets_of(db, "ltzd:3") == (a_wallet(3),)
+
+
+async def test_only_names_that_were_proven_are_accounts(db: Connection) -> None:
+    await local_users.make(db, DISCORD, a_user(1))
+    assert await local_users.accounts_of(db, "ltzd:1") == ()
+
+    await local_users.make_person(db, LOGIN, a_user(2))
+    await local_users.own(db, "ltzd:1", "ltzd:2", DISCORD)
+    await local_users.give(db, Name("github", "583231"), "ltzd:2")
+    await local_users.give(db, ANN, "ltzd:2")
+
+    await local_users.make(db, Name("tiktok", "someone-7"), a_user(3))
+    await local_users.own(db, "ltzd:3", "ltzd:2", ANN)
+    expected = (OAuthAccount("discord", DISCORD.text), OAuthAccount("github", "583231"))
+    assert await local_users.accounts_of(db, "ltzd:1") == expected
+    assert await local_users.accounts_of(db, "ltzd:2") == expected
+    assert await local_users.accounts_of(db, "ltzd:4") == ()
+
+
+async def test_names_stand_in_the_order_in_which_they_are_asked_for(db: Connection) -> None:
+    await local_users.make(db, DISCORD, a_user(1))
+    await local_users.make_person(db, LOGIN, a_user(2))
+
+    found = await local_users.standings(db, [LOGIN, ANN, DISCORD])
+
+    assert [(each.name, each.user, each.owner) for each in found] == [
+        (LOGIN, "ltzd:2", "ltzd:2"),
+        (ANN, None, None),
+        (DISCORD, "ltzd:1", None),
+    ]
+
+
+async def test_a_name_is_given_once(db: Connection) -> None:
+    await local_users.make_person(db, LOGIN, a_user(1))
+    await local_users.make_person(db, OTHER_LOGIN, a_user(2))
+
+    assert await local_users.give(db, ANN, "ltzd:1")
+    assert not await local_users.give(db, ANN, "ltzd:2")
+
+    assert await local_users.find(db, ANN) == LocalUser("ltzd:1", a_wallet(1))
+
+
+async def test_who_settles_the_same_names_waits_whatever_their_order(pool: Pool) -> None:
+    """Each holds its lock until it ends, and neither is ever the other's way out."""
+    order: list[str] = []
+
+    async def settle(names: list[Name], entered: asyncio.Event, go: asyncio.Event) -> None:
+        async with pool.acquire() as connection, connection.transaction():
+            await local_users.lock(connection, names)
+            entered.set()
+            await go.wait()
+            order.append(names[0].kind)
+
+    first, second, go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    tasks = [asyncio.create_task(settle([ANN, DISCORD], first, go))]
+    await first.wait()
+    tasks.append(asyncio.create_task(settle([DISCORD, ANN], second, go)))
+
+    async def waits() -> bool:
+        async with pool.acquire() as connection:
+            return bool(
+                await connection.fetchval(
+                    """
+                    SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database
+                     WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()
+                    """
+                )
+            )
+
+    await until(waits)
+    assert not second.is_set()
+    go.set()
+    await asyncio.gather(*tasks)
+
+    assert order == ["email", "discord"]
+
+
+async def test_the_list_tells_names_kinds_and_owners(db: Connection) -> None:
+    await local_users.make(db, ANN, a_user(1))
+    await local_users.make_person(db, LOGIN, a_user(2))
+    await local_users.make(db, DISCORD, a_user(3))
+    await local_users.own(db, "ltzd:1", "ltzd:2", ANN)
+
+    listed = await local_users.newest(db, 10)
+
+    assert {(each.subject, each.wallet, each.owner, each.names) for each in listed} == {
+        ("ltzd:1", a_wallet(1), "ltzd:2", ((ANN, True),)),
+        ("ltzd:2", a_wallet(2), "ltzd:2", ((LOGIN, True),)),
+        ("ltzd:3", a_wallet(3), None, ((DISCORD, False),)),
+    }
+    assert [each.subject for each in await local_users.newest(db, 1)] == ["ltzd:3"]
+    assert await local_users.count(db) == 3
+
+
+def test_names_and_sealed_keys_show_in_no_repr() -> None:
+    assert "ann" not in repr(ANN)
+    assert "sealed" not in repr(a_user(1)).replace("SealedUser", "")
+
+
+# --- sealed wallet keys -------------------------------------------------------------------------
+
+OLD, NEW = Sealer([b"\x01" * 32]), Sealer([b"\x02" * 32])
+WALLET = a_wallet(7)
+
+
+def test_a_wallets_key_opens_only_for_its_user_and_its_wallet() -> None:
+    sealed = OLD.seal_wallet_key(b"secret", "ltzd:7", WALLET)
+
+    assert OLD.open_wallet_key(sealed, OLD.key_id, "ltzd:7", WALLET) == b"secret"
+    for subject, wallet in (("ltzd:8", WALLET), ("ltzd:7", a_wallet(8)), ("", WALLET)):
+        with pytest.raises(Misconfigured, match="changed or moved in the database"):
+            OLD.open_wallet_key(sealed, OLD.key_id, subject, wallet)
+
+
+def test_a_brands_key_and_a_wallets_are_not_taken_for_each_other() -> None:
+    brand = Address(WALLET)
+    sealed = OLD.seal("secret", brand, "ltzd:7")
+
+    with pytest.raises(Misconfigured, match="changed or moved"):
+        OLD.open_wallet_key(sealed, OLD.key_id, "ltzd:7", WALLET)
+    with pytest.raises(Misconfigured, match="changed or moved"):
+        OLD.open(OLD.seal_wallet_key(b"secret", "ltzd:7", WALLET), OLD.key_id, brand, "ltzd:7")
+
+
+def test_of_several_master_keys_one_seals_and_all_open() -> None:
+    sealed = OLD.seal_wallet_key(b"secret", "ltzd:7", WALLET)
+    both = Sealer([b"\x02" * 32, b"\x01" * 32])
+
+    assert both.key_ids == {OLD.key_id, NEW.key_id}
+    assert both.key_id == NEW.key_id
+    assert both.sealing_with(OLD.key_id).key_id == OLD.key_id
+    assert both.sealing_with(OLD.key_id).key_ids == both.key_ids
+    assert both.alone().key_ids == {NEW.key_id}
+    assert both.open_wallet_key(sealed, OLD.key_id, "ltzd:7", WALLET) == b"secret"
+    with pytest.raises(Misconfigured, match=f"sealed with master key {OLD.key_id}"):
+        both.alone().open_wallet_key(sealed, OLD.key_id, "ltzd:7", WALLET)

@@ -1,0 +1,98 @@
+"""Who a reward's webhook names when no event knows whose it is."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store.database import Pool, session
+from ltzd.store.webhooks import bodies as webhook_bodies
+from ltzd.store.webhooks import queue as webhooks
+from ltzd.values import Address
+from tests.support.rows.core import value
+from tests.support.services.webhooks import Receiver, World
+
+CHECK_IN, MILESTONE = 3, 4
+
+
+@pytest_asyncio.fixture
+async def world(database_url: str, pool: Pool) -> World:
+    return World(database_url, pool, Receiver("https://shop.example"))
+
+
+async def named(world: World, brand: Brand) -> tuple[str, str] | None:
+    """User id and e-mail address in the body of the one webhook; None when it has none."""
+    now = datetime.now(UTC)
+    async with session(world.pool) as connection:
+        (due,) = await webhooks.claim(
+            connection, {brand.address: 1}, now, now + timedelta(minutes=1)
+        )
+        bodies = await webhook_bodies.rendered(connection, [due])
+    if not bodies:
+        return None
+    body = msgspec.json.decode(bodies[due.id])
+    return body["userId"], body["email"]
+
+
+async def log_in(
+    world: World, brand: Address, email: str, wallet: Address, *, linked: bool = False
+) -> UUID:
+    user = uuid4()
+    await value(
+        world.pool,
+        """
+        INSERT INTO site_members (brand_id, host, site_user_id, username, email_key, user_id,
+                                  wallet, subject, linked_at)
+        SELECT $1, 'site.example', count(*) + 1, 'somebody', $2, $3, $4,
+               CASE WHEN $5 THEN 'subject' END, CASE WHEN $5 THEN now() END
+          FROM site_members
+        """,
+        brand,
+        email,
+        user,
+        wallet,
+        linked,
+    )
+    return user
+
+
+@pytest.mark.parametrize("kind", [CHECK_IN, MILESTONE])
+async def test_a_reward_of_a_site_names_who_logs_in_there_with_the_wallet(
+    world: World, kind: int
+) -> None:
+    brand, other = await world.brand("/hooks"), await world.brand()
+    reward = await world.owed(brand, kind=kind, event=False)
+    wallet = await value(world.pool, "SELECT wallet FROM rewards")
+    await value(world.pool, "DELETE FROM users")
+    await log_in(world, other.address, "another.brands@shop.example", wallet)
+    await log_in(world, brand.address, "linked@shop.example", wallet, linked=True)
+    user = await log_in(world, brand.address, "ada@shop.example", wallet)
+
+    await world.mint(reward)
+
+    assert await named(world, brand) == (str(user), "ada@shop.example")
+
+
+async def test_a_wallets_user_goes_before_who_logs_in_with_it(world: World) -> None:
+    brand = await world.brand("/hooks")
+    reward = await world.owed(brand, kind=CHECK_IN, event=False)
+    wallet = await value(world.pool, "SELECT wallet FROM rewards")
+    await log_in(world, brand.address, "site@shop.example", wallet)
+
+    await world.mint(reward)
+
+    user, email = await value(world.pool, "SELECT (id::text, email_key) FROM users")
+    assert await named(world, brand) == (user, email)
+
+
+async def test_a_reward_of_nobody_has_no_body(world: World) -> None:
+    brand = await world.brand("/hooks")
+    reward = await world.owed(brand, kind=CHECK_IN, event=False)
+    await value(world.pool, "DELETE FROM users")
+
+    await world.mint(reward)
+
+    assert await named(world, brand) is None

@@ -1,0 +1,604 @@
+"""News is written with its fact, once; claimed by one sender at a time; and settled as it was."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store import wakeups as signals
+from ltzd.store.brands import records as brand_records
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.operator import rewards
+from ltzd.store.webhooks import bodies as webhook_bodies
+from ltzd.store.webhooks import queue as webhooks
+from ltzd.store.webhooks import records as webhook_records
+from ltzd.store.webhooks.queue import Due, Outcome
+from ltzd.store.webhooks.records import WebhookFacts
+from ltzd.values import Address, checksummed, hex_of
+from tests.support.rows.core import a_hash, a_lane, value
+from tests.support.services.webhooks import EMAIL, Receiver, World
+from tests.support.waiting import until
+
+MINUTE = timedelta(minutes=1)
+NOBODYS = Brand(id="0x" + "99" * 20, name="Nobody's", domains=("nobody.example",))
+
+
+@pytest_asyncio.fixture
+async def world(database_url: str, pool: Pool) -> World:
+    return World(database_url, pool, Receiver("https://shop.example"))
+
+
+@pytest_asyncio.fixture
+async def brand(world: World) -> Brand:
+    return await world.brand("/hooks")
+
+
+async def brands_due(world: World) -> set[Address]:
+    async with session(world.pool) as connection:
+        return await webhooks.brands_with_due(connection, world.clock.now())
+
+
+async def claim(world: World, most: int = 100, *brands: Brand) -> list[Due]:
+    asked = [brand.address for brand in brands] or await brands_due(world)
+    now = world.clock.now()
+    async with session(world.pool) as connection:
+        return await webhooks.claim(connection, dict.fromkeys(asked, most), now, now + MINUTE)
+
+
+async def settle(world: World, *outcomes: Outcome) -> list[Outcome]:
+    async with session(world.pool) as connection:
+        return await webhooks.settle(connection, outcomes)
+
+
+def delivered(due: Due, at: datetime) -> Outcome:
+    return Outcome(due, at, "delivered", at, 204, None)
+
+
+def failed(due: Due, at: datetime, **more: Any) -> Outcome:
+    return replace(Outcome(due, at, "pending", at, 500, "status 500"), **more)
+
+
+async def body_of(world: World) -> dict[str, Any]:
+    """Of the one webhook that is due."""
+    (due,) = await claim(world)
+    async with session(world.pool) as connection:
+        bodies = await webhook_bodies.rendered(connection, [due])
+    body: dict[str, Any] = msgspec.json.decode(bodies[due.id])
+    return body
+
+
+# --- written with the fact ----------------------------------------------------------------------
+
+
+async def test_a_mint_is_announced_with_exactly_what_the_specification_lists(
+    world: World, brand: Brand
+) -> None:
+    (reward,) = await world.minted(brand, ltz=250)
+    row = await world.row()
+    facts = "SELECT {} FROM rewards JOIN events USING (id)"
+
+    body = await body_of(world)
+
+    assert body == {
+        "event": "ltz_distributed",
+        "brandId": brand.id,
+        "userId": str(await value(world.pool, facts.format("user_id"))),
+        "email": EMAIL,
+        "walletAddress": checksummed(await value(world.pool, facts.format("wallet"))),
+        "ltzAmount": 250,
+        "transactionHash": hex_of(a_hash("mint in 7")),
+        "timestamp": round(Decimal(str(row["created_at"].timestamp())) * 1000 - Decimal("0.5")),
+    }
+    assert (row["subject"], row["state"], row["attempts"]) == (reward, "pending", 0)
+
+
+async def test_only_a_brand_that_listens_is_told(world: World, brand: Brand) -> None:
+    silent, gone = await world.brand(), await world.brand("/gone")
+    async with session(world.pool) as connection:
+        await brand_records.switch(connection, gone.address, "disabled", on=True)
+    ids = [await world.owed(one) for one in (silent, gone, NOBODYS, brand)]
+
+    await world.mint(*ids)
+
+    assert [row["subject"] for row in await world.rows()] == ids[3:]
+
+
+async def test_who_bought_is_told_by_the_payment_and_all_others_by_the_mint(
+    world: World, brand: Brand
+) -> None:
+    owed = {kind: await world.owed(brand, kind=kind) for kind in (1, 2, 3, 4)}
+
+    await world.mint(*owed.values())
+
+    told = {row["subject"] for row in await world.rows()}
+    assert told == {owed[1], owed[3], owed[4]}
+
+
+async def test_a_reward_without_an_event_is_its_wallets_users(world: World, brand: Brand) -> None:
+    await world.mint(await world.owed(brand, kind=3, event=False))
+
+    body = await body_of(world)
+
+    assert body["userId"] == str(await value(world.pool, "SELECT id FROM users"))
+    assert body["email"] == await value(world.pool, "SELECT email_key FROM users")
+
+
+async def test_a_reorgs_second_mint_announces_nothing_new(world: World, brand: Brand) -> None:
+    (reward,) = await world.minted(brand)
+    first = await world.row()
+    await world.undo(6)
+    await world.mint(reward, block=8)
+
+    assert await world.row() == first
+    assert (await body_of(world))["transactionHash"] == hex_of(a_hash("mint in 8"))
+
+
+async def test_an_index_that_is_read_again_announces_nothing_that_was_forgotten_meanwhile(
+    world: World, brand: Brand
+) -> None:
+    (reward,) = await world.minted(brand)
+    await value(world.pool, "DELETE FROM webhooks")
+    await world.mint(reward)
+
+    assert await world.rows() == []
+
+
+async def test_senders_are_woken_by_news_and_by_nothing_else(world: World, brand: Brand) -> None:
+    heard: list[object] = []
+    async with session(world.pool) as listener:
+        await listener.add_listener(signals.WEBHOOKS, lambda *said: heard.append(said[3]))
+        await world.minted(await world.brand())
+        (reward,) = await world.minted(brand)
+        await world.undo(6)
+        await world.mint(reward, block=8)
+        await listener.execute("SELECT pg_notify($1, 'end')", signals.WEBHOOKS)
+
+        async def over() -> bool:
+            return "end" in heard
+
+        await until(over)
+        await listener.reset()
+    assert heard == ["", "end"], "without an origin, so that this process hears it, too"
+
+
+# --- taken back ---------------------------------------------------------------------------------
+
+
+async def test_an_announced_reward_that_fails_for_good_is_taken_back(
+    world: World, brand: Brand
+) -> None:
+    (reward,) = await world.minted(brand, ltz=40)
+    (due,) = await claim(world)
+    await settle(world, delivered(due, world.clock.now()))
+    await world.undo(6)
+    await world.fail(reward, reason="LTZ says: ERC20InvalidReceiver")
+
+    body = await body_of(world)
+
+    first, second = await world.rows()
+    assert first["transaction_hash"] == a_hash("mint in 7")
+    assert (first["kind"], first["revoked"], first["state"]) == (
+        "ltz_distributed",
+        True,
+        "delivered",
+    )
+    assert (second["kind"], second["subject"]) == ("ltz_reverted", reward)
+    assert list(body) == [
+        *("event", "brandId", "userId", "email", "walletAddress", "ltzAmount"),
+        *("transactionHash", "timestamp", "reason"),
+    ]
+    assert (body["event"], body["ltzAmount"], body["transactionHash"], body["reason"]) == (
+        "ltz_reverted",
+        40,
+        first["transaction_hash"] and hex_of(first["transaction_hash"]),
+        "LTZ says: ERC20InvalidReceiver",
+    )
+
+
+async def test_whoever_heard_nothing_hears_of_no_failure_either(world: World, brand: Brand) -> None:
+    (reward,) = await world.minted(brand)
+    await world.undo(6)
+    await world.fail(reward)
+
+    row = await world.row()
+    assert (row["kind"], row["state"], row["revoked"]) == ("ltz_distributed", "exhausted", True)
+
+
+async def test_an_attempt_without_an_outcome_may_have_arrived(world: World, brand: Brand) -> None:
+    (reward,) = await world.minted(brand)
+    (due,) = await claim(world)
+    await world.undo(6)
+    await world.fail(reward)
+
+    assert [row["kind"] for row in await world.rows()] == ["ltz_distributed", "ltz_reverted"]
+    await settle(world, failed(due, world.clock.now()))
+    assert await world.states() == ["exhausted", "pending"], "what was taken back stays so"
+
+
+async def test_so_may_one_that_a_person_has_sent_anew(world: World, brand: Brand) -> None:
+    (reward,) = await world.minted(brand)
+    (due,) = await claim(world)
+    async with session(world.pool) as connection:
+        assert await webhook_records.replay(connection, [due.id]) == [due.id]
+    assert (await world.row())["attempts"] == 0
+    await world.undo(6)
+    await world.fail(reward)
+
+    assert [row["kind"] for row in await world.rows()] == ["ltz_distributed", "ltz_reverted"]
+
+
+async def test_a_failure_waits_for_the_claim_that_would_make_it_news(
+    world: World, brand: Brand
+) -> None:
+    (reward,) = await world.minted(brand)
+    await world.undo(6)
+    lane = await a_lane(world.pool)
+    now = world.clock.now()
+    async with session(world.pool) as other:
+        async with transaction(world.pool) as sender:
+            await webhooks.claim(sender, {brand.address: 4}, now, now + MINUTE)
+            failing = asyncio.create_task(rewards.fail(other, lane, {reward: "no"}))
+            await until(lambda: is_waiting(world))
+        await failing
+
+    assert [row["kind"] for row in await world.rows()] == ["ltz_distributed", "ltz_reverted"]
+
+
+async def is_waiting(world: World) -> bool:
+    return bool(
+        await value(
+            world.pool,
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE wait_event_type = 'Lock' AND datname = current_database()",
+        )
+    )
+
+
+async def test_a_reward_that_is_put_back_is_announced_and_taken_back_anew(
+    world: World, brand: Brand
+) -> None:
+    reward = await world.owed(brand)
+    for block in (7, 8):
+        await world.mint(reward, block=block)
+        await claim(world)
+        await world.undo(block - 1)
+        await world.fail(reward)
+        async with session(world.pool) as connection:
+            assert await rewards.retry(connection, reward)
+    await world.mint(reward, block=9)
+
+    rows = await world.rows()
+    assert [row["kind"] for row in rows] == ["ltz_distributed", "ltz_reverted"] * 2 + [
+        "ltz_distributed"
+    ]
+    assert len({row["id"] for row in rows}) == 5
+    assert rows[1]["state"] == rows[3]["state"] == "pending", "the first failure is told, too"
+
+
+# --- bodies -------------------------------------------------------------------------------------
+
+
+async def a_reversal(world: World, brand: Brand, session_id: str | None = "cs_1") -> UUID:
+    async with transaction(world.pool) as connection:
+        await connection.execute(
+            """
+            INSERT INTO payments (session_id, reward_id, brand_id, wallet, usd_cents, ltz,
+                                  payment_intent_id)
+            VALUES ('cs_1', gen_random_uuid(), $1, $2, 1250, 12500, 'pi_1')
+            """,
+            brand.address,
+            bytes(range(20)),
+        )
+        reversal: UUID = await connection.fetchval(
+            """
+            INSERT INTO payment_reversals (provider_id, kind, payment_intent_id, session_id,
+                                           usd_cents, reason)
+            VALUES ('re_1', 'refund', 'pi_1', $1, 305, 'requested_by_customer')
+         RETURNING id
+            """,
+            session_id,
+        )
+        await connection.execute(
+            "INSERT INTO webhooks (brand_id, kind, subject) VALUES ($1, 'payment_reversed', $2)",
+            brand.address,
+            reversal,
+        )
+    return reversal
+
+
+async def test_a_reversal_is_told_with_the_payment_that_it_reverses(
+    world: World, brand: Brand
+) -> None:
+    reversal = await a_reversal(world, brand)
+    body = await body_of(world)
+
+    assert body.pop("timestamp") > 1_700_000_000_000
+    assert body == {
+        "event": "payment_reversed",
+        "brandId": brand.id,
+        "reversalId": str(reversal),
+        "kind": "refund",
+        "sessionId": "cs_1",
+        "paymentIntentId": "pi_1",
+        "walletAddress": checksummed(Address(bytes(range(20)))),
+        "usdAmount": 12.5,
+        "ltzAmount": 12_500,
+        "reversedUsdAmount": 3.05,
+        "reason": "requested_by_customer",
+    }
+
+
+async def test_what_does_not_stand_at_this_moment_has_no_body(world: World, brand: Brand) -> None:
+    await a_reversal(world, brand, session_id=None)
+    reward = (await world.minted(brand))[0]
+    await world.undo(6)
+    dues = await claim(world)
+    assert len(dues) == 2
+    async with session(world.pool) as connection:
+        assert await webhook_bodies.rendered(connection, dues) == {}
+
+        await world.mint(reward, block=8)
+        ready = await webhook_bodies.rendered(connection, dues)
+    assert list(ready) == [due.id for due in dues if due.subject == reward]
+
+
+# --- claims -------------------------------------------------------------------------------------
+
+
+async def test_each_brand_gives_as_many_as_it_has_places_those_first_that_wait_longest(
+    world: World, brand: Brand
+) -> None:
+    other = await world.brand("/other")
+    first = [(await world.minted(brand))[0] for _ in range(3)]
+    (second,) = await world.minted(other)
+
+    claimed = await claim(world, 2)
+
+    of_brand = [due.subject for due in claimed if due.brand_id == brand.address]
+    assert set(of_brand) == set(first[:2])
+    assert [due.subject for due in claimed if due.brand_id == other.address] == [second]
+    assert {due.url for due in claimed} == {brand.webhook_url, other.webhook_url}
+    assert {due.attempt for due in claimed} == {1}
+
+
+async def test_what_is_claimed_is_nobody_elses_until_its_lease_is_over(
+    world: World, brand: Brand
+) -> None:
+    await world.minted(brand)
+    (first,) = await claim(world)
+    assert await claim(world, 4, brand) == []
+    assert await brands_due(world) == set()
+
+    world.clock.ahead += MINUTE
+    (again,) = await claim(world)
+
+    assert again == replace(first, attempt=2)
+
+
+async def test_senders_that_claim_at_the_same_moment_get_different_ones(
+    world: World, brand: Brand
+) -> None:
+    await world.minted(brand, 6)
+    now = world.clock.now()
+    async with transaction(world.pool) as one, transaction(world.pool) as other:
+        first = await webhooks.claim(one, {brand.address: 4}, now, now + MINUTE)
+        second = await webhooks.claim(other, {brand.address: 4}, now, now + MINUTE)
+
+    assert (len(first), len(second)) == (4, 2)
+    assert len({due.id for due in first + second}) == 6
+
+
+async def test_what_is_put_off_was_no_attempt(world: World, brand: Brand) -> None:
+    await world.minted(brand)
+    (due,) = await claim(world)
+    later = world.clock.now() + MINUTE
+    async with session(world.pool) as connection:
+        await webhooks.put_off(connection, [due.id], later)
+
+    row = await world.row()
+    assert (row["attempts"], row["next_at"], row["state"]) == (0, later, "pending")
+
+
+async def test_a_long_queue_of_one_brand_is_not_read_to_find_another_ones(
+    world: World, brand: Brand
+) -> None:
+    async with session(world.pool) as connection:
+        await connection.execute(
+            """
+            INSERT INTO webhooks (brand_id, kind, subject)
+            SELECT $1, 'ltz_distributed', gen_random_uuid() FROM generate_series(1, 20000)
+            """,
+            brand.address,
+        )
+        await connection.execute("ANALYZE webhooks")
+    others = [await world.brand(f"/{number}") for number in range(3)]
+    for each in others:
+        await world.minted(each)
+    before = await rows_read(world)
+
+    assert await brands_due(world) == {one.address for one in (brand, *others)}
+    assert len(await claim(world, 4)) == 4 + 3
+
+    assert await rows_read(world) - before < 200
+
+
+async def rows_read(world: World) -> int:
+    """By scans of webhooks and of its indexes, all connections together."""
+    async with session(world.pool) as connection:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        count: int = await connection.fetchval(
+            """
+            SELECT (SELECT seq_tup_read + coalesce(idx_tup_fetch, 0)
+                      FROM pg_stat_user_tables WHERE relname = 'webhooks')
+                 + (SELECT sum(idx_tup_read)
+                      FROM pg_stat_user_indexes WHERE relname = 'webhooks')
+            """
+        )
+        return count
+
+
+@pytest.mark.parametrize("state", ["disabled brand", "no endpoint", "disabled endpoint"])
+async def test_what_has_nowhere_to_go_waits(world: World, brand: Brand, state: str) -> None:
+    await world.minted(brand)
+    if state == "disabled brand":
+        async with session(world.pool) as connection:
+            await brand_records.switch(connection, brand.address, "disabled", on=True)
+    elif state == "no endpoint":
+        await world.apply(brand.model_copy(update={"webhook_url": None}))
+    else:
+        await disable(world, brand)
+
+    assert await claim(world) == []
+    assert (await world.row())["attempts"] == 0
+
+
+async def disable(world: World, brand: Brand) -> None:
+    at = world.clock.now()
+    due = Due(uuid4(), brand.address, str(brand.webhook_url), 1, "ltz_distributed", uuid4(), 1, at)
+    closing = failed(due, at, closes="it answered 410")
+    assert await settle(world, closing) == [closing]
+
+
+async def test_another_url_is_another_endpoint(world: World, brand: Brand) -> None:
+    await world.minted(brand)
+    await disable(world, brand)
+    elsewhere = world.receiver.url("/elsewhere")
+    await world.apply(brand.model_copy(update={"webhook_url": elsewhere}))
+
+    assert [due.url for due in await claim(world)] == [elsewhere]
+
+
+# --- outcomes -----------------------------------------------------------------------------------
+
+
+async def test_outcomes_are_written_together(world: World, brand: Brand) -> None:
+    await world.minted(brand, 3)
+    first, second, third = await claim(world)
+    at = world.clock.now()
+    later = at + MINUTE
+    given_up = failed(third, at, state="exhausted", status=None, error="no answer in time")
+    await settle(world, delivered(first, at), failed(second, at, next_at=later), given_up)
+
+    rows = {row["id"]: row for row in await world.rows()}
+    shown = [
+        (row["state"], row["last_status"], row["last_error"], row["delivered_at"])
+        for row in (rows[due.id] for due in (first, second, third))
+    ]
+    assert shown == [
+        ("delivered", 204, None, at),
+        ("pending", 500, "status 500", None),
+        ("exhausted", None, "no answer in time", None),
+    ]
+    assert rows[second.id]["next_at"] == later
+
+
+async def test_a_late_failure_changes_nothing_and_a_late_delivery_counts(
+    world: World, brand: Brand
+) -> None:
+    await world.minted(brand)
+    (first,) = await claim(world)
+    world.clock.ahead += MINUTE
+    await claim(world)
+    leased = await world.row()
+
+    await settle(world, failed(first, world.clock.now(), state="exhausted"))
+    assert await world.row() == leased
+
+    await settle(world, delivered(first, world.clock.now()))
+    assert await world.states() == ["delivered"]
+
+    await settle(world, failed(replace(first, attempt=2), world.clock.now()))
+    assert await world.states() == ["delivered"]
+
+
+async def test_an_endpoint_is_disabled_once_and_only_if_nothing_arrived_meanwhile(
+    world: World, brand: Brand
+) -> None:
+    await world.minted(brand, 2)
+    one, other = await claim(world)
+    at = world.clock.now()
+    closing = failed(one, at, closes="nothing arrived", unless_succeeded_since=one.created_at)
+
+    assert await settle(world, delivered(other, at), closing) == []
+
+    after_that = replace(closing, unless_succeeded_since=at + MINUTE)
+    assert await settle(world, after_that) == [after_that]
+    assert await settle(world, after_that) == []
+    async with session(world.pool) as connection:
+        (shown,) = await webhook_records.disabled_endpoints(connection, None)
+    assert (shown.brand_id, shown.disabled_at, shown.reason) == (
+        brand.address,
+        at,
+        "nothing arrived",
+    )
+
+
+async def test_410_disables_whatever_arrived_before(world: World, brand: Brand) -> None:
+    await world.minted(brand, 2)
+    one, other = await claim(world)
+    at = world.clock.now()
+    closing = failed(one, at, closes="it answered 410")
+
+    assert await settle(world, delivered(other, at), closing) == [closing]
+
+
+# --- keeping ------------------------------------------------------------------------------------
+
+
+async def test_old_webhooks_are_forgotten_the_delivered_ones_first(
+    world: World, brand: Brand
+) -> None:
+    kept = {("delivered", 29), ("pending", 31), ("exhausted", 89)}
+    gone = {("delivered", 31), ("pending", 91), ("exhausted", 91), ("delivered", 91)}
+    async with session(world.pool) as connection:
+        for state, days in kept | gone:
+            await connection.execute(
+                """
+                INSERT INTO webhooks (brand_id, kind, subject, state, created_at)
+                VALUES ($1, 'ltz_distributed', gen_random_uuid(), $2, now() - $3 * interval '1 day')
+                """,
+                brand.address,
+                state,
+                days,
+            )
+        await webhooks.tidy(connection)
+        await webhooks.tidy(connection)
+    now = datetime.now(UTC)
+    left = {(row["state"], (now - row["created_at"]).days) for row in await world.rows()}
+    assert left == kept
+
+
+async def test_the_backlog_tells_what_waits_and_since_when(world: World, brand: Brand) -> None:
+    async def facts() -> WebhookFacts:
+        async with session(world.pool) as connection:
+            return await webhook_records.backlog(connection)
+
+    assert await facts() == WebhookFacts(0, None, 0, 0, 0)
+    closed, gone = await world.brand("/closed"), await world.brand("/gone")
+    for one in (brand, brand, closed, gone):
+        await world.minted(one)
+    await value(world.pool, "UPDATE webhooks SET created_at = now() - interval '1 hour'")
+    await value(
+        world.pool,
+        "UPDATE webhooks SET next_at = now() - interval '1 minute' WHERE brand_id = $1",
+        brand.address,
+    )
+    await disable(world, closed)
+    await world.apply(gone.model_copy(update={"webhook_url": None}))
+
+    found = await facts()
+
+    assert (found.pending, found.held, found.disabled_endpoints) == (2, 2, 1)
+    assert found.oldest_seconds == pytest.approx(3600, abs=30)
+    assert found.overdue_seconds == pytest.approx(60, abs=30)
+
+    await claim(world, 4, brand)
+    leased = await facts()
+    assert (leased.pending, leased.overdue_seconds) == (2, 0), "nothing of it could be sent now"

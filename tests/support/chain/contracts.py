@@ -1,0 +1,230 @@
+"""The four contracts on a dev chain of a test's own, with a real key for every role.
+
+Calls are encoded by `ltzd.chain.contracts.abi`; users' typed data is signed by eth-account, as
+wallets do.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+
+from ltzd.chain.contracts import abi, reverts
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc
+from ltzd.chain.signing import Signer, Unsigned
+from ltzd.dev.chain import Kind
+from ltzd.values import LTZ, Address, address_of, checksummed, hex_of
+from tests.support.chain.chains import a_chain
+from tests.support.waiting import until
+
+GAS_LIMIT = 6_000_000
+GAS_MONEY = 10**21
+HOUR = 3600
+ROLES = {
+    "LTZ": ("MINTER",),
+    "PerkNFT": ("REGISTRAR", "RELAYER", "REDEEMER"),
+    "PointsSale": ("REGISTRAR", "RELAYER"),
+    "BusinessEscrow": ("REGISTRAR", "RELAYER", "SETTLER", "ARBITER"),
+}
+DOMAIN_NAMES = {"LTZ": "Loyalty Token"}
+TYPES = {
+    "Permit": "address owner,address spender,uint256 value,uint256 nonce,uint256 deadline",
+    "Claim": "address user,uint256 collectionId,uint256 maxPrice,uint256 expectedClaims,"
+    "bytes32 ref,uint256 deadline",
+    "Buy": "address buyer,uint256 itemId,uint256 quantity,uint256 maxTotal,bytes32 ref,"
+    "uint256 deadline",
+    "Release": "bytes32 dealId,uint256 deadline",
+    "Refund": "bytes32 dealId,uint256 deadline",
+}
+
+
+@dataclass(frozen=True)
+class Party:
+    """Somebody with a key."""
+
+    account: LocalAccount = field(default_factory=Account.create)
+
+    @property
+    def signer(self) -> Signer:
+        return Signer(bytes(self.account.key))
+
+    @property
+    def address(self) -> Address:
+        return address_of(str(self.account.address))
+
+
+def a_reference() -> bytes:
+    return uuid4().bytes + uuid4().bytes
+
+
+class Contracts:
+    """Parties hold the roles of their names; `admin` only grants them."""
+
+    def __init__(self, rpc: Rpc, chain_id: int) -> None:
+        self.rpc = rpc
+        self.node = Node(rpc)
+        self.chain_id = chain_id
+        self.at: dict[str, Address] = {}
+        self.admin, self.minter, self.relay = Party(), Party(), Party()
+        self.registrar, self.settler, self.arbiter = Party(), Party(), Party()
+        self._seq = 0
+
+    async def deploy(self) -> None:
+        staff = (self.admin, self.minter, self.relay, self.registrar, self.settler, self.arbiter)
+        for party in staff:
+            await self.give_gas_money(party)
+        self.at["LTZ"] = await self._create("LTZ", self.admin.address, 0)
+        for name in ("PerkNFT", "PointsSale", "BusinessEscrow"):
+            self.at[name] = await self._create(name, self.at["LTZ"], self.admin.address, 0)
+        for name, roles in ROLES.items():
+            grants = [
+                abi.call(name, "grantRole", abi.role_id(role), self._holder(role).address)
+                for role in roles
+            ]
+            await self.send(self.admin, name, "multicall", grants)
+        limit = (self.minter.address, 10**9 * LTZ, 86_400)
+        await self.send(self.admin, "LTZ", "setMintLimit", *limit)
+
+    def _holder(self, role: str) -> Party:
+        return {
+            "MINTER": self.minter,
+            "REGISTRAR": self.registrar,
+            "SETTLER": self.settler,
+            "ARBITER": self.arbiter,
+        }.get(role, self.relay)
+
+    # What a chain lets one do
+
+    async def send(self, by: Party, contract: str, function: str, *arguments: object) -> Any:
+        """A transaction that succeeds; its receipt."""
+        receipt = await self.try_to(by, contract, function, *arguments)
+        assert receipt["status"] == "0x1", await self.reason(by, contract, function, *arguments)
+        return receipt
+
+    async def try_to(self, by: Party, contract: str, function: str, *arguments: object) -> Any:
+        """A transaction that is mined; its receipt."""
+        data = abi.call(contract, function, *arguments)
+        return await self.publish(await self.sign(by, self.at[contract], data))
+
+    async def view(self, contract: str, function: str, *arguments: object) -> Any:
+        """One value, or a tuple of several."""
+        data = abi.call(contract, function, *arguments)
+        answer = await self.node.view(self.at[contract], data)
+        values = abi.decode_answer(contract, function, answer)
+        return values[0] if len(values) == 1 else values
+
+    async def revert(self, by: Party, contract: str, function: str, *arguments: object) -> bytes:
+        """The revert data of a call that must not succeed."""
+        data = abi.call(contract, function, *arguments)
+        (revert,) = await self.node.simulate(self.at[contract], [data], by.address)
+        assert revert is not None, f"{contract}.{function} does not revert"
+        assert revert.data is not None, revert.text
+        return revert.data
+
+    async def refusal(self, by: Party, contract: str, function: str, *arguments: object) -> str:
+        """The name of the error that a call ends with."""
+        return reverts.name_of(await self.revert(by, contract, function, *arguments))
+
+    async def reason(self, by: Party, contract: str, function: str, *arguments: object) -> str:
+        return reverts.reason_of(await self.revert(by, contract, function, *arguments))
+
+    def events(self, contract: str, receipt: Any) -> list[abi.Event]:
+        """Those that the contract itself logged."""
+        logs = [log for log in receipt["logs"] if log["address"] == hex_of(self.at[contract])]
+        return [found for log in logs if (found := abi.decode_log(contract, log))]
+
+    def event(self, contract: str, receipt: Any, name: str) -> Any:
+        """The arguments of the one event of that name."""
+        (found,) = [each for each in self.events(contract, receipt) if each.name == name]
+        return found.arguments
+
+    # LTZ and time
+
+    async def mint(self, to: Party, ltz: int) -> None:
+        self._seq += 1
+        reference = uuid4().bytes + b"\x01" + bytes(7) + self._seq.to_bytes(8, "big")
+        await self.send(self.minter, "LTZ", "mintReward", to.address, ltz * LTZ, reference)
+
+    async def balance(self, of: Party) -> int:
+        """In wei."""
+        return int(await self.view("LTZ", "balanceOf", of.address))
+
+    async def give_gas_money(self, to: Party) -> None:
+        await self.rpc.call("anvil_setBalance", hex_of(to.address), hex(GAS_MONEY))
+
+    async def now(self) -> int:
+        head, _ = await self.node.head_and_final()
+        return head.timestamp
+
+    async def let_pass(self, seconds: int) -> None:
+        # Not evm_increaseTime: it moves the clock, which blocks mined in a hurry run ahead of.
+        await self.rpc.call("evm_setNextBlockTimestamp", await self.now() + seconds)
+        await self.rpc.call("evm_mine")
+
+    # What users sign
+
+    def signature(self, by: Party, contract: str, kind: str, message: dict[str, Any]) -> bytes:
+        """65 bytes over EIP-712 data."""
+        fields = [field.split(" ") for field in TYPES[kind].split(",")]
+        domain = {
+            "name": DOMAIN_NAMES.get(contract, contract),
+            "version": "1",
+            "chainId": self.chain_id,
+            "verifyingContract": checksummed(self.at[contract]),
+        }
+        types = {kind: [{"name": name, "type": solidity} for solidity, name in fields]}
+        return bytes(by.account.sign_typed_data(domain, types, message).signature)
+
+    async def permit(self, by: Party, contract: str, value: int) -> tuple[object, ...]:
+        """Arguments of `permitLTZ` on `contract`: the user allows it `value` wei."""
+        deadline = await self.now() + HOUR
+        message = {
+            "owner": checksummed(by.address),
+            "spender": checksummed(self.at[contract]),
+            "value": value,
+            "nonce": await self.view("LTZ", "nonces", by.address),
+            "deadline": deadline,
+        }
+        raw = self.signature(by, "LTZ", "Permit", message)
+        return (by.address, value, deadline, raw[64], raw[:32], raw[32:64])
+
+    async def sign(self, by: Party, to: Address, data: bytes) -> bytes:
+        """A raw transaction that pays enough."""
+        head, _ = await self.node.head_and_final()
+        market = await self.node.market(head)
+        return by.signer.sign(
+            Unsigned(
+                chain_id=self.chain_id,
+                nonce=await self.node.nonce(by.address),
+                max_priority_fee_per_gas=market.tip,
+                max_fee_per_gas=2 * market.base_fee + market.tip,
+                gas_limit=GAS_LIMIT,
+                to=to,
+                value=0,
+                data=data,
+            )
+        ).raw
+
+    async def _create(self, contract: str, *arguments: object) -> Address:
+        data = abi.creation_code(contract, *arguments)
+        receipt = await self.publish(await self.sign(self.admin, Address(b""), data))
+        assert receipt["status"] == "0x1", contract
+        return address_of(receipt["contractAddress"])
+
+    async def publish(self, raw: bytes) -> Any:
+        """The receipt of a raw transaction."""
+        sent = await self.rpc.call("eth_sendRawTransaction", hex_of(raw))
+        return await until(lambda: self.rpc.call("eth_getTransactionReceipt", sent))
+
+
+@asynccontextmanager
+async def deployed_contracts(kind: Kind) -> AsyncIterator[Contracts]:
+    async with a_chain(kind) as chain, Rpc(chain.rpc_url) as rpc:
+        contracts = Contracts(rpc, chain.chain_id)
+        await contracts.deploy()
+        yield contracts

@@ -1,0 +1,121 @@
+"""Deployments on a real dev chain, by a wallet of the test's own, and one that dies on the way."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from secrets import token_bytes
+from typing import Any
+
+from ltzd.chain.contracts import abi
+from ltzd.chain.deployment.executor import Deploying, Manner, begin
+from ltzd.chain.deployment.plan import Deployment, MintLimit, Terms
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc, RpcError
+from ltzd.chain.signing import Signer
+from ltzd.values import LTZ, Address, hex_of
+
+MINTER, RELAYER, GUARDIAN, REGISTRAR = (Address(bytes((byte,)) * 20) for byte in range(1, 5))
+LIMIT = MintLimit(1000 * LTZ, 3600)
+SENDS = 8
+"""Four creations, and one call for the roles of each."""
+
+
+class KilledError(Exception):
+    """Stands for a kill -9: nothing after it happens."""
+
+
+class MortalRpc(Rpc):
+    """Dies at its n-th sending of a transaction, before the node hears of it or after."""
+
+    def __init__(self, url: str, dies_at: int | None = None, *, is_heard: bool = False) -> None:
+        super().__init__(url)
+        self.dies_at = dies_at
+        self.is_heard = is_heard
+        self.sent = 0
+
+    async def call(self, method: str, *params: object) -> Any:
+        if method != "eth_sendRawTransaction":
+            return await super().call(method, *params)
+        self.sent += 1
+        if self.sent != self.dies_at:
+            return await super().call(method, *params)
+        if self.is_heard:
+            with suppress(RpcError):
+                await super().call(method, *params)
+        raise KilledError
+
+
+def terms_of(deployer: Address, **changes: Any) -> Terms:
+    said: dict[str, Any] = {
+        "admin_delay_seconds": 60,
+        "minter": MINTER,
+        "mint_limit": LIMIT,
+        "relayers": (RELAYER,),
+        "guardians": (GUARDIAN,),
+        "registrars": (REGISTRAR,),
+    }
+    return Terms(deployer=deployer, **(said | changes))
+
+
+@dataclass
+class Site:
+    """A deployer with gas money, and what it has written down."""
+
+    rpc_url: str
+    written: Deployment | None = None
+    secret: bytes = field(default_factory=lambda: token_bytes(32), repr=False)
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def signer(self) -> Signer:
+        return Signer(self.secret)
+
+    async def fund(self, ether: float = 100) -> None:
+        async with Rpc(self.rpc_url) as rpc:
+            await rpc.call(
+                "anvil_setBalance", hex_of(self.signer.address), hex(int(ether * 10**18))
+            )
+
+    def remember(self, deployment: Deployment) -> None:
+        self.written = deployment
+
+    async def run(
+        self,
+        rpc: Rpc | None = None,
+        terms: Terms | None = None,
+        *,
+        is_hurried: bool = False,
+    ) -> Deployment:
+        """As another process would, from what is written down."""
+        async with rpc or Rpc(self.rpc_url) as own:
+            deploying = Deploying(
+                own,
+                self.signer,
+                terms or terms_of(self.signer.address),
+                self.remember,
+                self.told.append,
+                Manner(is_hurried=is_hurried, look_again_seconds=0.02, patience_seconds=20),
+            )
+            return await deploying.run(self.written or await self.beginning(own))
+
+    async def beginning(self, rpc: Rpc) -> Deployment:
+        node = Node(rpc)
+        genesis = await node.block(0)
+        assert genesis is not None
+        return await begin(node, await node.chain_id(), genesis.hash, self.signer.address)
+
+    async def nonce(self) -> int:
+        async with Rpc(self.rpc_url) as rpc:
+            return await Node(rpc).nonce(self.signer.address)
+
+    async def ask(self, contract: str, function: str, *arguments: object) -> Any:
+        """The first value of a call's answer."""
+        assert self.written is not None
+        async with Rpc(self.rpc_url) as rpc:
+            answer = await Node(rpc).view(
+                self.written.address(contract), abi.call(contract, function, *arguments)
+            )
+        return abi.decode_answer(contract, function, answer)[0]
+
+    async def holds(self, contract: str, role: str, account: Address) -> bool:
+        found: bool = await self.ask(contract, "hasRole", abi.role_id(role), account)
+        return found

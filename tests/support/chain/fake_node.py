@@ -1,0 +1,714 @@
+"""A node in memory that behaves: takes transactions, mines them, forgets blocks, misleads.
+
+It answers JSON-RPC in place of `Rpc`, so `Node` and all above it are the real ones. LTZ mints,
+skips or refuses used references, and logs as contracts/src/LTZ.sol does; other contracts take any
+call, or revert where a test says so, and their logs are what a test says.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from eth_abi.abi import decode, encode
+from eth_account import Account
+from eth_bloom.bloom import BloomFilter
+from eth_hash.auto import keccak
+from rlp.codec import decode as rlp_decode
+
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Call, Rpc, RpcError
+from ltzd.errors import NodeUnavailable
+from ltzd.indexer.policy import Contracts
+from ltzd.rules.operator.fees import GWEI
+from ltzd.rules.operator.sendable import least_gas
+from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
+
+CHAIN_ID: Final = 31337
+LTZ_AT: Final = Address(b"\x17" * 20)
+OTHERS_AT: Final = tuple(Address(bytes((byte,)) * 20) for byte in (0x71, 0x72, 0x73))
+"""PerkNFT, PointsSale and BusinessEscrow: they log what a test says, and do nothing."""
+CONTRACTS: Final = Contracts(LTZ_AT, *OTHERS_AT)
+ETHER: Final = 10**18
+
+_MINT: Final = keccak(b"mintReward(address,uint256,bytes32)")[:4]
+_MINT_BATCH: Final = keccak(b"mintRewardBatch((address,uint96,bytes32)[])")[:4]
+_REF_WORD: Final = keccak(b"refWord(uint256)")[:4]
+_MINT_LIMIT: Final = keccak(b"mintLimit(address)")[:4]
+_TRANSFER: Final = keccak(b"Transfer(address,address,uint256)")
+_MINTED: Final = keccak(b"RewardMinted(address,bytes32,uint256)")
+_SKIPPED: Final = keccak(b"RewardSkipped(address,bytes32,uint256)")
+
+_LEAST_BUMP_PERCENT: Final = 10
+
+
+class Reverted(Exception):
+    """`data` is what the contract reverts with: a custom error, or a sentence."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data.hex())
+        self.data = data
+
+
+def custom_error(signature: str, *arguments: object) -> bytes:
+    types = signature[signature.index("(") + 1 : -1]
+    return keccak(signature.encode())[:4] + encode(types.split(",") if types else [], arguments)
+
+
+def a_sentence(text: str) -> bytes:
+    return custom_error("Error(string)", text)
+
+
+@dataclass(frozen=True)
+class Log:
+    topics: Sequence[bytes]
+    data: bytes
+    address: Address = LTZ_AT
+
+
+def transfer_log(sender: bytes, recipient: bytes, amount: int) -> Log:
+    return Log([_TRANSFER, _word(sender), _word(recipient)], amount.to_bytes(32, "big"))
+
+
+def minted_log(recipient: bytes, reference: bytes, amount: int) -> Log:
+    return Log([_MINTED, _word(recipient), reference], amount.to_bytes(32, "big"))
+
+
+def _said(address: Address, signature: str, indexed: Sequence[bytes | int], *data: Any) -> Log:
+    """A log of one of the others: the data's types are the signature's last."""
+    types = _types(signature)[len(indexed) :]
+    topics = [keccak(signature.encode()), *map(_indexed, indexed)]
+    return Log(topics, encode(types, data), address)
+
+
+def _types(signature: str) -> list[str]:
+    """Those of a signature whose only tuple, if any, is one type."""
+    inner = signature[signature.index("(") + 1 : -1]
+    start, end = inner.find("("), inner.find(")") + 1
+    if start < 0:
+        return inner.split(",")
+    before, after = inner[:start].rstrip(","), inner[end:].lstrip(",")
+    return [*before.split(","), inner[start:end], *filter(None, after.split(","))]
+
+
+def _indexed(value: bytes | int) -> bytes:
+    return value.to_bytes(32, "big") if isinstance(value, int) else _word(value)
+
+
+def collection_log(collection: int, brand: Address, charges: int = 3) -> Log:
+    params = (brand, brand, 10**18, 0, 2, charges, True, False)
+    return _said(
+        OTHERS_AT[0],
+        "CollectionCreated(uint256,address,"
+        "(address,address,uint96,uint32,uint16,uint16,bool,bool),string)",
+        (collection, brand),
+        params,
+        "https://perks.example/",
+    )
+
+
+def collection_updated_log(collection: int, payout: Address, price: int) -> Log:
+    signature = "CollectionUpdated(uint256,address,uint96,uint32,uint16,bool)"
+    return _said(OTHERS_AT[0], signature, (collection,), payout, price, 5, 1, False)
+
+
+def token_moved_log(sender: bytes, recipient: bytes, token: int) -> Log:
+    signature = "Transfer(address,address,uint256)"
+    return _said(OTHERS_AT[0], signature, (sender, recipient, token))
+
+
+def claim_logs(user: Address, token: int, claims: int = 1) -> list[Log]:
+    """As PerkNFT logs a claim: the transfer, then the claim."""
+    signature = "Claimed(uint256,address,uint256,uint256,uint256,bytes32)"
+    told = (10**18, claims, b"\x0c" * 32)
+    return [
+        token_moved_log(bytes(20), user, token),
+        _said(OTHERS_AT[0], signature, (token >> 32, user, token), *told),
+    ]
+
+
+def redeemed_log(token: int, holder: Address, amount: int, remaining: int) -> Log:
+    signature = "ChargeRedeemed(uint256,address,bytes32,uint256,uint256)"
+    return _said(OTHERS_AT[0], signature, (token, holder, b"\x4e" * 32), amount, remaining)
+
+
+def item_log(item: int, brand: Address, stock: int, sold: int = 0) -> Log:
+    return _said(
+        OTHERS_AT[1],
+        "ItemSet(uint256,address,(address,uint96,uint32,uint32,uint16,bool,bool),bytes32)",
+        (item, brand),
+        (brand, 10**18, stock, sold, 3, True, False),
+        bytes(32),
+    )
+
+
+def purchase_log(item: int, buyer: Address, quantity: int) -> Log:
+    signature = "Purchased(uint256,address,bytes32,uint256,uint256)"
+    return _said(OTHERS_AT[1], signature, (item, buyer, b"\x0d" * 32), quantity, quantity * 10**18)
+
+
+def locked_log(deal: bytes, user: Address, business: Address, amount: int) -> Log:
+    signature = "Locked(bytes32,address,address,uint256,uint40)"
+    return _said(OTHERS_AT[2], signature, (deal, user, business), amount, 1_800_000_000)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A transaction as it arrived."""
+
+    raw: bytes
+    hash: Hash32
+    sender: Address
+    nonce: int
+    tip: int
+    max_fee_per_gas: int
+    gas_limit: int
+    to: Address
+    data: bytes
+
+    @property
+    def call(self) -> tuple[Address, bytes, int]:
+        """What it does, whatever it pays."""
+        return self.to, self.data, self.gas_limit
+
+    @property
+    def is_self_transfer(self) -> bool:
+        return self.call == (self.sender, b"", 21_000)
+
+
+@dataclass(frozen=True)
+class Done:
+    sent: Sent
+    succeeded: bool
+    logs: Sequence[Log]
+
+
+@dataclass(frozen=True)
+class Block:
+    number: int
+    hash: Hash32
+    parent_hash: Hash32
+    base_fee: int
+    transactions: Sequence[Done] = ()
+    said: Sequence[Log] = ()
+    """Logs of transactions that a test does not care for."""
+    nonces: dict[Address, int] = field(default_factory=dict)
+    used: dict[int, bytes] = field(default_factory=dict)
+    """References by seq, as of this block."""
+    minted: int = 0
+    """LTZ's smallest units minted up to this block."""
+    gas_limit: int = 300_000_000
+
+    def logs(self) -> Iterator[tuple[Hash32, Log]]:
+        for log in self.said:
+            yield Hash32(keccak(b"said" + self.hash)), log
+        for done in self.transactions:
+            for log in done.logs:
+                yield done.sent.hash, log
+
+
+class FakeNode(Rpc):
+    """Mines when told to, or at once with `mines_at_once`; what it must do wrong is set on it."""
+
+    simulated = 0
+    is_down = False
+    block_gas_limit = 300_000_000
+    """What the transactions of one block can use; a mint uses 30,000 a reward."""
+    mint_window_seconds = 86_400
+    _salt = 0
+
+    def __init__(self) -> None:
+        super().__init__("fake:")
+        self.blocks = [Block(0, Hash32(keccak(b"genesis")), Hash32(bytes(32)), GWEI)]
+        self.pool: dict[Hash32, Sent] = {}
+        self.arrived: list[bytes] = []
+        """Every publication that reached the node, whatever was answered."""
+        self.together: list[int] = []
+        """How many publications each request held that had any."""
+        self.asked: Counter[str] = Counter()
+        self.node = Node(self)
+
+        self.base_fee, self.tip = GWEI, GWEI // 10
+        self.balance = 1_000 * ETHER
+        self.final_depth: int | None = 64
+        """None: the node knows no finality."""
+        self.mines_at_once = False
+        self.cannot_simulate: Callable[[bytes], bool] = lambda _data: False
+        """Which calls it answers with an error of its own."""
+        self.mint_capacity = 10**30
+        self.mint_filled = 10**40
+        """What the mint limit's bucket has ever been given."""
+        self.reverts: Callable[[bytes], bool] = lambda _data: False
+        """Which mints the contract refuses with a sentence, by their call data."""
+        self.fails: Callable[[bytes], bool] = lambda _data: False
+        """Which calls the other contracts refuse with a sentence."""
+        self.is_minter = True
+        """Whether the wallet has its role."""
+        self.bad_wallets: set[bytes] = set()
+        """Wallets that the contract mints nothing to."""
+
+        self.lost_requests = 0
+        """Publications from now on that never arrive."""
+        self.lost_replies = 0
+        """Publications from now on that arrive, though their sender hears nothing."""
+        self.refusal: str | None = None
+        """What every publication is answered instead of being taken."""
+        self.refuses: Callable[[Sent], bool | str] = lambda _sent: False
+        """Which publications it has no room for, or in which words it refuses them."""
+        self.refuses_cheap = False
+        """Whether it takes nothing below the next base fee, as anvil does; geth keeps it."""
+        self.lag = 0
+        """Newest blocks that this node does not have yet."""
+        self.empty_answers = 0
+        """Questions for logs by range that are answered with none, though there are some."""
+        self.unheard: set[Address] = set()
+        """Contracts whose logs questions by range leave out."""
+        self.is_blind_by_hash = False
+        """Whether it also answers none to questions for logs by block hash."""
+        self.longest_range: int | None = None
+        self.before: dict[str, Callable[[], object]] = {}
+        """What happens once, just before a method is answered."""
+        self._methods = self._answered()
+
+    def _answered(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "eth_chainId": self._chain_id,
+            "eth_getBlockByNumber": self._block_by_number,
+            "eth_getBlockByHash": self._block_by_hash,
+            "eth_getLogs": self._logs,
+            "eth_getBlockReceipts": self._block_receipts,
+            "eth_getTransactionReceipt": self._transaction_receipt,
+            "eth_getTransactionCount": self._transaction_count,
+            "eth_getBalance": self._balance,
+            "eth_getCode": self._code,
+            "eth_feeHistory": self._fee_history,
+            "eth_maxPriorityFeePerGas": self._max_priority_fee_per_gas,
+            "eth_call": self._call,
+            "eth_estimateGas": self._estimate_gas,
+            "eth_sendRawTransaction": self._send_raw_transaction,
+        }
+
+    # --- what happens on the chain ------------------------------------------------------------
+
+    @property
+    def head(self) -> Block:
+        return self.blocks[-1]
+
+    def mine(self, count: int = 1, *, logs: Sequence[Log] = (), takes_pool: bool = True) -> Block:
+        """`logs` go into the first of the blocks."""
+        for _ in range(count):
+            self.blocks.append(self._next_block(logs, takes_pool))
+            logs = ()
+        return self.head
+
+    def forget_blocks(self, depth: int, *, forgets_transactions: bool = False) -> None:
+        """The newest blocks were never there; what they held waits in the pool again."""
+        kept = len(self.blocks) - depth
+        for block in self.blocks[kept:]:
+            for done in block.transactions:
+                if not forgets_transactions:
+                    self.pool[done.sent.hash] = done.sent
+        del self.blocks[kept:]
+
+    def reorg(self, depth: int, *, forgets_transactions: bool = False) -> None:
+        """Other blocks at the same heights and one more, none of them with the pool in it."""
+        self.forget_blocks(depth, forgets_transactions=forgets_transactions)
+        self.mine(depth + 1, takes_pool=False)
+
+    def use_nonce(self, wallet: Address) -> None:
+        """Somebody else signs with the wallet's key, and is mined."""
+        self.mine(takes_pool=False)
+        self.head.nonces[wallet] = self.head.nonces.get(wallet, 0) + 1
+
+    def nonces(self) -> dict[int, set[tuple[Address, bytes, int]]]:
+        """All calls that ever arrived, by nonce: more than one a nonce is a double spend."""
+        found: dict[int, set[tuple[Address, bytes, int]]] = {}
+        for sent in self.sent():
+            found.setdefault(sent.nonce, set()).add(sent.call)
+        return found
+
+    def sent(self) -> list[Sent]:
+        """All that ever arrived, in order."""
+        return list(map(_sent, self.arrived))
+
+    def minted(self) -> Counter[bytes]:
+        """How often each reference is minted on the canonical chain."""
+        return Counter(
+            log.topics[2]
+            for block in self.blocks
+            for _, log in block.logs()
+            if log.topics[0] == _MINTED
+        )
+
+    def self_transfers(self) -> list[Sent]:
+        """Those on the canonical chain, in order."""
+        return [
+            done.sent
+            for block in self.blocks
+            for done in block.transactions
+            if done.sent.is_self_transfer
+        ]
+
+    def executed(self) -> Counter[bytes]:
+        """How often each call of another contract than LTZ is on the canonical chain."""
+        return Counter(
+            done.sent.data
+            for block in self.blocks
+            for done in block.transactions
+            if done.sent.to != LTZ_AT and not done.sent.is_self_transfer
+        )
+
+    def _next_block(self, said: Sequence[Log], takes_pool: bool) -> Block:
+        self._salt += 1
+        parent = self.head
+        number = parent.number + 1
+        nonces, used = dict(parent.nonces), dict(parent.used)
+        done = list(self._execute(parent, nonces, used)) if takes_pool else []
+        return Block(
+            number=number,
+            hash=Hash32(
+                keccak(parent.hash + number.to_bytes(8, "big") + self._salt.to_bytes(8, "big"))
+            ),
+            parent_hash=parent.hash,
+            base_fee=self.base_fee,
+            transactions=done,
+            said=said,
+            nonces=nonces,
+            used=used,
+            minted=parent.minted + sum(map(_minted_in, done)),
+            gas_limit=self.block_gas_limit,
+        )
+
+    def _execute(
+        self, parent: Block, nonces: dict[Address, int], used: dict[int, bytes]
+    ) -> Iterator[Done]:
+        available = self._available(parent)
+        left = self.block_gas_limit
+        for sent in sorted(
+            self.pool.values(), key=lambda sent: (sent.nonce, -sent.max_fee_per_gas)
+        ):
+            if sent.nonce < nonces.get(sent.sender, 0):
+                del self.pool[sent.hash]
+            elif sent.gas_limit > left:
+                return
+            elif sent.nonce == nonces.get(sent.sender, 0) and sent.max_fee_per_gas >= self.base_fee:
+                left -= _gas_used(sent)
+                del self.pool[sent.hash]
+                nonces[sent.sender] = sent.nonce + 1
+                try:
+                    done = Done(sent, True, self._run(sent.to, sent.data, used, available))
+                except Reverted:
+                    done = Done(sent, False, [])
+                available -= _minted_in(done)
+                yield done
+
+    def _available(self, block: Block) -> int:
+        """What the mint limit's bucket holds; it is refilled by hand."""
+        return min(self.mint_capacity, self.mint_filled - block.minted)
+
+    def _run(
+        self, to: Address, data: bytes, used: dict[int, bytes], available: int
+    ) -> Sequence[Log]:
+        if to == LTZ_AT:
+            return self._mint(data, used, available)
+        if self.fails(data):
+            raise Reverted(a_sentence("another contract does not like it"))
+        return []
+
+    def _mint(self, data: bytes, used: dict[int, bytes], available: int) -> list[Log]:
+        """Logs of a mint; `used` moves along."""
+        rewards = _rewards(data)
+        wanted = sum(amount for _, amount, reference in rewards if _seq(reference) not in used)
+        self._check(data, rewards)
+        if wanted > available:
+            numbers = (bytes(20), wanted, max(0, available))
+            raise Reverted(custom_error("MintLimitExceeded(address,uint256,uint256)", *numbers))
+        logs: list[Log] = []
+        for to, amount, reference in rewards:
+            seq = _seq(reference)
+            if seq not in used:
+                used[seq] = reference
+                logs += [transfer_log(bytes(20), to, amount), minted_log(to, reference, amount)]
+            elif len(rewards) == 1 and data[:4] == _MINT:
+                raise Reverted(custom_error("RefAlreadyUsed(bytes32)", reference))
+            else:
+                topics = [_SKIPPED, _word(to), reference]
+                logs.append(Log(topics, amount.to_bytes(32, "big")))
+        return logs
+
+    def _check(self, data: bytes, rewards: Sequence[tuple[bytes, int, bytes]]) -> None:
+        if not self.is_minter:
+            role = (bytes(20), bytes(32))
+            raise Reverted(custom_error("AccessControlUnauthorizedAccount(address,bytes32)", *role))
+        if self.reverts(data):
+            raise Reverted(a_sentence("the contract does not like it"))
+        for to, _, _ in rewards:
+            if to in self.bad_wallets:
+                raise Reverted(custom_error("ERC20InvalidReceiver(address)", to))
+
+    # --- JSON-RPC -----------------------------------------------------------------------------
+
+    async def call(self, method: str, *params: object) -> Any:
+        self._count([method])
+        answer = await self._answer(method, params)
+        if isinstance(answer, RpcError):
+            raise answer
+        return answer
+
+    async def outcomes(self, calls: Sequence[Call]) -> list[Any]:
+        self._count([method for method, _ in calls])
+        return [await self._answer(method, params) for method, params in calls]
+
+    def _count(self, methods: Sequence[str]) -> None:
+        publications = methods.count("eth_sendRawTransaction")
+        if publications:
+            self.together.append(publications)
+
+    async def _answer(self, method: str, params: Sequence[Any]) -> Any:
+        await asyncio.sleep(0)
+        self.asked[method] += 1
+        if self.is_down:
+            raise NodeUnavailable("The node does not answer: ClientConnectorError")
+        happening = self.before.pop(method, None)
+        if happening is not None:
+            happening()
+        try:
+            return self._methods[method](*params)
+        except RpcError as error:
+            return error
+
+    def _seen(self) -> list[Block]:
+        return self.blocks[: len(self.blocks) - self.lag]
+
+    def _at(self, tag: str) -> Block | None:
+        seen = self._seen()
+        if tag in {"latest", "pending"}:
+            return seen[-1]
+        if tag == "finalized":
+            if self.final_depth is None:
+                raise RpcError(-39001, "unknown block")
+            return seen[max(0, seen[-1].number - self.final_depth)]
+        return next((block for block in seen if block.number == int(tag, 16)), None)
+
+    def _by_hash(self, block_hash: str) -> Block | None:
+        return next((block for block in self._seen() if block.hash == hash_of(block_hash)), None)
+
+    def _chain_id(self) -> str:
+        return hex(CHAIN_ID)
+
+    def _block_by_number(self, tag: str, _full: bool) -> Any:
+        return _header(self._at(tag))
+
+    def _block_by_hash(self, block_hash: str, _full: bool) -> Any:
+        return _header(self._by_hash(block_hash))
+
+    def _logs(self, where: dict[str, Any]) -> Any:
+        if "blockHash" in where:
+            block = self._by_hash(where["blockHash"])
+            if block is None:
+                raise RpcError(-32000, "unknown block")
+            return [] if self.is_blind_by_hash else _logs_of(block, self._wanted(where))
+        first, last = int(where["fromBlock"], 16), int(where["toBlock"], 16)
+        if self.longest_range is not None and last - first + 1 > self.longest_range:
+            raise RpcError(-32005, "query exceeds max results 10000")
+        if self.empty_answers:
+            self.empty_answers -= 1
+            return []
+        return [
+            log
+            for block in self._seen()
+            if first <= block.number <= last
+            for log in _logs_of(block, self._wanted(where) - self.unheard)
+        ]
+
+    def _wanted(self, where: dict[str, Any]) -> set[Address]:
+        return set(map(address_of, where["address"]))
+
+    def _block_receipts(self, block_hash: str) -> Any:
+        block = self._by_hash(block_hash)
+        return block and [{"logs": _logs_of(block, None)}]
+
+    def _transaction_receipt(self, transaction_hash: str) -> Any:
+        for block in self._seen():
+            for done in block.transactions:
+                if done.sent.hash == hash_of(transaction_hash):
+                    return {
+                        "transactionHash": transaction_hash,
+                        "blockNumber": hex(block.number),
+                        "blockHash": hex_of(block.hash),
+                        "status": hex(done.succeeded),
+                        "gasUsed": hex(50_000),
+                        "effectiveGasPrice": hex(block.base_fee),
+                    }
+        return None
+
+    def _transaction_count(self, wallet: str, tag: str) -> Any:
+        block = self._at(tag)
+        return hex(block.nonces.get(address_of(wallet), 0) if block else 0)
+
+    def _balance(self, _wallet: str, _tag: str) -> str:
+        return hex(self.balance)
+
+    def _code(self, address: str, _tag: str) -> str:
+        return "0x60" if address_of(address) in {LTZ_AT, *OTHERS_AT} else "0x"
+
+    def _max_priority_fee_per_gas(self) -> str:
+        return hex(self.tip)
+
+    def _call(self, call: dict[str, str], _tag: str) -> str:
+        data = bytes_of(call["data"])
+        if data[:4] == _REF_WORD:
+            word = int.from_bytes(data[4:], "big")
+            used = self._seen()[-1].used
+            bits = sum(1 << (seq % 256) for seq in used if seq // 256 == word)
+            return hex_of(bits.to_bytes(32, "big"))
+        if data[:4] == _MINT_LIMIT:
+            words = (
+                self.mint_capacity,
+                self.mint_window_seconds,
+                max(0, self._available(self._seen()[-1])),
+            )
+            return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
+        self.simulated += 1
+        if self.cannot_simulate(data):
+            raise RpcError(-32000, "out of memory")
+        try:
+            head = self._seen()[-1]
+            self._run(address_of(call["to"]), data, dict(head.used), self._available(head))
+        except Reverted as error:
+            raise RpcError(3, "execution reverted", error.data) from error
+        return "0x"
+
+    def _estimate_gas(self, call: dict[str, str]) -> str:
+        self._call(call, "latest")
+        return hex(60_000)
+
+    def _fee_history(self, _count: str, _newest: str, _percentiles: list[float]) -> Any:
+        return {"baseFeePerGas": [hex(self._seen()[-1].base_fee), hex(self.base_fee)]}
+
+    def _send_raw_transaction(self, raw: str) -> str:
+        if self.lost_requests:
+            self.lost_requests -= 1
+            raise NodeUnavailable("The node does not answer: ClientOSError")
+        self.arrived.append(bytes_of(raw))
+        if self.refusal is not None:
+            raise RpcError(-32000, self.refusal)
+        sent = _sent(bytes_of(raw))
+        refusal = self.refuses(sent)
+        if refusal:
+            raise RpcError(-32000, refusal if isinstance(refusal, str) else "txpool is full")
+        self._take(sent)
+        if self.lost_replies:
+            self.lost_replies -= 1
+            raise NodeUnavailable("The node does not answer: TimeoutError")
+        return hex_of(sent.hash)
+
+    def _take(self, sent: Sent) -> None:
+        if sent.hash in self.pool:
+            raise RpcError(-32000, "already known")
+        if sent.nonce < self.head.nonces.get(sent.sender, 0):
+            raise RpcError(-32000, "nonce too low")
+        if sent.gas_limit < least_gas(sent.data):
+            raise RpcError(-32000, f"intrinsic gas too low: gas {sent.gas_limit}")
+        if sent.gas_limit > self.head.gas_limit:
+            raise RpcError(-32000, "exceeds block gas limit")
+        if sent.gas_limit * sent.max_fee_per_gas > self.balance:
+            raise RpcError(-32000, "insufficient funds for gas * price + value")
+        if self.refuses_cheap and sent.max_fee_per_gas < self.base_fee:
+            raise RpcError(-32003, "max fee per gas less than block base fee")
+        self._take_the_place_of_rivals(sent)
+        self.pool[sent.hash] = sent
+        if self.mines_at_once:
+            self.mine()
+
+    def _take_the_place_of_rivals(self, sent: Sent) -> None:
+        """Others with its sender and nonce, if it pays a tenth more, tip and cap."""
+        for rival in list(self.pool.values()):
+            if (rival.sender, rival.nonce) == (sent.sender, sent.nonce):
+                if not _outbids(sent, rival):
+                    raise RpcError(-32000, "replacement transaction underpriced")
+                del self.pool[rival.hash]
+
+
+def _gas_used(sent: Sent) -> int:
+    return min(sent.gas_limit, 30_000 * len(_rewards(sent.data)) if sent.to == LTZ_AT else 50_000)
+
+
+def _outbids(sent: Sent, rival: Sent) -> bool:
+    factor = 100 + _LEAST_BUMP_PERCENT
+    return (
+        sent.max_fee_per_gas * 100 >= rival.max_fee_per_gas * factor
+        and sent.tip * 100 >= rival.tip * factor
+    )
+
+
+def _seq(reference: bytes) -> int:
+    return int.from_bytes(reference[24:], "big")
+
+
+def _minted_in(done: Done) -> int:
+    return sum(int.from_bytes(log.data, "big") for log in done.logs if log.topics[0] == _MINTED)
+
+
+def _word(value: bytes) -> bytes:
+    return value.rjust(32, b"\x00")
+
+
+def _sent(raw: bytes) -> Sent:
+    fields = rlp_decode(raw[1:])  # type: ignore[no-untyped-call]
+    return Sent(
+        raw=raw,
+        hash=Hash32(keccak(raw)),
+        sender=address_of(Account.recover_transaction(raw)),
+        nonce=int.from_bytes(fields[1], "big"),
+        tip=int.from_bytes(fields[2], "big"),
+        max_fee_per_gas=int.from_bytes(fields[3], "big"),
+        gas_limit=int.from_bytes(fields[4], "big"),
+        to=Address(fields[5]),
+        data=fields[7],
+    )
+
+
+def _rewards(data: bytes) -> list[tuple[bytes, int, bytes]]:
+    """(to, amount, reference) of mintReward or mintRewardBatch."""
+    if data[:4] == _MINT:
+        rows = [decode(["address", "uint256", "bytes32"], data[4:])]
+    else:
+        assert data[:4] == _MINT_BATCH, "LTZ has no such function"
+        (rows,) = decode(["(address,uint96,bytes32)[]"], data[4:])
+    return [(address_of(to), amount, reference) for to, amount, reference in rows]
+
+
+def _header(block: Block | None) -> Any:
+    if block is None:
+        return None
+    bloom = BloomFilter()
+    for _, log in block.logs():
+        bloom.extend([log.address, *log.topics])
+    return {
+        "number": hex(block.number),
+        "hash": hex_of(block.hash),
+        "parentHash": hex_of(block.parent_hash),
+        "timestamp": hex(1_700_000_000 + block.number),
+        "logsBloom": f"0x{int(bloom):0512x}",
+        "baseFeePerGas": hex(block.base_fee),
+        "gasLimit": hex(block.gas_limit),
+    }
+
+
+def _logs_of(block: Block, addresses: set[Address] | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "address": hex_of(log.address),
+            "topics": [hex_of(topic) for topic in log.topics],
+            "data": hex_of(log.data),
+            "blockNumber": hex(block.number),
+            "blockHash": hex_of(block.hash),
+            "transactionHash": hex_of(transaction_hash),
+            "logIndex": hex(index),
+            "removed": False,
+        }
+        for index, (transaction_hash, log) in enumerate(block.logs())
+        if addresses is None or log.address in addresses
+    ]

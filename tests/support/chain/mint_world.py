@@ -1,0 +1,193 @@
+"""A chain, its node, the indexer and mint lanes of one wallet, for tests of the operator.
+
+    from tests.support.mint_world import World, eyes, short_pauses, world  # in a conftest
+
+The lanes end as abruptly as in a kill; pauses are short.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from ltzd.indexer import follower as follower_module
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.operator import lane as lane_module
+from ltzd.operator import monitor as watching
+from ltzd.operator import publisher as publishing
+from ltzd.operator.mints import simulation as rehearsing
+from ltzd.operator.mints.lane import MintLane
+from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.operator import locks
+from ltzd.store.wakeups import REWARDS, Signals
+from ltzd.values import Hash32, reward_reference
+from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
+from tests.support.rows.core import MINTER, a_wallet, follow, queue_reward, running, states, value
+from tests.support.waiting import until
+
+POLICY = LanePolicy(
+    max_in_flight=64,
+    poll_seconds=0.02,
+    gather_seconds=0.0,
+    crowd_seconds=0.0,
+    repeat_seconds=0.1,
+    replace_after_seconds=0.2,
+)
+FOLLOW = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_module, "_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(publishing, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(publishing, "_LONGEST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(watching, "_MISSES_SECONDS", 0.05)
+    monkeypatch.setattr(rehearsing, "_FIRST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(rehearsing, "_LONGEST_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(locks, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(follower_module, "_PAUSE_SECONDS", 0.02)
+
+
+class World:
+    """A chain, its node, the indexer, and as many lanes of one wallet as a test starts."""
+
+    def __init__(self, url: str, pool: Pool, eyes: Pool, node: FakeNode) -> None:
+        self.url = url
+        self.pool = pool
+        self.eyes = eyes
+        """The test's own connections, which no trouble reaches."""
+        self.node = node
+        self.signals = Signals(url)
+        self.told: list[tuple[Sequence[UUID], Hash32]] = []
+        self.on_the_way = 0
+        """Rewards that the lanes' process expects."""
+
+    async def follow(self) -> Follower:
+        chain = await follow(self.pool, self.node)
+        return Follower(self.pool, self.url, self.node.node, chain, CONTRACTS, self.signals, FOLLOW)
+
+    @asynccontextmanager
+    async def lane(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
+        """A lane that serves until the block ends: as abruptly as a kill."""
+        lane = MintLane(
+            self.pool,
+            self.url,
+            self.node.node,
+            MINTER,
+            MintTarget(CHAIN_ID, LTZ_AT),
+            self.signals,
+            policy,
+            SameProcess(self._tell, lambda: self.on_the_way),
+        )
+        async with running(lane.run()):
+            yield lane
+
+    def _tell(self, rewards: Sequence[UUID], hash_: Hash32) -> None:
+        self.told.append((rewards, hash_))
+
+    @asynccontextmanager
+    async def serving(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
+        async with self.lane(policy) as lane:
+            await until(lambda: true(lane.is_ready))
+            yield lane
+
+    async def queue(self, count: int = 1) -> list[UUID]:
+        async with transaction(self.eyes) as connection:
+            ids = [await queue_reward(connection, a_wallet(n + 1)) for n in range(count)]
+        self.signals.ring(REWARDS)
+        return ids
+
+    async def some_looks(self) -> None:
+        """The lane has looked at the node a few times more."""
+        before = self.node.asked["eth_getBlockByNumber"]
+        await until(lambda: true(self.node.asked["eth_getBlockByNumber"] > before + 30))
+
+    async def settled(self, *wanted: str) -> None:
+        async def there() -> bool:
+            return await states(self.eyes) == list(wanted)
+
+        await until(there)
+
+    async def unminted(self) -> int:
+        count: int = await value(
+            self.eyes, "SELECT count(*) FROM rewards WHERE mint_block_hash IS NULL"
+        )
+        return count
+
+    async def minted(self) -> None:
+        async def all_of_them() -> bool:
+            return await self.unminted() == 0
+
+        await until(all_of_them, 20.0)
+
+    async def failures(self) -> dict[UUID, str]:
+        """The failed rewards, and why they are."""
+        async with session(self.eyes) as connection:
+            rows = await connection.fetch(
+                "SELECT id, failure FROM rewards WHERE failed_at IS NOT NULL"
+            )
+        return {row["id"]: row["failure"] for row in rows}
+
+    async def references(self) -> list[bytes]:
+        async with session(self.eyes) as connection:
+            rows = await connection.fetch("SELECT id, kind, seq FROM rewards ORDER BY seq")
+        return [reward_reference(row["id"], row["kind"], row["seq"]) for row in rows]
+
+    async def each_minted_once(self) -> None:
+        """On the canonical chain, under its own reference; and no nonce ever had two contents."""
+        assert self.node.minted() == Counter(await self.references())
+        assert all(len(contents) == 1 for contents in self.node.nonces().values())
+
+    async def stored_bytes(self) -> list[bytes]:
+        async with session(self.eyes) as connection:
+            return [
+                row["raw"]
+                for row in await connection.fetch(
+                    "SELECT raw FROM attempts JOIN transactions t ON t.id = transaction_id "
+                    "ORDER BY nonce"
+                )
+            ]
+
+    async def kill(self, application: str) -> None:
+        await value(
+            self.eyes,
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE "
+            "application_name LIKE $1 AND datname = current_database()",
+            application,
+        )
+
+
+async def true(claim: bool) -> bool:
+    return claim
+
+
+async def stop_of(lane: MintLane) -> str:
+    """Why the lane stopped, once it has."""
+    await until(lambda: true(lane.stopped is not None))
+    assert lane.stopped is not None
+    return lane.stopped
+
+
+@pytest_asyncio.fixture
+async def eyes(database_url: str) -> AsyncIterator[Pool]:
+    pool = await asyncpg.create_pool(
+        database_url, min_size=1, max_size=4, server_settings={"application_name": "test"}
+    )
+    yield pool
+    pool.terminate()
+
+
+@pytest_asyncio.fixture
+async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[World]:
+    node = FakeNode()
+    node.mine()
+    node.final_depth = 3
+    world = World(database_url, pool, eyes, node)
+    async with running((await world.follow()).run()):
+        yield world

@@ -1,0 +1,69 @@
+"""A real HTTP server that answers JSON-RPC with whatever a test makes up."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from ltzd.chain.node.rpc import Rpc, RpcPolicy
+
+Respond = Callable[[Any], object]
+"""From the request's JSON to the answer: an object, or bytes to be sent as they are."""
+
+NEVER = object()
+"""An answer that does not come in time."""
+
+
+@asynccontextmanager
+async def a_server(
+    respond: Respond, *, status: int = 200, timeout_seconds: float = 2.0
+) -> AsyncIterator[Rpc]:
+    async def answer(request: web.Request) -> web.Response:
+        said = respond(await request.json())
+        if said is NEVER:
+            await asyncio.sleep(timeout_seconds * 5)
+        body = said if isinstance(said, bytes) else json.dumps(said).encode()
+        return web.Response(body=body, status=status, content_type="application/json")
+
+    application = web.Application()
+    application.router.add_post("/", answer)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    policy = RpcPolicy(timeout_seconds=timeout_seconds)
+    try:
+        async with Rpc(f"http://127.0.0.1:{runner.addresses[0][1]}", policy) as rpc:
+            yield rpc
+    finally:
+        await runner.cleanup()
+
+
+def result(request: Any, value: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": request["id"], "result": value}
+
+
+def error(request: Any, message: str, code: int = -32000) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}}
+
+
+def always(value: object) -> Respond:
+    """The same result for every call, alone or in a batch."""
+
+    def respond(asked: Any) -> object:
+        if isinstance(asked, list):
+            return [result(each, value) for each in asked]
+        return result(asked, value)
+
+    return respond
+
+
+def refusing(message: str) -> Respond:
+    def respond(asked: Any) -> object:
+        if isinstance(asked, list):
+            return [error(each, message) for each in asked]
+        return error(asked, message)
+
+    return respond

@@ -1,0 +1,46 @@
+"""Whole instances that many tests share: one on each kind of chain, started when first asked for.
+
+A test may kill and restart a shared instance, or reorganise its chain; it leaves it running, with
+every reward minted.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from tests.support.instances.instance import Instance, an_instance
+
+KINDS = ("tester", "anvil")
+
+
+class Instances:
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._by_kind: dict[str, Instance] = {}
+
+    async def of(self, kind: str) -> Instance:
+        if kind not in self._by_kind:
+            found = await self._stack.enter_async_context(an_instance("--chain", kind))
+            self._by_kind[kind] = found
+        if not self._by_kind[kind].is_running:
+            await self._by_kind[kind].start_again()
+        return self._by_kind[kind]
+
+
+@pytest_asyncio.fixture(scope="session")
+async def instances() -> AsyncIterator[Instances]:
+    async with AsyncExitStack() as stack:
+        yield Instances(stack)
+
+
+@pytest_asyncio.fixture(params=KINDS)
+async def instance(request: pytest.FixtureRequest, instances: Instances) -> Instance:
+    return await instances.of(request.param)
+
+
+@pytest_asyncio.fixture
+async def one_instance(instances: Instances) -> Instance:
+    """For what does not depend on the kind of chain."""
+    return await instances.of("tester")

@@ -1,0 +1,184 @@
+"""Relays as rows, and a world in which relay lanes send them.
+
+The lanes end as abruptly as in a kill; pauses are those of `mint_world`.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from ltzd.chain.signing import Signer
+from ltzd.operator.policy import LanePolicy
+from ltzd.operator.relays.lane import RelayLane
+from ltzd.rules.operator.fees import GWEI
+from ltzd.rules.relayer.calls import ClaimAsked, RelayPlan
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.operator import lanes
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.transactions import Attempt
+from ltzd.store.relayer import relays
+from ltzd.store.relayer.relays import NewRelay, Progress, QueuedRelay, Row, SignedRelay
+from ltzd.store.wakeups import RELAYS
+from ltzd.values import Address
+from tests.support.chain.fake_node import CHAIN_ID, OTHERS_AT, FakeNode
+from tests.support.chain.mint_world import POLICY, World, true
+from tests.support.rows.core import FEES, a_hash, a_wallet, running
+from tests.support.waiting import until
+
+PERKS = OTHERS_AT[0]
+USER, OTHER_USER = a_wallet(0xA1), a_wallet(0xA2)
+RELAYER, OTHER_RELAYER = Signer(b"\x02" * 32), Signer(b"\x03" * 32)
+WORST_WEI = 100_000 * 3 * GWEI
+
+
+def a_plan(
+    data: bytes = b"\x01",
+    user: Address = USER,
+    *,
+    claim: tuple[int, int] | None = None,
+    takes_turns: bool = False,
+    wallet: Address | None = None,
+) -> RelayPlan:
+    """`claim`: (collection, expected claims)."""
+    return RelayPlan(
+        to=PERKS,
+        data=data,
+        user=user,
+        function="PerkNFT.claimFor" if claim else "PerkNFT.permitLTZ",
+        takes_turns=takes_turns or claim is not None,
+        wallet=wallet,
+        claim=claim and ClaimAsked(*claim),
+    )
+
+
+def a_relay(
+    plan: RelayPlan | None = None,
+    *,
+    key: str | None = None,
+    failure: str | None = None,
+    window_start: datetime | None = None,
+    worst_wei: int = WORST_WEI,
+    identity: str | None = None,
+) -> NewRelay:
+    plan = plan or a_plan()
+    start = window_start or datetime.now(UTC)
+    return NewRelay(
+        plan=plan,
+        gas_limit=100_000,
+        worst_wei=worst_wei,
+        idempotency_key=key,
+        fingerprint=hashlib.sha256(plan.data).digest(),
+        window_start=None if failure else start,
+        failure=failure,
+        identity=identity,
+    )
+
+
+async def write(pool: Pool, *those: NewRelay) -> list[int]:
+    async with transaction(pool) as connection:
+        return await relays.insert(connection, those)
+
+
+async def a_relay_lane(pool: Pool, signer: Signer = RELAYER) -> Lane:
+    """A new term of the wallet's lane."""
+    async with transaction(pool) as connection:
+        return await lanes.begin_term(connection, CHAIN_ID, signer.address, "relay", 0)
+
+
+def signed(those: Sequence[QueuedRelay], first_nonce: int = 0) -> list[SignedRelay]:
+    """An attempt's hash and bytes are of its relay's id."""
+    return [
+        SignedRelay(one, nonce, Attempt(a_hash(f"{one.id}"), f"{one.id}".encode(), FEES))
+        for nonce, one in enumerate(those, start=first_nonce)
+    ]
+
+
+async def send(pool: Pool, lane: Lane, first_nonce: int = 0, limit: int = 100) -> list[Row]:
+    """What the lane does with what is queued."""
+    async with transaction(pool) as connection:
+        those = await relays.queued(connection, lane, limit)
+        return await relays.store_signed(connection, lane, signed(those, first_nonce))
+
+
+async def row_states(pool: Pool) -> list[str]:
+    """Of all relays, in the order of their ids."""
+    async with session(pool) as connection:
+        rows = await connection.fetch("SELECT state FROM relays ORDER BY id")
+    return [row["state"] for row in rows]
+
+
+async def progress(pool: Pool, relay: int) -> Progress:
+    async with session(pool) as connection:
+        return (await relays.progress(connection, [relay]))[relay]
+
+
+class RelayWorld(World):
+    """And as many relay lanes, of whatever wallets, as a test starts."""
+
+    def __init__(self, url: str, pool: Pool, eyes: Pool, node: FakeNode) -> None:
+        super().__init__(url, pool, eyes, node)
+        self._calls = 0
+
+    @asynccontextmanager
+    async def relay_lane(
+        self, policy: LanePolicy = POLICY, signer: Signer = RELAYER
+    ) -> AsyncIterator[RelayLane]:
+        """A lane that serves until the block ends: as abruptly as a kill."""
+        lane = RelayLane(
+            self.pool, self.url, self.node.node, signer, CHAIN_ID, self.signals, policy
+        )
+        async with running(lane.run()):
+            yield lane
+
+    @asynccontextmanager
+    async def relaying(
+        self, policy: LanePolicy = POLICY, signer: Signer = RELAYER
+    ) -> AsyncIterator[RelayLane]:
+        async with self.relay_lane(policy, signer) as lane:
+            await until(lambda: true(lane.is_ready))
+            yield lane
+
+    async def ask(
+        self, count: int = 1, user: Address = USER, wallet: Address | None = None
+    ) -> list[int]:
+        """Relays of one user, each another call."""
+        first = self._calls
+        self._calls += count
+        those = [
+            a_relay(a_plan(number.to_bytes(4, "big"), user, wallet=wallet))
+            for number in range(first, self._calls)
+        ]
+        ids = await write(self.eyes, *those)
+        self.signals.ring(RELAYS)
+        return ids
+
+    async def relays_are(self, *wanted: str) -> None:
+        async def there() -> bool:
+            return await row_states(self.eyes) == list(wanted)
+
+        await until(there)
+
+    async def executed_in_order(self) -> None:
+        """Each relay is on the canonical chain once, in the order of rows; no nonce had two."""
+        async with session(self.eyes) as connection:
+            rows = await connection.fetch("SELECT data FROM relays ORDER BY id")
+        assert self.node.executed() == Counter(row["data"] for row in rows)
+        order = [done.sent.data for block in self.node.blocks for done in block.transactions]
+        assert order == [row["data"] for row in rows]
+        assert all(len(contents) == 1 for contents in self.node.nonces().values())
+
+    async def progress(self, relay: int) -> Any:
+        return await progress(self.eyes, relay)
+
+
+@asynccontextmanager
+async def a_relay_world(url: str, pool: Pool, eyes: Pool) -> AsyncIterator[RelayWorld]:
+    node = FakeNode()
+    node.mine()
+    node.final_depth = 3
+    world = RelayWorld(url, pool, eyes, node)
+    async with running((await world.follow()).run()):
+        yield world

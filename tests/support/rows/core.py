@@ -1,0 +1,140 @@
+"""Builders for the core: a pool, a followed chain, rewards in the queue, running tasks."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest_asyncio
+from eth_hash.auto import keccak
+
+from ltzd.chain.signing import Signer
+from ltzd.rules.operator.fees import GWEI, Fees
+from ltzd.rules.operator.transactions import State, Transaction
+from ltzd.store.database import Connection, Pool, open_pool, session, transaction
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.operator import lanes, transactions
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.transactions import Attempt, Intent, OpenTransaction
+from ltzd.values import Address, Hash32
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+
+BRAND = Address(b"\xb0" * 20)
+MINTER = Signer(b"\x01" * 32)
+FEES = Fees(3 * GWEI, GWEI)
+
+
+@pytest_asyncio.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    pool = await open_pool(database_url)
+    yield pool
+    pool.terminate()
+
+
+@asynccontextmanager
+async def running(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Tasks that are cancelled at the end; one that died meanwhile fails the test."""
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    try:
+        yield tasks
+    finally:
+        dead = [task for task in tasks if task.done() and not task.cancelled()]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        assert not dead, "a loop ended by itself"
+
+
+def a_hash(text: str) -> Hash32:
+    return Hash32(keccak(text.encode()))
+
+
+def a_wallet(number: int) -> Address:
+    return Address(number.to_bytes(20, "big"))
+
+
+async def follow(pool: Pool, node: FakeNode, first_block: int = 1) -> ChainIdentity:
+    """The database adopts the node's chain; LTZ was deployed in `first_block`."""
+    chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, first_block)
+    base = node.blocks[first_block - 1]
+    async with transaction(pool) as connection:
+        await chains.adopt(
+            connection, chain, BlockRow(base.number, base.hash, base.parent_hash, 1_700_000_000)
+        )
+    return chain
+
+
+async def queue_reward(
+    connection: Connection,
+    wallet: Address | None = None,
+    ltz: int = 100,
+    kind: int = 1,
+    brand: Address = BRAND,
+) -> UUID:
+    reward = uuid4()
+    await connection.execute(
+        "INSERT INTO rewards (id, kind, brand_id, wallet, ltz) VALUES ($1, $2, $3, $4, $5)",
+        reward,
+        kind,
+        brand,
+        wallet or a_wallet(0xA11CE),
+        ltz,
+    )
+    return reward
+
+
+async def queue_rewards(pool: Pool, count: int) -> list[UUID]:
+    async with transaction(pool) as connection:
+        return [await queue_reward(connection, a_wallet(number + 1)) for number in range(count)]
+
+
+async def a_lane(pool: Pool, *, first_nonce: int = 0, first_seq: int = 0) -> Lane:
+    """A new term of MINTER's lane; the first one makes lane and counter."""
+    async with transaction(pool) as connection:
+        await lanes.start_seqs(connection, CHAIN_ID, LTZ_AT, first_seq)
+        return await lanes.begin_term(connection, CHAIN_ID, MINTER.address, "mint", first_nonce)
+
+
+def an_intent(nonce: int, rewards: Iterable[UUID] = (), next_seq: int = 0) -> Intent:
+    """Rewards that have no reference yet take theirs from the counter at `next_seq`."""
+    ids = list(rewards)
+    seqs = list(range(next_seq, next_seq + len(ids)))
+    return Intent(
+        nonce=nonce,
+        to=LTZ_AT,
+        data=b"\x01",
+        gas_limit=100_000,
+        ltz=100 * len(ids),
+        rewards=ids,
+        seqs=seqs,
+        next_seq=next_seq,
+        fresh_seqs=len(ids),
+    )
+
+
+def an_attempt(text: str) -> Attempt:
+    return Attempt(a_hash(text), text.encode(), FEES)
+
+
+async def save(connection: Connection, lane: Lane, row: int, was: State, now: Transaction) -> None:
+    """One transaction's move, as its lane saves it."""
+    after = OpenTransaction(row, 0, 100_000, FEES, now, (), b"", datetime.now(UTC))
+    await transactions.save(connection, lane, [(Transaction(was), after)])
+
+
+async def states(pool: Pool) -> list[str]:
+    """Of all transactions, in the order of nonces."""
+    async with session(pool) as connection:
+        rows = await connection.fetch("SELECT state FROM transactions ORDER BY nonce")
+    return [row["state"] for row in rows]
+
+
+async def value(pool: Pool, sql: str, *arguments: object) -> Any:
+    async with session(pool) as connection:
+        return await connection.fetchval(sql, *arguments)

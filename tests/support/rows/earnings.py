@@ -1,0 +1,86 @@
+"""Rewards that wallets earn of brands, minted and undone as the indexer does it."""
+
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import count
+from uuid import UUID, uuid4
+
+from ltzd.rules.indexer.mint_facts import RewardMinted
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.indexer import mint_facts as facts
+from ltzd.values import LTZ, Address, reward_reference
+from tests.support.rows.core import BRAND, a_hash
+
+PAYMENT = 2
+TODAY = date(2026, 3, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """A reward as it is owed."""
+
+    wallet: Address
+    ltz: int = 100
+    kind: int = 1
+    brand: Address = BRAND
+    day: date = TODAY
+
+
+@dataclass
+class Earnings:
+    """Blocks are numbered from 1 on; each mint is in one of its own unless they come together."""
+
+    pool: Pool
+    owed: dict[UUID, Earned] = field(default_factory=dict)
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
+    _seqs: dict[UUID, int] = field(default_factory=dict)
+
+    async def owe(self, *those: Earned) -> list[UUID]:
+        ids = [uuid4() for _ in those]
+        for id_, one in zip(ids, those, strict=True):
+            self.owed[id_] = one
+            self._seqs[id_] = next(self._numbers)
+        async with session(self.pool) as connection:
+            await connection.executemany(
+                """
+                INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on, seq)
+                VALUES ($1, $2, $3, $4, $5, $6, $7)
+                """,
+                [
+                    (id_, one.kind, one.brand, one.wallet, one.ltz, one.day, self._seqs[id_])
+                    for id_, one in zip(ids, those, strict=True)
+                ],
+            )
+        return ids
+
+    async def earn(self, *those: Earned, block: int = 1) -> list[UUID]:
+        """Owed and minted."""
+        ids = await self.owe(*those)
+        assert await self.mint(block, *ids) == len(ids)
+        return ids
+
+    async def mint(self, block: int, *ids: UUID, branch: str = "") -> int:
+        """The indexer reads a block with these mints; answers how many are of our rewards."""
+        mints = [
+            RewardMinted(
+                block,
+                a_hash(f"block {block}{branch}"),
+                index,
+                a_hash(f"mint in {block}"),
+                self.owed[id_].wallet,
+                reward_reference(id_, self.owed[id_].kind, self._seqs[id_]),
+                self.owed[id_].ltz * LTZ,
+            )
+            for index, id_ in enumerate(ids, next(self._numbers) * 1_000)
+        ]
+        async with transaction(self.pool) as connection:
+            return await facts.insert_mints(connection, mints)
+
+    async def undo(self, fork: int) -> None:
+        async with transaction(self.pool) as connection:
+            await facts.undo_above(connection, fork)
+
+    async def forget(self, final: int) -> None:
+        """All is to be read again from the first block on."""
+        async with transaction(self.pool) as connection:
+            await facts.forget_all(connection, final)

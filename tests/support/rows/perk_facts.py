@@ -1,0 +1,70 @@
+"""Blocks with PerkNFT's facts, written as the indexer writes them; no chain stands behind them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ltzd.rules.indexer.contract_facts import (
+    ChargeRedeemed,
+    CollectionCreated,
+    PerkFact,
+    Place,
+    TokenTransferred,
+)
+from ltzd.store.database import Pool, transaction
+from ltzd.store.indexer import chains, perk_facts
+from ltzd.store.indexer.chains import BlockRow
+from ltzd.values import ZERO_ADDRESS, Address
+from tests.support.rows.core import a_hash
+
+BORN = 1_700_000_000
+SERIAL_BITS = 32
+Fact = Callable[[Place], PerkFact]
+
+
+def token_of(collection: int, serial: int) -> int:
+    return collection << SERIAL_BITS | serial
+
+
+def made(collection: int, brand: Address, charges: int = 3) -> Fact:
+    terms = (collection, brand, brand, 0, 0, 0, charges, True, False, "")
+    return lambda place: CollectionCreated(place, *terms)
+
+
+def moved(token: int, sender: Address, recipient: Address) -> Fact:
+    return lambda place: TokenTransferred(place, sender, recipient, token)
+
+
+def claimed(token: int, user: Address) -> Fact:
+    return moved(token, ZERO_ADDRESS, user)
+
+
+def redeemed(token: int, holder: Address, reference: bytes, amount: int, remaining: int) -> Fact:
+    said = (token, holder, reference, amount, remaining)
+    return lambda place: ChargeRedeemed(place, *said)
+
+
+@dataclass
+class PerkLedger:
+    pool: Pool
+    number: int = 1
+
+    async def block(self, *facts: Fact) -> int:
+        """One more, committed; its number."""
+        self.number += 1
+        name, parent = a_hash(f"block {self.number}"), a_hash(f"block {self.number - 1}")
+        row = BlockRow(self.number, name, parent, BORN + self.number)
+        those = [
+            fact(Place(self.number, name, index, a_hash(f"transaction {self.number} {index}")))
+            for index, fact in enumerate(facts)
+        ]
+        async with transaction(self.pool) as connection:
+            await chains.insert_blocks(connection, [row])
+            await perk_facts.insert(connection, those)
+        return self.number
+
+    async def undo_above(self, fork: int) -> None:
+        """As a reorg does; the next block has the number behind `fork` again."""
+        async with transaction(self.pool) as connection:
+            await perk_facts.undo_above(connection, fork)
+            await connection.execute("DELETE FROM blocks WHERE number > $1", fork)
+        self.number = fork

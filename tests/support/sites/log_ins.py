@@ -1,0 +1,90 @@
+"""People who log in at a brand's sites and own wallets, as one process of ltzd serves them: on
+PostgreSQL, the sandbox's identity provider and a site that tells whatever a test has it tell.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from ltzd.actions.site_plugin.links import LinkCode, SiteLinks
+from ltzd.actions.site_plugin.members import SiteMembers, SitePolicy
+from ltzd.actions.users.registration import Newcomers
+from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.wallet_migration import Following
+from ltzd.dev.sandbox import Sandbox
+from ltzd.providers.host_sites import HostSites
+from ltzd.providers.identity.client import IdentityClient
+from ltzd.providers.identity.tokens import IdentityTokens
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.database import Pool, transaction
+from ltzd.store.site_plugin.members import Member
+from tests.support.rows.core import value
+from tests.support.sites.host_sites import SHORT, FakeSite, a_fake_site, a_log_in
+from tests.support.surfaces.event_action import SEALER, a_brand
+
+HOST = "site.example"
+SITE = {"hosts": (HOST, "other.example")}
+
+
+class World:
+    """One process's worth of the action, and what stands around it."""
+
+    def __init__(self, pool: Pool, sandbox: Sandbox, site: FakeSite) -> None:
+        self.pool = pool
+        self.sandbox = sandbox
+        self.site = site
+        self.book = BrandBook()
+        self.members: SiteMembers
+        self.links: SiteLinks
+        self.users: TokenUsers
+        self.http: aiohttp.ClientSession
+
+    async def brand(self, **changes: Any) -> None:
+        async with transaction(self.pool) as connection:
+            await brands.apply(connection, a_brand(**{"site": SITE} | changes), SEALER)
+            await self.book.refresh(connection)
+
+    async def log_in(self, host: str = HOST, **user: object) -> Member:
+        """As whoever the site says from now on."""
+        self.site.user |= user
+        return (await self.members.member(host, a_log_in())).member
+
+    async def token(self, email: str, **more: object) -> dict[str, str]:
+        url = self.sandbox.doors()["identityTokenUrl"]
+        async with self.http.post(url, json={"email": email} | more) as answer:
+            assert answer.status == 200
+            tokens: dict[str, str] = await answer.json()
+            return tokens
+
+    async def code(
+        self, email: str, allowance: int = 500, *, host: str = HOST, **more: object
+    ) -> LinkCode:
+        """As the owner of this address is told it."""
+        tokens = await self.token(email, **more)
+        owner = await self.links.owner_of(tokens["accessToken"])
+        return await self.links.new_code(owner, host, allowance)
+
+    async def rows(self) -> int:
+        count: int = await value(self.pool, "SELECT count(*) FROM site_members")
+        return count
+
+
+@asynccontextmanager
+async def a_world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        world = World(pool, sandbox, await stack.enter_async_context(a_fake_site()))
+        await world.brand()
+        world.http = await stack.enter_async_context(aiohttp.ClientSession())
+        identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
+        tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
+        sites = HostSites(SHORT)
+        stack.push_async_callback(sites.close)
+        policy = SitePolicy(world.site.base + "/{host}", "api")
+        newcomers = Newcomers(pool, identity)
+        world.members = SiteMembers(pool, world.book, newcomers, sites, policy)
+        world.users = TokenUsers(tokens, identity, Following(pool, identity))
+        world.links = SiteLinks(pool, world.members, world.users, SEALER)
+        yield world

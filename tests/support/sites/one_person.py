@@ -1,0 +1,161 @@
+"""Somebody who comes by an e-mail address, a pregenerated account and a log-in, at either backend.
+
+Events, pregenerations and tokens go through the actions that serve them, as one process has them.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.record import EventHandler
+from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.actions.pregeneration import Pregeneration, PregenerationRequest
+from ltzd.actions.request_signatures import RequestSignatures
+from ltzd.actions.users.custodial_wallets import LinkingTokens, LocalWallets
+from ltzd.actions.users.identity_provider import Identities, UserTokens
+from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.wallet_migration import Following
+from ltzd.cache.rate_limits import RateLimits
+from ltzd.providers.identity.client import IdentityClient
+from ltzd.providers.identity.tokens import IdentityTokens
+from ltzd.providers.oauth.lookup_answers import Verified
+from ltzd.providers.oidc.claims import VouchedUser
+from ltzd.rules.brands.configuration import EventRule
+from ltzd.rules.oauth.accounts import OAuthAccount
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.database import open_pool, session, transaction
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.wakeups import Signals
+from ltzd.values import Address
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.rows.core import BRAND, running
+from tests.support.services.identity import Provider, Ticks
+from tests.support.surfaces.event_action import NO_LIMITS, SEALER, a_brand, a_request
+
+ISSUER = "https://login.example/"
+TYPE = "account_creation"
+
+
+class EverybodyExists:
+    async def verify(self, account: OAuthAccount) -> Verified:
+        return Verified("exists", f"u{account.user_id}")
+
+
+class Vouching:
+    """An issuer whose tokens are what they say."""
+
+    def __init__(self) -> None:
+        self.users: dict[str, VouchedUser] = {}
+
+    async def user_of(self, token: str) -> VouchedUser:
+        return self.users[token]
+
+
+class World:
+    """One process's worth; `ticks` is the clock of what it remembers to have settled."""
+
+    def __init__(self, url: str, identity: Identities, tokens: UserTokens) -> None:
+        self.url = url
+        self.identity = identity
+        self.tokens = tokens
+        self.ticks = Ticks()
+
+    @asynccontextmanager
+    async def begun(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            self.pool = await open_pool(self.url)
+            stack.callback(self.pool.terminate)
+            rule = EventRule(type=TYPE, reward=100, **NO_LIMITS)
+            book = BrandBook()
+            async with transaction(self.pool) as connection:
+                brand = a_brand(rule, duplicate_window_seconds=0)
+                await brands.apply(connection, brand, SEALER)
+                await book.refresh(connection)
+            limits = await stack.enter_async_context(RateLimits())
+            signals = Signals(self.url)
+            self.following = Following(self.pool, self.identity, self.ticks)
+            self.users = TokenUsers(self.tokens, self.identity, self.following)
+            signatures = RequestSignatures(self.pool, SEALER, book)
+            self.pregeneration = Pregeneration(
+                self.pool, book, self.identity, EverybodyExists(), limits, signatures
+            )
+            stack.push_async_callback(self.pregeneration.close)
+            hashes = PublishedHashes(self.pool, signals)
+            capacity = MintCapacity(self.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
+            self.events = EventHandler(
+                self.pool, signals, book, self.identity, hashes, signatures, limits, capacity
+            )
+            await stack.enter_async_context(running(self.events.run()))
+            yield
+
+    async def event(self, email: str) -> Address:
+        """The wallet that it is answered with, and rewarded to."""
+        recorded = await self.events.record(a_request(email))
+        assert await self.rewarded(recorded.event_id) == recorded.wallet
+        return recorded.wallet
+
+    async def rewarded(self, event_id: UUID) -> Address:
+        async with session(self.pool) as connection:
+            return Address(
+                await connection.fetchval("SELECT wallet FROM rewards WHERE id = $1", event_id)
+            )
+
+    async def pregenerated(self, account: OAuthAccount, **metadata: object) -> Address:
+        request = PregenerationRequest(BRAND, account, metadata)
+        return (await self.pregeneration.pregenerate(request)).kept.wallet
+
+    async def used(self, token: str) -> tuple[Address, ...]:
+        """The wallets that it speaks for, as /relay finds them out."""
+        return await self.users.wallets_of(await self.users.user_of(token))
+
+    async def moved_on(self) -> None:
+        """A minute later, in which nothing was asked."""
+        self.ticks.at += 61
+
+
+class LocalWorld(World):
+    """With wallets of our own."""
+
+    issuer: Vouching
+
+    def token(self, subject: str, *accounts: OAuthAccount, email: str | None = None) -> str:
+        token = uuid4().hex
+        self.issuer.users[token] = VouchedUser(subject, None, accounts, email)
+        return token
+
+
+@asynccontextmanager
+async def a_local_world(url: str) -> AsyncIterator[LocalWorld]:
+    async with AsyncExitStack() as stack:
+        pool = await open_pool(url)
+        stack.callback(pool.terminate)
+        issuer = Vouching()
+        wallets = LocalWallets(pool, Sealer([b"\x05" * 32]), ISSUER, ())
+        world = LocalWorld(url, wallets, LinkingTokens(issuer, wallets))
+        world.issuer = issuer
+        await stack.enter_async_context(world.begun())
+        yield world
+
+
+class VendorWorld(World):
+    """With the sandbox's vendor."""
+
+    provider: Provider
+
+    async def log_in(self, account: OAuthAccount, **order: object) -> dict[str, Any]:
+        return await self.provider.log_in_with(account.provider, account.user_id, **order)
+
+
+@asynccontextmanager
+async def a_vendor_world(url: str, provider: Provider) -> AsyncIterator[VendorWorld]:
+    async with (
+        IdentityClient(provider.policy) as identity,
+        IdentityTokens(provider.policy) as tokens,
+    ):
+        world = VendorWorld(url, identity, tokens)
+        world.provider = provider
+        async with world.begun():
+            yield world

@@ -1,0 +1,138 @@
+"""The action behind the event handler, as one process has it: on PostgreSQL and the sandbox."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ltzd.actions.event_handler import record as event_handler
+from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.record import EventHandler, EventRequest, RecordedEvent
+from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.actions.request_signatures import RequestSignatures
+from ltzd.cache.rate_limits import RateLimits
+from ltzd.dev.sandbox import Sandbox
+from ltzd.errors import LtzdError
+from ltzd.providers.identity.client import IdentityClient
+from ltzd.rules.brands.configuration import Brand, EventRule
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.database import Pool, open_pool, session, transaction
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.wakeups import Signals
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.rows.core import BRAND, running
+
+SEALER = Sealer([bytes(32)])
+NO_NODE = "http://127.0.0.1:1"
+NO_LIMITS: dict[str, Any] = {"max_claims_per_user": -1, "cooldown_hours": 0}
+
+
+def a_brand(*events: EventRule, **changes: Any) -> Brand:
+    said = {"id": "0x" + BRAND.hex(), "name": "Demo", "domains": ("shop.example",)}
+    return Brand.model_validate(said | {"events": events} | changes)
+
+
+def a_request(email: str = "ann@shop.example", **changes: Any) -> EventRequest:
+    said: dict[str, Any] = {
+        "brand_id": BRAND,
+        "event_type": "account_creation",
+        "email": email,
+        "domain": "shop.example",
+        "source_url": None,
+        "user_identifier": None,
+        "metadata": {},
+        "origin": None,
+    }
+    return EventRequest(**said | changes)
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits_for_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_handler, "HASH_WAIT_SECONDS", 0.0)
+
+
+@pytest_asyncio.fixture
+async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
+    sandbox = Sandbox(tmp_path, 0, NO_NODE, None)
+    await sandbox.start()
+    yield sandbox
+    await sandbox.stop()
+
+
+@asynccontextmanager
+async def a_handler(
+    url: str, sandbox: Sandbox, brand: Brand | None = None, capacity: MintCapacity | None = None
+) -> Any:
+    """One process's worth: its own pool, identity client and memory."""
+    async with AsyncExitStack() as stack:
+        pool = await open_pool(url)
+        stack.callback(pool.terminate)
+        book = BrandBook()
+        async with transaction(pool) as connection:
+            await brands.apply(connection, brand or a_brand(), SEALER)
+            await book.refresh(connection)
+        identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
+        signals = Signals(url)
+        handler = EventHandler(
+            pool,
+            signals,
+            book,
+            identity,
+            PublishedHashes(pool, signals),
+            RequestSignatures(pool, SEALER, book),
+            await stack.enter_async_context(RateLimits()),
+            capacity or MintCapacity(pool, FakeNode().node, CHAIN_ID, LTZ_AT),
+        )
+        await stack.enter_async_context(running(handler.run()))
+        yield handler
+
+
+@asynccontextmanager
+async def two_handlers(
+    url: str, sandbox: Sandbox, brand: Brand | None = None
+) -> AsyncIterator[list[EventHandler]]:
+    async with a_handler(url, sandbox, brand) as one, a_handler(url, sandbox, brand) as other:
+        yield [one, other]
+
+
+Outcomes = list[RecordedEvent | LtzdError]
+
+
+async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> Outcomes:
+    """All at once, over the handlers in turn."""
+    answers = await asyncio.gather(
+        *(
+            handlers[number % len(handlers)].record(request)
+            for number, request in enumerate(requests)
+        ),
+        return_exceptions=True,
+    )
+    for answer in answers:
+        if not isinstance(answer, RecordedEvent | LtzdError):
+            raise answer
+    return answers  # type: ignore[return-value]
+
+
+def kinds(outcomes: Outcomes) -> Counter[str]:
+    return Counter(type(outcome).__name__ for outcome in outcomes)
+
+
+def recorded(outcomes: Outcomes) -> list[RecordedEvent]:
+    return [outcome for outcome in outcomes if isinstance(outcome, RecordedEvent)]
+
+
+async def counts(pool: Pool) -> tuple[int, int, int]:
+    """Events, rewards, users."""
+    async with session(pool) as connection:
+        return tuple(
+            await connection.fetchrow(
+                "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM rewards), "
+                "(SELECT count(*) FROM users)"
+            )
+        )

@@ -1,0 +1,383 @@
+"""The event surface as `ltzd run --roles http` serves it, on real PostgreSQL and the sandbox.
+
+Everything is the real thing but two: the node is `FakeNode` behind HTTP, and a stand-in for the
+mint lane of another process tells hashes at once. Tests share one surface; each has brands of its
+own (`surface.brand(...)`), and with them its own claims, totals and budgets.
+"""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+from uuid import UUID, uuid4
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from eth_hash.auto import keccak
+
+from ltzd.daemon.assembly import Daemon, assembled
+from ltzd.daemon.main import _loops
+from ltzd.daemon.settings.accounts import Accounts
+from ltzd.daemon.settings.settings import Settings
+from ltzd.daemon.surfaces import http_app
+from ltzd.dev.sandbox import Sandbox
+from ltzd.http.event_handler import models
+from ltzd.rules.brands.configuration import Brand
+from ltzd.store.brands import configurations as brands
+from ltzd.store.brands.keys import NewKeys
+from ltzd.store.database import Connection, session, transaction
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.wakeups import REWARDS
+from ltzd.values import Hash32, checksummed
+from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
+from tests.support.rows.core import running
+from tests.support.services.postgres import Databases
+from tests.support.surfaces.http_surface import serving
+
+PREFIX = "/service-api"
+NO_LIMITS: dict[str, Any] = {"max_claims_per_user": -1, "cooldown_hours": 0}
+OWN_ORIGIN = "https://app.ltz.example"
+
+_numbers = itertools.count(1)
+
+
+def free(kind: str = "form_submit", **changes: Any) -> dict[str, Any]:
+    """An event rule without any limit, whose reward of 0 is answered at once."""
+    return {"type": kind, "reward": 0} | NO_LIMITS | changes
+
+
+def somebody() -> str:
+    """An e-mail address that no other event has."""
+    return f"{uuid4().hex}@mail.example"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: Any
+    headers: Mapping[str, str]
+    raw: bytes
+
+    @property
+    def event_id(self) -> str:
+        return str(self.body["eventId"])
+
+    @property
+    def error(self) -> str:
+        return str(self.body["error"])
+
+    @property
+    def details(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.body["details"]
+        return found
+
+    @property
+    def faults(self) -> list[str]:
+        """What `details.errors` lists."""
+        found: list[str] = self.details["errors"]
+        return found
+
+
+@dataclass
+class EventSurface:
+    url: str
+    http: aiohttp.ClientSession
+    daemon: Daemon
+    sandbox: Sandbox
+    node: FakeNode
+    sealer: Sealer
+    is_publishing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        said: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """`said` as JSON; bytes, or an iterator of chunks, as they are."""
+        sent = dict(headers or {})
+        raw: Any = said
+        if said is not None and not isinstance(said, bytes) and not hasattr(said, "__aiter__"):
+            raw = json.dumps(said).encode()
+        if said is not None and "Content-Type" not in sent:
+            sent["Content-Type"] = "application/json"
+        skipped = () if sent.get("Content-Type") else ("Content-Type",)
+        sent = {name: value for name, value in sent.items() if value}
+        async with self.http.request(
+            method,
+            self.url + path,
+            data=raw,
+            headers=sent,
+            skip_auto_headers=skipped,
+            allow_redirects=False,
+        ) as answer:
+            got = await answer.read()
+            is_json = answer.content_type == "application/json"
+            body = json.loads(got) if got and is_json else None
+            return Answer(answer.status, body, answer.headers, got)
+
+    async def post(self, body: object, **headers: str) -> Answer:
+        """An event, whose answer must fit the models whatever it is."""
+        answer = await self.ask("POST", f"{PREFIX}/manual-event", body, headers)
+        assert_well_formed(answer)
+        return answer
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self.ask("GET", PREFIX + path, headers=headers)
+
+    async def apply(self, brand: Brand) -> NewKeys | None:
+        """The configuration in force at once; keys when the brand is new."""
+        async with transaction(self.daemon.pool) as connection:
+            applied = await brands.apply(connection, brand, self.sealer)
+        await self.refresh()
+        return applied.keys
+
+    async def refresh(self) -> None:
+        """Make what is committed of the brands known to this process now."""
+        async with session(self.daemon.pool) as connection:
+            await self.daemon.brands.refresh(connection)
+
+    async def brand(self, *events: dict[str, Any], **changes: Any) -> "BrandAtWork":
+        """A new brand with a domain of its own; `events` are what its file says of them."""
+        number = next(_numbers)
+        said: dict[str, Any] = {
+            "id": f"0x{number:040x}",
+            "name": f"Brand {number}",
+            "domains": (f"shop{number}.example",),
+            "events": events,
+        }
+        brand = Brand.model_validate(said | changes)
+        keys = await self.apply(brand)
+        assert keys is not None
+        return BrandAtWork(self, brand, keys)
+
+    async def count(self, what: Literal["events", "rewards", "users", "claims"]) -> int:
+        return cast("int", await self.value(f"SELECT count(*) FROM {what}"))
+
+    async def value(self, query: str, *arguments: object) -> Any:
+        async with session(self.daemon.pool) as connection:
+            return await connection.fetchval(query, *arguments)
+
+
+@dataclass
+class BrandAtWork:
+    """A brand in force and what it can do."""
+
+    surface: EventSurface
+    brand: Brand
+    keys: NewKeys
+
+    @property
+    def id(self) -> str:
+        return self.brand.id
+
+    @property
+    def domain(self) -> str:
+        return self.brand.domains[0]
+
+    def body(self, email: str | None = None, **changes: Any) -> dict[str, Any]:
+        """A good event of its first configured type; `...` leaves a field out."""
+        said = {
+            "brandId": self.id,
+            "eventType": self.brand.events[0].type if self.brand.events else "form_submit",
+            "userEmail": email or somebody(),
+            "domain": self.domain,
+        } | changes
+        return {name: value for name, value in said.items() if value is not ...}
+
+    async def post(
+        self, email: str | None = None, headers: Mapping[str, str] | None = None, **changes: Any
+    ) -> Answer:
+        return await self.surface.post(self.body(email, **changes), **(headers or {}))
+
+    async def change(self, *events: dict[str, Any], **changes: Any) -> None:
+        """Apply another file of this brand."""
+        said = self.brand.model_dump() | changes
+        if events:
+            said["events"] = events
+        self.brand = Brand.model_validate(said)
+        await self.surface.apply(self.brand)
+
+    async def passes(self, seconds: float) -> None:
+        """So much time goes by for everything that this brand's users claimed."""
+        async with transaction(self.surface.daemon.pool) as connection:
+            await connection.execute(
+                """
+                UPDATE claims SET last_event_at = last_event_at - make_interval(secs => $2)
+                 WHERE brand_id = $1
+                """,
+                self.brand.address,
+                seconds,
+            )
+            await connection.execute(
+                """
+                UPDATE brand_usage SET window_start = window_start - make_interval(secs => $2)
+                 WHERE brand_id = $1
+                """,
+                self.brand.address,
+                seconds,
+            )
+
+    async def events(self) -> int:
+        """How many are recorded."""
+        found: int = await self.surface.value(
+            "SELECT count(*) FROM events WHERE brand_id = $1", self.brand.address
+        )
+        return found
+
+
+def assert_well_formed(answer: Answer) -> None:
+    """What holds for every answer of an event, whatever it says."""
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.headers["Vary"] == "Origin"
+    assert answer.headers["X-Request-Id"]
+    if answer.status in {200, 202}:
+        models.RecordedAnswer.model_validate(answer.body)
+        assert (answer.status == 202) is (answer.body["status"] == "queued")
+    else:
+        models.Refusal.model_validate(answer.body)
+        assert set(answer.body) <= {"success", "error", "details"}
+        assert answer.error
+        assert "@mail.example" not in answer.raw.decode()
+
+
+@asynccontextmanager
+async def a_served_node(node: FakeNode) -> AsyncIterator[str]:
+    """The node's URL; while it `is_down` it answers 503."""
+
+    async def answer(request: web.Request) -> web.Response:
+        asked = await request.json()
+        if node.is_down:
+            return web.Response(status=503)
+        calls = asked if isinstance(asked, list) else [asked]
+        said = [
+            {
+                "jsonrpc": "2.0",
+                "id": one["id"],
+                "result": await node.call(one["method"], *one["params"]),
+            }
+            for one in calls
+        ]
+        return web.json_response(said if isinstance(asked, list) else said[0])
+
+    application = web.Application()
+    application.router.add_post("/", answer)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def an_event_surface(
+    database_url: str, folder: Path, **settings: Any
+) -> AsyncIterator[EventSurface]:
+    """`settings` are sections of the settings file beside those that make it run here."""
+    async with AsyncExitStack() as stack:
+        sandbox = Sandbox(folder, 0, "http://127.0.0.1:1", None)
+        await sandbox.start()
+        stack.push_async_callback(sandbox.stop)
+        node = FakeNode()
+        node.mine()
+        node_url = await stack.enter_async_context(a_served_node(node))
+        sealer = Sealer.from_file(folder / "master.key", create=True)
+        said = _settings(database_url, folder, sandbox, node_url) | settings
+        daemon = await stack.enter_async_context(assembled(Settings.model_validate(said)))
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        url = await stack.enter_async_context(serving(http_app(daemon, is_dev=False)))
+        surface = EventSurface(url, http, daemon, sandbox, node, sealer)
+        surface.is_publishing.set()
+        _one_refresh_at_a_time(daemon)
+        await stack.enter_async_context(running(*_loops(daemon), _publish(surface)))
+        yield surface
+
+
+def _one_refresh_at_a_time(daemon: Daemon) -> None:
+    """Beside the daemon's own loop a test refreshes too; the later one must have the last word."""
+    gate, refresh = asyncio.Lock(), daemon.brands.refresh
+
+    async def refresh_alone(connection: Connection) -> bool:
+        async with gate:
+            return await refresh(connection)
+
+    daemon.brands.refresh = refresh_alone  # type: ignore[method-assign]
+
+
+def _settings(database_url: str, folder: Path, sandbox: Sandbox, node_url: str) -> dict[str, Any]:
+    identity, payments = sandbox.identity_policy(), sandbox.payments_policy()
+    names = sandbox.dns_policy()
+    return {
+        "database_url": database_url,
+        "master_key_file": folder / "master.key",
+        "roles": ["http"],
+        "node": {"rpc_url": node_url},
+        "contracts": {
+            "ltz": checksummed(LTZ_AT),
+            "perk_nft": checksummed(OTHERS_AT[0]),
+            "points_sale": checksummed(OTHERS_AT[1]),
+            "business_escrow": checksummed(OTHERS_AT[2]),
+            "first_block": 1,
+        },
+        "identity": {
+            "base_url": identity.base_url,
+            "app_id": identity.app_id,
+            "app_secret": identity.app_secret,
+            "signer_id": identity.signer_id,
+            "signer_key": identity.signer_key,
+        },
+        "payments": {
+            "base_url": payments.base_url,
+            "secret_key": payments.secret_key,
+            "signing_secret": payments.signing_secret,
+        },
+        "accounts": Accounts.of(sandbox.accounts_policy()),
+        "dns": {"nameservers": list(names.nameservers), "port": names.port},
+        "http": {"port": 0, "own_origins": [OWN_ORIGIN]},
+    }
+
+
+def mint_hash(event_id: str) -> str:
+    """The hash under which the stand-in publishes an event's reward."""
+    return "0x" + _hash(UUID(event_id)).hex()
+
+
+def _hash(reward: UUID) -> Hash32:
+    return Hash32(keccak(reward.bytes))
+
+
+async def _publish(surface: EventSurface) -> None:
+    """In the mint lane's place: whoever waits for a hash is told one, while that is switched on."""
+    bell = surface.daemon.signals.bell(REWARDS)
+    hashes = surface.daemon.hashes
+    while True:
+        await surface.is_publishing.wait()
+        await bell.wait(0.01)
+        for reward in list(hashes._waiting):
+            hashes.deliver([reward], _hash(reward))
+
+
+@pytest_asyncio.fixture(scope="session")
+async def event_surface(
+    databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[EventSurface]:
+    """Shared by all tests that leave its parts alone."""
+    folder = tmp_path_factory.mktemp("surface")
+    async with databases.fresh() as url, an_event_surface(url, folder) as surface:
+        yield surface
+
+
+@pytest_asyncio.fixture
+async def own_event_surface(database_url: str, tmp_path: Path) -> AsyncIterator[EventSurface]:
+    """For tests that break something."""
+    async with an_event_surface(database_url, tmp_path) as surface:
+        yield surface
