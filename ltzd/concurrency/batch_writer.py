@@ -17,13 +17,13 @@ from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable, Unavailable
 
 
-class Again(Enum):
+class Retry(Enum):
     """The answer of an item that must be decided again."""
 
-    AGAIN = "again"
+    RETRY = "again"
 
 
-AGAIN = Again.AGAIN
+RETRY = Retry.RETRY
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -41,7 +41,7 @@ class _Waiting(Generic[Item, Answer]):
     """When it gives up; None until it has lost a race."""
 
 
-class GroupCommit(Generic[Item, Answer]):
+class BatchWriter(Generic[Item, Answer]):
     """`write` commits items and answers each, in order: a value, or an exception for its caller.
 
     `kind` is what the metrics call the items.
@@ -49,7 +49,7 @@ class GroupCommit(Generic[Item, Answer]):
 
     def __init__(
         self,
-        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Again]]],
+        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Retry]]],
         kind: str,
         *,
         width: int = 1,
@@ -113,9 +113,9 @@ class GroupCommit(Generic[Item, Answer]):
             self._idle.release()
 
 
-def _is_answered(one: _Waiting[Item, Answer], answer: Answer | Exception | Again) -> bool:
+def _is_answered(one: _Waiting[Item, Answer], answer: Answer | Exception | Retry) -> bool:
     """Tell the caller, unless the item goes again."""
-    if not isinstance(answer, Again):
+    if not isinstance(answer, Retry):
         _tell(one.future, answer)
         return True
     now = asyncio.get_running_loop().time()

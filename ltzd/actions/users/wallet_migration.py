@@ -13,7 +13,7 @@ import structlog
 from cachetools import TTLCache
 
 from ltzd import telemetry
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import Unavailable
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.store.database import Pool, session
@@ -27,9 +27,9 @@ _AGAIN_SECONDS = 60.0
 _MOST_USERS = 20_000
 
 
-class Following:
+class WalletMigration:
     def __init__(
-        self, pool: Pool, identity: Identities, ticks: Callable[[], float] = monotonic
+        self, pool: Pool, identity: IdentityProvider, ticks: Callable[[], float] = monotonic
     ) -> None:
         self._pool = pool
         self._identity = identity

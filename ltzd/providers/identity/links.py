@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import (
@@ -73,7 +73,7 @@ class LinkBook:
     ) -> None:
         self._calls = calls
         self._ticks = ticks
-        self._flights: Flights[str, Links] = Flights("identity links", policy.max_waiting)
+        self._flights: SingleFlight[str, Links] = SingleFlight("identity links", policy.max_waiting)
         self._known: LRUCache[str, _Known] = LRUCache(MOST_USERS)
 
     async def close(self) -> None:

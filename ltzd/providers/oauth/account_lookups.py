@@ -14,7 +14,7 @@ from typing import Final, Protocol, Self
 import structlog
 from cachetools import TLRUCache
 
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import Unavailable
 from ltzd.providers.oauth.account_access import AccountsPolicy
 from ltzd.providers.oauth.lookup_answers import (
@@ -51,7 +51,9 @@ class AccountLookups:
         self._policy = policy
         self._session = LookUpSession()
         self._look_ups = _look_ups(policy, self._session)
-        self._flights: Flights[_Key, Verified] = Flights("account look-up", policy.max_waiting)
+        self._flights: SingleFlight[_Key, Verified] = SingleFlight(
+            "account look-up", policy.max_waiting
+        )
         self._kept: TLRUCache[_Key, Verified] = TLRUCache(
             policy.max_kept, lambda _, found, now: now + self._keeps(found), ticks
         )
