@@ -1,8 +1,8 @@
 """The one client of the chat platform's guilds: which roles a member has, and which level.
 
-Speaks Discord's API for roles; levels come from a URL that the levelling bot answers. What either
-does not say plainly is ChatUnavailable, never "no member". When it asks us to wait (429), nothing is
-asked until then: of the guild that it means, or of the service altogether.
+Speaks Discord's API for roles; levels come from a URL that the levelling bot answers. An unclear
+answer of either raises ChatUnavailable and never means "no member". After a 429 no request is sent
+until the named time: to the guild that it names, or to the whole service.
 """
 
 import asyncio

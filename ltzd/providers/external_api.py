@@ -1,7 +1,7 @@
 """The one client of brands' own APIs, which purchase constraints ask about a user.
 
-An API that fails in any way has told nothing: ExternalApiUnavailable, which its caller counts as not satisfied
-and does not keep. Asking the same question once at a time is the caller's part.
+Every failure raises ExternalApiUnavailable, which the caller counts as not satisfied and does not
+cache. The caller also joins equal requests.
 """
 
 from decimal import Decimal

@@ -1,6 +1,6 @@
 """What the identity provider's answers mean, decided without I/O.
 
-Nothing that the provider sends is trusted: a shape that is not understood raises `MalformedAnswerError`,
+Nothing that the provider sends is trusted: an unknown shape raises `MalformedAnswerError`,
 never a KeyError, and no text of the provider reaches a message of ours (it may hold an e-mail
 address).
 """

@@ -25,7 +25,7 @@ from ltzd.providers.identity.users import IdentityUser, UserDirectory, UserProfi
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
-__all__ = ["IdentityClient", "IdentityPolicy", "IdentityUser", "Person"]
+__all__ = ["IdentityClient", "IdentityPolicy", "IdentityUser", "UserProfile"]
 
 
 class IdentityClient:

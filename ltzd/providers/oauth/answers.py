@@ -1,8 +1,8 @@
 """What all OAuth providers' answers have in common: the verdict, the reading, the wish to wait.
 
-Nothing that a provider sends is trusted. What is not plainly one of the answers that it documents
-raises AccountLookupUnavailable, which is the verdict `unavailable` and never `missing`; its reason is fit for a
-log and holds nothing that the provider or the caller wrote.
+Nothing that a provider sends is trusted. An answer that the provider does not document raises
+AccountLookupUnavailable, which is the verdict `unavailable` and never `missing`; its reason is fit
+for a log and holds nothing that the provider or the caller wrote.
 """
 
 import math

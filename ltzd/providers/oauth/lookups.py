@@ -31,7 +31,7 @@ from ltzd.providers.oauth.spotify import SpotifyLookup
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import OAuthIdInvalid, bare_username, check_id, is_same_username
 
-__all__ = ["AccountLookups", "AccountLookupPolicy", "Verdict", "Verified"]
+__all__ = ["AccountLookupPolicy", "AccountLookups", "AccountVerification", "Verdict"]
 
 _Key = tuple[OAuthProvider, str, str]
 
