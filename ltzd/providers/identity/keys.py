@@ -36,7 +36,7 @@ _NEVER = float("-inf")
 _log = structlog.get_logger(__name__)
 
 
-class KeptKeys(ABC, Generic[Key]):
+class KeyCache(ABC, Generic[Key]):
     """Keys by their id; `told` asks whoever makes the tokens for those of now."""
 
     def __init__(self, ticks: Callable[[], float]) -> None:
@@ -124,7 +124,7 @@ class KeptKeys(ABC, Generic[Key]):
         telemetry.IDENTITY_KEYS_READ_AT.set_to_current_time()
 
 
-class SigningKeys(KeptKeys[EllipticCurvePublicKey]):
+class IdentityKeyCache(KeyCache[EllipticCurvePublicKey]):
     """The vendor's, for one application."""
 
     def __init__(
