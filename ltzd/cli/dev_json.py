@@ -12,7 +12,7 @@ from ltzd.values import Address, address_of
 
 NAME = "dev.json"
 _CONTRACTS = ("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow")
-"""The names that `dev.json` has. `ltzd.chain` has them too, but would triple `ltzd status`'s start."""
+"""The names in `dev.json`. Importing them from `ltzd.chain` would triple `ltzd status`'s start."""
 
 
 @dataclass(frozen=True, slots=True)
