@@ -65,7 +65,7 @@ class Canceller:
         assert Effect.CANCEL in effects, "only an abandoned transaction needs none"
         call = self_transfer(self._desk.lane.wallet)
         async with self._desk.pen:
-            beside_wei = self._book.reserved_wei() - tx.worst_wei
+            beside_wei = self._book.reserved_wei() - tx.max_cost_wei
             obstacle = self._signer.obstacle(call, fees, beside_wei)
             if obstacle is not None:
                 self._book.strand(tx, obstacle.value)

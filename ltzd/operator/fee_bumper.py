@@ -130,7 +130,7 @@ class Replacer:
             return FEES
         async with self._desk.pen, session(self._desk.pool) as connection:
             call = await self._call_of(connection, tx)
-            beside_wei = self._book.reserved_wei() - tx.worst_wei
+            beside_wei = self._book.reserved_wei() - tx.max_cost_wei
             obstacle = self._signer.obstacle(call, fees, beside_wei)
             if obstacle is not None:
                 if obstacle.is_its_own:  # Blocks have become smaller than its gas limit.

@@ -41,6 +41,6 @@ class Purse:
         """Without a node that answers nothing is signed: fees of now may be too low later."""
         self.market = self.fees = None
 
-    def can_afford(self, worst_wei: int, reserved: int) -> bool:
+    def can_afford(self, max_cost_wei: int, reserved: int) -> bool:
         """Whether the balance covers `worst_wei` beside `reserved` wei in flight."""
-        return self.balance is not None and self.balance >= reserved + worst_wei
+        return self.balance is not None and self.balance >= reserved + max_cost_wei

@@ -163,7 +163,7 @@ class Book:
     def abandoned(self, tx: OpenTransaction, after: Transaction, newest: Attempt) -> None:
         """A self-transfer is stored in place of its call, which may be mined all the same."""
         current = self._by_nonce.get(tx.nonce, tx)
-        self._hold(replace(current, tx=after, call_wei=current.worst_wei))
+        self._hold(replace(current, tx=after, call_wei=current.max_cost_wei))
         self.replaced(tx, newest)
 
     def published(self, tx: OpenTransaction) -> None:
@@ -244,13 +244,13 @@ class Book:
     def _hold(self, tx: OpenTransaction) -> None:
         self._let_go(tx.nonce)
         self._by_nonce[tx.nonce] = tx
-        self._reserved_wei += tx.worst_wei
+        self._reserved_wei += tx.max_cost_wei
         self._gas += tx.gas_limit
 
     def _let_go(self, nonce: int) -> None:
         tx = self._by_nonce.pop(nonce, None)
         if tx is not None:
-            self._reserved_wei -= tx.worst_wei
+            self._reserved_wei -= tx.max_cost_wei
             self._gas -= tx.gas_limit
 
     def _measure(self) -> None:

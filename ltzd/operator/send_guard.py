@@ -55,8 +55,8 @@ class Gate:
             return True
         return self._book.gas() + gas <= _BLOCKS_IN_FLIGHT * limit
 
-    def can_afford(self, worst_wei: int) -> bool:
-        return self._purse.can_afford(worst_wei, self._book.reserved_wei())
+    def can_afford(self, max_cost_wei: int) -> bool:
+        return self._purse.can_afford(max_cost_wei, self._book.reserved_wei())
 
     def pause(self, reason: str | None) -> int:
         """Say once why nothing is signed although work waits; None: nothing holds the lane.

@@ -131,7 +131,7 @@ async def insert(
     data: bytes,
     gas_limit: int,
     wallet: Address | None = None,
-    worst_wei: int = 0,
+    max_cost_wei: int = 0,
 ) -> int:
     """Queue it for `wallet`, or the one that sends what goes before it, and wake the lanes.
 
@@ -179,9 +179,9 @@ async def insert(
         new.idempotency_key,
         ORIGIN,
         wallet,
-        Decimal(worst_wei),
+        Decimal(max_cost_wei),
     )
-    await gas_budgets.count(connection, [GasChange(row["gas_day"], None, worst_wei)])
+    await gas_budgets.count(connection, [GasChange(row["gas_day"], None, max_cost_wei)])
     relay: int = row["id"]
     return relay
 

@@ -32,7 +32,7 @@ from ltzd.http.relayer.models import RelayedAnswer, RelayRefusal, fingerprint
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.requests.fields import MOST_DATA_BYTES
 from ltzd.http.services import HttpPolicy
-from ltzd.rules.relayer.calls import RelayAsk, RelayStatus, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, RelayStatus, SignedPermit
 from ltzd.rules.relayer.gas_budgets import identity_exhausted, total_exhausted
 from ltzd.values import address_of, checksummed
 from tests.support.surfaces.http_surface import (
@@ -701,7 +701,7 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
     )
     await post(surface, body)
     (asked,) = surface.relays.asked
-    assert asked.ask == RelayAsk(
+    assert asked.ask == RelayRequest(
         to=address_of(CONTRACT.lower()),
         data=b"\x01\xab",
         user=WALLET,
@@ -723,7 +723,7 @@ async def test_optional_fields_may_be_absent_or_null(surface: Surface) -> None:
     nothing = dict.fromkeys(("action", "perkId", "permit", "idempotencyKey"))
     for body in (a_call(), a_call(**nulls), a_call(metadata={}), a_call(metadata=nothing)):
         assert (await post(surface, body)).status == 200
-    plain = RelayAsk(to=address_of(CONTRACT.lower()), data=b"\x01\xab", user=WALLET)
+    plain = RelayRequest(to=address_of(CONTRACT.lower()), data=b"\x01\xab", user=WALLET)
     assert [one.ask for one in surface.relays.asked] == [plain] * 4
 
 

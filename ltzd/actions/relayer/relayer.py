@@ -33,7 +33,7 @@ from ltzd.errors import (
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.relayer import limits as relay_limits
 from ltzd.rules.relayer.calls import (
-    RelayAsk,
+    RelayRequest,
     Relayed,
     RelayPlan,
     RelayStatus,
@@ -64,7 +64,7 @@ class RelayRequest:
     """`fingerprint` is the SHA-256 of what was asked, however it was written; `speaker` is whose
     token came with it."""
 
-    ask: RelayAsk
+    ask: RelayRequest
     idempotency_key: str | None
     fingerprint: bytes
     speaker: TokenUser | None = None
@@ -204,7 +204,7 @@ class Relayer:
         understood = relay_calls.understood(request.ask, self._contracts)
         relay_limits.check_hour(standing)
         identity = await self._refuse_over_budget(request.ask.user, request.speaker)
-        if understood.takes_turns and standing.has_serialized_in_flight:
+        if understood.serialized_per_user and standing.has_serialized_in_flight:
             # What is signed for after the one in flight, its permit say, is judged after it.
             await self._limits(request, understood.claim, standing)
             await self._turn(request.ask.user, deadline)
@@ -259,7 +259,7 @@ class Relayer:
             )
         return claim_limit
 
-    async def _claim_limit(self, ask: RelayAsk, claim: RequestedClaim) -> ClaimLimit | None:
+    async def _claim_limit(self, ask: RelayRequest, claim: RequestedClaim) -> ClaimLimit | None:
         """None for no collection: the simulation says so."""
         collection = claim.collection_id
         try:
@@ -294,7 +294,7 @@ class Relayer:
         draft = Draft(
             plan=plan,
             gas_limit=0,
-            worst_wei=0,
+            max_cost_wei=0,
             claim_limit=claim_limit,
             last_serialized_id=standing.last_serialized_id,
             idempotency_key=request.idempotency_key,
@@ -308,9 +308,9 @@ class Relayer:
                 raise
             return replace(draft, failure=str(failed.details["reason"]))
         fees = await self._rehearsal.fees()
-        return replace(draft, gas_limit=gas_limit, worst_wei=gas_limit * fees.max_fee_per_gas)
+        return replace(draft, gas_limit=gas_limit, max_cost_wei=gas_limit * fees.max_fee_per_gas)
 
-    async def _recount(self, ask: RelayAsk, claim: RequestedClaim | None) -> None:
+    async def _recount(self, ask: RelayRequest, claim: RequestedClaim | None) -> None:
         """A claim that reverts because another took the last place meanwhile is over the limit."""
         limit = None if claim is None else await self._claim_limit(ask, claim)
         if limit is not None and limit.most is not None and limit.on_chain >= limit.most:

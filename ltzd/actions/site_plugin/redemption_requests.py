@@ -17,7 +17,7 @@ from ltzd.chain.relayer.calls import Question, RelayContracts
 from ltzd.chain.typed_data import DOMAIN_NAMES
 from ltzd.errors import NodeUnavailable, RedemptionRefused
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.rules.relayer.calls import RelayAsk, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, SignedPermit
 from ltzd.rules.site_plugin import redemptions as redeeming
 from ltzd.rules.site_plugin.redemptions import Offer, Standing
 from ltzd.store.site_plugin.members import Member
@@ -66,7 +66,7 @@ class RedemptionRequests:
         to = self._contracts.perk_nft if one.item_id is None else self._contracts.points_sale
         permit = await self._permit(one, to, standing.permit_nonce) if one.price > 0 else None
         return RelayRequest(
-            RelayAsk(to, _call(one, standing.claims), one.wallet, permit=permit),
+            RelayRequest(to, _call(one, standing.claims), one.wallet, permit=permit),
             one.idempotency_key,
             one.fingerprint,
             speaker_of(member),

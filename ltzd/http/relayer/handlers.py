@@ -13,7 +13,7 @@ from dataclasses import replace
 from sanic import Blueprint
 from sanic.request import Request
 
-from ltzd.actions.relayer.relayer import failure_of
+from ltzd.actions.relayer.outcomes import failure_of
 from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
 from ltzd.errors import NotFound, RateLimited, Unauthorized, ValidationFailed
 from ltzd.http.errors import path_of
@@ -61,27 +61,24 @@ class RelayerSurface:
         refuse_foreign_origin(request, self._cors)
         body = parsed(await read_json(request, BODY_LIMIT))
         user = await self._relays.user_of(bearer_token(request))
-        asked = replace(relay_request(body, _key_headers(request)), speaker=user)
-        standing = await self._relays.standing(user, asked)
-        request.ctx.window = standing.window()
-        answer = await self._relays.submit(asked, standing)
-        request.ctx.window = answer.window
-        relayed = answer.relayed
-        if relayed.status is RelayStatus.FAILED:
-            raise failure_of(relayed)
-        if relayed.status is RelayStatus.FINAL:
-            # A key's replay long after: spec 2.7 knows one word for what is done.
-            relayed = replace(relayed, status=RelayStatus.CONFIRMED)
-        status = 202 if relayed.status is RelayStatus.PENDING else 200
-        return json_reply(RelayedAnswer.body(relayed, self._explorer_url), status)
+        requested = relay_request(body, _key_headers(request))
+        usage = await self._relays.usage(user, requested)
+        request.ctx.window = usage.window()
+        relay, request.ctx.window = await self._relays.submit(user, requested, usage)
+        if relay.status is RelayStatus.FAILED:
+            raise failure_of(relay)
+        if relay.status is RelayStatus.FINAL:
+            # A later request with the same key: spec 2.7 has one word for a mined relay.
+            relay = replace(relay, status=RelayStatus.CONFIRMED)
+        status = 202 if relay.status is RelayStatus.PENDING else 200
+        return json_reply(RelayedAnswer.body(relay, self._explorer_url), status)
 
     async def status(self, request: Request, transaction_hash: str) -> Reply:
         """200 whatever became of it."""
         refuse_foreign_origin(request, self._cors)
         user = await self._relays.user_of(bearer_token(request))
-        answer = await self._relays.find(user, _hash(transaction_hash))
-        request.ctx.window = answer.window
-        return json_reply(RelayedAnswer.body(answer.relayed, self._explorer_url))
+        relay, request.ctx.window = await self._relays.find(user, _hash(transaction_hash))
+        return json_reply(RelayedAnswer.body(relay, self._explorer_url))
 
 
 class ClientLimit:

@@ -3,7 +3,7 @@
 Examples of refusals are made by the code that answers them.
 """
 
-from ltzd.actions.relayer.relayer import REFUSED_BY_THE_NETWORK
+from ltzd.actions.relayer.outcomes import REFUSED_BY_THE_NETWORK
 from ltzd.chain.contracts.abi_words import of_uint, selector
 from ltzd.errors import (
     ClaimLimitReached,
@@ -39,7 +39,7 @@ from ltzd.http.openapi.operations import (
 )
 from ltzd.http.relayer.handlers import BODY_LIMIT, PATH
 from ltzd.http.relayer.models import RelayCall, RelayedAnswer, RelayRefusal
-from ltzd.rules.relayer.calls import Relayed, RelayStatus
+from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.rules.relayer.gas_budgets import identity_exhausted, total_exhausted
 from ltzd.values import LTZ, Hash32, address_of, checksummed, hex_of
 
@@ -82,7 +82,10 @@ REQUEST_EXAMPLES: Examples = {
 
 def _relayed(status: RelayStatus, reason: str | None = None) -> dict[str, object]:
     is_mined = status is not RelayStatus.PENDING
-    relayed = Relayed(
+    relay = RelayProgress(
+        id=1,
+        user=address_of(_USER),
+        data=b"",
         transaction_hash=_TRANSACTION,
         sender=_OPERATOR,
         to=_PERK_NFT,
@@ -92,7 +95,7 @@ def _relayed(status: RelayStatus, reason: str | None = None) -> dict[str, object
         effective_gas_price=1_200_000_000 if is_mined else None,
         reason=reason,
     )
-    return RelayedAnswer.body(relayed, _EXPLORER)
+    return RelayedAnswer.body(relay, _EXPLORER)
 
 
 def _refusals(**examples: LtzdError) -> dict[int, dict[str, dict[str, object]]]:

@@ -16,11 +16,11 @@ from ltzd.operator.send_guard import Gate
 from ltzd.operator.signing import Call, TransactionSigner
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle, least_gas
-from ltzd.rules.operator.transactions import Place, State, Transaction
+from ltzd.rules.operator.transactions import Place
 from ltzd.store.database import Connection, transaction
-from ltzd.store.operator.transactions import OpenTransaction
+from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.relayer import relays
-from ltzd.store.relayer.relays import QueuedRelay, SignedRelay
+from ltzd.store.relayer.relays import QueuedRelay
 from ltzd.store.wakeups import RELAYED, Signals
 
 log = structlog.get_logger()
@@ -126,34 +126,17 @@ class RelayWriter:
         return f"its gas limit of {call.gas_limit} is above the {most} that a block holds"
 
     async def _store(
-        self, connection: Connection, those: Sequence[QueuedRelay], fees: Fees
+        self, connection: Connection, sendable: Sequence[QueuedRelay], fees: Fees
     ) -> list[OpenTransaction]:
-        signed = self._signed(those, fees)
-        rows = await relays.store_signed(connection, self._desk.lane, signed)
-        return [
-            OpenTransaction(
-                id=row.id,
-                nonce=one.nonce,
-                gas_limit=one.relay.gas_limit,
-                fees=fees,
-                tx=Transaction(State.SIGNED),
-                hashes=(one.attempt.hash,),
-                raw=one.attempt.raw,
-                created_at=row.created_at,
-            )
-            for one, row in zip(signed, rows, strict=True)
-        ]
-
-    def _signed(self, those: Sequence[QueuedRelay], fees: Fees) -> list[SignedRelay]:
-        signed: list[SignedRelay] = []
+        attempts: list[Attempt] = []
         beside_wei = self._book.reserved_wei()
-        for nonce, relay in enumerate(those, start=self._next_nonce):
+        for nonce, relay in enumerate(sendable, start=self._next_nonce):
             call = _call(relay)
-            signed.append(
-                SignedRelay(relay, nonce, self._signer.sign(nonce, call, fees, beside_wei))
-            )
+            attempts.append(self._signer.sign(nonce, call, fees, beside_wei))
             beside_wei += call.cost_wei(fees)
-        return signed
+        return await relays.store_signed(
+            connection, self._desk.lane, sendable, attempts, self._next_nonce
+        )
 
 
 def _call(relay: QueuedRelay) -> Call:

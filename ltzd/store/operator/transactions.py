@@ -72,7 +72,7 @@ class OpenTransaction:
     call_wei: int = 0
 
     @property
-    def worst_wei(self) -> int:
+    def max_cost_wei(self) -> int:
         """What it can cost at most, whichever attempt is mined."""
         gas = TRANSACTION_GAS if self.tx.is_abandoned else self.gas_limit
         return max(gas * self.fees.max_fee_per_gas, self.call_wei)

@@ -29,7 +29,7 @@ def a_draft(data: bytes = b"\x01", user: Address = USER, **changes: Any) -> Draf
         Draft(
             plan=a_plan(data, user),
             gas_limit=100_000,
-            worst_wei=WORST,
+            max_cost_wei=WORST,
             claim_limit=None,
             last_serialized_id=None,
             idempotency_key=None,

@@ -25,7 +25,7 @@ from ltzd.errors import (
 )
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.operator.fees import GWEI, FeePolicy
-from ltzd.rules.relayer.calls import RelayAsk, RelayStatus
+from ltzd.rules.relayer.calls import RelayRequest, RelayStatus
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.store.database import Pool, session
 from ltzd.values import Address
@@ -86,7 +86,7 @@ class Desk:
         """A lock of its own deal: a call that takes no turn and asks the chain nothing."""
         deal = next(self._numbers).to_bytes(32, "big")
         data = abi.call("BusinessEscrow", "lockFor", user, b"\xb5" * 20, 5, 2**39, deal)
-        ask = RelayAsk(CONTRACTS.business_escrow, data, user, gas_limit=90_000)
+        ask = RelayRequest(CONTRACTS.business_escrow, data, user, gas_limit=90_000)
         return RelayRequest(replace(ask, **changes), key, deal, speaker)
 
 

@@ -11,10 +11,10 @@ from eth_utils.abi import abi_to_signature, get_abi_input_types
 from ltzd.chain.contracts import abi
 from ltzd.chain.contracts import abi_words as words
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
-from ltzd.chain.relayer.calls import understood
+from ltzd.chain.relayer.calls import decode
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, functions_of
-from ltzd.rules.relayer.calls import RelayAsk, RequestedClaim, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, RequestedClaim, SignedPermit
 from ltzd.values import Address, checksummed
 from tests.support.relays.allowed_calls import (
     AMOUNT,
@@ -63,7 +63,7 @@ def chain_for(name: str) -> Chain:
     return Chain()
 
 
-def refusal(ask: RelayAsk, chain: Chain | None = None) -> ValidationFailed:
+def refusal(ask: RelayRequest, chain: Chain | None = None) -> ValidationFailed:
     with pytest.raises(ValidationFailed) as caught:
         relayed(ask, chain)
     return caught.value
@@ -86,7 +86,7 @@ def test_a_row_is_relayed_for_its_principal_as_it_came(name: str) -> None:
     assert plan.function == name
     assert plan.wallet == (OPERATORS[1] if name == "LTZ.transferFrom" else None)
     assert plan.claim == (RequestedClaim(7, 2) if name in CLAIMS else None)
-    assert plan.takes_turns == (name in CLAIMS or "buy" in name)
+    assert plan.serialized_per_user == (name in CLAIMS or "buy" in name)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -166,7 +166,7 @@ def test_another_contract_is_refused_by_its_checksummed_name() -> None:
     foreign = Address(b"\xab" * 20)
 
     with pytest.raises(ContractNotWhitelisted) as caught:
-        understood(RelayAsk(foreign, MOVES["PerkNFT.claimFor"](USER), USER.address), CONTRACTS)
+        decode(RelayRequest(foreign, MOVES["PerkNFT.claimFor"](USER), USER.address), CONTRACTS)
 
     assert caught.value.details == {
         "contract": checksummed(foreign),
@@ -446,7 +446,7 @@ def test_the_first_permit_of_an_owner_may_be_a_used_one() -> None:
     relayed(an_ask("PerkNFT", call, permit=used), Chain(nonce=1))
 
 
-def spending_asks(given: SignedPermit) -> list[RelayAsk]:
+def spending_asks(given: SignedPermit) -> list[RelayRequest]:
     return [
         an_ask("LTZ", multicall(permit(given), transfer_from())),
         an_ask("LTZ", transfer_from(), permit=given),
@@ -556,7 +556,7 @@ def test_the_zero_address_is_not_party_to_a_deal_that_is_not_there() -> None:
 @pytest.mark.parametrize("answer", [b"", bytes(31), b"\xff" * 160, bytes(33)])
 def test_a_malformed_answer_is_the_nodes_fault(answer: bytes) -> None:
     for name in ("BusinessEscrow.reclaim", "LTZ.permit"):
-        asked = understood(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS)
+        asked = decode(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS)
         with pytest.raises(NodeUnavailable):
             asked.plan([answer], OPERATORS)
 
@@ -565,7 +565,7 @@ def test_only_permits_and_deals_ask_the_chain() -> None:
     silent = [name for name in MOVES if name not in OF_DEALS]
 
     for name in silent:
-        assert understood(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS).questions == ()
+        assert decode(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS).questions == ()
 
 
 # --- encoding ------------------------------------------------------------------------------------
@@ -769,7 +769,7 @@ def test_a_signature_for_another_chain_or_contract_is_refused(name: str) -> None
     elsewhere = replace(CONTRACTS, chain_id=1)
 
     with pytest.raises(ValidationFailed, match="signature"):
-        understood(ask, elsewhere)
+        decode(ask, elsewhere)
 
 
 # --- value and gas -------------------------------------------------------------------------------

@@ -18,11 +18,11 @@ from web3 import Web3
 from ltzd.chain.contracts import abi
 from ltzd.chain.contracts import abi_words as words
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
-from ltzd.chain.relayer.calls import understood
+from ltzd.chain.relayer.calls import decode
 from ltzd.chain.relayer.decoding import calls_in
 from ltzd.errors import ContractNotWhitelisted, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, AllowedCall
-from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, RelayPlan, SignedPermit
 from ltzd.values import Address, address_of, bytes_of, checksummed
 from tests.support.relays.allowed_calls import (
     AMOUNT,
@@ -157,7 +157,7 @@ def judge_move(contract: str, call: Opened, deal: Deal) -> None:
         assert signer_of(contract, *SIGNED[call.function], fields, last) == ME
 
 
-def judge(plan: RelayPlan, ask: RelayAsk, chain: Chain) -> None:
+def judge(plan: RelayPlan, ask: RelayRequest, chain: Chain) -> None:
     assert plan.to == ask.to
     assert plan.user == ask.user == USER.address
     contract = NAMES[plan.to]
@@ -339,11 +339,11 @@ def datas(draw: st.DrawFn, contract: str) -> bytes:
 
 
 @st.composite
-def asks(draw: st.DrawFn) -> RelayAsk:
+def asks(draw: st.DrawFn) -> RelayRequest:
     contract = draw(st.sampled_from(abi.CONTRACTS))
     to = draw(st.sampled_from([AT[contract]] * 40 + ADDRESSES))
     beside = draw(st.sampled_from([*[None] * 60, *PERMITS_GIVEN]))
-    return RelayAsk(to, draw(datas(contract)), USER.address, permit=beside)
+    return RelayRequest(to, draw(datas(contract)), USER.address, permit=beside)
 
 
 NOBODY = Address(bytes(20))
@@ -367,7 +367,7 @@ def test_nothing_outside_the_table_ever_passes() -> None:
 
     @settings(derandomize=True, deadline=None, max_examples=600)
     @given(asks(), chains)
-    def whatever_passes_is_in_the_table(ask: RelayAsk, chain: Chain) -> None:
+    def whatever_passes_is_in_the_table(ask: RelayRequest, chain: Chain) -> None:
         try:
             plan = relayed(ask, chain)
         except (ContractNotWhitelisted, ValidationFailed):
@@ -389,7 +389,7 @@ def test_a_good_call_that_was_changed_is_another_good_call_or_refused(
     data = MOVES[name](USER)
     for change in changes:
         data = change(data)
-    ask = RelayAsk(AT[name.partition(".")[0]], data, USER.address)
+    ask = RelayRequest(AT[name.partition(".")[0]], data, USER.address)
 
     try:
         plan = relayed(ask, chain)
@@ -420,7 +420,7 @@ def test_rubbish_is_refused_and_breaks_nothing(
     to: Address, data: bytes, beside: SignedPermit | None
 ) -> None:
     try:
-        asked = understood(RelayAsk(to, data, USER.address, permit=beside), CONTRACTS)
+        asked = decode(RelayRequest(to, data, USER.address, permit=beside), CONTRACTS)
         asked.plan(Chain().answers(asked), OPERATORS)
     except (ContractNotWhitelisted, ValidationFailed):
         return

@@ -412,7 +412,7 @@ async def test_another_attempt_is_the_newest_and_all_are_watched(
     (tx,) = await transactions.in_flight(connection, lane)
     assert tx.hashes == (a_hash("c"), a_hash("b"), a_hash("a"))
     assert (tx.raw, tx.fees) == (b"c", Fees(5 * GWEI, 2 * GWEI))
-    assert tx.worst_wei == 100_000 * 5 * GWEI
+    assert tx.max_cost_wei == 100_000 * 5 * GWEI
 
 
 async def test_the_newest_attempt_is_told_by_its_fees_even_if_clocks_jump(

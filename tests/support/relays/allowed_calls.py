@@ -13,7 +13,7 @@ from eth_account import Account
 from ltzd.chain import typed_data
 from ltzd.chain.contracts import abi, ltz
 from ltzd.chain.contracts.business_escrow import DEAL, Deal, DealStatus
-from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, understood
+from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, decode
 from ltzd.chain.typed_data import (
     Buy,
     Claim,
@@ -23,7 +23,7 @@ from ltzd.chain.typed_data import (
     Signable,
     TransferWithAuthorization,
 )
-from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, RelayPlan, SignedPermit
 from ltzd.values import Address, address_of
 
 
@@ -80,13 +80,13 @@ class Chain:
         return encode(["uint256"], [number])
 
 
-def relayed(ask: RelayAsk, chain: Chain | None = None) -> RelayPlan:
-    asked = understood(ask, CONTRACTS)
+def relayed(ask: RelayRequest, chain: Chain | None = None) -> RelayPlan:
+    asked = decode(ask, CONTRACTS)
     return asked.plan((chain or Chain()).answers(asked), OPERATORS)
 
 
-def an_ask(contract: str, data: bytes, user: Address = USER.address, **more: Any) -> RelayAsk:
-    return RelayAsk(AT[contract], data, user, **more)
+def an_ask(contract: str, data: bytes, user: Address = USER.address, **more: Any) -> RelayRequest:
+    return RelayRequest(AT[contract], data, user, **more)
 
 
 def multicall(*calls: bytes) -> bytes:
