@@ -65,7 +65,9 @@ class Relays(Protocol):
         """Raises every other refusal, and TransactionFailed for what would revert."""
         ...
 
-    async def find(self, user: TokenUser, transaction_hash: Hash32) -> tuple[RelayProgress, RelayWindow]:
+    async def find(
+        self, user: TokenUser, transaction_hash: Hash32
+    ) -> tuple[RelayProgress, RelayWindow]:
         """Raises NotFound, also for another user's."""
         ...
 

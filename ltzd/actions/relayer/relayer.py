@@ -33,9 +33,9 @@ from ltzd.errors import (
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.relayer import limits as relay_limits
 from ltzd.rules.relayer.calls import (
-    RelayRequest,
     Relayed,
     RelayPlan,
+    RelayRequest,
     RelayStatus,
     RelayWindow,
     RequestedClaim,

@@ -24,15 +24,15 @@ from ltzd.chain.relayer.signatures import check_signature
 from ltzd.chain.typed_data import DOMAIN_NAMES, domain_separator
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import CallRole, DealParty
-from ltzd.rules.relayer.calls import RelayRequest, RelayPlan, RequestedClaim, SignedPermit
+from ltzd.rules.relayer.calls import RelayPlan, RelayRequest, RequestedClaim, SignedPermit
 from ltzd.rules.relayer.limits import check_gas_limit
 from ltzd.values import Address, checksummed, hex_of
 
 Question = tuple[Address, bytes]
 
 _READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
-    "nonce": ltz.decode_number,
-    "allowance": ltz.decode_number,
+    "nonce": ltz.decode_uint,
+    "allowance": ltz.decode_uint,
     "deal": business_escrow.decode_deal,
 }
 

@@ -109,8 +109,7 @@ def check_hour(usage: RelayUsage) -> None:
 def check_claims(usage: RelayUsage, limit: ClaimLimit) -> None:
     """Spec 4.2 rule 4. A claim in flight counts until it is among the claims on chain."""
     in_flight = sum(
-        claim.collection_id == limit.claim.collection_id
-        and claim.expected_claims >= limit.on_chain
+        claim.collection_id == limit.claim.collection_id and claim.expected_claims >= limit.on_chain
         for claim in usage.claims
     )
     claims = limit.on_chain + in_flight

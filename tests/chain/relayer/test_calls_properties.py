@@ -22,7 +22,7 @@ from ltzd.chain.relayer.calls import decode
 from ltzd.chain.relayer.decoding import calls_in
 from ltzd.errors import ContractNotWhitelisted, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, AllowedCall
-from ltzd.rules.relayer.calls import RelayRequest, RelayPlan, SignedPermit
+from ltzd.rules.relayer.calls import RelayPlan, RelayRequest, SignedPermit
 from ltzd.values import Address, address_of, bytes_of, checksummed
 from tests.support.relays.allowed_calls import (
     AMOUNT,
