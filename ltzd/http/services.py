@@ -16,7 +16,7 @@ from ltzd.actions.site_plugin.links import LinkCode, Linked
 from ltzd.actions.site_plugin.members import LoggedIn
 from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer
 from ltzd.actions.site_plugin.redemptions import Redeemed as SiteRedeemed
-from ltzd.cache.rate_limits import RateLimits, Window
+from ltzd.cache.rate_limits import RateLimits, RateLimitStatus
 from ltzd.errors import Refused
 from ltzd.http.requests.client_address import NO_PROXIES, Proxies
 from ltzd.providers.host_sites import HostCredentials
@@ -139,7 +139,9 @@ class Payments(Protocol):
 class Pregeneration(Protocol):
     """`actions/pregeneration.py`, as far as its surface uses it."""
 
-    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+    async def admit(
+        self, brand_id: Address, signed: SignedRequest | None = None
+    ) -> RateLimitStatus:
         """Counts a request; the brand's window of a minute. Raises BrandUnknown, SignatureRefused,
         RateLimited."""
         ...

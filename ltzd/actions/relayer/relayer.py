@@ -20,7 +20,7 @@ from ltzd.actions.users.token_auth import TokenUsers
 from ltzd.chain.contracts import perk_nft
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.relayer import calls as relay_calls
-from ltzd.chain.relayer.calls import Understood
+from ltzd.chain.relayer.calls import DecodedRelay
 from ltzd.concurrency.batcher import Gathering
 from ltzd.errors import (
     LtzdError,
@@ -201,7 +201,7 @@ class Relayer:
             return await self._answer(
                 standing.earlier.id, standing.window(), deadline, is_new=False
             )
-        understood = relay_calls.understood(request.ask, self._contracts)
+        understood = relay_calls.decode_relay(request.ask, self._contracts)
         relay_limits.check_hour(standing)
         identity = await self._refuse_over_budget(request.ask.user, request.speaker)
         if understood.takes_turns and standing.is_turn_taken:
@@ -238,7 +238,7 @@ class Relayer:
                 GasLedger(budgets, await gas_budgets.spent(connection, [identity])).check(identity)
         return identity
 
-    async def _plan(self, understood: Understood) -> RelayPlan:
+    async def _plan(self, understood: DecodedRelay) -> RelayPlan:
         questions = understood.questions
         try:
             answers = await self._node.views(questions) if questions else []
@@ -313,7 +313,7 @@ class Relayer:
     async def _recount(self, ask: RelayAsk, claim: ClaimAsked | None) -> None:
         """A claim that reverts because another took the last place meanwhile is over the limit."""
         limit = None if claim is None else await self._claim_limit(ask, claim)
-        if limit is not None and limit.most is not None and limit.on_chain >= limit.most:
+        if limit is not None and limit.most is not None and limit.on_chain >= limit.max_hits:
             raise relay_limits.claim_limit_reached(
                 limit.claim.collection_id, limit.on_chain, limit.most
             )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ltzd.chain.contracts import business_escrow, ltz, relayed
 from ltzd.chain.contracts.business_escrow import DealStatus
-from ltzd.chain.relayer.decoding import Call, calls_in
+from ltzd.chain.relayer.decoding import DecodedCall, calls_in
 from ltzd.chain.relayer.permits import (
     check_owner,
     check_spender,
@@ -31,8 +31,8 @@ from ltzd.values import Address, checksummed, hex_of
 Question = tuple[Address, bytes]
 
 _READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
-    "nonce": ltz.decode_number,
-    "allowance": ltz.decode_number,
+    "nonce": ltz.decode_uint,
+    "allowance": ltz.decode_uint,
     "deal": business_escrow.decode_deal,
 }
 
@@ -74,7 +74,7 @@ class RelayContracts:
 
 
 @dataclass(frozen=True, slots=True)
-class Understood:
+class DecodedRelay:
     """An ask that keeps the rules as far as they can be judged without the chain.
 
     `main` is the call, or the permit if that is all there is. `permit` stood in the data or beside.
@@ -83,7 +83,7 @@ class Understood:
     ask: RelayAsk
     contracts: RelayContracts
     contract: str
-    main: Call
+    main: DecodedCall
     permit: PermitGiven | None
 
     @property
@@ -185,18 +185,18 @@ class Understood:
         return relayed.multicall([encode(signed, self.permit.signature), self.main.data])
 
 
-def understood(ask: RelayAsk, contracts: RelayContracts) -> Understood:
+def decode_relay(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
     """Raises ContractNotWhitelisted, ValidationFailed."""
     contract = contracts.name_of(ask.to)
     permit, main = _arranged(contract, ask)
-    asked = Understood(ask, contracts, contract, main, permit)
+    asked = DecodedRelay(ask, contracts, contract, main, permit)
     _check_principal(asked)
     _check_permit(asked)
     _check_limits(ask)
     return asked
 
 
-def _arranged(contract: str, ask: RelayAsk) -> tuple[PermitGiven | None, Call]:
+def _arranged(contract: str, ask: RelayAsk) -> tuple[PermitGiven | None, DecodedCall]:
     calls = calls_in(contract, ask.data)
     permits = [each for each in calls if each.row.part is Part.PERMIT]
     moves = [each for each in calls if each.row.part is not Part.PERMIT]
@@ -212,7 +212,7 @@ def _arranged(contract: str, ask: RelayAsk) -> tuple[PermitGiven | None, Call]:
     return permit, (moves or permits)[0]
 
 
-def _check_principal(asked: Understood) -> None:
+def _check_principal(asked: DecodedRelay) -> None:
     main, user = asked.main, asked.ask.user
     principal, message = main.row.principal, main.row.signs
     if not isinstance(principal, Party) and main.arguments[principal] != user:
@@ -221,7 +221,7 @@ def _check_principal(asked: Understood) -> None:
         check_signature(main, message, user, asked.contracts.separator(asked.contract))
 
 
-def _check_permit(asked: Understood) -> None:
+def _check_permit(asked: DecodedRelay) -> None:
     permit, main, contract = asked.permit, asked.main, asked.contract
     if permit is None:
         if main.row.part is Part.SPENDING:
@@ -244,7 +244,7 @@ def _check_limits(ask: RelayAsk) -> None:
     check_gas_limit(ask.data, ask.gas_limit)
 
 
-def _foreign(call: Call, principal: str, user: Address) -> ValidationFailed:
+def _foreign(call: DecodedCall, principal: str, user: Address) -> ValidationFailed:
     return ValidationFailed(
         f"{call.row.name}: {principal} must be the authenticated user",
         contract=call.row.contract,
