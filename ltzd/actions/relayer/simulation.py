@@ -8,8 +8,7 @@ import asyncio
 from contextlib import suppress
 
 from ltzd.actions.relayer.gas_estimates import GasGuesses
-from ltzd.chain.contracts import abi_words
-from ltzd.chain.contracts import reverts
+from ltzd.chain.contracts import abi_words, reverts
 from ltzd.chain.node.node import Node, Revert
 from ltzd.concurrency.cached import Fresh
 from ltzd.errors import (

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.abi_words import Log, WordReader
 from ltzd.chain.typed_data import Refund, Release
 from ltzd.rules.indexer.contract_facts import (

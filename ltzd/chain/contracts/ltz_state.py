@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ltzd.chain.contracts import abi_words
-from ltzd.chain.contracts import ltz
+from ltzd.chain.contracts import abi_words, ltz
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.errors import NodeUnavailable

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.abi_words import Log, WordReader
 from ltzd.chain.typed_data import Claim
 from ltzd.rules.indexer.contract_facts import (

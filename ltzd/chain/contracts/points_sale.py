@@ -6,8 +6,7 @@ Prices are LTZ's smallest unit. A buyer's reference works once.
 from collections.abc import Mapping
 from typing import Any
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.abi_words import Log, WordReader
 from ltzd.chain.typed_data import Buy
 from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact

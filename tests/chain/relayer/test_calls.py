@@ -8,8 +8,7 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.abi import abi_to_signature, get_abi_input_types
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.relayer.calls import decode_relay
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
@@ -249,7 +248,9 @@ def test_every_function_that_the_table_does_not_name_is_refused(
     contract: str, entry: dict[str, Any]
 ) -> None:
     types = get_abi_input_types(entry)  # type: ignore[arg-type]
-    call = abi_words.selector(abi_to_signature(entry)) + encode(types, [a_value(one) for one in types])  # type: ignore[arg-type]
+    call = abi_words.selector(abi_to_signature(entry)) + encode(
+        types, [a_value(one) for one in types]
+    )  # type: ignore[arg-type]
 
     for data in hidden(contract, call):
         refusal(an_ask(contract, data))
