@@ -313,7 +313,7 @@ class Relayer:
     async def _recount(self, ask: RelayAsk, claim: ClaimAsked | None) -> None:
         """A claim that reverts because another took the last place meanwhile is over the limit."""
         limit = None if claim is None else await self._claim_limit(ask, claim)
-        if limit is not None and limit.most is not None and limit.on_chain >= limit.max_hits:
+        if limit is not None and limit.most is not None and limit.on_chain >= limit.most:
             raise relay_limits.claim_limit_reached(
                 limit.claim.collection_id, limit.on_chain, limit.most
             )

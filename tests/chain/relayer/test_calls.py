@@ -248,9 +248,8 @@ def test_every_function_that_the_table_does_not_name_is_refused(
     contract: str, entry: dict[str, Any]
 ) -> None:
     types = get_abi_input_types(entry)  # type: ignore[arg-type]
-    call = abi_words.selector(abi_to_signature(entry)) + encode(
-        types, [a_value(one) for one in types]
-    )  # type: ignore[arg-type]
+    signature = abi_to_signature(entry)  # type: ignore[arg-type]
+    call = abi_words.selector(signature) + encode(types, [a_value(kind) for kind in types])
 
     for data in hidden(contract, call):
         refusal(an_ask(contract, data))
