@@ -18,7 +18,7 @@ from ltzd.deliveries.endpoints import EndpointSlots
 from ltzd.deliveries.outcomes import OutcomeWriter
 from ltzd.deliveries.rendering import SignedWebhook, WebhookRenderer
 from ltzd.errors import DatabaseUnavailable
-from ltzd.providers.brand_webhooks import MOST_UNDER_WAY, TIMEOUT_SECONDS, BrandWebhooks
+from ltzd.providers.brand_webhooks import MAX_IN_FLIGHT, TIMEOUT_SECONDS, BrandWebhooks
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.wakeups import WEBHOOKS, Bell, Signals
@@ -54,7 +54,7 @@ class Sender:
         self._now = now
         self._letters = WebhookRenderer(sealer)
         self._outcomes = OutcomeWriter(pool)
-        self._endpoints = EndpointSlots(MOST_UNDER_WAY, _MOST_AT_ONCE)
+        self._endpoints = EndpointSlots(MAX_IN_FLIGHT, _MOST_AT_ONCE)
         self._wake = Bell()
         self._looks = True
         """Whether it is time to look through all brands."""

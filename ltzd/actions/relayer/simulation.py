@@ -7,10 +7,10 @@ NodeUnavailable where the node cannot say. Nothing is spent.
 import asyncio
 from contextlib import suppress
 
-from ltzd.actions.relayer.gas_estimates import GasGuesses
+from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words, reverts
 from ltzd.chain.node.node import Node, Revert
-from ltzd.concurrency.cached import Fresh
+from ltzd.concurrency.cached import CachedValue
 from ltzd.errors import (
     ClaimLimitReached,
     NodeUnavailable,
@@ -29,12 +29,12 @@ _BEGINNERS = 8
 """Calls like no other so far that are estimated at once."""
 
 
-class RelayRehearsal:
+class RelaySimulator:
     def __init__(self, node: Node, policy: FeePolicy) -> None:
         self._node = node
         self._policy = policy
-        self._market = Fresh(node.current_gas_price)
-        self._guesses = GasGuesses()
+        self._market = CachedValue(node.current_gas_price)
+        self._guesses = GasEstimateCache()
         self._beginning = asyncio.Semaphore(_BEGINNERS)
 
     async def gas_limit(self, plan: RelayPlan, sender: Address, wanted: int | None) -> int:

@@ -24,7 +24,7 @@ from ltzd.chain.relayer.signatures import check_signature
 from ltzd.chain.typed_data import DOMAIN_NAMES, domain_separator
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import Part, Party
-from ltzd.rules.relayer.calls import ClaimAsked, PermitGiven, RelayAsk, RelayPlan
+from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, RequestedClaim, SignedPermit
 from ltzd.rules.relayer.limits import check_gas_limit
 from ltzd.values import Address, checksummed, hex_of
 
@@ -84,7 +84,7 @@ class DecodedRelay:
     contracts: RelayContracts
     contract: str
     main: DecodedCall
-    permit: PermitGiven | None
+    permit: SignedPermit | None
 
     @property
     def function(self) -> str:
@@ -95,11 +95,11 @@ class DecodedRelay:
         return self.main.row.takes_turns
 
     @property
-    def claim(self) -> ClaimAsked | None:
+    def claim(self) -> RequestedClaim | None:
         said = self.main.arguments
         if "expectedClaims" not in said:
             return None
-        return ClaimAsked(said["id"], said["expectedClaims"])
+        return RequestedClaim(said["id"], said["expectedClaims"])
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -196,7 +196,7 @@ def decode_relay(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
     return asked
 
 
-def _arranged(contract: str, ask: RelayAsk) -> tuple[PermitGiven | None, DecodedCall]:
+def _arranged(contract: str, ask: RelayAsk) -> tuple[SignedPermit | None, DecodedCall]:
     calls = calls_in(contract, ask.data)
     permits = [each for each in calls if each.row.part is Part.PERMIT]
     moves = [each for each in calls if each.row.part is not Part.PERMIT]

@@ -23,7 +23,7 @@ from ltzd.chain.typed_data import (
     TransferWithAuthorization,
     TypedMessage,
 )
-from ltzd.rules.relayer.calls import PermitGiven, RelayAsk, RelayPlan
+from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
 from ltzd.values import Address, address_of
 
 
@@ -103,19 +103,19 @@ def a_permit(
     owner: Person = USER,
     nonce: int = NONCE,
     signer: Person | None = None,
-) -> PermitGiven:
+) -> SignedPermit:
     message = Permit(owner.address, spender, value, nonce, DEADLINE)
     signature = (signer or owner).sign("LTZ", message)
-    return PermitGiven(owner.address, spender, value, DEADLINE, signature)
+    return SignedPermit(owner.address, spender, value, DEADLINE, signature)
 
 
-def permit(given: PermitGiven) -> bytes:
+def permit(given: SignedPermit) -> bytes:
     """As a call of LTZ."""
     said = (given.owner, given.spender, given.value, given.deadline)
     return abi.call("LTZ", "permit", *said, *split(given.signature))
 
 
-def permit_ltz(given: PermitGiven) -> bytes:
+def permit_ltz(given: SignedPermit) -> bytes:
     """As a call of the spender."""
     return abi.call(
         "PerkNFT", "permitLTZ", given.owner, given.value, given.deadline, *split(given.signature)
