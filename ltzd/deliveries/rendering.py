@@ -12,7 +12,7 @@ import structlog
 from cachetools import LRUCache
 
 from ltzd.errors import Misconfigured
-from ltzd.providers.brand_webhooks import Message
+from ltzd.providers.brand_webhooks import WebhookMessage
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands.keys import BrandSecret
 from ltzd.store.database import Connection
@@ -31,7 +31,7 @@ _BRANDS_KEPT = 10_000
 @dataclass(frozen=True, slots=True)
 class SignedWebhook:
     due: Due
-    message: Message
+    message: WebhookMessage
     secrets: Sequence[str] = field(repr=False)
 
 
@@ -50,7 +50,7 @@ class WebhookRenderer:
             secrets = await self._secrets_of(connection, due, now) if due.id in bodies else ()
             if secrets:
                 letters.append(
-                    SignedWebhook(due, Message(due.id, due.url, bodies[due.id]), secrets)
+                    SignedWebhook(due, WebhookMessage(due.id, due.url, bodies[due.id]), secrets)
                 )
         ready = {letter.due.id for letter in letters}
         if others := [due.id for due in claimed if due.id not in ready]:
