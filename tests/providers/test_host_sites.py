@@ -121,7 +121,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def sites(clock: Clock) -> AsyncIterator[HostSites]:
-    sites = HostSites(SHORT, ticks=clock)
+    sites = HostSites(SHORT, clock=clock)
     yield sites
     await sites.close()
 

@@ -7,13 +7,14 @@ Callers who ask of one account at the same time share the question.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 import structlog
 from cachetools import TLRUCache
 
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.single_flight import Flights
 from ltzd.errors import Unavailable
 from ltzd.providers.oauth.account_access import AccountsPolicy
@@ -47,13 +48,13 @@ class _LookUp(Protocol):
 
 
 class AccountLookups:
-    def __init__(self, policy: AccountsPolicy, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, policy: AccountsPolicy, clock: Clock = time.monotonic) -> None:
         self._policy = policy
         self._session = LookUpSession()
         self._look_ups = _look_ups(policy, self._session)
         self._flights: Flights[_Key, Verified] = Flights("account look-up", policy.max_waiting)
         self._kept: TLRUCache[_Key, Verified] = TLRUCache(
-            policy.max_kept, lambda _, found, now: now + self._keeps(found), ticks
+            policy.max_kept, lambda _, found, now: now + self._keeps(found), clock
         )
 
     async def __aenter__(self) -> Self:
@@ -91,7 +92,7 @@ class AccountLookups:
             return _UNAVAILABLE
 
     async def _asked(self, key: _Key, look_up: _LookUp, account: OAuthAccount) -> Verified:
-        deadline = asyncio.get_running_loop().time() + self._policy.timeout_seconds
+        deadline = loop_time() + self._policy.timeout_seconds
         try:
             async with asyncio.timeout_at(deadline):
                 found = await look_up.verify(account, deadline)
