@@ -27,7 +27,7 @@ from ltzd.errors import (
     Refused,
     Unavailable,
 )
-from ltzd.providers.payments import OpenSession, PaymentProvider
+from ltzd.providers.payments import CheckoutPage, PaymentProvider
 from ltzd.rules.payments import (
     NOBODYS,
     REFUNDED,
@@ -106,7 +106,7 @@ class Payments:
 
     # --- checkout -------------------------------------------------------------------------------
 
-    async def open_checkout(self, request: CheckoutRequest) -> OpenSession:
+    async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
         """Raises the narrowest Refused or Unavailable."""
         try:
             opened = await self._open(request)
@@ -120,7 +120,7 @@ class Payments:
         log.info("checkout.opened", brand=hex_of(request.brand_id), session=opened.id)
         return opened
 
-    async def _open(self, request: CheckoutRequest) -> OpenSession:
+    async def _open(self, request: CheckoutRequest) -> CheckoutPage:
         brand = self._brands.get(request.brand_id)
         if brand is None:
             raise BrandUnknown("Unknown brand")

@@ -46,8 +46,8 @@ from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
-from ltzd.providers.dns_txt import DnsPolicy, TxtRecords
-from ltzd.providers.external_api import ExternalApis
+from ltzd.providers.dns_txt import DnsPolicy, TxtResolver
+from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.account_lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
@@ -117,7 +117,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             await brands.refresh(connection)
         hashes = PublishedHashes(pool, signals)
         signatures = RequestSignatures(pool, sealer, brands)
-        apis = ExternalApis(GuardPolicy(allow_loopback=is_dev))
+        apis = ExternalApiClient(GuardPolicy(allow_loopback=is_dev))
         stack.push_async_callback(apis.close)
         platform = await _chat_platform(settings, stack)
         constraints = PurchaseConstraints(pool, brands, apis, ChatMembers(pool, identity, platform))
@@ -220,9 +220,9 @@ def _chat_sweep(settings: Settings, pool: Pool, platform: ChatPlatform | None) -
     return ChatSweep(pool, settings.database_url.get_secret_value(), platform)
 
 
-def _txt_records(settings: Settings) -> TxtRecords:
+def _txt_records(settings: Settings) -> TxtResolver:
     dns = settings.dns
-    return TxtRecords(DnsPolicy(dns.nameservers, dns.port, dns.timeout_seconds))
+    return TxtResolver(DnsPolicy(dns.nameservers, dns.port, dns.timeout_seconds))
 
 
 async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> PaymentProvider | None:

@@ -17,7 +17,7 @@ from ltzd.actions.users.token_auth import TokenUsers
 from ltzd.daemon.settings.settings import Site
 from ltzd.http.services import SiteServices
 from ltzd.providers import host_sites
-from ltzd.providers.host_sites import HostSites
+from ltzd.providers.host_sites import HostSiteClient
 from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.encryption.sealing import Sealer
 
@@ -42,7 +42,7 @@ def site_services(  # noqa: PLR0913 (a call of its own for each service would na
     *,
     is_dev: bool,
 ) -> SiteServices:
-    asked = HostSites(host_sites.policy(allow_loopback=is_dev))
+    asked = HostSiteClient(host_sites.policy(allow_loopback=is_dev))
     stack.push_async_callback(asked.close)
     policy = SitePolicy(settings.base_url, settings.rest_prefix)
     members = SiteMembers(desk.pool, brands, Newcomers(desk.pool, identity), asked, policy)

@@ -21,7 +21,7 @@ from ltzd.errors import Refused
 from ltzd.http.requests.client_address import NO_PROXIES, Proxies
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.providers.payments import OpenSession
+from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.limits import Standing
@@ -123,7 +123,7 @@ class Domains(Protocol):
 class Payments(Protocol):
     """`actions/payments.py`, as far as its surface uses it."""
 
-    async def open_checkout(self, request: CheckoutRequest) -> OpenSession:
+    async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
         """Raises every refusal, and PaymentsUnavailable where nothing is sold."""
         ...
 

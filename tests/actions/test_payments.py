@@ -301,7 +301,7 @@ async def test_the_brands_limit_of_new_wallets_holds(world: World, sandbox: Sand
     )
 
     kinds = Counter(type(outcome).__name__ for outcome in outcomes)
-    assert kinds == {"OpenSession": 2, "RateLimited": 6}
+    assert kinds == {"CheckoutPage": 2, "RateLimited": 6}
     assert await value(world.pool, "SELECT count(*) FROM users") == 2
     sandbox.faults.order("identity", Fault(times=1_000, status=503))
     with pytest.raises(RateLimited) as refused:

@@ -18,7 +18,7 @@ from ltzd.errors import (
     SiteUnknown,
 )
 from ltzd.providers.email_addresses import proven_address
-from ltzd.providers.host_sites import HostCredentials, HostSites, SiteUser
+from ltzd.providers.host_sites import HostCredentials, HostSiteClient, SiteUser
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store.brands.configurations import BrandBook
 from ltzd.store.database import Pool, session
@@ -61,7 +61,7 @@ class SiteMembers:
         pool: Pool,
         brands: BrandBook,
         newcomers: Newcomers,
-        host_sites: HostSites,
+        host_sites: HostSiteClient,
         policy: SitePolicy,
     ) -> None:
         self._pool = pool
@@ -101,7 +101,7 @@ class SiteMembers:
 
     def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
         """Whether the site has confirmed this log-in within the hour and not denied it since."""
-        return self._host_sites.was_confirmed(
+        return self._host_sites.was_recently_valid(
             self._base_url(host), credentials, self._policy.rest_prefix
         )
 

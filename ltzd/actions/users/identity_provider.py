@@ -38,7 +38,7 @@ class Identities(Protocol):
         """The accounts that are proven to be the user's."""
         ...
 
-    async def person_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> Person | None:
         """Who he is, if he is known and has a wallet."""
         ...
 

@@ -50,7 +50,7 @@ class Following:
     async def _settle(self, user: TokenUser) -> None:
         if user.emails is not None and not await self._is_due(user.subject, user.emails):
             return
-        person = await self._identity.person_of(user.subject)
+        person = await self._identity.profile_of(user.subject)
         if person is None:
             return
         emails = person.emails if user.emails is None else user.emails

@@ -37,7 +37,7 @@ _NEVER = float("-inf")
 _log = structlog.get_logger(__name__)
 
 
-class KeptKeys(ABC, Generic[Key]):
+class KeyCache(ABC, Generic[Key]):
     """Keys by their id; `told` asks whoever makes the tokens for those of now."""
 
     def __init__(self, clock: Clock) -> None:
@@ -125,7 +125,7 @@ class KeptKeys(ABC, Generic[Key]):
         telemetry.IDENTITY_KEYS_READ_AT.set_to_current_time()
 
 
-class SigningKeys(KeptKeys[EllipticCurvePublicKey]):
+class SigningKeys(KeyCache[EllipticCurvePublicKey]):
     """The vendor's, for one application."""
 
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls, clock: Clock) -> None:

@@ -7,8 +7,13 @@ import asyncio
 from typing import Final
 
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.providers.oauth.lookup_answers import Answer, LookUpFailed, refused, unexpected
-from ltzd.providers.oauth.lookup_calls import LookUpCalls, Question
+from ltzd.providers.oauth.lookup_answers import (
+    AccountLookupUnavailable,
+    Answer,
+    refused,
+    unexpected,
+)
+from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
 from ltzd.rules.oauth.accounts import OAuthProvider
 
 _ENDS_EARLY_SECONDS: Final = 60.0
@@ -23,7 +28,7 @@ class ClientTokens:
         self,
         provider: OAuthProvider,
         question: Question,
-        calls: LookUpCalls,
+        calls: LookupCalls,
         clock: Clock = loop_time,
     ) -> None:
         self._clock = clock
@@ -35,7 +40,7 @@ class ClientTokens:
         self._good_until = 0.0
 
     async def token(self, deadline: float) -> str:
-        """Raises LookUpFailed."""
+        """Raises AccountLookupUnavailable."""
         async with self._lock:
             now = self._clock()
             if self._token is None or now >= self._good_until:
@@ -59,9 +64,9 @@ class ClientTokens:
             raise refused(self._provider, answer)
         token, seconds = body.get("access_token"), body.get("expires_in")
         if not isinstance(token, str) or not _is_token(token):
-            raise LookUpFailed("an answer without a token")
+            raise AccountLookupUnavailable("an answer without a token")
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-            raise LookUpFailed("a token without its end")
+            raise AccountLookupUnavailable("a token without its end")
         lasts = min(float(seconds), _LONGEST_SECONDS)
         return token, max(lasts / 2, lasts - _ENDS_EARLY_SECONDS)
 

@@ -17,7 +17,7 @@ from ltzd.actions.users.custodial_signing import SignedHere, ltz_permits
 from ltzd.actions.users.custodial_wallets import LinkingTokens, LocalWallets
 from ltzd.actions.users.identity_provider import Identities, UserTokens
 from ltzd.errors import DatabaseUnavailable, Misconfigured, Unauthorized
-from ltzd.providers.oidc.claims import VouchedUser
+from ltzd.providers.oidc.claims import OidcUser
 from ltzd.providers.oidc.policy import OidcPolicy
 from ltzd.providers.oidc.tokens import OidcTokens
 from ltzd.rules.oauth.accounts import OAuthAccount
@@ -76,10 +76,8 @@ def wallets(pool: Pool) -> LocalWallets:
     return LocalWallets(pool, SEALER, ISSUER, SIGNED_HERE)
 
 
-def vouched(
-    subject: str = "user-7", *accounts: OAuthAccount, email: str | None = None
-) -> VouchedUser:
-    return VouchedUser(subject, None, accounts, email)
+def vouched(subject: str = "user-7", *accounts: OAuthAccount, email: str | None = None) -> OidcUser:
+    return OidcUser(subject, None, accounts, email)
 
 
 async def users_in(pool: Pool) -> int:

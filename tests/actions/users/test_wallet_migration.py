@@ -424,7 +424,7 @@ class Told:
         self.persons = {person.id: person for person in persons}
         self.asked = 0
 
-    async def person_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> Person | None:
         self.asked += 1
         return self.persons.get(subject)
 
@@ -488,7 +488,7 @@ async def test_who_goes_away_meanwhile_is_looked_at_next_time(local: LocalWorld)
         raise asyncio.CancelledError
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(told, "person_of", cancelled)
+        patched.setattr(told, "profile_of", cancelled)
         with pytest.raises(asyncio.CancelledError):
             await following.follow(TokenUser("ann", ()))
     await following.follow(TokenUser("ann", ()))

@@ -14,7 +14,7 @@ from ltzd.actions.users.registration import Newcomers
 from ltzd.actions.users.token_auth import TokenUsers
 from ltzd.actions.users.wallet_migration import Following
 from ltzd.dev.sandbox import Sandbox
-from ltzd.providers.host_sites import HostSites
+from ltzd.providers.host_sites import HostSiteClient
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
 from ltzd.store.brands import configurations as brands
@@ -80,7 +80,7 @@ async def a_world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
         world.http = await stack.enter_async_context(aiohttp.ClientSession())
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
         tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
-        sites = HostSites(SHORT)
+        sites = HostSiteClient(SHORT)
         stack.push_async_callback(sites.close)
         policy = SitePolicy(world.site.base + "/{host}", "api")
         newcomers = Newcomers(pool, identity)

@@ -21,7 +21,7 @@ from ltzd.cache.rate_limits import RateLimits
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
 from ltzd.providers.oauth.lookup_answers import Verified
-from ltzd.providers.oidc.claims import VouchedUser
+from ltzd.providers.oidc.claims import OidcUser
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.brands import configurations as brands
@@ -48,9 +48,9 @@ class Vouching:
     """An issuer whose tokens are what they say."""
 
     def __init__(self) -> None:
-        self.users: dict[str, VouchedUser] = {}
+        self.users: dict[str, OidcUser] = {}
 
-    async def user_of(self, token: str) -> VouchedUser:
+    async def user_of(self, token: str) -> OidcUser:
         return self.users[token]
 
 
@@ -123,7 +123,7 @@ class LocalWorld(World):
 
     def token(self, subject: str, *accounts: OAuthAccount, email: str | None = None) -> str:
         token = uuid4().hex
-        self.issuer.users[token] = VouchedUser(subject, None, accounts, email)
+        self.issuer.users[token] = OidcUser(subject, None, accounts, email)
         return token
 
 

@@ -48,7 +48,7 @@ from ltzd.http.server import serve
 from ltzd.http.services import Health, HttpPolicy, Services, SiteServices
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.providers.payments import OpenSession
+from ltzd.providers.payments import CheckoutPage
 from ltzd.rules import perk_charges
 from ltzd.rules.brands.configuration import Brand, EventRule, Perk
 from ltzd.rules.payments import Payment, not_found
@@ -423,7 +423,7 @@ class PaymentBook:
     """
 
     opened: list[CheckoutRequest] = field(default_factory=list)
-    keys: dict[tuple[Address, str], tuple[CheckoutRequest, OpenSession]] = field(
+    keys: dict[tuple[Address, str], tuple[CheckoutRequest, CheckoutPage]] = field(
         default_factory=dict
     )
     paid: dict[str, Payment] = field(default_factory=dict)
@@ -433,7 +433,7 @@ class PaymentBook:
     signature: str = "t=1,v1=good"
     refusal: Exception | None = None
 
-    async def open_checkout(self, request: CheckoutRequest) -> OpenSession:
+    async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
         self._refuse()
         if request.brand_id != address_of(BRAND_ID):
             raise BrandUnknown("Unknown brand")
@@ -441,7 +441,7 @@ class PaymentBook:
         if slot not in self.keys:
             id_ = f"cs_test_{len(self.opened)}"
             self.opened.append(request)
-            self.keys[slot] = (request, OpenSession(id_, f"https://pay.example/{id_}"))
+            self.keys[slot] = (request, CheckoutPage(id_, f"https://pay.example/{id_}"))
         first, opened = self.keys[slot]
         if first != request:
             raise IdempotencyKeyReused("This idempotency key came with another request before")

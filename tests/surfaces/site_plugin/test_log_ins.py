@@ -25,7 +25,7 @@ from ltzd.dev.sandbox.faults import Fault
 from ltzd.http.services import HttpPolicy
 from ltzd.http.site_plugin.models import SiteRefusal
 from ltzd.http.site_plugin.operations import operations
-from ltzd.providers.host_sites import HostSites
+from ltzd.providers.host_sites import HostSiteClient
 from ltzd.providers.identity.tokens import IdentityTokens
 from ltzd.values import address_of
 from tests.support.sites.host_sites import SHORT
@@ -164,7 +164,7 @@ async def running(event_surface: EventSurface) -> AsyncIterator[str]:
     """The app's URL: as `ltzd run` has it, but it may ask sites of this machine."""
     daemon, sandbox = event_surface.daemon, event_surface.sandbox
     async with AsyncExitStack() as stack:
-        sites = HostSites(SHORT)
+        sites = HostSiteClient(SHORT)
         stack.push_async_callback(sites.close)
         members = SiteMembers(
             daemon.pool,
