@@ -48,7 +48,7 @@ from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
 from ltzd.providers.dns_txt import DnsPolicy, TxtResolver
 from ltzd.providers.external_api import ExternalApiClient
-from ltzd.providers.oauth.account_lookups import AccountLookups
+from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
 from ltzd.rules.operator.fees import FeePolicy
@@ -247,7 +247,7 @@ def _sender(
 ) -> Sender | None:
     if "deliveries" not in settings.roles:
         return None
-    http = BrandWebhooks(brand_webhooks.policy(allow_loopback=is_dev))
+    http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=is_dev))
     stack.push_async_callback(http.close)
     return Sender(pool, signals, sealer, http)
 

@@ -7,13 +7,8 @@ import asyncio
 from typing import Final
 
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.providers.oauth.lookup_answers import (
-    AccountLookupUnavailable,
-    Answer,
-    refused,
-    unexpected,
-)
-from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
+from ltzd.providers.oauth.answers import AccountLookupUnavailable, Answer, refused, unexpected
+from ltzd.providers.oauth.calls import LookupCalls, Question
 from ltzd.rules.oauth.accounts import OAuthProvider
 
 _ENDS_EARLY_SECONDS: Final = 60.0

@@ -20,7 +20,7 @@ from ltzd.actions.users.wallet_migration import Following
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
-from ltzd.providers.oauth.lookup_answers import Verified
+from ltzd.providers.oauth.answers import AccountVerification
 from ltzd.providers.oidc.claims import OidcUser
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.rules.oauth.accounts import OAuthAccount
@@ -40,8 +40,8 @@ TYPE = "account_creation"
 
 
 class EverybodyExists:
-    async def verify(self, account: OAuthAccount) -> Verified:
-        return Verified("exists", f"u{account.user_id}")
+    async def verify(self, account: OAuthAccount) -> AccountVerification:
+        return AccountVerification("exists", f"u{account.user_id}")
 
 
 class Vouching:
