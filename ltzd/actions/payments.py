@@ -15,10 +15,10 @@ from uuid import UUID
 import structlog
 
 from ltzd import telemetry
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.mint_capacity import MintCapacity
-from ltzd.actions.users.identity_provider import Identities
-from ltzd.actions.users.registration import Newcomers
+from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.actions.users.registration import UserRegistration
 from ltzd.errors import (
     BrandUnknown,
     MintPending,
@@ -90,15 +90,15 @@ class Payments:
         pool: Pool,
         signals: Signals,
         brands: BrandBook,
-        identity: Identities,
-        hashes: PublishedHashes,
+        identity: IdentityProvider,
+        hashes: MintHashWaiters,
         provider: PaymentProvider | None,
         capacity: MintCapacity,
     ) -> None:
         self._pool = pool
         self._signals = signals
         self._brands = brands
-        self._newcomers = Newcomers(pool, identity)
+        self._newcomers = UserRegistration(pool, identity)
         self._hashes = hashes
         self._provider = provider
         self._capacity = capacity
@@ -216,7 +216,7 @@ class Payments:
         return hash_
 
     async def _shared_wait(self, reward: UUID) -> Hash32 | None:
-        """`PublishedHashes` knows one waiter of a reward, and a session may have many."""
+        """`MintHashWaiters` knows one waiter of a reward, and a session may have many."""
         waiting = self._waiting.get(reward)
         if waiting is None:
             waiting = asyncio.create_task(self._hashes.wait(reward, HASH_WAIT_SECONDS))

@@ -19,9 +19,9 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import (
     AccountRefused,
     BrandUnknown,
@@ -67,7 +67,7 @@ class PregenerationRequest:
     metadata: Mapping[str, Any] | None = None
 
 
-class Accounts(Protocol):
+class AccountVerifier(Protocol):
     """What the OAuth providers say of their accounts."""
 
     async def verify(self, account: OAuthAccount) -> AccountVerification: ...
@@ -78,8 +78,8 @@ class Pregeneration:
         self,
         pool: Pool,
         brands: BrandBook,
-        identities: Identities,
-        accounts: Accounts,
+        identities: IdentityProvider,
+        accounts: AccountVerifier,
         limits: RateLimits,
         signatures: RequestSignatures,
     ) -> None:
@@ -89,7 +89,7 @@ class Pregeneration:
         self._identities = identities
         self._accounts = accounts
         self._limits = limits
-        self._flights: Flights[OAuthAccount, AccountWallet] = Flights(
+        self._flights: SingleFlight[OAuthAccount, AccountWallet] = SingleFlight(
             "pregeneration", _MOST_WAITING
         )
 

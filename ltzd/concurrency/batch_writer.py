@@ -3,7 +3,7 @@
 While a commit is under way items gather; whatever waits at its end goes into the next. An answer
 is given only after its commit, so it is as durable as a commit of its own. An item that makes a
 commit fail is tried alone, so that it cannot take its neighbours down; one that lost a race
-(`AGAIN`) goes into the next commit, for a bounded time.
+(`RETRY`) goes into the next commit, for a bounded time.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import DatabaseUnavailable, Unavailable
 
 
-class Again(Enum):
+class Retry(Enum):
     """The answer of an item that must be decided again."""
 
-    AGAIN = "again"
+    RETRY = "again"
 
 
-AGAIN = Again.AGAIN
+RETRY = Retry.RETRY
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -42,7 +42,7 @@ class _Waiting(Generic[Item, Answer]):
     """When it gives up; None until it has lost a race."""
 
 
-class GroupCommit(Generic[Item, Answer]):
+class BatchWriter(Generic[Item, Answer]):
     """`write` commits items and answers each, in order: a value, or an exception for its caller.
 
     `kind` is what the metrics call the items.
@@ -50,7 +50,7 @@ class GroupCommit(Generic[Item, Answer]):
 
     def __init__(
         self,
-        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Again]]],
+        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Retry]]],
         kind: str,
         *,
         width: int = 1,
@@ -117,9 +117,9 @@ class GroupCommit(Generic[Item, Answer]):
         for _ in again:
             self._idle.release()
 
-    def _is_answered(self, one: _Waiting[Item, Answer], answer: Answer | Exception | Again) -> bool:
+    def _is_answered(self, one: _Waiting[Item, Answer], answer: Answer | Exception | Retry) -> bool:
         """Tell the caller, unless the item goes again."""
-        if not isinstance(answer, Again):
+        if not isinstance(answer, Retry):
             _tell(one.future, answer)
             return True
         now = self._clock()

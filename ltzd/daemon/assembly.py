@@ -12,18 +12,18 @@ import structlog
 from ltzd.actions.constraints.chat_members import ChatMembers
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.domain_verification import DomainVerification
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.record import EventHandler
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import Payments
 from ltzd.actions.perk_charges import PerkCharges
 from ltzd.actions.pregeneration import Pregeneration
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.users.identity_provider import Identities
-from ltzd.actions.users.token_auth import TokenUsers
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.actions.users.token_auth import TokenAuthenticator
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
@@ -77,10 +77,10 @@ class Daemon:
     signals: Signals
     limits: RateLimits
     brands: BrandBook
-    identity: Identities
-    hashes: PublishedHashes
+    identity: IdentityProvider
+    hashes: MintHashWaiters
     events: EventHandler
-    relay_desk: RelayDesk
+    relay_desk: RelayContext
     relayer: Relayer
     perk_charges: PerkCharges
     constraints: PurchaseConstraints
@@ -115,7 +115,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         brands = BrandBook()
         async with database.session(pool) as connection:
             await brands.refresh(connection)
-        hashes = PublishedHashes(pool, signals)
+        hashes = MintHashWaiters(pool, signals)
         signatures = RequestSignatures(pool, sealer, brands)
         apis = ExternalApiClient(GuardPolicy(allow_loopback=is_dev))
         stack.push_async_callback(apis.close)
@@ -129,7 +129,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         desk = _relay_desk(settings, pool, node, chain, signals)
-        users = TokenUsers(tokens, identity, Following(pool, identity))
+        users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
         relayer = Relayer(
             desk,
             users,
@@ -266,9 +266,9 @@ def _limits(settings: Settings) -> RateLimits:
 
 def _relay_desk(
     settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
-) -> RelayDesk:
+) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
-    return RelayDesk.of(
+    return RelayContext.of(
         pool, signals, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
     )
 
@@ -279,8 +279,8 @@ def _lanes(
     node: Node,
     chain: ChainIdentity,
     signals: Signals,
-    hashes: PublishedHashes,
-    identity: Identities,
+    hashes: MintHashWaiters,
+    identity: IdentityProvider,
 ) -> tuple[WalletLane, ...]:
     """The users that this process is meeting are rewards on their way to its mint lane."""
     if "operator" not in settings.roles:

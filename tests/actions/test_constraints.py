@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from ltzd.actions.constraints.chat_members import ChatMembers
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import IdentityUnavailable, Unauthorized, Unavailable, ValidationFailed
 from ltzd.providers.chat import ChatPlatform
 from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailable
@@ -508,7 +508,7 @@ async def chat(world: World) -> AsyncIterator[Chat]:
     async with a_chat_server() as server:
         linked: Any = LinkedAccounts()
         async with ChatPlatform(server.policy(timeout_seconds=0.5)) as platform:
-            identities: Identities = linked
+            identities: IdentityProvider = linked
             members = ChatMembers(world.pool, identities, platform)
             constraints = PurchaseConstraints(world.pool, world.book, world.apis, members)
             yield Chat(world, server, linked, constraints)

@@ -6,7 +6,7 @@ token's subject, and those that his wallet was made for before he ever logged in
 
 import asyncio
 
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.chat import ChatPlatform, ChatUnavailable
 from ltzd.providers.identity.tokens import TokenUser
@@ -29,7 +29,7 @@ class ChatMembers:
     def __init__(
         self,
         pool: Pool,
-        identities: Identities | None = None,
+        identities: IdentityProvider | None = None,
         platform: ChatPlatform | None = None,
     ) -> None:
         self._pool = pool

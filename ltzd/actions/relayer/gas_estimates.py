@@ -25,7 +25,7 @@ class _Guess:
     stale_at: float
 
 
-class GasGuesses:
+class GasEstimateCache:
     """`clock` counts seconds."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:

@@ -7,11 +7,11 @@ NodeUnavailable where the node cannot say. Nothing is spent.
 import asyncio
 from contextlib import suppress
 
-from ltzd.actions.relayer.gas_estimates import GasGuesses
+from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words as words
 from ltzd.chain.contracts import reverts
 from ltzd.chain.node.node import Node, Revert
-from ltzd.concurrency.cached import Fresh
+from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import (
     ClaimLimitReached,
     NodeUnavailable,
@@ -30,12 +30,12 @@ _BEGINNERS = 8
 """Calls like no other so far that are estimated at once."""
 
 
-class RelayRehearsal:
+class RelaySimulator:
     def __init__(self, node: Node, policy: FeePolicy) -> None:
         self._node = node
         self._policy = policy
-        self._market = Fresh(node.market_now)
-        self._guesses = GasGuesses()
+        self._market = CachedValue(node.market_now)
+        self._guesses = GasEstimateCache()
         self._beginning = asyncio.Semaphore(_BEGINNERS)
 
     async def gas_limit(self, plan: RelayPlan, sender: Address, wanted: int | None) -> int:
@@ -45,8 +45,8 @@ class RelayRehearsal:
         nodes would differ about what it means.
         """
         least = check_gas_limit(plan.data, wanted)
-        if plan.swallows is not None:
-            least = max(least, await self._swallowed(plan.swallows, sender))
+        if plan.inner_call is not None:
+            least = max(least, await self._swallowed(plan.inner_call, sender))
         if wanted is None:
             return max(least, await self._found_out(plan, sender))
         if wanted >= least and await self._passes_with(plan, sender, wanted):

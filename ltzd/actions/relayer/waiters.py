@@ -26,7 +26,7 @@ News = TypeVar("News")
 Waiting = defaultdict[Key, set[asyncio.Future[News]]]
 
 
-class RelayBoard:
+class RelayWaiters:
     def __init__(self, pool: Pool, signals: Signals, clock: Clock = loop_time) -> None:
         self._pool = pool
         self._clock = clock

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from ltzd.actions.users.registration import Newcomers
+from ltzd.actions.users.registration import UserRegistration
 from ltzd.errors import (
     HostSiteUnavailable,
     InvalidFields,
@@ -48,7 +48,7 @@ class SitePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedIn:
+class AuthenticatedMember:
     """`nonce` is a fresh one of the same log-in, to be passed back."""
 
     member: Member
@@ -60,7 +60,7 @@ class SiteMembers:
         self,
         pool: Pool,
         brands: BrandBook,
-        newcomers: Newcomers,
+        newcomers: UserRegistration,
         host_sites: HostSiteClient,
         policy: SitePolicy,
     ) -> None:
@@ -77,7 +77,7 @@ class SiteMembers:
             raise SiteUnknown("No loyalty programme is configured for this site.")
         return brand
 
-    async def member(self, host: str, credentials: HostCredentials) -> LoggedIn:
+    async def member(self, host: str, credentials: HostCredentials) -> AuthenticatedMember:
         """Who has logged in with these credentials.
 
         Raises SiteUnknown, NotLoggedIn, NoEmailAddress, RateLimited for too many new wallets, and
@@ -97,7 +97,9 @@ class SiteMembers:
             member = await self._rename(known, username)
         else:
             member = known.member
-        return LoggedIn(replace(member, email_confirmed=user.email_confirmed), user.nonce)
+        return AuthenticatedMember(
+            replace(member, email_confirmed=user.email_confirmed), user.nonce
+        )
 
     def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
         """Whether the site has confirmed this log-in within the hour and not denied it since."""

@@ -16,7 +16,7 @@ from uuid import uuid4
 import structlog
 
 from ltzd.actions.users import custodial_signing as local_signing
-from ltzd.actions.users.custodial_signing import SignedHere
+from ltzd.actions.users.custodial_signing import AllowedMessage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.providers.identity.client import IdentityUser, UserProfile
 from ltzd.providers.identity.tokens import TokenUser
@@ -31,11 +31,11 @@ from ltzd.values import Address, hex_of
 log = structlog.get_logger()
 
 
-class LocalWallets:
+class CustodialWallets:
     """`issuer` makes the tokens: another issuer's subjects are other people."""
 
     def __init__(
-        self, pool: Pool, sealer: Sealer, issuer: str, signed_here: Collection[SignedHere]
+        self, pool: Pool, sealer: Sealer, issuer: str, signed_here: Collection[AllowedMessage]
     ) -> None:
         self._pool = pool
         self._sealer = sealer
@@ -180,10 +180,10 @@ class _VouchingTokens(Protocol):
     async def user_of(self, token: str) -> OidcUser: ...
 
 
-class LinkingTokens:
+class LinkingTokenVerifier:
     """Tokens whose users are linked as they come, and named with all their wallets."""
 
-    def __init__(self, tokens: _VouchingTokens, wallets: LocalWallets) -> None:
+    def __init__(self, tokens: _VouchingTokens, wallets: CustodialWallets) -> None:
         self._tokens = tokens
         self._wallets = wallets
 

@@ -12,7 +12,7 @@ import structlog
 from cachetools import TTLCache
 
 from ltzd import telemetry
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import Unavailable
 from ltzd.providers.identity.tokens import TokenUser
@@ -27,8 +27,8 @@ _AGAIN_SECONDS = 60.0
 _MOST_USERS = 20_000
 
 
-class Following:
-    def __init__(self, pool: Pool, identity: Identities, clock: Clock = monotonic) -> None:
+class WalletMigration:
+    def __init__(self, pool: Pool, identity: IdentityProvider, clock: Clock = monotonic) -> None:
         self._pool = pool
         self._identity = identity
         self._looked_at: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, clock)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy, refusal_in
 from ltzd.providers.key_sets import signing_keys_in
@@ -42,7 +42,7 @@ class KeyCache(ABC, Generic[Key]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._flights: Flights[None, None] = Flights("identity keys", 1)
+        self._flights: SingleFlight[None, None] = SingleFlight("identity keys", 1)
         self._keys: Mapping[str, Key] = {}
         self._asked_at = _NEVER
         self._flights_begun = 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from cachetools import LRUCache
 
 from ltzd.concurrency.clock import Clock
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import (
@@ -72,7 +72,9 @@ class LinkedAccountCache:
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls, clock: Clock) -> None:
         self._calls = calls
         self._clock = clock
-        self._flights: Flights[str, UserLinks] = Flights("identity links", policy.max_waiting)
+        self._flights: SingleFlight[str, UserLinks] = SingleFlight(
+            "identity links", policy.max_waiting
+        )
         self._known: LRUCache[str, _Known] = LRUCache(MOST_USERS)
 
     async def close(self) -> None:

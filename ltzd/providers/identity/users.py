@@ -8,7 +8,7 @@ name changes hands, and an e-mail address that nobody has proven may be another 
 
 from dataclasses import dataclass, field
 
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.providers.identity.accounts import UserQuery, sought_account, sought_email
 from ltzd.providers.identity.answers import (
     MalformedAnswerError,
@@ -54,7 +54,7 @@ class UserDirectory:
 
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls) -> None:
         self._calls = calls
-        self._flights: Flights[str | OAuthAccount, IdentityUser] = Flights(
+        self._flights: SingleFlight[str | OAuthAccount, IdentityUser] = SingleFlight(
             "identity look-up", policy.max_waiting
         )
         self._wallets = [_wallet_order(policy)]

@@ -15,7 +15,7 @@ import structlog
 from cachetools import TLRUCache
 
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import Unavailable
 from ltzd.providers.oauth.answers import (
     AccountLookupUnavailable,
@@ -52,7 +52,7 @@ class AccountLookups:
         self._policy = policy
         self._session = LookupSession()
         self._look_ups = _look_ups(policy, self._session)
-        self._flights: Flights[_Key, AccountVerification] = Flights(
+        self._flights: SingleFlight[_Key, AccountVerification] = SingleFlight(
             "account look-up", policy.max_waiting
         )
         self._kept: TLRUCache[_Key, AccountVerification] = TLRUCache(

@@ -13,8 +13,8 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
-from ltzd.actions.users.token_auth import TokenUsers
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.token_auth import TokenAuthenticator
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.errors import DatabaseUnavailable, ValidationFailed
 from ltzd.providers.identity.client import IdentityClient, IdentityUser, UserProfile
 from ltzd.providers.identity.tokens import TokenUser
@@ -401,8 +401,8 @@ async def test_a_provider_that_is_away_fails_nobody_and_is_asked_again_later(
     policy = replace(provider.policy, max_attempts=1)
     provider.break_down()
     async with IdentityClient(policy) as hasty:
-        following = Following(vendor.pool, hasty, vendor.ticks)
-        token_users = TokenUsers(vendor.tokens, hasty, following)
+        following = WalletMigration(vendor.pool, hasty, vendor.ticks)
+        token_users = TokenAuthenticator(vendor.tokens, hasty, following)
         for _ in range(2):
             assert await token_users.wallets_of(user) == (address_of(given["walletAddress"]),)
         assert await vendor.event(EMAIL) == first
@@ -433,9 +433,9 @@ def a_person(id_: str, number: int, *emails: str) -> UserProfile:
     return UserProfile(id_, IdentityUser(f"of {id_}", a_wallet(number)), emails)
 
 
-def following_of(world: World, *persons: UserProfile) -> tuple[Following, Told]:
+def following_of(world: World, *persons: UserProfile) -> tuple[WalletMigration, Told]:
     told = Told(*persons)
-    return Following(world.pool, told, world.ticks), told  # type: ignore[arg-type]
+    return WalletMigration(world.pool, told, world.ticks), told  # type: ignore[arg-type]
 
 
 async def test_of_two_who_prove_an_address_at_once_one_gets_it(local: LocalWorld) -> None:

@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 from ltzd import telemetry
 from ltzd.actions.site_plugin.links import SiteLinks
 from ltzd.actions.site_plugin.members import SiteMembers, SitePolicy
-from ltzd.actions.users.registration import Newcomers
-from ltzd.actions.users.token_auth import TokenUsers
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.registration import UserRegistration
+from ltzd.actions.users.token_auth import TokenAuthenticator
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.daemon.surfaces import http_app
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.http.services import HttpPolicy
@@ -169,12 +169,14 @@ async def running(event_surface: EventSurface) -> AsyncIterator[str]:
         members = SiteMembers(
             daemon.pool,
             daemon.brands,
-            Newcomers(daemon.pool, daemon.identity),
+            UserRegistration(daemon.pool, daemon.identity),
             sites,
             SitePolicy(sandbox.site_url),
         )
         tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
-        owners = TokenUsers(tokens, daemon.identity, Following(daemon.pool, daemon.identity))
+        owners = TokenAuthenticator(
+            tokens, daemon.identity, WalletMigration(daemon.pool, daemon.identity)
+        )
         links = SiteLinks(daemon.pool, members, owners, SEALER)
         site = replace(daemon.site, members=members, links=links)
         app = http_app(replace(daemon, site=site), is_dev=False)

@@ -11,7 +11,7 @@ Fact = TypeVar("Fact")
 _FRESH_SECONDS = 1.0
 
 
-class Fresh(Generic[Fact]):
+class CachedValue(Generic[Fact]):
     """A fact that is nothing (no wallet, say) is asked for again at once."""
 
     def __init__(self, ask: Callable[[], Awaitable[Fact]], clock: Clock = loop_time) -> None:
