@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ltzd.chain.contracts import business_escrow, ltz, relayed
 from ltzd.chain.contracts.business_escrow import DealStatus
-from ltzd.chain.relayer.decoding import Call, calls_in
+from ltzd.chain.relayer.decoding import DecodedCall, calls_in
 from ltzd.chain.relayer.permits import (
     check_owner,
     check_spender,
@@ -83,7 +83,7 @@ class DecodedRelay:
     request: RelayRequest
     contracts: RelayContracts
     contract: str
-    main: Call
+    main: DecodedCall
     permit: SignedPermit | None
 
     @property
@@ -189,7 +189,7 @@ class DecodedRelay:
         return relayed.multicall([encode(signed, self.permit.signature), self.main.data])
 
 
-def decode(request: RelayRequest, contracts: RelayContracts) -> DecodedRelay:
+def decode_relay(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
     """Raises ContractNotWhitelisted, ValidationFailed."""
     contract = contracts.name_of(request.to)
     permit, main = _arranged(contract, request)
@@ -200,10 +200,10 @@ def decode(request: RelayRequest, contracts: RelayContracts) -> DecodedRelay:
     return asked
 
 
-def _arranged(contract: str, request: RelayRequest) -> tuple[SignedPermit | None, Call]:
-    calls = calls_in(contract, request.data)
-    permits = [each for each in calls if each.row.role is CallRole.PERMIT]
-    moves = [each for each in calls if each.row.role is not CallRole.PERMIT]
+def _arranged(contract: str, ask: RelayAsk) -> tuple[SignedPermit | None, DecodedCall]:
+    calls = calls_in(contract, ask.data)
+    permits = [each for each in calls if each.row.part is CallRole.PERMIT]
+    moves = [each for each in calls if each.row.part is not CallRole.PERMIT]
     if len(permits) > 1 or len(moves) > 1 or calls != permits + moves:
         raise ValidationFailed(
             "A multicall holds one call, or one permit and the call behind it",
@@ -248,7 +248,7 @@ def _check_limits(request: RelayRequest) -> None:
     check_gas_limit(request.data, request.gas_limit)
 
 
-def _foreign(call: Call, principal: str, user: Address) -> ValidationFailed:
+def _foreign(call: DecodedCall, principal: str, user: Address) -> ValidationFailed:
     return ValidationFailed(
         f"{call.row.name}: {principal} must be the authenticated user",
         contract=call.row.contract,

@@ -13,7 +13,7 @@ from eth_account import Account
 from ltzd.chain import typed_data
 from ltzd.chain.contracts import abi, ltz
 from ltzd.chain.contracts.business_escrow import DEAL, Deal, DealStatus
-from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, decode
+from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, decode_relay
 from ltzd.chain.typed_data import (
     Buy,
     Claim,
@@ -80,8 +80,8 @@ class Chain:
         return encode(["uint256"], [number])
 
 
-def relayed(ask: RelayRequest, chain: Chain | None = None) -> RelayPlan:
-    asked = decode(ask, CONTRACTS)
+def relayed(ask: RelayAsk, chain: Chain | None = None) -> RelayPlan:
+    asked = decode_relay(ask, CONTRACTS)
     return asked.plan((chain or Chain()).answers(asked), OPERATORS)
 
 
