@@ -25,6 +25,7 @@ from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import (
     AccountRefused,
     BrandUnknown,
+    IdentityUnavailable,
     RateLimited,
     Refused,
     SignatureRefused,
@@ -90,7 +91,7 @@ class Pregeneration:
         self._accounts = accounts
         self._limits = limits
         self._flights: SingleFlight[OAuthAccount, AccountWallet] = SingleFlight(
-            "pregeneration", _MOST_WAITING
+            "pregeneration", _MOST_WAITING, IdentityUnavailable
         )
 
     async def close(self) -> None:
@@ -158,7 +159,7 @@ class Pregeneration:
         refuse_fakes(account, datetime.now(UTC))
         async with session(self._pool) as connection:
             known = await pregenerations.find(connection, account)
-        found = known or await self._flights.share(account, lambda: self._found(account))
+        found = known or await self._flights.call(account, lambda: self._found(account))
         async with session(self._pool) as connection:
             return await pregenerations.record(
                 connection, request.brand_id, account, found, request.metadata

@@ -78,7 +78,7 @@ async def test_what_gathers_goes_together_in_order(book: Book) -> None:
 
 
 async def test_groups_and_their_number_are_bounded(book: Book) -> None:
-    async with committing(Commits(book.write, "item", width=3, largest=7)) as commits:
+    async with committing(Commits(book.write, "item", width=3, max_batch=7)) as commits:
         await submit_all(commits, range(100))
 
     assert max(map(len, book.groups)) == 7
@@ -168,7 +168,9 @@ async def test_a_cancelled_callers_item_is_written_and_harms_nobody(book: Book) 
 
 async def test_beyond_the_bound_there_is_no_waiting(book: Book) -> None:
     book.gate.clear()
-    async with committing(Commits(book.write, "item", width=1, largest=1, bound=5)) as commits:
+    async with committing(
+        Commits(book.write, "item", width=1, max_batch=1, max_waiting=5)
+    ) as commits:
         first = asyncio.create_task(commits.submit(0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)

@@ -221,7 +221,7 @@ async def test_redemptions_of_a_token_stay_with_the_wallet_that_has_those_before
 async def test_a_redemption_is_nobodys_relay_of_the_hour_and_takes_no_turn(rows: Rows) -> None:
     await rows.write(a_redemption())
     async with session(rows.pool) as connection:
-        (found,) = await relays.standings(connection, [(HOLDER, None, None)])
+        (found,) = await relays.read_usage(connection, [(HOLDER, None, None)])
     assert (found.used, found.has_serialized_in_flight) == (0, False)
 
 

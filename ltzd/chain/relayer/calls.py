@@ -189,7 +189,7 @@ class DecodedRelay:
         return relayed.multicall([encode(signed, self.permit.signature), self.main.data])
 
 
-def decode_relay(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
+def decode_relay(request: RelayRequest, contracts: RelayContracts) -> DecodedRelay:
     """Raises ContractNotWhitelisted, ValidationFailed."""
     contract = contracts.name_of(request.to)
     permit, main = _arranged(contract, request)
@@ -200,10 +200,10 @@ def decode_relay(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
     return asked
 
 
-def _arranged(contract: str, ask: RelayAsk) -> tuple[SignedPermit | None, DecodedCall]:
-    calls = calls_in(contract, ask.data)
-    permits = [each for each in calls if each.row.part is CallRole.PERMIT]
-    moves = [each for each in calls if each.row.part is not CallRole.PERMIT]
+def _arranged(contract: str, request: RelayRequest) -> tuple[SignedPermit | None, DecodedCall]:
+    calls = calls_in(contract, request.data)
+    permits = [each for each in calls if each.row.role is CallRole.PERMIT]
+    moves = [each for each in calls if each.row.role is not CallRole.PERMIT]
     if len(permits) > 1 or len(moves) > 1 or calls != permits + moves:
         raise ValidationFailed(
             "A multicall holds one call, or one permit and the call behind it",

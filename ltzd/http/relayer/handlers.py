@@ -13,7 +13,7 @@ from dataclasses import replace
 from sanic import Blueprint
 from sanic.request import Request
 
-from ltzd.actions.relayer.relayer import failure_of
+from ltzd.actions.relayer.outcomes import failure_of
 from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
 from ltzd.errors import NotFound, RateLimited, Unauthorized, ValidationFailed
 from ltzd.http.errors import path_of

@@ -3,7 +3,7 @@
 Examples of refusals are made by the code that answers them.
 """
 
-from ltzd.actions.relayer.relayer import REFUSED_BY_THE_NETWORK
+from ltzd.actions.relayer.outcomes import REFUSED_BY_THE_NETWORK
 from ltzd.chain.contracts.abi_words import encode_uint, selector
 from ltzd.errors import (
     ClaimLimitReached,

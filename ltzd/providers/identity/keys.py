@@ -42,7 +42,9 @@ class KeyCache(ABC, Generic[Key]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._flights: SingleFlight[None, None] = SingleFlight("identity keys", 1)
+        self._flights: SingleFlight[None, None] = SingleFlight(
+            "identity keys", 1, IdentityUnavailable
+        )
         self._keys: Mapping[str, Key] = {}
         self._asked_at = _NEVER
         self._flights_begun = 0
@@ -97,11 +99,11 @@ class KeyCache(ABC, Generic[Key]):
 
     async def _read(self) -> None:
         self._refuse_in_pause()
-        await self._flights.share(None, self._fetch)
+        await self._flights.call(None, self._fetch)
 
     def _take_off(self) -> None:
         self._refuse_in_pause()
-        self._flights.take_off(None, self._fetch)
+        self._flights.begin(None, self._fetch)
 
     def _refuse_in_pause(self) -> None:
         growing = FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, 10)

@@ -73,7 +73,7 @@ class LinkedAccountCache:
         self._calls = calls
         self._clock = clock
         self._flights: SingleFlight[str, UserLinks] = SingleFlight(
-            "identity links", policy.max_waiting
+            "identity links", policy.max_waiting, IdentityUnavailable
         )
         self._known: LRUCache[str, _Known] = LRUCache(MOST_USERS)
 
@@ -122,7 +122,7 @@ class LinkedAccountCache:
         return await self._asked(subject)
 
     async def _asked(self, subject: str) -> UserLinks:
-        return await self._flights.share(subject, lambda: self._read(subject))
+        return await self._flights.call(subject, lambda: self._read(subject))
 
     async def _read(self, subject: str) -> UserLinks:
         # When we asked, not when we heard: what was linked between may be missing.

@@ -9,6 +9,7 @@ name changes hands, and an e-mail address that nobody has proven may be another 
 from dataclasses import dataclass, field
 
 from ltzd.concurrency.single_flight import SingleFlight
+from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.accounts import UserQuery, sought_account, sought_email
 from ltzd.providers.identity.answers import (
     MalformedAnswerError,
@@ -55,7 +56,7 @@ class UserDirectory:
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls) -> None:
         self._calls = calls
         self._flights: SingleFlight[str | OAuthAccount, IdentityUser] = SingleFlight(
-            "identity look-up", policy.max_waiting
+            "identity look-up", policy.max_waiting, IdentityUnavailable
         )
         self._wallets = [_wallet_order(policy)]
 
@@ -75,7 +76,7 @@ class UserDirectory:
         return await self._shared(account, sought_account(account))
 
     async def _shared(self, name: str | OAuthAccount, sought: UserQuery) -> IdentityUser:
-        return await self._flights.share(name, lambda: self._in_time(sought))
+        return await self._flights.call(name, lambda: self._in_time(sought))
 
     async def _in_time(self, sought: UserQuery) -> IdentityUser:
         async with self._calls.question() as deadline:

@@ -89,7 +89,7 @@ class AccountLookups:
         if kept is not None and _tells_of(kept, account):
             return kept
         try:
-            return await self._flights.share(key, lambda: self._asked(key, look_up, account))
+            return await self._flights.call(key, lambda: self._asked(key, look_up, account))
         except Unavailable:
             return _UNAVAILABLE
 

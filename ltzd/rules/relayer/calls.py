@@ -57,8 +57,8 @@ class RelayPlan:
 
     `function` is `Contract.function` of `allowed_calls`. `wallet` is the only relay wallet that may
     send it, if the plan names one. Calls that are `serialized_per_user` spend or count something,
-    so at most one of them is in flight for a user. `inner_call` (to, data) is a call inside whose failure would go unnoticed:
-    permitLTZ never reverts.
+    so at most one of them is in flight for a user. `inner_call` (to, data) is a call inside, which
+    is simulated by itself because its failure would go unnoticed: permitLTZ never reverts.
     """
 
     to: Address

@@ -343,8 +343,8 @@ async def withdraw(connection: Connection, relay: int) -> bool:
     return bool(rows)
 
 
-async def turns_taken(connection: Connection, users: Sequence[Address]) -> set[Address]:
-    """Which of these users have something in flight that takes turns."""
+async def users_with_serialized(connection: Connection, users: Sequence[Address]) -> set[Address]:
+    """Return those of the users who have a serialized relay in flight."""
     rows = await connection.fetch(
         """
         SELECT DISTINCT user_address

@@ -165,7 +165,9 @@ def test_another_contract_is_refused_by_its_checksummed_name() -> None:
     foreign = Address(b"\xab" * 20)
 
     with pytest.raises(ContractNotWhitelisted) as caught:
-        decode_relay(RelayAsk(foreign, MOVES["PerkNFT.claimFor"](USER), USER.address), CONTRACTS)
+        decode_relay(
+            RelayRequest(foreign, MOVES["PerkNFT.claimFor"](USER), USER.address), CONTRACTS
+        )
 
     assert caught.value.details == {
         "contract": checksummed(foreign),

@@ -419,7 +419,7 @@ def test_rubbish_is_refused_and_breaks_nothing(
     to: Address, data: bytes, beside: SignedPermit | None
 ) -> None:
     try:
-        asked = decode_relay(RelayAsk(to, data, USER.address, permit=beside), CONTRACTS)
+        asked = decode_relay(RelayRequest(to, data, USER.address, permit=beside), CONTRACTS)
         asked.plan(Chain().answers(asked), OPERATORS)
     except (ContractNotWhitelisted, ValidationFailed):
         return

@@ -558,7 +558,7 @@ async def test_the_key_of_a_failed_one_is_used_up_so_that_nobody_sends_it_later(
     assert await row_states(pool) == ["failed"]
     async with session(pool) as connection:
         asked = (one.wallet, one.idempotency_key, None)
-        (standing,) = await relays.standings(connection, [asked])
+        (standing,) = await relays.read_usage(connection, [asked])
     assert standing.earlier is not None
     assert standing.earlier.fingerprint == one.fingerprint
     assert (standing.used, standing.last_serialized_id, standing.has_serialized_in_flight) == (

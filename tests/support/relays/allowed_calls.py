@@ -80,7 +80,7 @@ class Chain:
         return encode(["uint256"], [number])
 
 
-def relayed(ask: RelayAsk, chain: Chain | None = None) -> RelayPlan:
+def relayed(ask: RelayRequest, chain: Chain | None = None) -> RelayPlan:
     asked = decode_relay(ask, CONTRACTS)
     return asked.plan((chain or Chain()).answers(asked), OPERATORS)
 
