@@ -31,10 +31,6 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-_MAX_RETRY_SECONDS = 20.0
-"""How long an item is retried; its caller waits no longer than this."""
-
-
 @dataclass(slots=True)
 class _Pending(Generic[Item, Answer]):
     """`give_up_at` is set when the item loses its first race."""
@@ -48,7 +44,8 @@ class BatchWriter(Generic[Item, Answer]):
     """`write` commits items and answers them in order: a value, or an exception for the caller.
 
     `kind` labels the metrics. At most `width` commits run at a time, each of at most `max_batch`
-    items; `submit` refuses items once `max_waiting` wait.
+    items; `submit` refuses items once `max_waiting` wait. An item that keeps losing races is given
+    up `max_retry_seconds` after the first one.
     """
 
     def __init__(
@@ -59,6 +56,7 @@ class BatchWriter(Generic[Item, Answer]):
         width: int = 1,
         max_batch: int = 200,
         max_waiting: int = 20_000,
+        max_retry_seconds: float = 20.0,
         clock: Clock = loop_time,
     ) -> None:
         self._write = write
@@ -66,6 +64,7 @@ class BatchWriter(Generic[Item, Answer]):
         self._width = width
         self._max_batch = max_batch
         self._max_waiting = max_waiting
+        self._max_retry_seconds = max_retry_seconds
         self._clock = clock
         self._waiting: deque[_Pending[Item, Answer]] = deque()
         self._available = asyncio.Semaphore(0)
@@ -129,7 +128,7 @@ class BatchWriter(Generic[Item, Answer]):
             return True
         now = self._clock()
         if pending.give_up_at is None:
-            pending.give_up_at = now + _MAX_RETRY_SECONDS
+            pending.give_up_at = now + self._max_retry_seconds
         if now < pending.give_up_at:
             return False
         complete(pending.future, Unavailable("Concurrent requests kept winning: try again"))

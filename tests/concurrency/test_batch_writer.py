@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ltzd.concurrency import batch_writer as group_commit
 from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
 from ltzd.errors import DatabaseUnavailable, Refused, Unavailable
 from tests.support.rows.core import running
@@ -213,12 +212,10 @@ async def test_those_who_go_again_keep_their_order_before_those_who_came_later(b
     assert asked[-5:] == [2, 3, 4, 5, 6]
 
 
-async def test_who_loses_again_and_again_is_told_after_a_bounded_time(
-    book: Book, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(group_commit, "_PATIENCE_SECONDS", 0.05)
+async def test_who_loses_again_and_again_is_told_after_a_bounded_time(book: Book) -> None:
     book.verdict = lambda item: RETRY if item == 2 else f"did {item}"
-    async with committing(Commits(book.write, "item")) as commits, asyncio.timeout(5):
+    writer = Commits(book.write, "item", max_retry_seconds=0.05)
+    async with committing(writer) as commits, asyncio.timeout(5):
         answers = await submit_all(commits, [1, 2, 3])
     assert (answers[0], answers[2]) == ("did 1", "did 3")
     assert isinstance(answers[1], Unavailable)

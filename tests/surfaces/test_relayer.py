@@ -441,7 +441,7 @@ async def test_what_is_asked_first_is_refused_first(surface: Surface) -> None:
     await look()
     body = a_call(value="x")
     await look()
-    assert "standing" not in relays.heard
+    assert "usage" not in relays.heard
     body = a_call()
     await look()
     assert "submit" not in relays.heard
