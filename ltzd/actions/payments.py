@@ -44,7 +44,7 @@ from ltzd.rules.payments import (
     told_in,
 )
 from ltzd.store import payments
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import rewards
 from ltzd.store.payments import Outcome, ReversalRow
@@ -87,7 +87,7 @@ class Payments:
         self,
         pool: Pool,
         signals: Signals,
-        brands: BrandBook,
+        brands: BrandCache,
         identity: IdentityProvider,
         hashes: MintHashWaiters,
         provider: PaymentProvider | None,

@@ -39,7 +39,7 @@ from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.store import perk_charges as redemptions
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.indexer import collections, tokens
 from ltzd.store.indexer.collections import Owned
@@ -103,7 +103,7 @@ class PerkCharges:
     def __init__(
         self,
         context: RelayContext,
-        brands: BrandBook,
+        brands: BrandCache,
         signatures: RequestSignatures,
         limits: RateLimits,
         budgets: GasBudgets = NO_BUDGETS,

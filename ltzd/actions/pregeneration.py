@@ -41,7 +41,7 @@ from ltzd.rules.oauth.ids import (
     refuse_fakes,
 )
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.users import pregenerations
 from ltzd.store.users.pregenerations import AccountWallet, Recorded
@@ -78,7 +78,7 @@ class Pregeneration:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
+        brands: BrandCache,
         identities: IdentityProvider,
         accounts: AccountVerifier,
         limits: RateLimits,

@@ -41,7 +41,7 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
+from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
@@ -53,7 +53,7 @@ from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store import database
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
@@ -76,7 +76,7 @@ class Daemon:
     node: Node
     signals: Signals
     limits: RateLimits
-    brands: BrandBook
+    brands: BrandCache
     identity: IdentityProvider
     hashes: MintHashWaiters
     events: EventHandler
@@ -96,7 +96,7 @@ class Daemon:
 
 
 @asynccontextmanager
-async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
+async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
     """Migrate, connect, check the chain, build; dev mode may ask this machine's own APIs.
 
     Raises Misconfigured, DatabaseUnavailable.
@@ -112,7 +112,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         chain = await _chain(settings, pool, node)
         identity, tokens = await identities(settings.identity, pool, sealer, chain, stack)
         signals = Signals(url)
-        brands = BrandBook()
+        brands = BrandCache()
         async with database.session(pool) as connection:
             await brands.refresh(connection)
         hashes = MintHashWaiters(pool, signals)
@@ -299,7 +299,7 @@ def _lanes(
         fees=FeePolicy(cap=settings.operator.max_fee_wei),
     )
     target = MintTarget(chain.chain_id, chain.ltz)
-    process = SameProcess(hashes.deliver, lambda: identity.under_way)
+    process = InProcessHooks(hashes.deliver, lambda: identity.under_way)
     return (
         MintLane(pool, url, node, minter, target, signals, policy, process),
         RelayLane(pool, url, node, relay, chain.chain_id, signals, policy),

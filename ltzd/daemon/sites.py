@@ -18,7 +18,7 @@ from ltzd.daemon.settings.settings import Site
 from ltzd.http.services import SiteServices
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import HostSiteClient
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.encryption.sealing import Sealer
 
 
@@ -34,7 +34,7 @@ def site_services(  # noqa: PLR0913 (a call of its own for each service would na
     settings: Site,
     desk: RelayContext,
     relayer: Relayer,
-    brands: BrandBook,
+    brands: BrandCache,
     identity: IdentityProvider,
     owners: LinkOwners,
     capacity: MintCapacity,

@@ -21,7 +21,7 @@ from ltzd.errors import DatabaseUnavailable
 from ltzd.providers.brand_webhooks import MAX_IN_FLIGHT, TIMEOUT_SECONDS, BrandWebhooks
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.wakeups import WEBHOOKS, Bell, Signals
+from ltzd.store.wakeups import WEBHOOKS, Signals, Wakeup
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.store.webhooks import records as webhook_records
 
@@ -55,7 +55,7 @@ class Sender:
         self._letters = WebhookRenderer(sealer)
         self._outcomes = OutcomeWriter(pool)
         self._endpoints = EndpointSlots(MAX_IN_FLIGHT, _MOST_AT_ONCE)
-        self._wake = Bell()
+        self._wake = Wakeup()
         self._looks = True
         """Whether it is time to look through all brands."""
 
@@ -69,7 +69,7 @@ class Sender:
                 for letter in await self._claimed():
                     self._endpoints.begin(letter.due.brand_id)
                     group.create_task(self._deliver(letter))
-                telemetry.WEBHOOKS_UNDER_WAY.set(self._endpoints.under_way)
+                telemetry.WEBHOOKS_IN_FLIGHT.set(self._endpoints.under_way)
                 if not self._looks and not self._endpoints.free(self._now()):
                     await self._wake.wait()
 

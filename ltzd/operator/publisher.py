@@ -21,7 +21,7 @@ from ltzd.operator.lane_work import Work
 from ltzd.operator.policy import REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.store.operator.transactions import OpenTransaction
-from ltzd.store.wakeups import POLL_SECONDS, Bell
+from ltzd.store.wakeups import POLL_SECONDS, Wakeup
 
 log = structlog.get_logger()
 
@@ -43,8 +43,8 @@ class Publisher:
         book: Book,
         work: Work,
         backoff: RefusalBackoff,
-        bell: Bell,
-        refusals: Bell,
+        bell: Wakeup,
+        refusals: Wakeup,
     ) -> None:
         self._desk = desk
         self._book = book
@@ -79,7 +79,7 @@ class Publisher:
     def _gather_seconds(self) -> float:
         policy = self._desk.policy
         is_crowd = self._work.on_the_way() >= _CROWD
-        return policy.crowd_seconds if is_crowd else policy.gather_seconds
+        return policy.batch_linger_seconds if is_crowd else policy.gather_seconds
 
     async def step(self) -> bool:
         """Publish the oldest bytes that are due; False when the node would not or could not.

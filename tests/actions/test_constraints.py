@@ -24,7 +24,7 @@ from ltzd.rules.indexer.mint_facts import Transfer
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.brands.keys import NewKeys
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints.results import Key
@@ -104,7 +104,7 @@ class World:
     pool: Pool
     sealer: Sealer
     ledger: PerkLedger
-    book: BrandBook
+    book: BrandCache
     apis: ScriptedApis
     constraints: PurchaseConstraints
     keys: dict[Address, NewKeys] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class World:
 async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     """Three collections, the last one a rival's; nobody has anything."""
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
-    book, apis = BrandBook(), ScriptedApis()
+    book, apis = BrandCache(), ScriptedApis()
     world = World(pool, sealer, PerkLedger(pool), book, apis, PurchaseConstraints(pool, book, apis))
     await world.ledger.block(
         *(perk_ledger.made(collection, SHOP) for collection in (PERK, BADGE)),

@@ -42,7 +42,7 @@ from ltzd.providers.payments import PaymentProvider
 from ltzd.rules.payments import NOBODYS
 from ltzd.store import payments
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.payments import Recorded
 from ltzd.store.wakeups import REWARDS, WEBHOOKS, Signals
@@ -93,7 +93,7 @@ class World:
         self.pool = pool
         self.node = node
         self.signals = signals
-        self.book = BrandBook()
+        self.book = BrandCache()
         self.hashes = MintHashWaiters(pool, signals)
         self.is_minting = True
         self.rewards, self.webhooks = signals.bell(REWARDS), signals.bell(WEBHOOKS)

@@ -30,7 +30,7 @@ from ltzd.errors import (
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.store import perk_charges as redemptions
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.perk_charges import Standing
 from ltzd.store.relayer import gas_budgets
@@ -118,7 +118,7 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
     desk = RelayContext.create(pool, world.signals, node.node, contracts, FeePolicy())
     # Who signed, and whether it is a repetition, is for the surface's tests.
-    charges = PerkCharges(desk, BrandBook(), cast("Any", None), RateLimits())
+    charges = PerkCharges(desk, BrandCache(), cast("Any", None), RateLimits())
     follower = await world.follow()
     node.claim(BRAND, USER, TOKEN, OTHER_TOKEN, charges=CHARGES)
     async with running(follower.run(), desk.waiters.run()):

@@ -43,7 +43,7 @@ from ltzd.rules.request_signatures import SignedRequest, signature
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.users import pregenerations
 from ltzd.store.users.pregenerations import Recorded
@@ -88,7 +88,7 @@ class Process:
     """One process's worth: its own pool, identity client and memory."""
 
     pool: Pool
-    book: BrandBook
+    book: BrandCache
     identity: IdentityClient
     accounts: AccountsAtProviders
     pregeneration: Pregeneration
@@ -109,7 +109,7 @@ async def a_process(
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
-        book, accounts = BrandBook(), AccountsAtProviders()
+        book, accounts = BrandCache(), AccountsAtProviders()
         async with transaction(pool) as connection:
             for brand in (BRAND, RIVAL):
                 said = a_brand(id="0x" + brand.hex(), domains=(f"{brand.hex()[-2:]}.example",))

@@ -32,7 +32,7 @@ from ltzd.rules.constraints.constraints import (
     is_satisfied,
 )
 from ltzd.store.brands import keys as brand_keys
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.chat_claims import MOST_CLAIMS, ChatClaim
@@ -80,7 +80,7 @@ class PurchaseConstraints:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
+        brands: BrandCache,
         apis: ExternalApiClient,
         members: ChatMembers | None = None,
     ) -> None:
@@ -169,7 +169,7 @@ class PurchaseConstraints:
             gone = await constraint_results.invalidate_api(
                 connection, api_url, brand=brand, user=user, collection_id=collection_id
             )
-        telemetry.CONSTRAINT_RESULTS_FORGOTTEN.inc(gone)
+        telemetry.CONSTRAINT_RESULTS_INVALIDATED.inc(gone)
         return gone
 
     def _refuse_in_doubt(self, collection_id: int) -> None:

@@ -46,7 +46,7 @@ from ltzd.rules.event_handler.brand_limits import (
 )
 from ltzd.rules.event_handler.claims import check_channel, is_bypass, reward_of
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
 from ltzd.store.event_handler.events import EventRow
@@ -114,7 +114,7 @@ class EventHandler:
         self,
         pool: Pool,
         signals: Signals,
-        brands: BrandBook,
+        brands: BrandCache,
         identity: IdentityProvider,
         hashes: MintHashWaiters,
         signatures: RequestSignatures,

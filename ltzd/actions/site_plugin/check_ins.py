@@ -34,7 +34,7 @@ from ltzd.rules.site_plugin.streaks import (
     own_share,
     shown,
 )
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.site_plugin import check_ins as checkins
 from ltzd.store.site_plugin.check_ins import NewCheckIn, NewMilestone, Standing
@@ -65,7 +65,7 @@ class CheckInResult:
 
 class CheckIns:
     def __init__(
-        self, pool: Pool, signals: Signals, brands: BrandBook, capacity: MintCapacity
+        self, pool: Pool, signals: Signals, brands: BrandCache, capacity: MintCapacity
     ) -> None:
         self._pool = pool
         self._signals = signals

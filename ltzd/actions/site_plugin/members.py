@@ -20,7 +20,7 @@ from ltzd.errors import (
 from ltzd.providers.email_addresses import proven_address
 from ltzd.providers.host_sites import HostCredentials, HostSiteClient, SiteUser
 from ltzd.rules.brands.configuration import Brand
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin import members as site_members
@@ -59,7 +59,7 @@ class SiteMembers:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
+        brands: BrandCache,
         newcomers: UserRegistration,
         host_sites: HostSiteClient,
         policy: SitePolicy,

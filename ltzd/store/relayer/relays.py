@@ -11,7 +11,7 @@ from decimal import Decimal
 
 import asyncpg
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.rules.relayer.admission import NewRelay
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus, RequestedClaim
@@ -191,7 +191,7 @@ async def store_signed(
 ) -> list[OpenTransaction]:
     """Write a transaction and its attempt for each relay, in order, and take their nonces.
 
-    The nonces follow each other from `first_nonce`. All or nothing: raises LostLane when another
+    The nonces follow each other from `first_nonce`. All or nothing: raises LaneLost when another
     process has changed the lane's nonce or epoch.
     """
     rows = await connection.fetch(
@@ -242,7 +242,7 @@ async def store_signed(
         [attempt.fees.max_priority_fee_per_gas for attempt in attempts],
     )
     if len(rows) != len(waiting):
-        raise LostLane("Another process works on this lane")
+        raise LaneLost("Another process works on this lane")
     return [
         OpenTransaction(
             id=row["id"],

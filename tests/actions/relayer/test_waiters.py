@@ -7,22 +7,22 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.relayer.waiters import RelayWaiters
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import relays
-from ltzd.store.wakeups import CHANNELS, RELAYED, Bell, Signals
+from ltzd.store.wakeups import CHANNELS, RELAYED, Signals, Wakeup
 from tests.support.relays.lanes import OTHER_USER, USER, a_plan, a_relay, a_relay_lane, send, write
 from tests.support.rows.core import a_hash, running, save, value
 from tests.support.waiting import until
 
-PLACE = Place(5, a_hash("block"), True, Bill(a_hash("mined"), 50_000, 2))
+PLACE = Place(5, a_hash("block"), True, GasCost(a_hash("mined"), 50_000, 2))
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_found_by_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Bell.wait, "__defaults__", (60.0,))
+    monkeypatch.setattr(Wakeup.wait, "__defaults__", (60.0,))
 
 
 @pytest.fixture

@@ -26,10 +26,10 @@ from ltzd.errors import (
 )
 from ltzd.rules.site_plugin.streaks import Milestone
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.wakeups import REWARDS, Bell, Signals
+from ltzd.store.wakeups import REWARDS, Signals, Wakeup
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, a_wallet, value
@@ -69,9 +69,9 @@ class World:
 
     def __init__(self, url: str, pool: Pool) -> None:
         self.pool = pool
-        self.book = BrandBook()
+        self.book = BrandCache()
         signals = Signals(url)
-        self.bell: Bell = signals.bell(REWARDS)
+        self.bell: Wakeup = signals.bell(REWARDS)
         self.node = FakeNode()
         self.node.mine()
         capacity = MintCapacity(pool, self.node.node, CHAIN_ID, LTZ_AT)

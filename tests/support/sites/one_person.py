@@ -25,7 +25,7 @@ from ltzd.providers.oidc.claims import OidcUser
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.wakeups import Signals
@@ -69,7 +69,7 @@ class World:
             self.pool = await open_pool(self.url)
             stack.callback(self.pool.terminate)
             rule = EventRule(type=TYPE, reward=100, **NO_LIMITS)
-            book = BrandBook()
+            book = BrandCache()
             async with transaction(self.pool) as connection:
                 brand = a_brand(rule, duplicate_window_seconds=0)
                 await brands.apply(connection, brand, SEALER)

@@ -21,7 +21,7 @@ from ltzd.errors import LtzdError
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.wakeups import Signals
@@ -73,7 +73,7 @@ async def a_handler(
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
-        book = BrandBook()
+        book = BrandCache()
         async with transaction(pool) as connection:
             await brands.apply(connection, brand or a_brand(), SEALER)
             await book.refresh(connection)
