@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ltzd.chain.deployment import deployed_file
-from ltzd.chain.deployment.executor import Deploying, Manner, begin
-from ltzd.chain.deployment.plan import Deployment, MintLimit, Terms
+from ltzd.chain.deployment.executor import DeploymentExecutor, SendMode, begin
+from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signer
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
@@ -65,20 +66,20 @@ async def _unlocked(rpc: Rpc) -> list[str]:
 
 
 async def deployed(
-    data_dir: Path, rpc: Rpc, chain_id: int, genesis: Hash32, admin: Signer, terms: Terms
+    data_dir: Path, rpc: Rpc, chain_id: int, genesis: Hash32, admin: Signer, terms: DeploymentTerms
 ) -> Deployment:
     """Those that the data directory remembers and the chain still has, and the others new."""
     file = data_dir / _NAME
-    before = deployed_file.read_of_dev(file, chain_id)
+    before = deployed_file.read_dev_file(file, chain_id)
     if before is None or (before.chain_id, before.genesis) != (chain_id, genesis):
         before = await begin(Node(rpc), chain_id, genesis, admin.address)
-    deploying = Deploying(
+    deploying = DeploymentExecutor(
         rpc,
         admin,
         terms,
         remember=lambda deployment: deployed_file.write(file, deployment),
         tell=lambda _: None,
-        manner=Manner(
+        manner=SendMode(
             # A dev chain's fees are its own; on a full one they may climb over any cap.
             fees=FeePolicy(cap=_FUNDS),
             is_hurried=True,
@@ -89,8 +90,8 @@ async def deployed(
     return await deploying.run(before)
 
 
-def dev_terms(admin: Address, minter: Address, relayer: Address) -> Terms:
-    return Terms(
+def dev_terms(admin: Address, minter: Address, relayer: Address) -> DeploymentTerms:
+    return DeploymentTerms(
         deployer=admin,
         admin_delay_seconds=0,
         minter=minter,
@@ -105,9 +106,8 @@ def dev_terms(admin: Address, minter: Address, relayer: Address) -> Terms:
 
 async def _mined(node: Node, transactions: list[Hash32]) -> None:
     """Wait for the transactions' blocks; raises Misconfigured, NodeUnavailable."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _RECEIPT_SECONDS
-    while loop.time() < deadline:
+    deadline = loop_time() + _RECEIPT_SECONDS
+    while loop_time() < deadline:
         receipts = await node.receipts(transactions)
         if any(receipt is not None and not receipt.succeeded for receipt in receipts):
             raise Misconfigured("The dev chain reverted a set-up transfer; start with --clean.")
