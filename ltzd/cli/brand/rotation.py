@@ -25,7 +25,7 @@ async def _rotate(place: Place, brand: str, key: KeyName, *, revoke: bool) -> No
     tell(f"{named(record)} has a new {key}, in force within a second. {_end_of_old(rotation)}")
     tell("The key is shown only now: keep it.")
     if place.data_dir is not None:
-        from ltzd.dev import rotated_keys  # noqa: PLC0415 - production does without dev mode
+        from ltzd.dev.demo import rotated_keys  # noqa: PLC0415 - production does without dev mode
 
         rotated_keys.keep(place.data_dir, shown)
 
