@@ -1,7 +1,7 @@
 """An Ethereum dev chain in memory: eth-tester's py-evm behind a JSON-RPC server.
 
-The server adds what eth-tester lacks: a pool ordered by nonce, orphaned blocks, logs by block hash, reorgs,
-and the anvil methods that tools use. `chain` ties the parts together: `pool` holds transactions,
+The server adds what eth-tester lacks: a pool ordered by nonce, orphaned blocks, logs by block hash,
+reorgs, and the anvil methods that tools use. `chain` ties the parts together: `pool` holds transactions,
 `miner` decides when blocks are mined, `execution` runs them, `block_tree` stores them, and
 `json_rpc` serves all of it. Begin with `chain`.
 """

@@ -41,7 +41,7 @@ import asyncpg
 from ltzd.dev.services import data_dir, postgres
 
 async def main():
-    with data_dir.hold(Path(sys.argv[1])) as held:
+    with data_dir.locked(Path(sys.argv[1])) as held:
         for _ in range(2):
             database = await postgres.start(held)
             connection = await asyncpg.connect(database.url)
