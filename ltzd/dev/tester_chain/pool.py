@@ -27,8 +27,8 @@ class TransactionPool:
         self._by_hash: dict[Hash32, SignedTransaction] = {}
         self._by_sender: dict[Address, dict[int, SignedTransaction]] = {}
         self._cost_of: dict[Address, int] = {}
-        self._arreplaced: dict[Hash32, int] = {}
-        self._arreplaceds = count()
+        self._arrival: dict[Hash32, int] = {}
+        self._arrivals = count()
 
     def __len__(self) -> int:
         return len(self._by_hash)
@@ -62,7 +62,7 @@ class TransactionPool:
         return nonce
 
     def executable(self, nonce_of: NonceOf, base_fee: int) -> Iterator[SignedTransaction]:
-        """Highest tip first, then earliest arreplaced; each sender's transactions in nonce order."""
+        """Highest tip first, then earliest arrival; each sender's transactions in nonce order."""
         heap: list[tuple[int, int, SignedTransaction]] = []
         for sender in self._by_sender:
             self._offer(heap, sender, nonce_of(sender), base_fee)
@@ -136,11 +136,11 @@ class TransactionPool:
         self._cost_of[transaction.sender] = (
             self._cost_of.get(transaction.sender, 0) + transaction.cost
         )
-        self._arreplaced[transaction.hash] = next(self._arreplaceds)
+        self._arrival[transaction.hash] = next(self._arrivals)
 
     def _remove(self, transaction: SignedTransaction) -> None:
         del self._by_hash[transaction.hash]
-        del self._arreplaced[transaction.hash]
+        del self._arrival[transaction.hash]
         self._cost_of[transaction.sender] -= transaction.cost
         waiting = self._by_sender[transaction.sender]
         del waiting[transaction.nonce]
@@ -158,7 +158,7 @@ class TransactionPool:
         transaction = self._by_sender[sender].get(nonce)
         if transaction is not None and transaction.max_fee_per_gas >= base_fee:
             tip = transaction.price(base_fee) - base_fee
-            heapq.heappush(heap, (-tip, self._arreplaced[transaction.hash], transaction))
+            heapq.heappush(heap, (-tip, self._arrival[transaction.hash], transaction))
 
 
 def _check_bump(old: SignedTransaction, new: SignedTransaction) -> None:
