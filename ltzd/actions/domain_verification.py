@@ -4,7 +4,7 @@ A record counts that names a brand we know together with one of its keys. One of
 disabled brand, or with a wrong key, is no more than none.
 """
 
-from ltzd.providers.dns_txt import TxtRecords
+from ltzd.providers.dns_txt import TxtResolver
 from ltzd.rules.domains.txt_records import is_key_among, parse_record, record_name
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands.configurations import BrandBook
@@ -14,7 +14,7 @@ from ltzd.values import Address
 
 
 class DomainVerification:
-    def __init__(self, pool: Pool, sealer: Sealer, brands: BrandBook, records: TxtRecords) -> None:
+    def __init__(self, pool: Pool, sealer: Sealer, brands: BrandBook, records: TxtResolver) -> None:
         self._pool = pool
         self._sealer = sealer
         self._brands = brands
@@ -22,7 +22,7 @@ class DomainVerification:
 
     async def brand_of(self, domain: str) -> Address | None:
         """Of several right records the first in their own order. Raises DnsUnavailable."""
-        texts = await self._records.at(record_name(domain))
+        texts = await self._records.resolve(record_name(domain))
         claims = [claim for claim in map(parse_record, texts) if claim is not None]
         known = {claim.brand for claim in claims if self._brands.get(claim.brand) is not None}
         digests = await self._digests_of(known) if known else {}

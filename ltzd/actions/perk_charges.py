@@ -15,13 +15,13 @@ import structlog
 from cachetools import LRUCache
 
 from ltzd import telemetry
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
 from ltzd.actions.relayer.relayer import REFUSED_BY_THE_NETWORK
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.contracts import perk_nft, reverts
-from ltzd.concurrency.batcher import Gathering
+from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import (
     HolderChanged,
     IdempotencyKeyReused,
@@ -77,7 +77,7 @@ class RedeemRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SignedReader:
     """Who has signed a reading request, and the nonce in it, which is to be spent."""
 
     brand: Address
@@ -85,13 +85,13 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Redeemed:
+class RedeemedCharges:
     redemption: Redemption
     already_processed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class AsOf:
+class IndexedHeight:
     """How far the chain was followed when this was read."""
 
     block: int
@@ -101,13 +101,14 @@ class AsOf:
 class PerkCharges:
     def __init__(
         self,
-        desk: RelayDesk,
+        desk: RelayContext,
         brands: BrandBook,
         signatures: RequestSignatures,
         limits: RateLimits,
         budgets: GasBudgets = NO_BUDGETS,
     ) -> None:
         self._pool = desk.pool
+        self._clock = desk.clock
         self._budgets = budgets
         self._signals = desk.signals
         self._node = desk.node
@@ -120,10 +121,10 @@ class PerkCharges:
         self._signatures = signatures
         self._limits = limits
         # Reads that come together are one question. One at a time: so more come together.
-        self._looks: Gathering[tuple[int, int], Looked] = Gathering(self._looked_at, at_once=1)
-        self._read_nonces: Gathering[tuple[str, str], bool] = Gathering(self._are_fresh, at_once=1)
+        self._looks: Batcher[tuple[int, int], Looked] = Batcher(self._looked_at, at_once=1)
+        self._read_nonces: Batcher[tuple[str, str], bool] = Batcher(self._are_fresh, at_once=1)
         self._pages: LRUCache[tuple[int, int, int], Page] = LRUCache(_PAGES_KEPT)
-        self._collections: Gathering[int, Owned | None] = Gathering(self._owned, at_once=1)
+        self._collections: Batcher[int, Owned | None] = Batcher(self._owned, at_once=1)
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
         """Who signed. Raises SignatureRefused, in one way for unknown brands and bad signatures."""
@@ -135,25 +136,25 @@ class PerkCharges:
             raise SignatureRefused("The request is not signed by this brand")
         return brand
 
-    async def spend(self, reader: Reader) -> None:
+    async def spend(self, reader: SignedReader) -> None:
         """Raises SignatureRefused for a reading request that is repeated byte for byte."""
         await _fresh(self._begin_spending(reader))
 
-    def _begin_spending(self, reader: Reader) -> asyncio.Future[bool]:
+    def _begin_spending(self, reader: SignedReader) -> asyncio.Future[bool]:
         # In hex, since the names of windows do not tell capitals from small letters.
         name = checksummed(reader.brand), reader.nonce.encode().hex()
         return self._read_nonces.begin(name)
 
     async def _are_fresh(self, nonces: Sequence[tuple[str, str]]) -> list[bool]:
-        return await self._limits.spend("signed_reads", READ_NONCE_SECONDS, nonces)
+        return await self._limits.use_once("signed_reads", READ_NONCE_SECONDS, nonces)
 
-    async def redeem(self, request: RedeemRequest) -> Redeemed:
+    async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
         """Answers when the redemption is a block deep, or after a minute.
 
         Raises TokenNotFound and the other rules of perk_charges, SignatureRefused for a nonce that
         was used, IdempotencyKeyReused, TransactionFailed, Unavailable where nothing was redeemed.
         """
-        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        deadline = self._clock() + WAIT_SECONDS
         try:
             redeemed = await self._redeemed(request, deadline)
         except LtzdError as error:
@@ -164,15 +165,17 @@ class PerkCharges:
         telemetry.REDEMPTIONS.labels(outcome).inc()
         return redeemed
 
-    async def token(self, reader: Reader, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+    async def token(
+        self, reader: SignedReader, collection_id: int, token_id: int
+    ) -> tuple[Token, IndexedHeight]:
         """Spends the reader's nonce."""
         looking = self._looks.begin((collection_id, token_id))
         looked = await self._spent(reader, looking)
         perk_charges.own_collection(collection_id, looked.brand, reader.brand)
         token = perk_charges.token_of(looked.token, token_id, collection_id)
-        return token, AsOf(looked.block, looked.final_block)
+        return token, IndexedHeight(looked.block, looked.final_block)
 
-    async def _spent(self, reader: Reader, looking: asyncio.Future[Found]) -> Found:
+    async def _spent(self, reader: SignedReader, looking: asyncio.Future[Found]) -> Found:
         """What is found, once the nonce is known to be fresh: two round trips in one's time."""
         try:
             await _fresh(self._begin_spending(reader))
@@ -180,7 +183,9 @@ class PerkCharges:
         finally:
             looking.cancel()
 
-    async def holders(self, reader: Reader, collection_id: int, after: int, limit: int) -> Page:
+    async def holders(
+        self, reader: SignedReader, collection_id: int, after: int, limit: int
+    ) -> Page:
         """Tokens behind `after` in their order; the same page as before while no block came.
 
         Spends the reader's nonce.
@@ -210,7 +215,7 @@ class PerkCharges:
             owned = await collections.owned(connection, wanted)
         return [owned.get(each) for each in wanted]
 
-    async def _redeemed(self, request: RedeemRequest, deadline: float) -> Redeemed:
+    async def _redeemed(self, request: RedeemRequest, deadline: float) -> RedeemedCharges:
         try:
             earlier, id_, relay = await self._let_in(request)
         except Refused as refusal:
@@ -225,7 +230,7 @@ class PerkCharges:
         else:
             self._board.look()
         await self._board.end(relay, deadline)
-        return Redeemed(await self._ended(id_, relay), already_processed=earlier is not None)
+        return RedeemedCharges(await self._ended(id_, relay), already_processed=earlier is not None)
 
     async def _let_in(self, request: RedeemRequest) -> tuple[Redemption | None, UUID, int]:
         """The earlier one with its key if there is one; which redemption, by which relay."""
@@ -261,12 +266,12 @@ class PerkCharges:
             return
         call = _call(request.token_id, token.holder, request.amount, left, bytes(32))
         sender = await self._operators.first()
-        revert = await self._node.revert_of(self._contract, call, sender, gas=GAS_LIMIT)
+        revert = await self._node.simulate_call(self._contract, call, sender, gas=GAS_LIMIT)
         if revert is None:
             return
         if revert.data is None:
             raise NodeUnavailable(f"eth_call: {revert.text}")
-        if reverts.name_of(revert.data) != "ChargesMismatch":
+        if reverts.error_name(revert.data) != "ChargesMismatch":
             # Else others of the token went before it meanwhile: decided anew under its lock.
             raise _refusal(revert.data)
 
@@ -376,8 +381,8 @@ def _call(token_id: int, holder: Address, amount: int, left: int, reference: byt
 
 
 def _refusal(data: bytes) -> LtzdError:
-    reason = reverts.reason_of(data)
-    if reverts.name_of(data) == "HolderChanged":
+    reason = reverts.describe(data)
+    if reverts.error_name(data) == "HolderChanged":
         return HolderChanged("The token has changed hands", reason=reason)
     return TransactionFailed(f"Transaction failed: {reason}", reason=reason)
 

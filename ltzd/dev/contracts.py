@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ltzd.chain.deployment import deployed_file
-from ltzd.chain.deployment.executor import Deploying, Manner, begin
-from ltzd.chain.deployment.plan import Deployment, MintLimit, Terms
+from ltzd.chain.deployment.executor import DeploymentExecutor, SendMode, begin
+from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signer
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
@@ -99,8 +100,8 @@ async def ensure_deployed(
     return await deploying.run(deployment)
 
 
-def dev_terms(admin: Address, minter: Address, relayer: Address) -> Terms:
-    return Terms(
+def dev_terms(admin: Address, minter: Address, relayer: Address) -> DeploymentTerms:
+    return DeploymentTerms(
         deployer=admin,
         admin_delay_seconds=0,
         minter=minter,
@@ -115,9 +116,8 @@ def dev_terms(admin: Address, minter: Address, relayer: Address) -> Terms:
 
 async def _wait_mined(node: Node, transactions: list[Hash32]) -> None:
     """Waits for the transactions' blocks. Raises Misconfigured, NodeUnavailable."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _RECEIPT_SECONDS
-    while loop.time() < deadline:
+    deadline = loop_time() + _RECEIPT_SECONDS
+    while loop_time() < deadline:
         receipts = await node.receipts(transactions)
         if any(receipt is not None and not receipt.succeeded for receipt in receipts):
             raise Misconfigured("The dev chain reverted a funding transfer; start with --clean.")

@@ -15,9 +15,10 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, LostLane, NodeUnavailable, Unavailable
 from ltzd.indexer.policy import Contracts, IndexerPolicy
-from ltzd.indexer.reading import Stretch, read_head, read_range
+from ltzd.indexer.reading import BlockRange, read_head, read_range
 from ltzd.rules.indexer import contract_facts
 from ltzd.rules.indexer.reorgs import Look, Verdict, fork_point, judge
 from ltzd.store import wakeups as signals
@@ -65,7 +66,9 @@ class Follower:
         contracts: Contracts,
         bells: Signals,
         policy: IndexerPolicy,
+        clock: Clock = loop_time,
     ) -> None:
+        self._clock = clock
         self._pool = pool
         self._database_url = database_url
         self._node = node
@@ -139,7 +142,7 @@ class Follower:
         elif head.number > cursor.number:
             header = await self._node.block(cursor.number)
             at_cursor = header.hash if header else None
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         verdict = judge(
             cursor.number, cursor.hash, Look(head.number, at_cursor, now), self._short_since
         )
@@ -168,7 +171,7 @@ class Follower:
         await self._finalize(cursor, final)
         return stretch.last[0] < head.number
 
-    async def _commit(self, cursor: Cursor, stretch: Stretch, head: Header) -> None:
+    async def _commit(self, cursor: Cursor, stretch: BlockRange, head: Header) -> None:
         with (
             telemetry.timed(telemetry.COMMIT_SECONDS),
             telemetry.timed(telemetry.HEAD_TO_COMMIT_SECONDS),
@@ -267,7 +270,7 @@ class Follower:
         telemetry.HEAD_LAG_BLOCKS.set(max(0, head.number - cursor.number))
 
 
-def _count(stretch: Stretch, blocks: int, ours: int) -> None:
+def _count(stretch: BlockRange, blocks: int, ours: int) -> None:
     """`ours` are the mints that were of our rewards."""
     telemetry.BLOCKS.inc(blocks)
     telemetry.FACTS.labels("transfer").inc(len(stretch.transfers))

@@ -12,28 +12,28 @@ from datetime import datetime
 from uuid import UUID
 
 from ltzd import telemetry
-from ltzd.providers.outbound.guarded_connector import LookUp
-from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy
+from ltzd.providers.outbound.guarded_connector import HostResolver
+from ltzd.providers.outbound.guarded_http import Answer, GuardedHttpClient, GuardPolicy
 
-MOST_UNDER_WAY = 1_000
+MAX_IN_FLIGHT = 1_000
 TIMEOUT_SECONDS = 20.0
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - what every secret begins with
 
 
-def policy(*, allow_loopback: bool = False) -> GuardPolicy:
+def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:
     """Many brands may have one host, so none is bounded for all of them; slow names and slow hosts
     hold up their own brand."""
     return GuardPolicy(
         allow_loopback=allow_loopback,
         timeout_seconds=TIMEOUT_SECONDS,
-        max_per_host=MOST_UNDER_WAY,
-        max_waiting=MOST_UNDER_WAY,
+        max_per_host=MAX_IN_FLIGHT,
+        max_waiting=MAX_IN_FLIGHT,
         look_up_threads=64,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WebhookMessage:
     """`id` is the same in every attempt."""
 
     id: UUID
@@ -42,20 +42,20 @@ class Message:
 
 
 class BrandWebhooks:
-    def __init__(self, policy: GuardPolicy, look_up: LookUp | None = None) -> None:
-        self._http = GuardedHttp(policy, look_up)
+    def __init__(self, policy: GuardPolicy, look_up: HostResolver | None = None) -> None:
+        self._http = GuardedHttpClient(policy, look_up)
 
     async def close(self) -> None:
         await self._http.close()
 
-    async def post(self, message: Message, secrets: Sequence[str], at: datetime) -> Answer:
+    async def post(self, message: WebhookMessage, secrets: Sequence[str], at: datetime) -> Answer:
         """The head of the answer, whatever its status. Raises RequestFailed."""
         headers = {"Content-Type": "application/json", **signed_headers(message, secrets, at)}
         with telemetry.timed_provider("brand_webhooks"):
             return await self._http.tell(message.url, body=message.body, headers=headers)
 
 
-def signed_headers(message: Message, secrets: Sequence[str], at: datetime) -> dict[str, str]:
+def signed_headers(message: WebhookMessage, secrets: Sequence[str], at: datetime) -> dict[str, str]:
     """A signature by each secret, so that a receiver may change over in its own time."""
     name, seconds = f"msg_{message.id.hex}", str(int(at.timestamp()))
     text = f"{name}.{seconds}.".encode() + message.body

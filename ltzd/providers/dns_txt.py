@@ -35,13 +35,13 @@ class DnsPolicy:
     """Questions under way at a time; another one is refused."""
 
 
-class TxtRecords:
+class TxtResolver:
     def __init__(self, policy: DnsPolicy) -> None:
         self._policy = policy
         self._resolver = _resolver(policy)
         self._waiting = 0
 
-    async def at(self, name: str) -> list[str]:
+    async def resolve(self, name: str) -> list[str]:
         """The records there, sorted, each one's strings joined. Raises DnsUnavailable."""
         try:
             question = dns.name.from_text(name)

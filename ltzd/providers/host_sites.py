@@ -12,17 +12,23 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from cachetools import TTLCache
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LogInsLimited
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
-from ltzd.providers.outbound.guarded_connector import LookUp
-from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
+from ltzd.providers.outbound.guarded_connector import HostResolver
+from ltzd.providers.outbound.guarded_http import (
+    Answer,
+    GuardedHttpClient,
+    GuardPolicy,
+    RequestFailed,
+)
 
 KEPT_SECONDS = 55.0
 """And the five that a site may take to answer: a log-out counts within a minute."""
@@ -46,7 +52,7 @@ MOST_WAITING = 50
 """Requests that wait for one host's site (choices.md, Transport and other limits)."""
 
 
-def policy(*, allow_loopback: bool = False) -> GuardPolicy:
+def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:
     return GuardPolicy(
         allow_loopback=allow_loopback,
         max_per_host=MOST_WAITING,
@@ -79,19 +85,19 @@ class SiteUser:
     email_confirmed: bool | None = None
 
 
-class HostSites:
-    """`look_up` stands in for the machine's resolver, `ticks` tells how old an answer is."""
+class HostSiteClient:
+    """`look_up` stands in for the machine's resolver, `clock` tells how old an answer is."""
 
     def __init__(
         self,
         policy: GuardPolicy,
-        look_up: LookUp | None = None,
-        ticks: Callable[[], float] = time.monotonic,
+        look_up: HostResolver | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
-        self._http = GuardedHttp(policy, look_up)
-        self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, ticks)
-        self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, ticks)
-        self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MOST_KEPT, 60.0, ticks)
+        self._http = GuardedHttpClient(policy, look_up)
+        self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, clock)
+        self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, clock)
+        self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MOST_KEPT, 60.0, clock)
         self._asking: dict[bytes, asyncio.Task[SiteUser | None]] = {}
         self._waiting: Counter[str] = Counter()
 
@@ -111,7 +117,7 @@ class HostSites:
         LogInsLimited for a good nonce or password that comes in too many forms. The same log-in,
         asked about at the same time, is asked once.
         """
-        headers = forwarded(credentials)
+        headers = login_headers(credentials)
         if headers is None:
             return None
         url = _url_at(origin, rest_prefix)
@@ -126,14 +132,14 @@ class HostSites:
                 self._asking[name].add_done_callback(lambda done: self._asked(name, done))
             return await asyncio.shield(self._asking[name])
 
-    def was_confirmed(
+    def was_recently_valid(
         self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
     ) -> bool:
         """Whether the site has confirmed this log-in within the hour and not denied it since.
 
         It may have ended: only `user_of` tells.
         """
-        headers = forwarded(credentials)
+        headers = login_headers(credentials)
         return headers is not None and (
             _name_of(_url_at(origin, rest_prefix), headers) in self._confirmed
         )
@@ -184,7 +190,7 @@ class HostSites:
         return user
 
 
-def forwarded(credentials: HostCredentials) -> Mapping[str, str] | None:
+def login_headers(credentials: HostCredentials) -> Mapping[str, str] | None:
     """The headers that a site is asked with; None where nothing could prove a log-in.
 
     The platform takes a cookie without its nonce for a stranger's, and prefers a cookie to a
@@ -237,8 +243,8 @@ def _user_in(answer: Answer) -> SiteUser | None:
     if answer.status != 200:
         raise _unavailable(f"status {answer.status}")
     try:
-        said = decoded(answer.body)
-    except NotJsonError as error:
+        said = decode_json(answer.body)
+    except InvalidJsonError as error:
         raise _unavailable("the body is not JSON") from error
     if not isinstance(said, dict):
         raise _unavailable("the body is no user")

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 from msgspec import structs
 
-from ltzd.concurrency.batch_writer import AGAIN, Again
+from ltzd.concurrency.batch_writer import RETRY, Retry
 from ltzd.errors import LtzdError, Refused, SignatureRefused
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.event_handler.brand_limits import (
@@ -30,7 +30,7 @@ from ltzd.values import Address
 _NO_CLAIM = ClaimRecord()
 
 
-class Check(msgspec.Struct, frozen=True):
+class EventCheck(msgspec.Struct, frozen=True):
     """What decides on one event, once its claim is read.
 
     `signed` is the brand's signature where it was asked for and is good.
@@ -99,13 +99,13 @@ def _used(standing: Standing, brand_id: Address, quota: Quota | None) -> int:
     return 0 if quota is None else standing.usage.get((brand_id, quota.kind, quota.start), 0)
 
 
-class Claim(msgspec.Struct, frozen=True):
+class PreparedEvent(msgspec.Struct, frozen=True):
     """An event that passed the first checks. `is_known_user`: he has a row already."""
 
     event: EventRow
     user: User
     is_known_user: bool
-    check: Check
+    check: EventCheck
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -121,10 +121,12 @@ class AlreadyWritten(Enum):
 
 WRITTEN = AlreadyWritten.WRITTEN
 
-Verdict = NewEvent | LtzdError | Again | AlreadyWritten
+Verdict = NewEvent | LtzdError | Retry | AlreadyWritten
 
 
-def decide_all(group: Sequence[Claim], standing: Standing, known: Collection[str]) -> list[Verdict]:
+def decide_all(
+    group: Sequence[PreparedEvent], standing: Standing, known: Collection[str]
+) -> list[Verdict]:
     """Decide in order, each on what those before it left; moves `standing` along.
 
     `known` are e-mail keys of users who have rows. A second good event of a claim waits for the
@@ -141,7 +143,7 @@ def decide_all(group: Sequence[Claim], standing: Standing, known: Collection[str
             verdicts.append(WRITTEN)
             continue
         if key[0] in waiting and one.check.shares_a_count():
-            verdicts.append(AGAIN)
+            verdicts.append(RETRY)
             continue
         is_new = not one.is_known_user and key[2] not in known and key[2] not in newcomers
         try:
@@ -151,7 +153,7 @@ def decide_all(group: Sequence[Claim], standing: Standing, known: Collection[str
             continue
         if key in taken:
             waiting.add(key[0])
-            verdicts.append(AGAIN)
+            verdicts.append(RETRY)
             continue
         taken.add(key)
         claim = ClaimRecord(claim.claims + 1, one.event.id, standing.now)
@@ -164,7 +166,7 @@ def decide_all(group: Sequence[Claim], standing: Standing, known: Collection[str
 
 
 def _new_event(
-    one: Claim, claim: ClaimRecord, standing: Standing, *, is_new_user: bool
+    one: PreparedEvent, claim: ClaimRecord, standing: Standing, *, is_new_user: bool
 ) -> NewEvent:
     budget, wallets = one.check.quotas(standing)
     signed = one.check.signed
@@ -182,7 +184,7 @@ def _new_event(
     )
 
 
-def _move(standing: Standing, check: Check, new: NewEvent) -> None:
+def _move(standing: Standing, check: EventCheck, new: NewEvent) -> None:
     """How things stand once `new` is written."""
     brand_id = new.key[0]
     standing.claims[new.key] = new.claim
@@ -197,11 +199,11 @@ def _move(standing: Standing, check: Check, new: NewEvent) -> None:
 
 
 def outcomes_of(
-    group: Sequence[Claim],
+    group: Sequence[PreparedEvent],
     verdicts: Sequence[Verdict],
     won: Mapping[ClaimKey, Won],
     given: Mapping[UUID, Address],
-) -> list[Written | Exception | Again]:
+) -> list[Written | Exception | Retry]:
     """What each caller hears; a new user is announced by one event. `given` tells where rewards go
     that were written before.
 
@@ -210,7 +212,7 @@ def outcomes_of(
     """
     lost = {v.key[0] for v in verdicts if isinstance(v, NewEvent) and v.key not in won}
     announced: set[str] = set()
-    outcomes: list[Written | Exception | Again] = []
+    outcomes: list[Written | Exception | Retry] = []
     for one, verdict in zip(group, verdicts, strict=True):
         key = one.check.key
         if isinstance(verdict, NewEvent) and key in won:
@@ -222,8 +224,8 @@ def outcomes_of(
             wallet = given.get(one.event.id, one.event.wallet)
             outcomes.append(Written(structs.replace(one.event, wallet=wallet), is_new))
             announced.add(key[2])
-        elif isinstance(verdict, NewEvent | Again) or key[0] in lost:
-            outcomes.append(AGAIN)
+        elif isinstance(verdict, NewEvent | Retry) or key[0] in lost:
+            outcomes.append(RETRY)
         else:
             outcomes.append(verdict)
     return outcomes

@@ -3,36 +3,45 @@
 from dataclasses import dataclass
 from typing import Self
 
-from ltzd.actions.relayer.simulation import RelayRehearsal
-from ltzd.actions.relayer.waiters import RelayBoard
-from ltzd.actions.relayer.wallets import RelayOperators
+from ltzd.actions.relayer.simulation import RelaySimulator
+from ltzd.actions.relayer.waiters import RelayWaiters
+from ltzd.actions.relayer.wallets import RelayWallets
 from ltzd.chain.node.node import Node
 from ltzd.chain.relayer.calls import RelayContracts
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store.database import Pool
 from ltzd.store.wakeups import Signals
 
 
 @dataclass(frozen=True, slots=True)
-class RelayDesk:
+class RelayContext:
     pool: Pool
     signals: Signals
     node: Node
     contracts: RelayContracts
-    board: RelayBoard
-    rehearsal: RelayRehearsal
-    operators: RelayOperators
+    board: RelayWaiters
+    rehearsal: RelaySimulator
+    operators: RelayWallets
+    clock: Clock = loop_time
 
     @classmethod
     def of(
-        cls, pool: Pool, signals: Signals, node: Node, contracts: RelayContracts, fees: FeePolicy
+        cls,
+        pool: Pool,
+        signals: Signals,
+        node: Node,
+        contracts: RelayContracts,
+        fees: FeePolicy,
+        clock: Clock = loop_time,
     ) -> Self:
         return cls(
             pool,
             signals,
             node,
             contracts,
-            RelayBoard(pool, signals),
-            RelayRehearsal(node, fees),
-            RelayOperators(pool, contracts.chain_id),
+            RelayWaiters(pool, signals, clock),
+            RelaySimulator(node, fees),
+            RelayWallets(pool, contracts.chain_id),
+            clock,
         )

@@ -18,7 +18,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.site_plugin.members import SiteMembers
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.errors import (
     LinkRefused,
     LtzdError,
@@ -55,7 +55,7 @@ class LinkCode:
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
+class LinkedWallet:
     """`daily_allowance` is in whole LTZ."""
 
     wallet: Address
@@ -63,7 +63,9 @@ class Linked:
 
 
 class SiteLinks:
-    def __init__(self, pool: Pool, members: SiteMembers, users: TokenUsers, sealer: Sealer) -> None:
+    def __init__(
+        self, pool: Pool, members: SiteMembers, users: TokenAuthenticator, sealer: Sealer
+    ) -> None:
         self._pool = pool
         self._members = members
         self._users = users
@@ -120,7 +122,7 @@ class SiteLinks:
 
     # --- the member ------------------------------------------------------------------------------
 
-    async def link(self, member: Member, typed: str) -> Linked:
+    async def link(self, member: Member, typed: str) -> LinkedWallet:
         """Give the member the wallet of the code's owner.
 
         Raises LinkRefused, and TooManyTries after too many wrong codes, whatever this one is.
@@ -148,7 +150,7 @@ class SiteLinks:
             telemetry.SITE_LINKS.labels("ended").inc()
             log.info("site_link.ended_by_member", host=member.host, site_user=member.site_user_id)
 
-    async def _linked(self, member: Member, code: str) -> Linked:
+    async def _linked(self, member: Member, code: str) -> LinkedWallet:
         hashes = self._sealer.keyed_hashes(_place(member.brand_id, member.host, code))
         async with transaction(self._pool) as connection:
             # A refusal from here on undoes this: the code still works.
@@ -160,7 +162,7 @@ class SiteLinks:
             if taken is not None:
                 wallet = _wallet_for(locked, taken)
                 await site_links.link(connection, member, taken, wallet)
-                return Linked(wallet, taken.daily_allowance)
+                return LinkedWallet(wallet, taken.daily_allowance)
             tries = rules.with_wrong(locked.tries, locked.now)
             await site_links.count_wrong(connection, member, tries)
         raise LinkRefused(_WRONG)

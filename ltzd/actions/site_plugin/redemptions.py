@@ -18,10 +18,10 @@ from weakref import WeakValueDictionary
 import structlog
 
 from ltzd import telemetry
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer
-from ltzd.actions.site_plugin.relay_requests import SiteOrders, speaker_of
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.site_plugin.redemption_requests import RedemptionRequests, speaker_of
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import (
     LtzdError,
     RedemptionRefused,
@@ -67,7 +67,7 @@ class PerkOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Redeemed:
+class RedeemedPerk:
     """`is_pending`: no fact on chain pays it yet; its code is nobody's to know until one does."""
 
     redemption: Redemption
@@ -75,7 +75,7 @@ class Redeemed:
 
 
 @dataclass(frozen=True, slots=True)
-class Funds:
+class MemberFunds:
     """What a member's wallet holds, as of the indexed block, and what this session may spend of it.
 
     In LTZ's smallest unit. `link` is the one that lasts.
@@ -98,11 +98,12 @@ class _Order:
 
 
 class SiteRedemptions:
-    def __init__(self, desk: RelayDesk, relayer: Relayer, identity: Identities) -> None:
+    def __init__(self, desk: RelayContext, relayer: Relayer, identity: IdentityProvider) -> None:
         self._pool = desk.pool
+        self._clock = desk.clock
         self._board = desk.board
         self._relayer = relayer
-        self._orders = SiteOrders(desk.node, desk.contracts, identity)
+        self._orders = RedemptionRequests(desk.node, desk.contracts, identity)
         self._turns: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
 
     async def perks(self, brand: Brand) -> list[PerkOffer]:
@@ -121,24 +122,24 @@ class SiteRedemptions:
             if offer is not None and offer.brand == brand.address
         ]
 
-    async def funds(self, brand: Brand, member: Member) -> Funds:
+    async def funds(self, brand: Brand, member: Member) -> MemberFunds:
         async with session(self._pool) as connection:
             balance = await facts.balance(connection, member.wallet)
             account = await spending.account(connection, member)
         if account is None or not account.is_of(member):
-            return Funds(balance, 0, None)
-        return Funds(balance, _pots(brand, account, balance).total, account.link)
+            return MemberFunds(balance, 0, None)
+        return MemberFunds(balance, _pots(brand, account, balance).total, account.link)
 
     async def redeem(
         self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None = None
-    ) -> Redeemed:
+    ) -> RedeemedPerk:
         """Answers when the perk is the wallet's, or after a minute. A perk that costs more than
         `max_cost` is refused.
 
         The same perk again, while one is open or within a minute of its answer, is the same
         redemption. Raises RedemptionRefused, and Unavailable where the next try goes on with it.
         """
-        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        deadline = self._clock() + WAIT_SECONDS
         try:
             return await self._redeemed(_Order(brand, member, perk_id, max_cost, deadline))
         except LtzdError as error:
@@ -146,7 +147,7 @@ class SiteRedemptions:
             telemetry.SITE_REDEMPTIONS.labels(outcome).inc()
             raise
 
-    async def _redeemed(self, order: _Order) -> Redeemed:
+    async def _redeemed(self, order: _Order) -> RedeemedPerk:
         wallet = order.member.wallet
         for _ in range(_MOST_BEGINNINGS):
             begun = await self._begun(order)
@@ -183,9 +184,7 @@ class SiteRedemptions:
         """Before there is a row, since whoever tries may try for ever."""
         member = order.member
         try:
-            await self._relayer.refuse_hopeless(
-                member.wallet, perk.collection_id, speaker_of(member)
-            )
+            await self._relayer.precheck(member.wallet, perk.collection_id, speaker_of(member))
         except Refused as refusal:
             raise RedemptionRefused(redeeming.sentence_of(refusal)) from refusal
 
@@ -217,7 +216,7 @@ class SiteRedemptions:
 
     # --- carrying on, as the only one of this wallet and process --------------------------------
 
-    async def _carried_on(self, order: _Order, redemption: UUID) -> Redeemed | None:
+    async def _carried_on(self, order: _Order, redemption: UUID) -> RedeemedPerk | None:
         """From wherever whoever came before has left it; None to begin anew."""
         async with session(self._pool) as connection:
             one = await site_redemptions.by_id(connection, redemption)
@@ -239,7 +238,7 @@ class SiteRedemptions:
         except ValidationFailed as refusal:  # gas is too dear: all others are told as what they are
             raise Unavailable(refusal.message) from refusal
 
-    async def _joined(self, order: _Order, one: Redemption, relay: int) -> Redeemed | None:
+    async def _joined(self, order: _Order, one: Redemption, relay: int) -> RedeemedPerk | None:
         """One that failed under whoever began it is begun anew: this one was told nothing yet."""
         try:
             relayed = await self._relayer.end(relay, order.deadline)
@@ -253,9 +252,9 @@ class SiteRedemptions:
             return None
         return await self._settled(order, one, relayed)
 
-    async def _sent(self, order: _Order, one: Redemption) -> Redeemed | None:
+    async def _sent(self, order: _Order, one: Redemption) -> RedeemedPerk | None:
         await self._board.turn(one.wallet, order.deadline)
-        if asyncio.get_running_loop().time() >= order.deadline:
+        if self._clock() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
         redeeming.check_cost(one.price, order.max_cost)
         if not await self._is_still_paid_for(order, one):
@@ -289,7 +288,7 @@ class SiteRedemptions:
 
     async def _refused(
         self, one: Redemption, standing: Standing | None, refusal: Refused
-    ) -> Redeemed | None:
+    ) -> RedeemedPerk | None:
         """None if it was refused for what the chain said before and no longer says: a permit's
         nonce that was used meanwhile, say. That, or something else, is for another redemption."""
         sentence = redeeming.sentence_of(refusal)
@@ -303,7 +302,9 @@ class SiteRedemptions:
             return None
         raise RedemptionRefused(sentence) from refusal
 
-    async def _settled(self, order: _Order, one: Redemption, relayed: Relayed) -> Redeemed | None:
+    async def _settled(
+        self, order: _Order, one: Redemption, relayed: Relayed
+    ) -> RedeemedPerk | None:
         match relayed.status:
             case RelayStatus.PENDING:
                 return _told(one, "pending")
@@ -322,7 +323,7 @@ class SiteRedemptions:
         which a reorganisation takes back in the same transaction as the block.
         """
         pause = _FIRST_PAUSE_SECONDS
-        while asyncio.get_running_loop().time() < deadline:
+        while self._clock() < deadline:
             async with session(self._pool) as connection:
                 traces = await site_redemptions.traces(connection, one)
             if traces.is_paid:
@@ -330,7 +331,7 @@ class SiteRedemptions:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def _finished(self, one: Redemption) -> Redeemed:
+    async def _finished(self, one: Redemption) -> RedeemedPerk:
         """Pending if no fact pays the redemption, or if its payment was lost again."""
         async with transaction(self._pool) as connection:
             is_ours = await redemption_payments.finish(connection, one.id)
@@ -374,15 +375,15 @@ def _new(order: _Order, perk: Perk, price: int) -> NewRedemption:
     )
 
 
-def _repeated(one: Redemption) -> Redeemed:
+def _repeated(one: Redemption) -> RedeemedPerk:
     """The code again, unless nothing pays for it at this moment."""
     is_paid = one.state is State.DONE and not one.is_payment_lost
     return _told(one, "repeated" if is_paid else "pending")
 
 
-def _told(one: Redemption, outcome: str) -> Redeemed:
+def _told(one: Redemption, outcome: str) -> RedeemedPerk:
     telemetry.SITE_REDEMPTIONS.labels(outcome).inc()
-    return Redeemed(one, is_pending=outcome == "pending")
+    return RedeemedPerk(one, is_pending=outcome == "pending")
 
 
 def _raise_failure(one: Redemption) -> None:

@@ -8,13 +8,13 @@ identity provider, or of the database where the wallets are ours.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ltzd.providers.identity.client import IdentityUser, Person
+from ltzd.providers.identity.client import IdentityUser, UserProfile
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
 
-class Identities(Protocol):
+class IdentityProvider(Protocol):
     @property
     def under_way(self) -> int:
         """How many users are being looked up or made now."""
@@ -38,7 +38,7 @@ class Identities(Protocol):
         """The accounts that are proven to be the user's."""
         ...
 
-    async def person_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> UserProfile | None:
         """Who he is, if he is known and has a wallet."""
         ...
 
@@ -51,7 +51,7 @@ class Identities(Protocol):
         ...
 
 
-class UserTokens(Protocol):
+class TokenVerifier(Protocol):
     async def user_of(self, token: str) -> TokenUser:
         """Raises Unauthorized."""
         ...

@@ -6,14 +6,14 @@ never fails the request that it came with: what could not be found out or writte
 with the next token after a minute.
 """
 
-from collections.abc import Callable
 from time import monotonic
 
 import structlog
 from cachetools import TTLCache
 
 from ltzd import telemetry
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import Unavailable
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.store.database import Pool, session
@@ -27,13 +27,11 @@ _AGAIN_SECONDS = 60.0
 _MOST_USERS = 20_000
 
 
-class Following:
-    def __init__(
-        self, pool: Pool, identity: Identities, ticks: Callable[[], float] = monotonic
-    ) -> None:
+class WalletMigration:
+    def __init__(self, pool: Pool, identity: IdentityProvider, clock: Clock = monotonic) -> None:
         self._pool = pool
         self._identity = identity
-        self._looked_at: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, ticks)
+        self._looked_at: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, clock)
 
     async def follow(self, user: TokenUser) -> None:
         """Of a verified token. Once a minute for a subject with the same names and wallets."""
@@ -52,7 +50,7 @@ class Following:
     async def _settle(self, user: TokenUser) -> None:
         if user.emails is not None and not await self._is_due(user.subject, user.emails):
             return
-        person = await self._identity.person_of(user.subject)
+        person = await self._identity.profile_of(user.subject)
         if person is None:
             return
         emails = person.emails if user.emails is None else user.emails

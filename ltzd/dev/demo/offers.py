@@ -8,7 +8,12 @@ start that was killed halfway is completed by the next.
 from typing import Any
 
 from ltzd.chain.contracts import offers
-from ltzd.chain.contracts.offers import CollectionTerms, ItemTerms, OfferContracts, Offers
+from ltzd.chain.contracts.offers import (
+    CollectionSettings,
+    ItemSettings,
+    OfferContracts,
+    OfferReader,
+)
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
@@ -33,8 +38,8 @@ def collection_terms(brand: Address) -> list[CollectionTerms]:
     ]
 
 
-def item_terms(brand: Address) -> ItemTerms:
-    return ItemTerms(
+def item_terms(brand: Address) -> ItemSettings:
+    return ItemSettings(
         brand=brand,
         payout=brand,
         price=LtzUnits(15 * LTZ),
@@ -51,7 +56,7 @@ async def ensure(
     """Creates what the chain lacks; returns dev.json's `collections`, `items` and `businesses`."""
     wallet = ColdWallet(rpc, registrar, _FEES, _RECEIPT_SECONDS)
     # A start that was killed may have left transactions in the pool; they are mined first.
-    await wallet.quiet()
+    await wallet.wait_until_idle()
     on_chain = Offers(rpc, contracts)
     calls = [
         *await _missing_collections(on_chain, contracts, brand.address),
@@ -125,8 +130,8 @@ def _number(units: LtzUnits) -> int | float:
     return units // LTZ if units % LTZ == 0 else float(ltz_of(units))
 
 
-def _terms(brand: Address, *, ltz: int, max_per_user: int, charges: int) -> CollectionTerms:
-    return CollectionTerms(
+def _terms(brand: Address, *, ltz: int, max_per_user: int, charges: int) -> CollectionSettings:
+    return CollectionSettings(
         brand=brand,
         payout=brand,
         price=LtzUnits(ltz * LTZ),

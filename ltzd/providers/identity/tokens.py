@@ -12,7 +12,6 @@ key is the provider's. Neither the token nor what is in it reaches a log or an e
 import re
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
@@ -22,17 +21,18 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import IdentityUnavailable, Unauthorized
 from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import ethereum_wallets
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy
-from ltzd.providers.identity.keys import SigningKeys
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.identity.keys import IdentityKeyCache
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
-LONGEST_TOKEN = 16 * 1024
-EARLY_SECONDS = 5.0
+MAX_TOKEN_LENGTH = 16 * 1024
+CLOCK_SKEW_SECONDS = 5.0
 """How far our clock may be behind the provider's: a token is used in the second it is made.
 
 There is no such allowance for `exp`. The other way round it would only lengthen the life of a
@@ -85,19 +85,19 @@ _claims_decoder = msgspec.json.Decoder(_Claims)
 
 
 class IdentityTokens:
-    """`clock` tells Unix seconds; `ticks` measures how old the keys are."""
+    """`wall_clock` tells Unix seconds; `clock` measures how old the keys are."""
 
     def __init__(
         self,
         policy: IdentityPolicy,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        wall_clock: Clock = time.time,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._policy = policy
-        self._clock = clock
+        self._wall_clock = wall_clock
         # Connections of its own: keys do not queue behind the look-ups of users.
         self._calls = IdentityCalls(policy)
-        self._keys = SigningKeys(policy, self._calls, ticks)
+        self._keys = IdentityKeyCache(policy, self._calls, clock)
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,12 +128,12 @@ class IdentityTokens:
         return user
 
     def _user_in(self, claims: _Claims) -> TokenUser:
-        now = self._clock()
+        now = self._wall_clock()
         if claims.iss != self._policy.issuer or claims.aud != self._policy.app_id:
             raise _refused("wrong_claims")
         if now >= claims.exp:
             raise _refused("expired")
-        if max(claims.iat, claims.nbf) > now + EARLY_SECONDS:
+        if max(claims.iat, claims.nbf) > now + CLOCK_SKEW_SECONDS:
             raise _refused("wrong_claims")
         if not claims.sub or (claims.linked_accounts is None and not claims.sid):
             raise _refused("wrong_claims")
@@ -147,7 +147,7 @@ class IdentityTokens:
 
 def _key_id_in(token: str) -> str:
     """The key that the token says it is signed with; nothing is verified yet."""
-    parts = _TOKEN.fullmatch(token) if len(token) <= LONGEST_TOKEN else None
+    parts = _TOKEN.fullmatch(token) if len(token) <= MAX_TOKEN_LENGTH else None
     if parts is None:
         raise _refused("malformed")
     try:
@@ -176,8 +176,8 @@ def _rows_in(claims: _Claims) -> list[object] | None:
     if claims.linked_accounts is None:
         return None
     try:
-        rows = decoded(claims.linked_accounts.encode())
-    except NotJsonError:
+        rows = decode_json(claims.linked_accounts.encode())
+    except InvalidJsonError:
         raise _refused("wrong_claims") from None
     if not isinstance(rows, list):
         raise _refused("wrong_claims")

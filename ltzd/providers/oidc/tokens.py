@@ -12,7 +12,6 @@ key is the issuer's. Neither the token nor what is in it reaches a log or an err
 import re
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -21,15 +20,16 @@ import msgspec
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import IdentityUnavailable
-from ltzd.providers.identity.answers import MalformedError
-from ltzd.providers.identity.keys import KeptKeys
-from ltzd.providers.identity.tokens import LONGEST_TOKEN
-from ltzd.providers.oidc.claims import Claims, VouchedUser, refused, user_in
+from ltzd.providers.identity.answers import MalformedAnswerError
+from ltzd.providers.identity.keys import KeyCache
+from ltzd.providers.identity.tokens import MAX_TOKEN_LENGTH
+from ltzd.providers.oidc.claims import Claims, OidcUser, refused, user_in
 from ltzd.providers.oidc.discovery import IssuerDocuments
 from ltzd.providers.oidc.key_sets import PublicKey, issuer_keys_in, place_of
 from ltzd.providers.oidc.policy import Algorithm, OidcPolicy
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 
 # Three parts in base64url without padding; the shortest signature is one of 64 bytes.
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{2,1024})\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86,1400}")
@@ -52,38 +52,36 @@ class _Header(msgspec.Struct, frozen=True):
 _header_decoder = msgspec.json.Decoder(_Header)
 
 
-class IssuerKeys(KeptKeys[PublicKey]):
+class IssuerKeyCache(KeyCache[PublicKey]):
     """By algorithm and key id; see `place_of`."""
 
-    def __init__(
-        self, policy: OidcPolicy, documents: IssuerDocuments, ticks: Callable[[], float]
-    ) -> None:
-        super().__init__(ticks)
+    def __init__(self, policy: OidcPolicy, documents: IssuerDocuments, clock: Clock) -> None:
+        super().__init__(clock)
         self._algorithms: tuple[Algorithm, ...] = policy.algorithms
         self._documents = documents
 
     async def told(self) -> dict[str, PublicKey]:
         try:
             return issuer_keys_in(await self._documents.key_set(), self._algorithms)
-        except MalformedError as error:
+        except MalformedAnswerError as error:
             _log.warning("identity_answer_malformed", reason=str(error))
             raise IdentityUnavailable("The token issuer's answer makes no sense") from error
 
 
 class OidcTokens:
-    """`clock` tells Unix seconds; `ticks` measures how old the keys are."""
+    """`wall_clock` tells Unix seconds; `clock` measures how old the keys are."""
 
     def __init__(
         self,
         policy: OidcPolicy,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        wall_clock: Clock = time.time,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._policy = policy
-        self._clock = clock
+        self._wall_clock = wall_clock
         self._jws = jwt.PyJWS(algorithms=list(policy.algorithms))
         self._documents = IssuerDocuments(policy)
-        self._keys = IssuerKeys(policy, self._documents, ticks)
+        self._keys = IssuerKeyCache(policy, self._documents, clock)
 
     async def __aenter__(self) -> Self:
         return self
@@ -100,7 +98,7 @@ class OidcTokens:
         await self._keys.close()
         await self._documents.close()
 
-    async def user_of(self, token: str) -> VouchedUser:
+    async def user_of(self, token: str) -> OidcUser:
         header = self._header_of(token)
         try:
             key = await self._keys.key(place_of(header.alg, header.kid))
@@ -109,13 +107,13 @@ class OidcTokens:
             raise
         if key is None:
             raise refused("unknown_key")
-        user = user_in(self._claims_in(token, key, header.alg), self._policy, self._clock())
+        user = user_in(self._claims_in(token, key, header.alg), self._policy, self._wall_clock())
         telemetry.TOKEN_CHECKS.labels("accepted").inc()
         return user
 
     def _header_of(self, token: str) -> _Header:
         """What the token says of itself; nothing is verified yet."""
-        parts = _TOKEN.fullmatch(token) if len(token) <= LONGEST_TOKEN else None
+        parts = _TOKEN.fullmatch(token) if len(token) <= MAX_TOKEN_LENGTH else None
         if parts is None:
             raise refused("malformed")
         try:
@@ -142,8 +140,8 @@ class OidcTokens:
         except jwt.InvalidTokenError:
             raise refused("malformed") from None
         try:
-            claims = decoded(payload)
-        except NotJsonError:
+            claims = decode_json(payload)
+        except InvalidJsonError:
             claims = None
         if not isinstance(claims, dict):
             raise refused("wrong_claims")

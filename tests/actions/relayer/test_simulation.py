@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ltzd.actions.relayer.simulation import RelayRehearsal
+from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.chain.node.node import Node
-from ltzd.concurrency import cached as relay_fresh
+from ltzd.concurrency import cached_value as relay_fresh
 from ltzd.errors import (
     ClaimLimitReached,
     LtzdError,
@@ -78,9 +78,9 @@ class Script:
 
 
 @asynccontextmanager
-async def rehearsal(script: Script, policy: FeePolicy = CAP) -> AsyncIterator[RelayRehearsal]:
+async def rehearsal(script: Script, policy: FeePolicy = CAP) -> AsyncIterator[RelaySimulator]:
     async with a_server(script, timeout_seconds=0.3) as rpc:
-        yield RelayRehearsal(Node(rpc), policy)
+        yield RelaySimulator(Node(rpc), policy)
 
 
 async def refusal(script: Script, wanted: int | None = None) -> LtzdError:
@@ -165,7 +165,7 @@ async def test_an_answer_that_is_none_is_no_word_that_a_call_passes(said: Any) -
 
 
 TOKEN = a_wallet(0x17)
-SWALLOWING = replace(PLAN, swallows=(TOKEN, b"permit"))
+SWALLOWING = replace(PLAN, inner_call=(TOKEN, b"permit"))
 
 
 def inside(said: object) -> Callable[[Any], object]:

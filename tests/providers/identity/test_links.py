@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity import links as identity_links
-from ltzd.providers.identity.client import IdentityClient, IdentityUser, Person
+from ltzd.providers.identity.client import IdentityClient, IdentityUser, UserProfile
 from ltzd.values import Address, address_of
 from tests.support.services.identity import Provider, Ticks, a_provider, served
 
@@ -289,14 +289,14 @@ async def test_a_person_is_his_first_embedded_wallet_and_the_addresses_that_he_h
         return web.json_response({"id": DID, "linked_accounts": rows})
 
     async with served(answer, provider.policy) as policy, IdentityClient(policy) as client:
-        person = await client.person_of(DID)
-        nobody = await client.person_of("no subject")
+        person = await client.profile_of(DID)
+        nobody = await client.profile_of("no subject")
 
     assert nobody is None
     if home is None or emails is None:
         assert person is None
     else:
-        assert person == Person(DID, IdentityUser(DID, address_of(home)), emails)
+        assert person == UserProfile(DID, IdentityUser(DID, address_of(home)), emails)
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 422])

@@ -16,16 +16,15 @@ import aiohttp
 
 from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
-from ltzd.actions.perk_charges import AsOf, Reader, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
 from ltzd.actions.relayer.relayer import RelayAnswer, RelayRequest
-from ltzd.actions.site_plugin.check_ins import CheckedIn
-from ltzd.actions.site_plugin.leaderboards import Board, Entry
-from ltzd.actions.site_plugin.links import LinkCode, Linked
-from ltzd.actions.site_plugin.members import LoggedIn
-from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer
-from ltzd.actions.site_plugin.redemptions import Redeemed as SiteRedeemed
-from ltzd.cache.rate_limits import RateLimits, Window
+from ltzd.actions.site_plugin.check_ins import CheckInResult
+from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
+from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
+from ltzd.actions.site_plugin.members import AuthenticatedMember
+from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
+from ltzd.cache.rate_limits import RateLimits, RateLimitStatus
 from ltzd.errors import (
     BrandUnknown,
     DuplicateEvent,
@@ -48,13 +47,13 @@ from ltzd.http.server import serve
 from ltzd.http.services import Health, HttpPolicy, Services, SiteServices
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.providers.payments import OpenSession
+from ltzd.providers.payments import CheckoutPage
 from ltzd.rules import perk_charges
 from ltzd.rules.brands.configuration import Brand, EventRule, Perk
 from ltzd.rules.payments import Payment, not_found
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relayer.calls import Relayed, RelayStatus, RelayWindow
-from ltzd.rules.relayer.limits import RELAYS_AN_HOUR, WINDOW, Standing
+from ltzd.rules.relayer.limits import RELAYS_AN_HOUR, WINDOW, RelayUsage
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE
@@ -185,21 +184,21 @@ class RelayBook:
             raise Unauthorized("Invalid or expired token")
         return self.users[token]
 
-    async def standing(self, user: TokenUser, request: RelayRequest) -> Standing:
+    async def standing(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
         self.heard.append("standing")
         if request.ask.user not in (user.wallets or ()):
             raise ValidationFailed("userAddress is not a wallet of the token's user")
         return self._standing(request.ask.user)
 
-    def _standing(self, user: Address) -> Standing:
+    def _standing(self, user: Address) -> RelayUsage:
         used = sum(owner == user for owner, _ in self.sent.values())
         begun = datetime.fromtimestamp(self.reset_at, UTC) - WINDOW
-        return Standing(begun, begun, used, None, False, None, ())
+        return RelayUsage(begun, begun, used, None, False, None, ())
 
     def window(self, user: Address) -> RelayWindow:
         return self._standing(user).window()
 
-    async def submit(self, request: RelayRequest, _standing: Standing) -> RelayAnswer:
+    async def submit(self, request: RelayRequest, _standing: RelayUsage) -> RelayAnswer:
         self.heard.append("submit")
         self.asked.append(request)
         if self.refusal is not None:
@@ -272,7 +271,7 @@ class PerkBook:
     by_key: dict[tuple[Address, str], Redemption] = field(default_factory=dict)
     refusal: Exception | None = None
     is_mining: bool = True
-    as_of: AsOf = field(default_factory=lambda: AsOf(1_000, 900))
+    as_of: IndexedHeight = field(default_factory=lambda: IndexedHeight(1_000, 900))
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
         self.heard.append("brand_of")
@@ -290,7 +289,7 @@ class PerkBook:
         if not is_signed_with(signed, self.keys.get(brand, ())):
             raise SignatureRefused("The request is not signed by this brand")
 
-    async def spend(self, reader: Reader) -> None:
+    async def spend(self, reader: SignedReader) -> None:
         self.heard.append("spend")
         self._spend(reader.brand, reader.nonce)
 
@@ -299,7 +298,7 @@ class PerkBook:
             raise SignatureRefused("X-LTZ-Nonce has been used")
         self.nonces.add((brand, nonce))
 
-    async def redeem(self, request: RedeemRequest) -> Redeemed:
+    async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
         self.heard.append("redeem")
         self.asked.append(request)
         self._spend(request.brand, request.nonce)
@@ -308,19 +307,23 @@ class PerkBook:
         if earlier is not None:
             if earlier.fingerprint != request.fingerprint:
                 raise IdempotencyKeyReused("This idempotency key came with another request before")
-            return Redeemed(earlier, already_processed=True)
+            return RedeemedCharges(earlier, already_processed=True)
         token = self._own_token(request.brand, request.collection_id, request.token_id)
         left = perk_charges.remaining_before(token, request.amount, request.user, 0)
         self.tokens[token.id] = replace(token, used=token.used + request.amount)
         self.by_key[slot] = a_redemption(request, token, left, is_mined=self.is_mining)
-        return Redeemed(self.by_key[slot], already_processed=False)
+        return RedeemedCharges(self.by_key[slot], already_processed=False)
 
-    async def token(self, reader: Reader, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+    async def token(
+        self, reader: SignedReader, collection_id: int, token_id: int
+    ) -> tuple[Token, IndexedHeight]:
         self.heard.append("token")
         self._spend(reader.brand, reader.nonce)
         return self._own_token(reader.brand, collection_id, token_id), self.as_of
 
-    async def holders(self, reader: Reader, collection_id: int, after: int, limit: int) -> Page:
+    async def holders(
+        self, reader: SignedReader, collection_id: int, after: int, limit: int
+    ) -> Page:
         self.heard.append("holders")
         self._spend(reader.brand, reader.nonce)
         self._own(reader.brand, collection_id)
@@ -423,7 +426,7 @@ class PaymentBook:
     """
 
     opened: list[CheckoutRequest] = field(default_factory=list)
-    keys: dict[tuple[Address, str], tuple[CheckoutRequest, OpenSession]] = field(
+    keys: dict[tuple[Address, str], tuple[CheckoutRequest, CheckoutPage]] = field(
         default_factory=dict
     )
     paid: dict[str, Payment] = field(default_factory=dict)
@@ -433,7 +436,7 @@ class PaymentBook:
     signature: str = "t=1,v1=good"
     refusal: Exception | None = None
 
-    async def open_checkout(self, request: CheckoutRequest) -> OpenSession:
+    async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
         self._refuse()
         if request.brand_id != address_of(BRAND_ID):
             raise BrandUnknown("Unknown brand")
@@ -441,7 +444,7 @@ class PaymentBook:
         if slot not in self.keys:
             id_ = f"cs_test_{len(self.opened)}"
             self.opened.append(request)
-            self.keys[slot] = (request, OpenSession(id_, f"https://pay.example/{id_}"))
+            self.keys[slot] = (request, CheckoutPage(id_, f"https://pay.example/{id_}"))
         first, opened = self.keys[slot]
         if first != request:
             raise IdempotencyKeyReused("This idempotency key came with another request before")
@@ -475,11 +478,13 @@ class PregenerationBook:
     asked: list[PregenerationRequest] = field(default_factory=list)
     signed: list[SignedRequest | None] = field(default_factory=list)
     counted: int = 0
-    most: int = PER_MINUTE.most
+    most: int = PER_MINUTE.max_hits
     reset_at: float = field(default_factory=lambda: time.time() + 42)
     refusal: Exception | None = None
 
-    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+    async def admit(
+        self, brand_id: Address, signed: SignedRequest | None = None
+    ) -> RateLimitStatus:
         self.signed.append(signed)
         if signed is not None and not is_signed_with(signed, [SECURITY_KEY]):
             raise SignatureRefused("The request is not signed by this brand")
@@ -488,7 +493,9 @@ class PregenerationBook:
         self.counted += 1
         if self.counted > self.most:
             raise too_many(PER_MINUTE, 42)
-        return Window(True, PER_MINUTE.most, PER_MINUTE.most - self.counted, self.reset_at)
+        return RateLimitStatus(
+            True, PER_MINUTE.max_hits, PER_MINUTE.max_hits - self.counted, self.reset_at
+        )
 
     async def pregenerate(self, request: PregenerationRequest) -> Recorded:
         self.asked.append(request)
@@ -548,7 +555,7 @@ class SiteBook:
     codes: dict[str, tuple[str, int]] = field(default_factory=lambda: {LINK_CODE: ("user", 500)})
     links: dict[str, list[Link]] = field(default_factory=dict)
     multiplier: Decimal = Decimal("1.5")
-    entries: tuple[Entry, ...] = (Entry("9d2c6a1f", "ann", 320, 1),)
+    entries: tuple[LeaderboardEntry, ...] = (LeaderboardEntry("9d2c6a1f", "ann", 320, 1),)
 
     def services(self) -> SiteServices:
         return SiteServices(
@@ -561,14 +568,14 @@ class SiteBook:
             raise SiteUnknown("No loyalty programme is configured for this site.")
         return self.brand
 
-    async def member(self, host: str, credentials: HostCredentials) -> LoggedIn:
+    async def member(self, host: str, credentials: HostCredentials) -> AuthenticatedMember:
         self.brand_of(host)
         self.heard.append("member")
         if self.log_in_refusal is not None:
             raise self.log_in_refusal
         if (credentials.cookie, credentials.nonce) != (COOKIE, NONCE):
             raise NotLoggedIn("You are not logged in at this site.")
-        return LoggedIn(self.visitor, FRESH_NONCE)
+        return AuthenticatedMember(self.visitor, FRESH_NONCE)
 
     def is_confirmed(self, _host: str, credentials: HostCredentials) -> bool:
         return credentials in self.confirmed
@@ -595,7 +602,7 @@ class SiteBook:
         if host != SITE_HOST or not self.links.pop(owner.subject, None):
             raise NotFound("You have no link at this host")
 
-    async def link(self, member: Member, typed: str) -> Linked:
+    async def link(self, member: Member, typed: str) -> LinkedWallet:
         self._hear("link", typed)
         if typed not in self.codes:
             raise LinkRefused("This code is wrong.")
@@ -603,25 +610,25 @@ class SiteBook:
         made = (LINKED_AT, LINKED_AT + LINK_LIFE)
         link = Link(member.brand_id, member.host, member.username, WALLET, allowance, *made)
         self.links[subject] = [link]
-        return Linked(WALLET, allowance)
+        return LinkedWallet(WALLET, allowance)
 
     async def end(self, member: Member) -> None:
         self._hear("end", member)
         self.links.clear()
 
-    async def funds(self, brand: Brand, member: Member) -> Funds:
+    async def funds(self, brand: Brand, member: Member) -> MemberFunds:
         self._hear("funds", member.wallet)
         link = next((one for links in self.links.values() for one in links), None)
         if link is None:
-            return Funds(self.balance, self.spendable, None)
+            return MemberFunds(self.balance, self.spendable, None)
         allowance = Allowance(link.daily_allowance * LTZ, 40 * LTZ)
         lasting = LastingLink(uuid4(), link.expires_at, date(2026, 3, 14), allowance)
-        return Funds(self.balance, self.spendable + allowance.left, lasting)
+        return MemberFunds(self.balance, self.spendable + allowance.left, lasting)
 
-    async def check_in(self, member: Member) -> CheckedIn:
+    async def check_in(self, member: Member) -> CheckInResult:
         self._hear("check_in", member)
         was_claimed, self.is_claimed = self.is_claimed, True
-        return CheckedIn(self._streak(), 0 if was_claimed else 15, was_claimed)
+        return CheckInResult(self._streak(), 0 if was_claimed else 15, was_claimed)
 
     async def claim_milestone(self, member: Member, days: int) -> int:
         self._hear("claim_milestone", days)
@@ -636,13 +643,13 @@ class SiteBook:
     def _streak(self) -> StreakShown:
         return StreakShown(8, self.multiplier, Milestone(30, 250), (Milestone(7, 50),))
 
-    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Board:
+    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Leaderboard:
         self._hear("read", (brand.id, metric, period, limit))
-        return Board(self.entries[:limit], len(self.entries))
+        return Leaderboard(self.entries[:limit], len(self.entries))
 
     async def redeem(
         self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None
-    ) -> SiteRedeemed:
+    ) -> RedeemedPerk:
         self._hear("redeem", perk_id)
         check_cost(self.price, max_cost)
         perk = brand.perk(perk_id)
@@ -660,7 +667,7 @@ class SiteBook:
             price=self.price,
             confirmation_code=CODE,
         )
-        return SiteRedeemed(redemption, self.is_pending)
+        return RedeemedPerk(redemption, self.is_pending)
 
     async def perks(self, brand: Brand) -> list[PerkOffer]:
         self._hear("perks", brand.id)

@@ -7,53 +7,56 @@ Callers who ask of one account at the same time share the question.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 import structlog
 from cachetools import TLRUCache
 
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import Unavailable
-from ltzd.providers.oauth.account_access import AccountsPolicy
-from ltzd.providers.oauth.lookup_answers import (
-    LookUpFailed,
+from ltzd.providers.oauth.answers import (
+    AccountLookupUnavailable,
+    AccountVerification,
     Verdict,
-    Verified,
     cannot_check,
     missing,
 )
-from ltzd.providers.oauth.lookup_calls import LookUpCalls, LookUpSession
-from ltzd.providers.oauth.lookups_by_id import discord, github, google, telegram, twitter
-from ltzd.providers.oauth.lookups_by_name import InstagramLookUp, TiktokLookUp
-from ltzd.providers.oauth.lookups_spotify import SpotifyLookUp
+from ltzd.providers.oauth.by_id import discord, github, google, telegram, twitter
+from ltzd.providers.oauth.by_name import InstagramLookup, TiktokLookup
+from ltzd.providers.oauth.calls import LookupCalls, LookupSession
+from ltzd.providers.oauth.policy import AccountLookupPolicy
+from ltzd.providers.oauth.spotify import SpotifyLookup
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import OAuthIdInvalid, bare_username, check_id, is_same_username
 
-__all__ = ["AccountLookups", "AccountsPolicy", "Verdict", "Verified"]
+__all__ = ["AccountLookupPolicy", "AccountLookups", "AccountVerification", "Verdict"]
 
 _Key = tuple[OAuthProvider, str, str]
 
-_UNAVAILABLE: Final = Verified("unavailable")
+_UNAVAILABLE: Final = AccountVerification("unavailable")
 _NOT_ASKED: Final = cannot_check("This provider is not asked about accounts here")
 _log = structlog.get_logger(__name__)
 
 
 class _LookUp(Protocol):
-    async def verify(self, account: OAuthAccount, deadline: float) -> Verified:
-        """Raises LookUpFailed. `deadline` is in the event loop's time."""
+    async def verify(self, account: OAuthAccount, deadline: float) -> AccountVerification:
+        """Raises AccountLookupUnavailable. `deadline` is in the event loop's time."""
         ...
 
 
 class AccountLookups:
-    def __init__(self, policy: AccountsPolicy, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, policy: AccountLookupPolicy, clock: Clock = time.monotonic) -> None:
         self._policy = policy
-        self._session = LookUpSession()
+        self._session = LookupSession()
         self._look_ups = _look_ups(policy, self._session)
-        self._flights: Flights[_Key, Verified] = Flights("account look-up", policy.max_waiting)
-        self._kept: TLRUCache[_Key, Verified] = TLRUCache(
-            policy.max_kept, lambda _, found, now: now + self._keeps(found), ticks
+        self._flights: SingleFlight[_Key, AccountVerification] = SingleFlight(
+            "account look-up", policy.max_waiting
+        )
+        self._kept: TLRUCache[_Key, AccountVerification] = TLRUCache(
+            policy.max_kept, lambda _, found, now: now + self._keeps(found), clock
         )
 
     async def __aenter__(self) -> Self:
@@ -72,7 +75,7 @@ class AccountLookups:
         await self._flights.close()
         await self._session.close()
 
-    async def verify(self, account: OAuthAccount) -> Verified:
+    async def verify(self, account: OAuthAccount) -> AccountVerification:
         """Never raises. An id that has not the provider's form is `missing`."""
         look_up = self._look_ups.get(account.provider)
         try:
@@ -90,21 +93,23 @@ class AccountLookups:
         except Unavailable:
             return _UNAVAILABLE
 
-    async def _asked(self, key: _Key, look_up: _LookUp, account: OAuthAccount) -> Verified:
-        deadline = asyncio.get_running_loop().time() + self._policy.timeout_seconds
+    async def _asked(
+        self, key: _Key, look_up: _LookUp, account: OAuthAccount
+    ) -> AccountVerification:
+        deadline = loop_time() + self._policy.timeout_seconds
         try:
             async with asyncio.timeout_at(deadline):
                 found = await look_up.verify(account, deadline)
         except TimeoutError as error:
             _log.warning("account_look_up_unavailable", provider=key[0], reason="no answer in time")
-            raise LookUpFailed("no answer in time") from error
-        except LookUpFailed as error:
+            raise AccountLookupUnavailable("no answer in time") from error
+        except AccountLookupUnavailable as error:
             _log.warning("account_look_up_unavailable", provider=key[0], reason=error.reason)
             raise
         self._kept[key] = found
         return found
 
-    def _keeps(self, found: Verified) -> float:
+    def _keeps(self, found: AccountVerification) -> float:
         policy = self._policy
         return policy.exists_seconds if found.verdict == "exists" else policy.missing_seconds
 
@@ -116,14 +121,16 @@ def _key(account: OAuthAccount) -> _Key:
     return account.provider, account.user_id, name
 
 
-def _tells_of(kept: Verified, account: OAuthAccount) -> bool:
+def _tells_of(kept: AccountVerification, account: OAuthAccount) -> bool:
     names = (kept.username, account.username)
     return None in names or is_same_username(account.provider, str(names[0]), str(names[1]))
 
 
-def _look_ups(policy: AccountsPolicy, session: LookUpSession) -> Mapping[OAuthProvider, _LookUp]:
+def _look_ups(
+    policy: AccountLookupPolicy, session: LookupSession
+) -> Mapping[OAuthProvider, _LookUp]:
     """One for each provider that is configured."""
-    calls = {name: LookUpCalls(name, policy, session) for name in PROVIDERS}
+    calls = {name: LookupCalls(name, policy, session) for name in PROVIDERS}
     found: dict[OAuthProvider, _LookUp] = {}
     if policy.discord is not None:
         found["discord"] = discord(policy.discord, calls["discord"])
@@ -136,9 +143,9 @@ def _look_ups(policy: AccountsPolicy, session: LookUpSession) -> Mapping[OAuthPr
     if policy.telegram is not None:
         found["telegram"] = telegram(policy.telegram, calls["telegram"])
     if policy.spotify is not None:
-        found["spotify"] = SpotifyLookUp(policy.spotify, calls["spotify"])
+        found["spotify"] = SpotifyLookup(policy.spotify, calls["spotify"])
     if policy.instagram is not None:
-        found["instagram"] = InstagramLookUp(policy.instagram, calls["instagram"])
+        found["instagram"] = InstagramLookup(policy.instagram, calls["instagram"])
     if policy.tiktok is not None:
-        found["tiktok"] = TiktokLookUp(policy.tiktok, calls["tiktok"])
+        found["tiktok"] = TiktokLookup(policy.tiktok, calls["tiktok"])
     return found
