@@ -76,20 +76,20 @@ async def _unlocked_accounts(rpc: Rpc) -> list[str]:
 
 
 async def ensure_deployed(
-    data_dir: Path, rpc: Rpc, chain_id: int, genesis: Hash32, admin: Signer, terms: Terms
+    data_dir: Path, rpc: Rpc, chain_id: int, genesis: Hash32, admin: Signer, terms: DeploymentTerms
 ) -> Deployment:
     """Deploys the contracts that the chain lacks and records all of them in the data directory."""
     file = data_dir / _NAME
-    deployment = deployed_file.read_of_dev(file, chain_id)
+    deployment = deployed_file.read_dev_file(file, chain_id)
     if deployment is None or (deployment.chain_id, deployment.genesis) != (chain_id, genesis):
         deployment = await begin(Node(rpc), chain_id, genesis, admin.address)
-    deploying = Deploying(
+    deploying = DeploymentExecutor(
         rpc,
         admin,
         terms,
         remember=lambda deployment: deployed_file.write(file, deployment),
         tell=lambda _: None,
-        manner=Manner(
+        manner=SendMode(
             # High enough for a full dev chain, whose fees climb without bound.
             fees=FeePolicy(cap=_TRANSFER_WEI),
             is_hurried=True,

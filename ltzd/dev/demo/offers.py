@@ -30,7 +30,7 @@ _RECEIPT_SECONDS = 60.0
 ITEM_ID = 1
 
 
-def collection_terms(brand: Address) -> list[CollectionTerms]:
+def collection_terms(brand: Address) -> list[CollectionSettings]:
     """Terms of collections 1 and 2 (choices.md); one welcome reward pays for a claim of each."""
     return [
         _terms(brand, ltz=0, max_per_user=1, charges=3),
@@ -57,7 +57,7 @@ async def ensure(
     wallet = ColdWallet(rpc, registrar, _FEES, _RECEIPT_SECONDS)
     # A start that was killed may have left transactions in the pool; they are mined first.
     await wallet.wait_until_idle()
-    on_chain = Offers(rpc, contracts)
+    on_chain = OfferReader(rpc, contracts)
     calls = [
         *await _missing_collections(on_chain, contracts, brand.address),
         *await _missing_item_and_business(on_chain, contracts, brand.address, business),
@@ -74,7 +74,7 @@ async def ensure(
 
 
 async def _missing_collections(
-    on_chain: Offers, contracts: OfferContracts, brand: Address
+    on_chain: OfferReader, contracts: OfferContracts, brand: Address
 ) -> list[tuple[Address, bytes]]:
     """A fresh PerkNFT numbers them 1 and 2, since no other registrar can have created any."""
     return [
@@ -85,7 +85,7 @@ async def _missing_collections(
 
 
 async def _missing_item_and_business(
-    on_chain: Offers, contracts: OfferContracts, brand: Address, business: Address
+    on_chain: OfferReader, contracts: OfferContracts, brand: Address, business: Address
 ) -> list[tuple[Address, bytes]]:
     calls = []
     if await on_chain.item(ITEM_ID) is None:
@@ -97,7 +97,7 @@ async def _missing_item_and_business(
     return calls
 
 
-async def _collection(on_chain: Offers, perk: Perk) -> dict[str, Any]:
+async def _collection(on_chain: OfferReader, perk: Perk) -> dict[str, Any]:
     collection = await on_chain.collection(perk.collection_id or 0)
     if collection is None:
         raise Broken(f"There is no demo collection {perk.collection_id}")
@@ -111,7 +111,7 @@ async def _collection(on_chain: Offers, perk: Perk) -> dict[str, Any]:
     }
 
 
-async def _item(on_chain: Offers, perk: Perk) -> dict[str, Any]:
+async def _item(on_chain: OfferReader, perk: Perk) -> dict[str, Any]:
     item = await on_chain.item(perk.item_id or 0)
     if item is None:
         raise Broken(f"There is no demo item {perk.item_id}")
