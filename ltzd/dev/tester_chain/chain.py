@@ -19,7 +19,7 @@ from ltzd.dev.tester_chain.execution.block_builder import BlockPlan
 from ltzd.dev.tester_chain.execution.evm import BLOCK_GAS_LIMIT, CallOutcome, Evm
 from ltzd.dev.tester_chain.execution.fees import next_base_fee
 from ltzd.dev.tester_chain.execution.state import EvmState
-from ltzd.dev.tester_chain.execution.transaction import SignedTransaction, UnsignedTransaction
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
 from ltzd.dev.tester_chain.pool import TransactionPool
 from ltzd.dev.tester_chain.worker import WorkerThreads
 from ltzd.values import Address, Hash32
@@ -47,7 +47,7 @@ class TesterChain:
         self.work = asyncio.Event()
         """Set when a transaction may have become executable."""
         self.head_changed: list[Callable[[HeadChange], None]] = []
-        self.transaction_pooled: list[Callable[[SignedTransaction], None]] = []
+        self.transaction_pooled: list[Callable[[EvmTransaction], None]] = []
         self._head_lock = asyncio.Lock()
         self._builder = WorkerThreads("builder")
         self._readers = WorkerThreads("reader", _READERS)
@@ -86,14 +86,14 @@ class TesterChain:
             return self._base_fee_set
         return next_base_fee(self.block_tree.head.header)
 
-    def executable(self) -> list[SignedTransaction]:
+    def executable(self) -> list[EvmTransaction]:
         waiting = self.pool.executable(self.nonce_of, self.base_fee())
         return list(islice(waiting, _CANDIDATES_AT_MOST))
 
     async def call(
         self,
         block: MinedBlock,
-        request: UnsignedTransaction,
+        request: TransactionFields,
         sender: Address,
         *,
         pending: bool = False,
@@ -104,7 +104,7 @@ class TesterChain:
 
     # Sending
 
-    def send(self, transaction: SignedTransaction) -> Hash32:
+    def send(self, transaction: EvmTransaction) -> Hash32:
         """Adds a transaction to the pool. Raises JsonRpcError."""
         state = self.state(self.block_tree.head)
         self.pool.add(
@@ -151,7 +151,7 @@ class TesterChain:
         async with self._head_lock:
             self._set_head(self.ancestor(depth, "Rollback"))
 
-    async def reorg(self, depth: int, replacements: Sequence[Sequence[SignedTransaction]]) -> None:
+    async def reorg(self, depth: int, replacements: Sequence[Sequence[EvmTransaction]]) -> None:
         """Replaces the last `depth` blocks by as many new ones in one change of the head."""
         async with self._head_lock:
             tip = self.ancestor(depth, "Reorg")

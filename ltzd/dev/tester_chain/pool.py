@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 
 from ltzd.dev.tester_chain.errors import refused
-from ltzd.dev.tester_chain.execution.transaction import SignedTransaction
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
 from ltzd.values import Address, Hash32, checksummed
 
 CAPACITY = 200_000
@@ -24,8 +24,8 @@ class TransactionPool:
     def __init__(self, chain_id: int, gas_limit: int) -> None:
         self._chain_id = chain_id
         self._gas_limit = gas_limit
-        self._by_hash: dict[Hash32, SignedTransaction] = {}
-        self._by_sender: dict[Address, dict[int, SignedTransaction]] = {}
+        self._by_hash: dict[Hash32, EvmTransaction] = {}
+        self._by_sender: dict[Address, dict[int, EvmTransaction]] = {}
         self._cost_of: dict[Address, int] = {}
         self._arrival: dict[Hash32, int] = {}
         self._arrivals = count()
@@ -33,10 +33,10 @@ class TransactionPool:
     def __len__(self) -> int:
         return len(self._by_hash)
 
-    def find(self, transaction_hash: Hash32) -> SignedTransaction | None:
+    def find(self, transaction_hash: Hash32) -> EvmTransaction | None:
         return self._by_hash.get(transaction_hash)
 
-    def add(self, transaction: SignedTransaction, next_nonce: int, balance: int) -> None:
+    def add(self, transaction: EvmTransaction, next_nonce: int, balance: int) -> None:
         """Adds a transaction whose sender has this nonce and balance. Raises JsonRpcError."""
         if transaction.hash in self._by_hash:
             raise refused("already known")
@@ -61,9 +61,9 @@ class TransactionPool:
             nonce += 1
         return nonce
 
-    def executable(self, nonce_of: NonceOf, base_fee: int) -> Iterator[SignedTransaction]:
+    def executable(self, nonce_of: NonceOf, base_fee: int) -> Iterator[EvmTransaction]:
         """Highest tip first, then earliest arrival; each sender's transactions in nonce order."""
-        heap: list[tuple[int, int, SignedTransaction]] = []
+        heap: list[tuple[int, int, EvmTransaction]] = []
         for sender in self._by_sender:
             self._offer(heap, sender, nonce_of(sender), base_fee)
         while heap:
@@ -71,7 +71,7 @@ class TransactionPool:
             yield best
             self._offer(heap, best.sender, best.nonce + 1, base_fee)
 
-    def forget(self, transactions: Iterable[SignedTransaction]) -> None:
+    def forget(self, transactions: Iterable[EvmTransaction]) -> None:
         for transaction in transactions:
             if transaction.hash in self._by_hash:
                 self._remove(transaction)
@@ -84,10 +84,10 @@ class TransactionPool:
     def clear(self) -> None:
         self.forget(list(self._by_hash.values()))
 
-    def by_sender(self) -> Mapping[Address, Mapping[int, SignedTransaction]]:
+    def by_sender(self) -> Mapping[Address, Mapping[int, EvmTransaction]]:
         return self._by_sender
 
-    def _check_form(self, transaction: SignedTransaction) -> None:
+    def _check_form(self, transaction: EvmTransaction) -> None:
         if transaction.chain_id not in {None, self._chain_id}:
             raise refused(
                 "invalid sender: invalid chain id for signer: "
@@ -114,7 +114,7 @@ class TransactionPool:
             )
 
     def _check_funds(
-        self, transaction: SignedTransaction, balance: int, replaced: SignedTransaction | None
+        self, transaction: EvmTransaction, balance: int, replaced: EvmTransaction | None
     ) -> None:
         if balance < transaction.cost:
             raise refused(
@@ -130,7 +130,7 @@ class TransactionPool:
                 f"overshot {queued + transaction.cost - balance}"
             )
 
-    def _insert(self, transaction: SignedTransaction) -> None:
+    def _insert(self, transaction: EvmTransaction) -> None:
         self._by_hash[transaction.hash] = transaction
         self._by_sender.setdefault(transaction.sender, {})[transaction.nonce] = transaction
         self._cost_of[transaction.sender] = (
@@ -138,7 +138,7 @@ class TransactionPool:
         )
         self._arrival[transaction.hash] = next(self._arrivals)
 
-    def _remove(self, transaction: SignedTransaction) -> None:
+    def _remove(self, transaction: EvmTransaction) -> None:
         del self._by_hash[transaction.hash]
         del self._arrival[transaction.hash]
         self._cost_of[transaction.sender] -= transaction.cost
@@ -150,7 +150,7 @@ class TransactionPool:
 
     def _offer(
         self,
-        heap: list[tuple[int, int, SignedTransaction]],
+        heap: list[tuple[int, int, EvmTransaction]],
         sender: Address,
         nonce: int,
         base_fee: int,
@@ -161,7 +161,7 @@ class TransactionPool:
             heapq.heappush(heap, (-tip, self._arrival[transaction.hash], transaction))
 
 
-def _check_bump(old: SignedTransaction, new: SignedTransaction) -> None:
+def _check_bump(old: EvmTransaction, new: EvmTransaction) -> None:
     """A replacement must raise both tip and cap by 10 %. Raises JsonRpcError."""
     factor = 100 + _LEAST_BUMP_PERCENT
     if (

@@ -13,7 +13,7 @@ from typing import Any
 from eth_hash.auto import keccak
 
 from ltzd.dev.tester_chain.execution.rlp_codec import encode
-from ltzd.dev.tester_chain.execution.transaction import SignedTransaction
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
 from ltzd.values import Address, Hash32
 
 Header = Any
@@ -61,7 +61,7 @@ class MinedBlock:
         self,
         header: Header,
         parent: "MinedBlock | None",
-        transactions: Sequence[SignedTransaction] = (),
+        transactions: Sequence[EvmTransaction] = (),
         receipts: Sequence[MinedReceipt] = (),
     ) -> None:
         self.header = header

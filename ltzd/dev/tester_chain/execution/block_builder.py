@@ -15,7 +15,7 @@ from eth_utils.exceptions import ValidationError
 from ltzd.dev.tester_chain.execution.block import Header, MinedBlock, MinedLog, MinedReceipt
 from ltzd.dev.tester_chain.execution.ordered_trie import ordered_root
 from ltzd.dev.tester_chain.execution.state import EvmState, created_address
-from ltzd.dev.tester_chain.execution.transaction import SignedTransaction
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
 from ltzd.values import ZERO_ADDRESS, Address, Hash32
 
 COINBASE: Final = ZERO_ADDRESS
@@ -28,26 +28,26 @@ class BlockPlan:
     parent: MinedBlock
     timestamp: int
     base_fee: int
-    transactions: Sequence[SignedTransaction]
+    transactions: Sequence[EvmTransaction]
     seconds_at_most: float = float("inf")
 
 
 @dataclass(frozen=True)
 class BuiltBlock:
     block: MinedBlock
-    dropped: tuple[SignedTransaction, ...]
+    dropped: tuple[EvmTransaction, ...]
     """Candidates that cannot be mined in this or any later block."""
 
 
 class _UnrunnableError(Exception):
-    def __init__(self, transaction: SignedTransaction) -> None:
+    def __init__(self, transaction: EvmTransaction) -> None:
         super().__init__(transaction.hash.hex())
         self.transaction = transaction
 
 
 def build(plan: BlockPlan, state_for: Callable[[Header], EvmState]) -> BuiltBlock:
     """Executes each candidate once; `state_for` gives the state that a header starts from."""
-    unrunnable: list[SignedTransaction] = []
+    unrunnable: list[EvmTransaction] = []
     while True:
         header = _new_header(plan)
         filling = _BlockFiller(state_for(header), header, time.monotonic() + plan.seconds_at_most)
@@ -69,11 +69,11 @@ class _BlockFiller:
         self._until = until_monotonic
         self._gas_used = 0
         self._log_count = 0
-        self._included: list[SignedTransaction] = []
+        self._included: list[EvmTransaction] = []
         self._receipts: list[MinedReceipt] = []
-        self.dropped: list[SignedTransaction] = []
+        self.dropped: list[EvmTransaction] = []
 
-    def fill(self, candidates: Sequence[SignedTransaction]) -> None:
+    def fill(self, candidates: Sequence[EvmTransaction]) -> None:
         skipped_senders: set[Address] = set()
         for transaction in candidates:
             if transaction.sender in skipped_senders:
@@ -107,7 +107,7 @@ class _BlockFiller:
         )
         return MinedBlock(header, parent, self._included, self._receipts)
 
-    def _is_unminable(self, transaction: SignedTransaction) -> bool:
+    def _is_unminable(self, transaction: EvmTransaction) -> bool:
         price = transaction.price(self._header.base_fee_per_gas)
         return (
             transaction.nonce < self._state.nonce(transaction.sender)
@@ -116,14 +116,14 @@ class _BlockFiller:
             or transaction.gas < transaction.least_gas
         )
 
-    def _fits(self, transaction: SignedTransaction) -> bool:
+    def _fits(self, transaction: EvmTransaction) -> bool:
         return (
             transaction.nonce == self._state.nonce(transaction.sender)
             and transaction.max_fee_per_gas >= self._header.base_fee_per_gas
             and self._gas_used + transaction.gas <= self._header.gas_limit
         )
 
-    def _include(self, transaction: SignedTransaction) -> None:
+    def _include(self, transaction: EvmTransaction) -> None:
         try:
             computation = self._state.run(transaction)
         except (VMError, ValidationError, RecursionError) as error:

@@ -24,7 +24,7 @@ from eth_utils.exceptions import ValidationError
 from ltzd.dev.tester_chain.execution.block import Header, MinedBlock
 from ltzd.dev.tester_chain.execution.block_builder import BlockPlan, BuiltBlock, build
 from ltzd.dev.tester_chain.execution.state import EvmState
-from ltzd.dev.tester_chain.execution.transaction import SignedTransaction, UnsignedTransaction
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
 from ltzd.values import Address, Hash32
 
 BLOCK_GAS_LIMIT = 60_000_000
@@ -63,7 +63,7 @@ class Evm:
     def call(
         self,
         block: MinedBlock,
-        request: UnsignedTransaction,
+        request: TransactionFields,
         sender: Address,
         next_timestamp: int | None,
     ) -> CallOutcome:
@@ -75,7 +75,7 @@ class Evm:
         if next_timestamp is not None:
             header = header.copy(block_number=block.number + 1, timestamp=next_timestamp)
         state = self._state(header, block)
-        free = SignedTransaction(
+        free = EvmTransaction(
             type_id=2,
             chain_id=self.chain_id,
             nonce=state.nonce(sender),
@@ -131,7 +131,7 @@ def _hashes(newest: MinedBlock | None) -> Any:
     return (block.hash for block in newest.ancestry()) if newest else ()
 
 
-def _outcome(transaction: SignedTransaction, computation: ComputationAPI) -> CallOutcome:
+def _outcome(transaction: EvmTransaction, computation: ComputationAPI) -> CallOutcome:
     used = transaction.gas - computation.get_gas_remaining()
     if not computation.is_error:
         refund = min(computation.get_gas_refund(), used // 5)

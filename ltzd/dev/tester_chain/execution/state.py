@@ -12,7 +12,7 @@ from eth.vm.forks.cancun.state import CancunState, CancunTransactionExecutor
 from eth.vm.message import Message
 
 from ltzd.dev.tester_chain.execution.computation import QuickComputation
-from ltzd.dev.tester_chain.execution.transaction import SignedTransaction
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
 from ltzd.values import Address, Hash32
 
 _NO_ADDRESS: Any = None
@@ -86,7 +86,7 @@ class EvmState:
     def set_storage(self, address: Address, slot: int, value: int) -> None:
         self._inner.set_storage(address, slot, value)
 
-    def run(self, transaction: SignedTransaction) -> ComputationAPI:
+    def run(self, transaction: EvmTransaction) -> ComputationAPI:
         """Executes a transaction and charges its gas; earlier changes can no longer be reverted."""
         self._inner.lock_changes()
         computation: ComputationAPI = self._inner.apply_transaction(transaction)

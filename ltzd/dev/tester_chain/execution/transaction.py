@@ -1,6 +1,6 @@
 """Transactions of types 0 (legacy), 1 (access list) and 2 (dynamic fee): decoding and signing.
 
-The field names are those that py-evm's executor reads, so that it executes a `SignedTransaction`
+The field names are those that py-evm's executor reads, so that it executes a `EvmTransaction`
 without conversion. Amounts are in wei, fees in wei per gas.
 """
 
@@ -28,7 +28,7 @@ class UndecodableError(ValueError):
 
 
 @dataclass(frozen=True)
-class UnsignedTransaction:
+class TransactionFields:
     """A transaction without its signature; `to` is empty if it creates a contract."""
 
     type_id: int
@@ -91,7 +91,7 @@ class UnsignedTransaction:
 
 
 @dataclass(frozen=True)
-class SignedTransaction(UnsignedTransaction):
+class EvmTransaction(TransactionFields):
     """`v` is the parity; for a legacy transaction it also encodes the chain id (EIP-155)."""
 
     v: int = 0
@@ -109,7 +109,7 @@ class SignedTransaction(UnsignedTransaction):
         return Hash32(keccak(self.raw))
 
 
-def decode_raw(raw: bytes) -> SignedTransaction:
+def decode_raw(raw: bytes) -> EvmTransaction:
     """Decodes signed bytes and recovers the sender. Raises JsonRpcError."""
     try:
         transaction = _decode(raw)
@@ -120,7 +120,7 @@ def decode_raw(raw: bytes) -> SignedTransaction:
     return transaction
 
 
-def sign(unsigned: UnsignedTransaction, key: PrivateKey) -> SignedTransaction:
+def sign(unsigned: TransactionFields, key: PrivateKey) -> EvmTransaction:
     signature = key.sign_recoverable(unsigned.signing_hash(), hasher=None)
     r, s, parity = (
         int.from_bytes(signature[:32], "big"),
@@ -131,21 +131,19 @@ def sign(unsigned: UnsignedTransaction, key: PrivateKey) -> SignedTransaction:
     return _signed(unsigned, _v_of(unsigned, parity), r, s, sender)
 
 
-def sign_as(unsigned: UnsignedTransaction, sender: Address) -> SignedTransaction:
+def sign_as(unsigned: TransactionFields, sender: Address) -> EvmTransaction:
     """A transaction of an impersonated account, with a placeholder for its signature."""
     return _signed(unsigned, _v_of(unsigned, 0), int.from_bytes(sender, "big") or 1, 1, sender)
 
 
-def _v_of(unsigned: UnsignedTransaction, parity: int) -> int:
+def _v_of(unsigned: TransactionFields, parity: int) -> int:
     if unsigned.type_id:
         return parity
     return 27 + parity if unsigned.chain_id is None else 35 + 2 * unsigned.chain_id + parity
 
 
-def _signed(
-    unsigned: UnsignedTransaction, v: int, r: int, s: int, sender: Address
-) -> SignedTransaction:
-    return SignedTransaction(
+def _signed(unsigned: TransactionFields, v: int, r: int, s: int, sender: Address) -> EvmTransaction:
+    return EvmTransaction(
         unsigned.type_id,
         unsigned.chain_id,
         unsigned.nonce,
@@ -163,7 +161,7 @@ def _signed(
     )
 
 
-def _decode(raw: bytes) -> SignedTransaction:
+def _decode(raw: bytes) -> EvmTransaction:
     if not raw:
         raise UndecodableError("no bytes")
     if raw[0] >= 0xC0:
@@ -180,12 +178,12 @@ def _list(encoded: bytes, length: int) -> list[Rlp]:
     return fields
 
 
-def _legacy(fields: list[Rlp]) -> SignedTransaction:
+def _legacy(fields: list[Rlp]) -> EvmTransaction:
     nonce, price, gas, to, value, data, v, r, s = fields
     number = _integer(v)
     if number not in {27, 28} and number < 35:
         raise refused("invalid sender: invalid transaction v, r, s values")
-    return SignedTransaction(
+    return EvmTransaction(
         type_id=0,
         chain_id=None if number < 35 else (number - 35) // 2,
         nonce=_integer(nonce),
@@ -201,9 +199,9 @@ def _legacy(fields: list[Rlp]) -> SignedTransaction:
     )
 
 
-def _typed(type_id: int, fields: list[Rlp]) -> SignedTransaction:
+def _typed(type_id: int, fields: list[Rlp]) -> EvmTransaction:
     chain_id, nonce, *fees, gas, to, value, data, accesses, parity, r, s = fields
-    return SignedTransaction(
+    return EvmTransaction(
         type_id=type_id,
         chain_id=_integer(chain_id),
         nonce=_integer(nonce),
@@ -220,7 +218,7 @@ def _typed(type_id: int, fields: list[Rlp]) -> SignedTransaction:
     )
 
 
-def _with_sender(transaction: SignedTransaction) -> SignedTransaction:
+def _with_sender(transaction: EvmTransaction) -> EvmTransaction:
     parity = transaction.v
     if transaction.type_id == 0:
         parity = transaction.v - 27 if transaction.v < 35 else (transaction.v - 35) % 2

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ltzd.dev.tester_chain.errors import invalid_parameter, refused
-from ltzd.dev.tester_chain.execution.transaction import AccessList, UnsignedTransaction
+from ltzd.dev.tester_chain.execution.transaction import AccessList, TransactionFields
 from ltzd.dev.tester_chain.json_rpc.params import address, data, hash32, quantity
 from ltzd.values import ZERO_ADDRESS, Address
 
@@ -33,9 +33,9 @@ class CallRequest:
 
     def as_unsigned(
         self, *, chain_id: int, nonce: int, gas: int, base_fee: int, tip: int
-    ) -> UnsignedTransaction:
+    ) -> TransactionFields:
         type_id, priority, cap = self._fees(base_fee, tip)
-        return UnsignedTransaction(
+        return TransactionFields(
             type_id=type_id,
             chain_id=chain_id,
             nonce=nonce,

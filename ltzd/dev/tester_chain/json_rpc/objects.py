@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ltzd.dev.tester_chain.execution.block import MinedBlock, MinedLog
-from ltzd.dev.tester_chain.execution.transaction import SignedTransaction
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
 from ltzd.values import Address, hex_of
 
 JsonObject = dict[str, Any]
@@ -48,7 +48,7 @@ def pending_block_object(
     head: MinedBlock,
     timestamp: int,
     base_fee: int,
-    waiting: Sequence[SignedTransaction],
+    waiting: Sequence[EvmTransaction],
     *,
     full: bool,
 ) -> JsonObject:
@@ -72,7 +72,7 @@ def pending_block_object(
 
 
 def transaction_object(
-    transaction: SignedTransaction, block: MinedBlock | None = None, index: int | None = None
+    transaction: EvmTransaction, block: MinedBlock | None = None, index: int | None = None
 ) -> JsonObject:
     """A transaction mined in `block`, or one in the pool if `block` is None."""
     answer: JsonObject = {
@@ -105,7 +105,7 @@ def transaction_object(
     return answer
 
 
-def access_list_object(transaction: SignedTransaction) -> list[JsonObject]:
+def access_list_object(transaction: EvmTransaction) -> list[JsonObject]:
     return [
         {
             "address": hex_of(address),
@@ -159,7 +159,7 @@ def header_object(block: MinedBlock) -> JsonObject:
 
 
 def pool_object(
-    by_sender: Mapping[Address, Mapping[int, SignedTransaction]],
+    by_sender: Mapping[Address, Mapping[int, EvmTransaction]],
 ) -> dict[str, dict[str, JsonObject]]:
     return {
         hex_of(sender): {

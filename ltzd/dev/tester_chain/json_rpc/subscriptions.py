@@ -14,7 +14,7 @@ import msgspec
 from ltzd.dev.tester_chain.block_tree import HeadChange
 from ltzd.dev.tester_chain.chain import TesterChain
 from ltzd.dev.tester_chain.errors import INVALID_PARAMS, JsonRpcError
-from ltzd.dev.tester_chain.execution.transaction import SignedTransaction
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
 from ltzd.dev.tester_chain.json_rpc.log_filter import LogFilter, log_filter
 from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, RpcMethod
 from ltzd.dev.tester_chain.json_rpc.objects import header_object, log_object
@@ -67,7 +67,7 @@ class Subscriptions:
                 for block in change.added:
                     self._notify(subscription, header_object(block))
 
-    def _on_pooled(self, transaction: SignedTransaction) -> None:
+    def _on_pooled(self, transaction: EvmTransaction) -> None:
         for subscription, kind in self._kinds.items():
             if kind == "newPendingTransactions":
                 self._notify(subscription, hex_of(transaction.hash))

@@ -3,7 +3,7 @@
 from ltzd.dev.tester_chain.errors import refused, reverted
 from ltzd.dev.tester_chain.execution.block import MinedBlock
 from ltzd.dev.tester_chain.execution.evm import BLOCK_GAS_LIMIT, CallOutcome
-from ltzd.dev.tester_chain.execution.transaction import UnsignedTransaction
+from ltzd.dev.tester_chain.execution.transaction import TransactionFields
 from ltzd.dev.tester_chain.json_rpc.call_request import CallRequest, call_request
 from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
 from ltzd.dev.tester_chain.json_rpc.params import Params
@@ -67,7 +67,7 @@ async def run(
     return await context.chain.call(block, unsigned, request.sender, pending=pending)
 
 
-def _unsigned(context: MethodContext, request: CallRequest, gas: int) -> UnsignedTransaction:
+def _unsigned(context: MethodContext, request: CallRequest, gas: int) -> TransactionFields:
     return request.as_unsigned(chain_id=context.chain.chain_id, nonce=0, gas=gas, base_fee=0, tip=0)
 
 
@@ -77,7 +77,7 @@ def _gas_given(request: CallRequest) -> int:
 
 
 def _check(
-    context: MethodContext, block: MinedBlock, request: CallRequest, unsigned: UnsignedTransaction
+    context: MethodContext, block: MinedBlock, request: CallRequest, unsigned: TransactionFields
 ) -> None:
     balance = context.chain.state(block).balance(request.sender)
     if balance < request.value:

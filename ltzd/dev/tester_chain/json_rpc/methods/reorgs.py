@@ -5,7 +5,7 @@ from typing import cast
 
 from ltzd.dev.tester_chain.errors import invalid_parameter
 from ltzd.dev.tester_chain.execution.evm import BLOCK_GAS_LIMIT
-from ltzd.dev.tester_chain.execution.transaction import SignedTransaction, decode_raw
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, decode_raw
 from ltzd.dev.tester_chain.json_rpc.call_request import call_request
 from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
 from ltzd.dev.tester_chain.json_rpc.methods.transactions import signed
@@ -45,13 +45,13 @@ async def reorg(context: MethodContext, params: Params) -> None:
 
 def _replacements(
     context: MethodContext, depth: int, pairs: object
-) -> Sequence[Sequence[SignedTransaction]]:
+) -> Sequence[Sequence[EvmTransaction]]:
     """The transactions of each new block, in the given order."""
     if pairs is None:
         return ()
     if not isinstance(pairs, list):
         raise invalid_parameter("txBlockPairs", "expected a list")
-    blocks: list[list[SignedTransaction]] = [[] for _ in range(depth)]
+    blocks: list[list[EvmTransaction]] = [[] for _ in range(depth)]
     nonces: dict[Address, int] = {}
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2:
@@ -67,7 +67,7 @@ def _replacements(
 
 def _transaction(
     context: MethodContext, depth: int, value: object, nonces: dict[Address, int]
-) -> SignedTransaction:
+) -> EvmTransaction:
     """Decodes signed bytes; signs a transaction object with the sender's nonce at the fork."""
     if not isinstance(value, dict):
         return decode_raw(data(value, "txBlockPairs.transaction"))

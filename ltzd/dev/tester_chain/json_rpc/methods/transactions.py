@@ -2,7 +2,7 @@
 
 from ltzd.dev.tester_chain.errors import invalid_parameter, refused
 from ltzd.dev.tester_chain.execution.fees import TIP_SUGGESTED
-from ltzd.dev.tester_chain.execution.transaction import SignedTransaction, decode_raw, sign, sign_as
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, decode_raw, sign, sign_as
 from ltzd.dev.tester_chain.json_rpc.call_request import CallRequest, call_request
 from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
 from ltzd.dev.tester_chain.json_rpc.methods.calls import gas_needed
@@ -56,7 +56,7 @@ async def receipt(context: MethodContext, params: Params) -> JsonObject | None:
     return None if inclusion is None else receipt_object(*inclusion)
 
 
-def signed(context: MethodContext, request: CallRequest, nonce: int, gas: int) -> SignedTransaction:
+def signed(context: MethodContext, request: CallRequest, nonce: int, gas: int) -> EvmTransaction:
     """Signs for an unlocked or impersonated account. Raises JsonRpcError for any other."""
     _check_can_sign(context, request)
     unsigned = request.as_unsigned(
