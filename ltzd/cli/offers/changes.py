@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ltzd.chain.contracts import offers
-from ltzd.chain.contracts.offers import CollectionTerms, ItemTerms
+from ltzd.chain.contracts.offers import CollectionSettings, ItemSettings
 from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.offers.options import (
     Business,
@@ -31,7 +31,7 @@ def create_collection(
 ) -> None:
     """`switches` are `active` and `requires_sig`."""
     said = parse_options(NewCollection, given, means.faults())
-    terms = CollectionTerms(
+    terms = CollectionSettings(
         brand=said.brand,
         payout=said.payout or said.brand,
         price=LtzUnits(said.price),
@@ -46,13 +46,13 @@ def create_collection(
 
 
 async def _create_collection(
-    terms: CollectionTerms, means: SigningOptions, target: ChainTarget
+    terms: CollectionSettings, means: SigningOptions, target: ChainTarget
 ) -> None:
     async with desk(target, means) as at:
         perk_nft = at.contracts.perk_nft
         mined = await at.sign_or_print(perk_nft, offers.create_collection(terms))
     if mined is not None:
-        id_ = offers.created_collection(mined.logs, perk_nft)
+        id_ = offers.created_collection_id(mined.logs, perk_nft)
         show(collection_view(id_, terms, minted=0), mined)
 
 
@@ -80,7 +80,7 @@ async def _set_collection(
 def create_item(given: Given, switches: Given, means: SigningOptions, target: PlaceOf) -> None:
     """`switches` are `active` and `burns`."""
     said = parse_options(NewItem, given, means.faults())
-    terms = ItemTerms(
+    terms = ItemSettings(
         brand=said.brand,
         payout=said.payout or said.brand,
         price=LtzUnits(said.price),
@@ -93,7 +93,7 @@ def create_item(given: Given, switches: Given, means: SigningOptions, target: Pl
 
 
 async def _create_item(
-    id_: int, terms: ItemTerms, metadata: bytes, means: SigningOptions, target: ChainTarget
+    id_: int, terms: ItemSettings, metadata: bytes, means: SigningOptions, target: ChainTarget
 ) -> None:
     async with desk(target, means) as at:
         # The contract would take it as a change of what is there.
