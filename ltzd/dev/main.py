@@ -20,8 +20,8 @@ from ltzd.chain.deployment.plan import Deployment
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.daemon import logs
-from ltzd.daemon.main import first_cause, run_roles, signals_waiting, stop_on_signals
-from ltzd.daemon.settings.accounts import Accounts
+from ltzd.daemon.main import first_cause, run_roles, signals_blocked, stop_on_signals
+from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.dev import contracts, dev_json, wallets
 from ltzd.dev.demo import brands, offers
@@ -243,7 +243,7 @@ def _settings(
                 "secret_key": payments.secret_key,
                 "signing_secret": payments.signing_secret,
             },
-            "accounts": Accounts.of(sandbox.accounts_policy()),
+            "accounts": AccountSettings.of(sandbox.accounts_policy()),
             "chat": {"levels_url": sandbox.levels_url()},
             "site": {"base_url": sandbox.site_url},
             "dns": {"nameservers": list(dns.nameservers), "port": dns.port},
