@@ -42,7 +42,7 @@ POLL_SECONDS = 0.05
 
 def run(options: DevOptions) -> None:
     """Runs until SIGTERM or SIGINT. Raises Misconfigured with a sentence for the user."""
-    with signals_waiting(), data_dir.locked(options.data_dir) as folder:
+    with signals_blocked(), data_dir.locked(options.data_dir) as folder:
         uvloop.run(_run(folder, options))
 
 
