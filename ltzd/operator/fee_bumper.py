@@ -52,7 +52,7 @@ class FeeBumper:
     async def look(self, flight: Sequence[OpenTransaction], head: Header) -> bool:
         """Replace what is stuck of `flight`, the oldest transactions; True if that gives work.
 
-        Raises LostLane, DatabaseUnavailable.
+        Raises LaneLost, DatabaseUnavailable.
         """
         self._note(flight, head)
         gas_price = self._funds.gas_price
