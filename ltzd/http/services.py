@@ -28,10 +28,10 @@ from ltzd.rules.relayer.limits import Standing
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.streaks import StreakShown
-from ltzd.store.indexer.tokens import Page
+from ltzd.store.indexer.tokens import TokenPage
 from ltzd.store.site_plugin.links import Link
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.users.pregenerations import Recorded
+from ltzd.store.users.pregenerations import RecordedPregeneration
 from ltzd.values import Address, Hash32
 
 
@@ -91,7 +91,9 @@ class PerkCharges(Protocol):
         """Spends the nonce."""
         ...
 
-    async def holders(self, reader: Reader, collection_id: int, after: int, limit: int) -> Page:
+    async def holders(
+        self, reader: Reader, collection_id: int, after: int, limit: int
+    ) -> TokenPage:
         """Tokens behind the one named `after`, in order, and how many there are in all.
 
         Spends the nonce.
@@ -144,7 +146,7 @@ class Pregeneration(Protocol):
         RateLimited."""
         ...
 
-    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+    async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         """Raises AccountRefused, and Unavailable while asking again may help."""
         ...
 

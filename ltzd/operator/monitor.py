@@ -36,8 +36,8 @@ from ltzd.rules.operator.transactions import (
 from ltzd.store.database import session
 from ltzd.store.indexer import chains
 from ltzd.store.operator import transactions
-from ltzd.store.operator.transactions import Mined, OpenTransaction
-from ltzd.store.wakeups import Bell
+from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
+from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
 
@@ -59,8 +59,8 @@ class Watcher:
         signer: TransactionSigner,
         work: Work,
         gate: Gate,
-        blocks: Bell,
-        publisher: Bell,
+        blocks: Wakeup,
+        publisher: Wakeup,
     ) -> None:
         self._desk = desk
         self._kind = desk.lane.kind
@@ -98,7 +98,7 @@ class Watcher:
         is_urgent = bool(late) or self._book.held is not None or self._gate.is_paused
         await self._look_around(head, is_urgent=is_urgent)
         if await self._canceller.look() | await self._replacer.look(flight, head):
-            self._publisher.ring()
+            self._publisher.notify()
         await self._repeat(late)
 
     async def _look_around(self, head: Header, *, is_urgent: bool) -> None:
@@ -111,7 +111,7 @@ class Watcher:
             await self._work.look()
         if is_new or is_urgent or self._purse.market is None:
             await self._purse.look(head)
-            self._publisher.ring()
+            self._publisher.notify()
         self._head = head
 
     async def _seen_of_flight(self) -> None:
@@ -165,7 +165,7 @@ class Watcher:
             elif not place.succeeded:
                 log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
                 self._work.reverted()
-        self._publisher.ring()
+        self._publisher.notify()
 
     async def _check_taken(self, oldest: OpenTransaction) -> None:
         """Whether the oldest nonce was used by somebody else: final, and no receipt is ours."""
@@ -189,7 +189,7 @@ class Watcher:
     async def judge_mined(self) -> None:
         """Raises Stopped, NodeUnavailable."""
         async with session(self._desk.pool) as connection:
-            mined = await transactions.mined_to_judge(connection, self._desk.lane, _JUDGED_AT_ONCE)
+            mined = await transactions.mined_to_settle(connection, self._desk.lane, _JUDGED_AT_ONCE)
         unindexed = [each for each in mined if not each.is_indexed]
         receipts = await self._newest_receipts([each.transaction for each in unindexed])
         heard = [(each.transaction, _finalized(each)) for each in mined if each.is_indexed]
@@ -199,9 +199,9 @@ class Watcher:
                 heard.append((each.transaction, seen))
         await self._book.hear(heard)
         if any(isinstance(seen, ReceiptLost) for _, seen in heard):
-            self._publisher.ring()
+            self._publisher.notify()
 
-    def _compare(self, mined: Mined, receipt: Receipt | None) -> Observation | None:
+    def _compare(self, mined: MinedTransaction, receipt: Receipt | None) -> Observation | None:
         """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
         tx = mined.transaction
         if receipt is None:
@@ -248,12 +248,12 @@ class Watcher:
         if not late:
             return
         self._book.publish_again(late)
-        self._publisher.ring()
+        self._publisher.notify()
         if late[0].nonce == self._book.in_flight()[0].nonce:
             await self._check_taken(late[0])
 
 
-def _finalized(mined: Mined) -> Observation:
+def _finalized(mined: MinedTransaction) -> Observation:
     """Raises Stopped when a final mint has rewards without a mint on chain."""
     if mined.unminted:
         raise Stopped(

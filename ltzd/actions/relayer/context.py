@@ -10,13 +10,13 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store.database import Pool
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 
 
 @dataclass(frozen=True, slots=True)
 class RelayDesk:
     pool: Pool
-    signals: Signals
+    wakeups: WakeupHub
     node: Node
     contracts: RelayContracts
     board: RelayBoard
@@ -25,14 +25,14 @@ class RelayDesk:
 
     @classmethod
     def of(
-        cls, pool: Pool, signals: Signals, node: Node, contracts: RelayContracts, fees: FeePolicy
+        cls, pool: Pool, wakeups: WakeupHub, node: Node, contracts: RelayContracts, fees: FeePolicy
     ) -> Self:
         return cls(
             pool,
-            signals,
+            wakeups,
             node,
             contracts,
-            RelayBoard(pool, signals),
+            RelayBoard(pool, wakeups),
             RelayRehearsal(node, fees),
             RelayOperators(pool, contracts.chain_id),
         )

@@ -58,7 +58,9 @@ class Following:
         emails = person.emails if user.emails is None else user.emails
         home = person.home
         async with session(self._pool) as connection:
-            followed = await users.follow(connection, person.id, emails, home.subject, home.wallet)
+            followed = await users.migrate_wallets(
+                connection, person.id, emails, home.subject, home.wallet
+            )
         for one in followed:
             telemetry.ADDRESSES_FOLLOWED.labels("moved").inc()
             log.info(
@@ -70,4 +72,4 @@ class Following:
         if not emails:
             return False
         async with session(self._pool) as connection:
-            return await users.has_unsettled(connection, subject, emails)
+            return await users.needs_migration(connection, subject, emails)

@@ -105,7 +105,7 @@ class Minter:
     async def seen(self) -> Mapping[int, Place]:
         """A mint needs no receipt, which would repeat all its logs."""
         async with session(self._desk.pool) as connection:
-            return await transactions.minted(connection, self._desk.lane)
+            return await transactions.indexed_inclusions(connection, self._desk.lane)
 
     def reverted(self) -> None:
         self._rehearsal.is_careful = True

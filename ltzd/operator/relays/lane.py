@@ -19,12 +19,12 @@ class RelayLane(WalletLane):
     channel = RELAYS
 
     def _rows(self) -> Rows:
-        return RelayRows(self._signals)
+        return RelayRows(self._wakeups)
 
     async def _work(
         self, desk: Desk, book: Book, gate: Gate, signer: TransactionSigner, next_nonce: int
     ) -> Work:
-        return RelayWriter(desk, book, gate, signer, self._signals, next_nonce)
+        return RelayWriter(desk, book, gate, signer, self._wakeups, next_nonce)
 
     async def _begin(self, used: int) -> tuple[Lane, int]:
         wallet = self._signer.address

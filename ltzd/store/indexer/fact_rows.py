@@ -6,12 +6,14 @@ from typing import Protocol
 from ltzd.rules.indexer.contract_facts import Place
 
 
-class Placed(Protocol):
+class LoggedFact(Protocol):
     @property
     def place(self) -> Place: ...
 
 
-def place_columns(those: Sequence[Placed]) -> tuple[list[bytes], list[int], list[int], list[bytes]]:
+def place_columns(
+    those: Sequence[LoggedFact],
+) -> tuple[list[bytes], list[int], list[int], list[bytes]]:
     """Block hashes, log indexes, block numbers and transaction hashes: the first four columns."""
     places = [one.place for one in those]
     return (
