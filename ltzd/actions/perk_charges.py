@@ -15,13 +15,13 @@ import structlog
 from cachetools import LRUCache
 
 from ltzd import telemetry
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
 from ltzd.actions.relayer.relayer import REFUSED_BY_THE_NETWORK
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.contracts import perk_nft, reverts
-from ltzd.concurrency.batcher import Gathering
+from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import (
     HolderChanged,
     IdempotencyKeyReused,
@@ -91,7 +91,7 @@ class Redeemed:
 
 
 @dataclass(frozen=True, slots=True)
-class AsOf:
+class IndexedHeight:
     """How far the chain was followed when this was read."""
 
     block: int
@@ -101,7 +101,7 @@ class AsOf:
 class PerkCharges:
     def __init__(
         self,
-        desk: RelayDesk,
+        desk: RelayContext,
         brands: BrandCache,
         signatures: RequestSignatures,
         limits: RateLimits,
@@ -120,12 +120,10 @@ class PerkCharges:
         self._signatures = signatures
         self._limits = limits
         # Reads that come together are one question. One at a time: so more come together.
-        self._looks: Gathering[tuple[int, int], TokenLookup] = Gathering(self._looked_at, at_once=1)
-        self._read_nonces: Gathering[tuple[str, str], bool] = Gathering(self._are_fresh, at_once=1)
+        self._looks: Batcher[tuple[int, int], TokenLookup] = Batcher(self._looked_at, at_once=1)
+        self._read_nonces: Batcher[tuple[str, str], bool] = Batcher(self._are_fresh, at_once=1)
         self._pages: LRUCache[tuple[int, int, int], TokenPage] = LRUCache(_PAGES_KEPT)
-        self._collections: Gathering[int, CollectionOwner | None] = Gathering(
-            self._owned, at_once=1
-        )
+        self._collections: Batcher[int, CollectionOwner | None] = Batcher(self._owned, at_once=1)
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
         """Who signed. Raises SignatureRefused, in one way for unknown brands and bad signatures."""
@@ -166,13 +164,15 @@ class PerkCharges:
         telemetry.REDEMPTIONS.labels(outcome).inc()
         return redeemed
 
-    async def token(self, reader: Reader, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+    async def token(
+        self, reader: Reader, collection_id: int, token_id: int
+    ) -> tuple[Token, IndexedHeight]:
         """Spends the reader's nonce."""
         looking = self._looks.begin((collection_id, token_id))
         looked = await self._spent(reader, looking)
         perk_charges.own_collection(collection_id, looked.brand, reader.brand)
         token = perk_charges.token_of(looked.token, token_id, collection_id)
-        return token, AsOf(looked.block, looked.final_block)
+        return token, IndexedHeight(looked.block, looked.final_block)
 
     async def _spent(self, reader: Reader, looking: asyncio.Future[Found]) -> Found:
         """What is found, once the nonce is known to be fresh: two round trips in one's time."""

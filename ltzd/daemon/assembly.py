@@ -12,17 +12,17 @@ import structlog
 from ltzd.actions.constraints.chat_members import ChatMembers
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.domain_verification import DomainVerification
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.record import EventHandler
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import Payments
 from ltzd.actions.perk_charges import PerkCharges
 from ltzd.actions.pregeneration import Pregeneration
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.users.identity_provider import Identities
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import Following
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.node.node import Node
@@ -46,8 +46,8 @@ from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
-from ltzd.providers.dns_txt import DnsPolicy, TxtRecords
-from ltzd.providers.external_api import ExternalApis
+from ltzd.providers.dns_txt import DnsPolicy, TxtResolver
+from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.account_lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
@@ -77,10 +77,10 @@ class Daemon:
     wakeups: WakeupHub
     limits: RateLimits
     brands: BrandCache
-    identity: Identities
-    hashes: PublishedHashes
+    identity: IdentityProvider
+    hashes: MintHashWaiters
     events: EventHandler
-    relay_desk: RelayDesk
+    relay_desk: RelayContext
     relayer: Relayer
     perk_charges: PerkCharges
     constraints: PurchaseConstraints
@@ -115,9 +115,9 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         brands = BrandCache()
         async with database.session(pool) as connection:
             await brands.refresh(connection)
-        hashes = PublishedHashes(pool, wakeups)
+        hashes = MintHashWaiters(pool, wakeups)
         signatures = RequestSignatures(pool, sealer, brands)
-        apis = ExternalApis(GuardPolicy(allow_loopback=is_dev))
+        apis = ExternalApiClient(GuardPolicy(allow_loopback=is_dev))
         stack.push_async_callback(apis.close)
         platform = await _chat_platform(settings, stack)
         constraints = PurchaseConstraints(pool, brands, apis, ChatMembers(pool, identity, platform))
@@ -129,7 +129,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         desk = _relay_desk(settings, pool, node, chain, wakeups)
-        users = TokenUsers(tokens, identity, Following(pool, identity))
+        users = TokenAuthenticator(tokens, identity, Following(pool, identity))
         relayer = Relayer(
             desk,
             users,
@@ -220,9 +220,9 @@ def _chat_sweep(settings: Settings, pool: Pool, platform: ChatPlatform | None) -
     return ChatSweep(pool, settings.database_url.get_secret_value(), platform)
 
 
-def _txt_records(settings: Settings) -> TxtRecords:
+def _txt_records(settings: Settings) -> TxtResolver:
     dns = settings.dns
-    return TxtRecords(DnsPolicy(dns.nameservers, dns.port, dns.timeout_seconds))
+    return TxtResolver(DnsPolicy(dns.nameservers, dns.port, dns.timeout_seconds))
 
 
 async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> PaymentProvider | None:
@@ -266,9 +266,9 @@ def _limits(settings: Settings) -> RateLimits:
 
 def _relay_desk(
     settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
-) -> RelayDesk:
+) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
-    return RelayDesk.of(
+    return RelayContext.of(
         pool, wakeups, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
     )
 
@@ -279,8 +279,8 @@ def _lanes(
     node: Node,
     chain: ChainIdentity,
     wakeups: WakeupHub,
-    hashes: PublishedHashes,
-    identity: Identities,
+    hashes: MintHashWaiters,
+    identity: IdentityProvider,
 ) -> tuple[WalletLane, ...]:
     """The users that this process is meeting are rewards on their way to its mint lane."""
     if "operator" not in settings.roles:

@@ -18,7 +18,7 @@ from ltzd.deliveries.endpoints import Endpoints
 from ltzd.deliveries.outcomes import Outcomes
 from ltzd.deliveries.rendering import Letter, Letters
 from ltzd.errors import DatabaseUnavailable
-from ltzd.providers.brand_webhooks import MOST_UNDER_WAY, TIMEOUT_SECONDS, BrandWebhooks
+from ltzd.providers.brand_webhooks import MAX_IN_FLIGHT, TIMEOUT_SECONDS, BrandWebhooks
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.wakeups import WEBHOOKS, Wakeup, WakeupHub
@@ -54,7 +54,7 @@ class Sender:
         self._now = now
         self._letters = Letters(sealer)
         self._outcomes = Outcomes(pool)
-        self._endpoints = Endpoints(MOST_UNDER_WAY, _MOST_AT_ONCE)
+        self._endpoints = Endpoints(MAX_IN_FLIGHT, _MOST_AT_ONCE)
         self._wake = Wakeup()
         self._looks = True
         """Whether it is time to look through all brands."""

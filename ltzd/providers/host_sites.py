@@ -20,9 +20,14 @@ from cachetools import TTLCache
 
 from ltzd import telemetry
 from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LogInsLimited
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
-from ltzd.providers.outbound.guarded_connector import LookUp
-from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.guarded_connector import HostResolver
+from ltzd.providers.outbound.guarded_http import (
+    Answer,
+    GuardedHttpClient,
+    GuardPolicy,
+    RequestFailed,
+)
 
 KEPT_SECONDS = 55.0
 """And the five that a site may take to answer: a log-out counts within a minute."""
@@ -79,16 +84,16 @@ class SiteUser:
     email_confirmed: bool | None = None
 
 
-class HostSites:
+class HostSiteClient:
     """`look_up` stands in for the machine's resolver, `ticks` tells how old an answer is."""
 
     def __init__(
         self,
         policy: GuardPolicy,
-        look_up: LookUp | None = None,
+        look_up: HostResolver | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._http = GuardedHttp(policy, look_up)
+        self._http = GuardedHttpClient(policy, look_up)
         self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, ticks)
         self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, ticks)
         self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MOST_KEPT, 60.0, ticks)
@@ -126,7 +131,7 @@ class HostSites:
                 self._asking[name].add_done_callback(lambda done: self._asked(name, done))
             return await asyncio.shield(self._asking[name])
 
-    def was_confirmed(
+    def was_recently_valid(
         self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
     ) -> bool:
         """Whether the site has confirmed this log-in within the hour and not denied it since.
@@ -238,7 +243,7 @@ def _user_in(answer: Answer) -> SiteUser | None:
         raise _unavailable(f"status {answer.status}")
     try:
         said = decoded(answer.body)
-    except NotJsonError as error:
+    except InvalidJsonError as error:
         raise _unavailable("the body is not JSON") from error
     if not isinstance(said, dict):
         raise _unavailable("the body is no user")

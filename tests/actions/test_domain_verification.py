@@ -12,7 +12,7 @@ from ltzd.dev.sandbox.dns.records import name_of
 from ltzd.dev.sandbox.dns.server import DnsServer
 from ltzd.dev.sandbox.faults import DNS, Fault, Faults
 from ltzd.errors import DnsUnavailable
-from ltzd.providers.dns_txt import TxtRecords
+from ltzd.providers.dns_txt import TxtResolver
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
@@ -74,7 +74,7 @@ async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     faults = Faults()
     server = DnsServer(tmp_path, faults)
     await server.start()
-    domains = DomainVerification(pool, sealer, book, TxtRecords(server.policy()))
+    domains = DomainVerification(pool, sealer, book, TxtResolver(server.policy()))
     yield World(pool, sealer, book, server, faults, keys, domains)
     await server.stop()
 

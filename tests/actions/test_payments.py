@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from ltzd import telemetry
 from ltzd.actions import mint_capacity
 from ltzd.actions import payments as payments_action
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import CheckoutRequest, MintedPayment, Payments
 from ltzd.dev.sandbox import Sandbox
@@ -94,7 +94,7 @@ class World:
         self.node = node
         self.wakeups = wakeups
         self.book = BrandCache()
-        self.hashes = PublishedHashes(pool, wakeups)
+        self.hashes = MintHashWaiters(pool, wakeups)
         self.is_minting = True
         self.rewards, self.webhooks = wakeups.subscribe(REWARDS), wakeups.subscribe(WEBHOOKS)
         self.payments: Payments
@@ -301,7 +301,7 @@ async def test_the_brands_limit_of_new_wallets_holds(world: World, sandbox: Sand
     )
 
     kinds = Counter(type(outcome).__name__ for outcome in outcomes)
-    assert kinds == {"OpenSession": 2, "RateLimited": 6}
+    assert kinds == {"CheckoutPage": 2, "RateLimited": 6}
     assert await value(world.pool, "SELECT count(*) FROM users") == 2
     sandbox.faults.order("identity", Fault(times=1_000, status=503))
     with pytest.raises(RateLimited) as refused:

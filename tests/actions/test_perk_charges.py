@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from ltzd.actions import perk_charges as module
 from ltzd.actions.perk_charges import PerkCharges, Reader, Redeemed, RedeemRequest
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import (
@@ -116,7 +116,7 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     node.final_depth = 3
     world = RelayWorld(database_url, pool, pool, node)
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
-    desk = RelayDesk.of(pool, world.wakeups, node.node, contracts, FeePolicy())
+    desk = RelayContext.of(pool, world.wakeups, node.node, contracts, FeePolicy())
     # Who signed, and whether it is a repetition, is for the surface's tests.
     charges = PerkCharges(desk, BrandCache(), cast("Any", None), RateLimits())
     follower = await world.follow()

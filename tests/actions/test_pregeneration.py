@@ -22,7 +22,7 @@ from ltzd import telemetry
 from ltzd.actions import pregeneration
 from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, Pregeneration, PregenerationRequest
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.users.custodial_wallets import LocalWallets
+from ltzd.actions.users.custodial_wallets import CustodialWallets
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
@@ -513,7 +513,7 @@ async def test_wallets_of_our_own_need_no_fact_beside_the_id(
     process: Process, provider: OAuthProvider
 ) -> None:
     """What only the identity vendor needs is asked for only where that vendor is used."""
-    wallets = LocalWallets(process.pool, SEALER, "https://login.example/", ())
+    wallets = CustodialWallets(process.pool, SEALER, "https://login.example/", ())
     action = Pregeneration(
         process.pool,
         process.book,

@@ -446,7 +446,7 @@ async def test_after_a_failure_an_endpoint_gets_one_at_a_time(
 async def test_the_bound_of_all_brands_together_leaves_none_out(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sender, "MOST_UNDER_WAY", 3)
+    monkeypatch.setattr(sender, "MAX_IN_FLIGHT", 3)
     monkeypatch.setattr(sender, "_MOST_AT_ONCE", 2)
     for number in range(5):
         await world.minted(await world.brand(f"/{number}"), 3)

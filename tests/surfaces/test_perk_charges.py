@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from yarl import URL
 
-from ltzd.actions.perk_charges import AsOf
+from ltzd.actions.perk_charges import IndexedHeight
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.errors import (
     DatabaseUnavailable,
@@ -503,7 +503,7 @@ async def test_finality_is_that_of_the_newest_fact(
 
 
 async def test_what_is_final_need_not_be_deep(surface: Surface) -> None:
-    surface.perks.as_of = AsOf(1_000, 999)
+    surface.perks.as_of = IndexedHeight(1_000, 999)
     surface.perks.tokens[PERK] = a_perk(block_number=999)
     assert (await get(surface, OF_PERK)).body["finality"] == "final"
 

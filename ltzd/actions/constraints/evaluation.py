@@ -18,8 +18,8 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.constraints.chat_members import PLATFORM, ChatMembers
 from ltzd.errors import Unauthorized, Unavailable, ValidationFailed
-from ltzd.providers.chat import ChatFailed
-from ltzd.providers.external_api import ApiFailed, ExternalApis
+from ltzd.providers.chat import ChatUnavailable
+from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailable
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.constraints.chat_queries import ChatQuestion
 from ltzd.rules.constraints.constraints import (
@@ -78,7 +78,7 @@ class PurchaseConstraints:
         self,
         pool: Pool,
         brands: BrandCache,
-        apis: ExternalApis,
+        apis: ExternalApiClient,
         members: ChatMembers | None = None,
     ) -> None:
         self._pool = pool
@@ -255,7 +255,7 @@ class PurchaseConstraints:
         constraint = question.constraint
         try:
             is_met = await self._said(question)
-        except (ApiFailed, ChatFailed) as failure:
+        except (ExternalApiUnavailable, ChatUnavailable) as failure:
             log.warning(
                 "constraint.service_failed",
                 kind=constraint.kind,

@@ -19,7 +19,7 @@ from ltzd.values import Hash32
 log = structlog.get_logger()
 
 
-class PublishedHashes:
+class MintHashWaiters:
     def __init__(self, pool: Pool, wakeups: WakeupHub) -> None:
         self._pool = pool
         self._wakeup = wakeups.subscribe(PUBLISHED)

@@ -21,12 +21,12 @@ from cachetools import LRUCache
 
 from ltzd import telemetry
 from ltzd.actions.event_handler.batch_decision import Check, Claim, Written
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.ids import event_ids
 from ltzd.actions.event_handler.writer import EventWriter
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.errors import (
     AutomationDisabled,
@@ -114,8 +114,8 @@ class EventHandler:
         pool: Pool,
         wakeups: WakeupHub,
         brands: BrandCache,
-        identity: Identities,
-        hashes: PublishedHashes,
+        identity: IdentityProvider,
+        hashes: MintHashWaiters,
         signatures: RequestSignatures,
         limits: RateLimits,
         capacity: MintCapacity,

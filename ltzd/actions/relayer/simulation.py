@@ -7,11 +7,11 @@ NodeUnavailable where the node cannot say. Nothing is spent.
 import asyncio
 from contextlib import suppress
 
-from ltzd.actions.relayer.gas_estimates import GasGuesses
+from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words as words
 from ltzd.chain.contracts import reverts
 from ltzd.chain.node.node import Node, Revert
-from ltzd.concurrency.cached import Fresh
+from ltzd.concurrency.cached import CachedValue
 from ltzd.errors import (
     ClaimLimitReached,
     NodeUnavailable,
@@ -30,12 +30,12 @@ _BEGINNERS = 8
 """Calls like no other so far that are estimated at once."""
 
 
-class RelayRehearsal:
+class RelaySimulator:
     def __init__(self, node: Node, policy: FeePolicy) -> None:
         self._node = node
         self._policy = policy
-        self._market = Fresh(node.market_now)
-        self._guesses = GasGuesses()
+        self._market = CachedValue(node.market_now)
+        self._guesses = GasEstimateCache()
         self._beginning = asyncio.Semaphore(_BEGINNERS)
 
     async def gas_limit(self, plan: RelayPlan, sender: Address, wanted: int | None) -> int:

@@ -18,7 +18,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.site_plugin.members import SiteMembers
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.errors import (
     LinkRefused,
     LtzdError,
@@ -63,7 +63,9 @@ class Linked:
 
 
 class SiteLinks:
-    def __init__(self, pool: Pool, members: SiteMembers, users: TokenUsers, sealer: Sealer) -> None:
+    def __init__(
+        self, pool: Pool, members: SiteMembers, users: TokenAuthenticator, sealer: Sealer
+    ) -> None:
         self._pool = pool
         self._members = members
         self._users = users

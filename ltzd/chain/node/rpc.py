@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from ltzd import telemetry
-from ltzd.concurrency.batcher import Gathering
+from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import LtzdError, NodeUnavailable
 
 Call: TypeAlias = tuple[str, Sequence[object]]
@@ -44,7 +44,7 @@ class Rpc:
         self._policy = policy or RpcPolicy()
         self._ids = itertools.count(1)
         self._session: aiohttp.ClientSession | None = None
-        self._gathering: Gathering[Call, Any] = Gathering(self.batch)
+        self._gathering: Batcher[Call, Any] = Batcher(self.batch)
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(

@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, model_validator
 from ltzd.daemon.settings.section import Section, given_secret
 from ltzd.daemon.settings.value_types import SecretFile, WebUrl
 from ltzd.providers.oauth import account_access as vendors
-from ltzd.providers.oauth.account_access import AccountsPolicy
+from ltzd.providers.oauth.account_access import AccountLookupPolicy
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthProvider
 
 _Secret = Annotated[SecretStr, Field(min_length=1)]
@@ -147,7 +147,7 @@ class Accounts(Section):
     """How long every other answer does; that a provider is away is never kept."""
 
     @classmethod
-    def of(cls, policy: AccountsPolicy) -> Self:
+    def of(cls, policy: AccountLookupPolicy) -> Self:
         """The settings that make this policy, as far as it can be set."""
         given = {name: getattr(policy, name) for name in cls.model_fields}
         rows = {
@@ -168,9 +168,9 @@ class Accounts(Section):
                 if hasattr(section, url):
                     yield f"accounts.{name}.{url}", getattr(section, url)
 
-    def policy(self) -> AccountsPolicy:
+    def policy(self) -> AccountLookupPolicy:
         """Raises Misconfigured for a secret's file that cannot be read."""
-        return AccountsPolicy(
+        return AccountLookupPolicy(
             discord=None if self.discord is None else self.discord.access(),
             twitter=None if self.twitter is None else self.twitter.access(),
             github=None if self.github is None else self.github.access(),

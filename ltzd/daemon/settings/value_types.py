@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
 from ltzd.errors import Misconfigured
-from ltzd.providers.chat import checked_levels_url
+from ltzd.providers.chat import validate_levels_url
 from ltzd.providers.oidc.policy import Algorithm
 from ltzd.rules.domains.names import is_ip_address
 from ltzd.rules.oauth.accounts import OAuthProvider
@@ -80,7 +80,7 @@ def _issuer_url(text: str) -> str:
 
 def _levels_url(text: str) -> str:
     _check_url(text, ("https", "http"), needs_host=True)
-    return checked_levels_url(text)
+    return validate_levels_url(text)
 
 
 def _site_url(text: str) -> str:

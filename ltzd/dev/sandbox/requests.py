@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
 
 Body = Mapping[str, object]
 
@@ -28,7 +28,7 @@ def json_reply(value: object, status: int = 200) -> web.Response:
 async def json_object(request: web.Request) -> Body:
     try:
         value = decoded(await request.read())
-    except NotJsonError as error:
+    except InvalidJsonError as error:
         raise BadInputError("body", "must be JSON") from error
     if not isinstance(value, dict):
         raise BadInputError("body", "must be a JSON object")

@@ -41,7 +41,7 @@ from ltzd.dev.sandbox.webhooks.inbox import WebhookInbox
 from ltzd.errors import Misconfigured
 from ltzd.providers.dns_txt import DnsPolicy
 from ltzd.providers.identity.client import IdentityPolicy
-from ltzd.providers.oauth.account_access import AccountsPolicy
+from ltzd.providers.oauth.account_access import AccountLookupPolicy
 from ltzd.providers.payments import PaymentsPolicy
 from ltzd.values import Address
 
@@ -147,7 +147,7 @@ class Sandbox:
 
     @property
     def site_url(self) -> str:
-        """The host site, for `HostSites.user_of`."""
+        """The host site, for `HostSiteClient.user_of`."""
         return self.url + SITE_PREFIX
 
     @property
@@ -160,7 +160,7 @@ class Sandbox:
         assert self._site is not None, "the sandbox has not started"
         return self._site.door()
 
-    def accounts_policy(self) -> AccountsPolicy:
+    def accounts_policy(self) -> AccountLookupPolicy:
         """How the eight OAuth providers are asked here."""
         assert self._accounts is not None, "the sandbox has not started"
         return self._accounts.policy(self.url)

@@ -20,7 +20,7 @@ from ltzd.http.requests.fields import (
     idempotency_key,
     invalid_fields,
 )
-from ltzd.providers.payments import OpenSession
+from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.payments import CURRENCY, LEAST_CENTS, MOST_CENTS, SESSION_ID
 from ltzd.values import address_of, checksummed, hex_of
 
@@ -117,7 +117,7 @@ class CheckoutAnswer(Answered):
     session_id: str
 
     @staticmethod
-    def body(opened: OpenSession) -> dict[str, object]:
+    def body(opened: CheckoutPage) -> dict[str, object]:
         return {"success": True, "checkoutUrl": opened.url, "sessionId": opened.id}
 
 

@@ -45,7 +45,7 @@ from ltzd.http.payments.models import (
     ProviderEvent,
 )
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
-from ltzd.providers.payments import OpenSession
+from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.payments import LEAST_CENTS, MOST_CENTS, Payment, not_found, refused_refund
 from ltzd.values import Hash32, address_of
 
@@ -97,7 +97,7 @@ def _too_large(limit: int) -> BodyTooLarge:
 
 
 _CHECKOUT_EXAMPLES: dict[int, Examples] = {
-    200: {"opened": CheckoutAnswer.body(OpenSession(_SESSION, f"https://pay.example/{_SESSION}"))},
+    200: {"opened": CheckoutAnswer.body(CheckoutPage(_SESSION, f"https://pay.example/{_SESSION}"))},
     **_refusals(
         CHECKOUT,
         invalid_fields=InvalidFields(

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ltzd.actions.perk_charges import AsOf, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import IndexedHeight, Redeemed, RedeemRequest
 from ltzd.errors import InvalidFields, MissingFields
 from ltzd.http.event_handler.models import Answered, Sent
 from ltzd.http.relayer.models import RelayRefusal
@@ -293,7 +293,7 @@ class PerkStatusAnswer(Answered):
     )
 
     @staticmethod
-    def body(token: Token, as_of: AsOf) -> dict[str, object]:
+    def body(token: Token, as_of: IndexedHeight) -> dict[str, object]:
         return {
             "success": True,
             "collectionId": token.collection_id,
@@ -349,7 +349,7 @@ class PerkRefusal(RelayRefusal):
     """Every other answer about perk charges (spec 7.2)."""
 
 
-def finality_of(token: Token, as_of: AsOf) -> Finality:
+def finality_of(token: Token, as_of: IndexedHeight) -> Finality:
     if token.block_number <= as_of.final_block:
         return "final"
     return "safe" if token.block_number <= as_of.block - SAFE_DEPTH else "seen"

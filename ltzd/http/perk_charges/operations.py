@@ -6,7 +6,7 @@ Examples are made by the code that answers.
 from datetime import UTC, datetime
 from uuid import UUID
 
-from ltzd.actions.perk_charges import AsOf, Redeemed
+from ltzd.actions.perk_charges import IndexedHeight, Redeemed
 from ltzd.errors import (
     CollectionNotFound,
     DatabaseUnavailable,
@@ -250,8 +250,8 @@ OPERATIONS = (
             _OF_STATUS,
             {
                 200: {
-                    "active": PerkStatusAnswer.body(_token(3), AsOf(4_720, 4_600)),
-                    "exhausted": PerkStatusAnswer.body(_token(10), AsOf(4_900, 4_800)),
+                    "active": PerkStatusAnswer.body(_token(3), IndexedHeight(4_720, 4_600)),
+                    "exhausted": PerkStatusAnswer.body(_token(10), IndexedHeight(4_900, 4_800)),
                 }
             },
         ),

@@ -24,7 +24,7 @@ from ltzd.http.requests.fields import (
     idempotency_key,
     uint256_of,
 )
-from ltzd.rules.relayer.calls import PermitGiven, RelayAsk, Relayed, RelayStatus
+from ltzd.rules.relayer.calls import RelayAsk, Relayed, RelayStatus, SignedPermit
 from ltzd.values import address_of, bytes_of, checksummed, hex_of
 
 REQUIRED = ("to", "data", "userAddress")
@@ -51,8 +51,8 @@ class RelayPermit(Sent):
             return said
         return {name: value for name, value in said.items() if value is not None}
 
-    def given(self) -> PermitGiven:
-        return PermitGiven(
+    def given(self) -> SignedPermit:
+        return SignedPermit(
             owner=address_of(self.owner),
             spender=address_of(self.spender),
             value=uint256_of(self.value),

@@ -10,7 +10,7 @@ import time
 
 from sanic.request import Request
 
-from ltzd.actions.site_plugin.members import LoggedIn
+from ltzd.actions.site_plugin.members import AuthenticatedMember
 from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
 from ltzd.errors import HostSiteRefused, LogInsLimited, NotLoggedIn
 from ltzd.http.requests.client_address import client_network
@@ -26,7 +26,9 @@ class LogInLimit:
         self._members = members
         self._limits = limits
 
-    async def member(self, request: Request, host: str, credentials: HostCredentials) -> LoggedIn:
+    async def member(
+        self, request: Request, host: str, credentials: HostCredentials
+    ) -> AuthenticatedMember:
         """`SiteMembers.member`. Raises LogInsLimited, too.
 
         What could prove no log-in is not counted: the site is not asked about it. What a firewall

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ltzd.actions.site_plugin.check_ins import CheckedIn
+from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Board
 from ltzd.actions.site_plugin.links import Linked
 from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer, Redeemed
@@ -220,7 +220,7 @@ class CheckInAnswer(Answered):
     already_claimed: bool
 
     @staticmethod
-    def body(checked: CheckedIn) -> dict[str, object]:
+    def body(checked: CheckInResult) -> dict[str, object]:
         return {
             "success": True,
             "streak": SiteStreak.body(checked.streak),

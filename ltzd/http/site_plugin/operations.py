@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from ltzd.actions.site_plugin.check_ins import CheckedIn
+from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Board, Entry
 from ltzd.actions.site_plugin.links import Linked
 from ltzd.actions.site_plugin.members import no_email
@@ -223,8 +223,10 @@ _ENDPOINTS = (
                 "Today is claimed, by this request or an earlier one",
                 CheckInAnswer,
                 {
-                    "claimed": CheckInAnswer.body(CheckedIn(_STREAK, 15, already_claimed=False)),
-                    "again": CheckInAnswer.body(CheckedIn(_STREAK, 0, already_claimed=True)),
+                    "claimed": CheckInAnswer.body(
+                        CheckInResult(_STREAK, 15, already_claimed=False)
+                    ),
+                    "again": CheckInAnswer.body(CheckInResult(_STREAK, 0, already_claimed=True)),
                 },
             ),
         ),

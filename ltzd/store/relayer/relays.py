@@ -13,7 +13,7 @@ import asyncpg
 
 from ltzd.errors import LostLane
 from ltzd.rules.operator.transactions import State
-from ltzd.rules.relayer.calls import ClaimAsked, Relayed, RelayPlan, RelayStatus
+from ltzd.rules.relayer.calls import Relayed, RelayPlan, RelayStatus, RequestedClaim
 from ltzd.rules.relayer.limits import WINDOW, Earlier, Standing
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
@@ -98,7 +98,7 @@ async def read_usage(
     rows = await connection.fetch(
         """
         SELECT now() AS at, w.window_start, coalesce(w.used, 0) AS used, e.id, e.fingerprint,
-               o.is_turn_taken, o.collections, o.expected, o.twin, l.last_turn
+               o.has_serialized_in_flight, o.collections, o.expected, o.twin, l.last_serialized_id
           FROM unnest($1::bytea[], $2::text[], $4::bytea[])
                WITH ORDINALITY AS asked (user_address, key, digest, n)
           LEFT JOIN LATERAL (
@@ -111,7 +111,7 @@ async def read_usage(
           LEFT JOIN relays e
             ON e.user_address = asked.user_address AND e.idempotency_key = asked.key
          CROSS JOIN LATERAL (
-               SELECT coalesce(bool_or(takes_turns), false) AS is_turn_taken,
+               SELECT coalesce(bool_or(takes_turns), false) AS has_serialized_in_flight,
                       array_agg(collection_id) FILTER (WHERE collection_id IS NOT NULL)
                         AS collections,
                       min(id) FILTER (WHERE sha256(to_address || data) = asked.digest) AS twin,
@@ -120,7 +120,7 @@ async def read_usage(
                  FROM relays r
                 WHERE r.user_address = asked.user_address AND r.state IN ('queued', 'sent')) AS o
          CROSS JOIN LATERAL (
-               SELECT max(id) AS last_turn
+               SELECT max(id) AS last_serialized_id
                  FROM relays r
                 WHERE r.user_address = asked.user_address AND r.takes_turns
                   AND window_start > now() - 2 * $3::interval) AS l
@@ -141,10 +141,10 @@ def _standing(row: asyncpg.Record) -> Standing:
         window_start=row["window_start"],
         used=row["used"],
         earlier=None if row["id"] is None else Earlier(row["id"], row["fingerprint"]),
-        is_turn_taken=row["is_turn_taken"],
-        last_turn=row["last_turn"],
-        claims=[ClaimAsked(int(collection), int(expected)) for collection, expected in claims],
-        twin=row["twin"],
+        has_serialized_in_flight=row["has_serialized_in_flight"],
+        last_serialized_id=row["last_serialized_id"],
+        claims=[RequestedClaim(int(collection), int(expected)) for collection, expected in claims],
+        duplicate_id=row["twin"],
     )
 
 

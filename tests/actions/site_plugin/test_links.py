@@ -13,7 +13,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from ltzd.actions.mint_capacity import MintCapacity
-from ltzd.actions.site_plugin.check_ins import CheckedIn, CheckIns
+from ltzd.actions.site_plugin.check_ins import CheckInResult, CheckIns
 from ltzd.actions.site_plugin.links import SiteLinks
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import (
@@ -405,7 +405,7 @@ async def test_a_check_in_and_a_link_at_once_are_one_check_in_a_day(
     await checked_in(world.pool, before, 10)
     code = await world.code(BEN)
 
-    async def links_and_checks_in() -> CheckedIn:
+    async def links_and_checks_in() -> CheckInResult:
         linked = await world.links.link(before, code.code)
         return await doing.check_in(replace(before, wallet=linked.wallet, subject="x"))
 
@@ -448,7 +448,7 @@ async def test_many_check_ins_around_a_link_are_one_a_day(world: World, database
             world.links.link(before, code.code),
             *(doing.check_in(after) for _ in range(3)),
         )
-        answers = [one for one in told if isinstance(one, CheckedIn)]
+        answers = [one for one in told if isinstance(one, CheckInResult)]
         refusals = [one for one in told if isinstance(one, BaseException)]
         assert {type(one) for one in refusals} <= {CheckInRefused}
         assert [one.already_claimed for one in answers].count(False) <= 1

@@ -13,7 +13,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import Following
 from ltzd.errors import DatabaseUnavailable, ValidationFailed
 from ltzd.providers.identity.client import IdentityClient, IdentityUser, Person
@@ -402,7 +402,7 @@ async def test_a_provider_that_is_away_fails_nobody_and_is_asked_again_later(
     provider.break_down()
     async with IdentityClient(policy) as hasty:
         following = Following(vendor.pool, hasty, vendor.ticks)
-        token_users = TokenUsers(vendor.tokens, hasty, following)
+        token_users = TokenAuthenticator(vendor.tokens, hasty, following)
         for _ in range(2):
             assert await token_users.wallets_of(user) == (address_of(given["walletAddress"]),)
         assert await vendor.event(EMAIL) == first
@@ -424,7 +424,7 @@ class Told:
         self.persons = {person.id: person for person in persons}
         self.asked = 0
 
-    async def person_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> Person | None:
         self.asked += 1
         return self.persons.get(subject)
 
@@ -488,7 +488,7 @@ async def test_who_goes_away_meanwhile_is_looked_at_next_time(local: LocalWorld)
         raise asyncio.CancelledError
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(told, "person_of", cancelled)
+        patched.setattr(told, "profile_of", cancelled)
         with pytest.raises(asyncio.CancelledError):
             await following.follow(TokenUser("ann", ()))
     await following.follow(TokenUser("ann", ()))

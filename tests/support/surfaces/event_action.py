@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.event_handler import record as event_handler
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.record import EventHandler, EventRequest, RecordedEvent
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
@@ -84,7 +84,7 @@ async def a_handler(
             wakeups,
             book,
             identity,
-            PublishedHashes(pool, wakeups),
+            MintHashWaiters(pool, wakeups),
             RequestSignatures(pool, SEALER, book),
             await stack.enter_async_context(RateLimits()),
             capacity or MintCapacity(pool, FakeNode().node, CHAIN_ID, LTZ_AT),

@@ -14,7 +14,7 @@ from ltzd.dev.sandbox.oauth.control import AccountDoor
 from ltzd.dev.sandbox.oauth.credentials import CLIENT_ID, INSTAGRAM_USER, AccountCredentials
 from ltzd.errors import Misconfigured
 from ltzd.providers.oauth import account_access as access
-from ltzd.providers.oauth.account_access import AccountsPolicy
+from ltzd.providers.oauth.account_access import AccountLookupPolicy
 
 DOOR = "/doors/accounts"
 
@@ -49,10 +49,10 @@ class AccountApis:
             web.post(DOOR, AccountDoor(self._book).open),
         ]
 
-    def policy(self, url: str) -> AccountsPolicy:
+    def policy(self, url: str) -> AccountLookupPolicy:
         """Refusals are not kept, so that what a door says counts at once."""
         of = self._credentials.of
-        return AccountsPolicy(
+        return AccountLookupPolicy(
             discord=access.DiscordAccess(of["discord"], url + API),
             twitter=access.TwitterAccess(of["twitter"], url + TWITTER),
             github=access.GithubAccess(of["github"], url + GITHUB),
