@@ -77,7 +77,7 @@ class RedeemRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SignedReader:
     """Who has signed a reading request, and the nonce in it, which is to be spent."""
 
     brand: Address
@@ -85,7 +85,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Redeemed:
+class RedeemedCharges:
     redemption: ChargeRedemption
     already_processed: bool
 
@@ -135,11 +135,11 @@ class PerkCharges:
             raise SignatureRefused("The request is not signed by this brand")
         return brand
 
-    async def spend(self, reader: Reader) -> None:
+    async def spend(self, reader: SignedReader) -> None:
         """Raises SignatureRefused for a reading request that is repeated byte for byte."""
         await _fresh(self._begin_spending(reader))
 
-    def _begin_spending(self, reader: Reader) -> asyncio.Future[bool]:
+    def _begin_spending(self, reader: SignedReader) -> asyncio.Future[bool]:
         # In hex, since the names of windows do not tell capitals from small letters.
         name = checksummed(reader.brand), reader.nonce.encode().hex()
         return self._read_nonces.begin(name)
@@ -147,7 +147,7 @@ class PerkCharges:
     async def _are_fresh(self, nonces: Sequence[tuple[str, str]]) -> list[bool]:
         return await self._limits.spend("signed_reads", READ_NONCE_SECONDS, nonces)
 
-    async def redeem(self, request: RedeemRequest) -> Redeemed:
+    async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
         """Answers when the redemption is a block deep, or after a minute.
 
         Raises TokenNotFound and the other rules of perk_charges, SignatureRefused for a nonce that
@@ -165,7 +165,7 @@ class PerkCharges:
         return redeemed
 
     async def token(
-        self, reader: Reader, collection_id: int, token_id: int
+        self, reader: SignedReader, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
         """Spends the reader's nonce."""
         looking = self._looks.begin((collection_id, token_id))
@@ -174,7 +174,7 @@ class PerkCharges:
         token = perk_charges.token_of(looked.token, token_id, collection_id)
         return token, IndexedHeight(looked.block, looked.final_block)
 
-    async def _spent(self, reader: Reader, looking: asyncio.Future[Found]) -> Found:
+    async def _spent(self, reader: SignedReader, looking: asyncio.Future[Found]) -> Found:
         """What is found, once the nonce is known to be fresh: two round trips in one's time."""
         try:
             await _fresh(self._begin_spending(reader))
@@ -183,7 +183,7 @@ class PerkCharges:
             looking.cancel()
 
     async def holders(
-        self, reader: Reader, collection_id: int, after: int, limit: int
+        self, reader: SignedReader, collection_id: int, after: int, limit: int
     ) -> TokenPage:
         """Tokens behind `after` in their order; the same page as before while no block came.
 
@@ -214,7 +214,7 @@ class PerkCharges:
             owned = await collections.read_owners(connection, wanted)
         return [owned.get(each) for each in wanted]
 
-    async def _redeemed(self, request: RedeemRequest, deadline: float) -> Redeemed:
+    async def _redeemed(self, request: RedeemRequest, deadline: float) -> RedeemedCharges:
         try:
             earlier, id_, relay = await self._let_in(request)
         except Refused as refusal:
@@ -229,7 +229,7 @@ class PerkCharges:
         else:
             self._board.look()
         await self._board.end(relay, deadline)
-        return Redeemed(await self._ended(id_, relay), already_processed=earlier is not None)
+        return RedeemedCharges(await self._ended(id_, relay), already_processed=earlier is not None)
 
     async def _let_in(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
         """The earlier one with its key if there is one; which redemption, by which relay."""

@@ -30,7 +30,7 @@ from ltzd.errors import (
     SignatureRefused,
     Unavailable,
 )
-from ltzd.providers.oauth.lookup_answers import Verified
+from ltzd.providers.oauth.answers import AccountVerification
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.rules.oauth.ids import (
     TITLES,
@@ -67,10 +67,10 @@ class PregenerationRequest:
     metadata: Mapping[str, Any] | None = None
 
 
-class Accounts(Protocol):
+class AccountVerifier(Protocol):
     """What the OAuth providers say of their accounts."""
 
-    async def verify(self, account: OAuthAccount) -> Verified: ...
+    async def verify(self, account: OAuthAccount) -> AccountVerification: ...
 
 
 class Pregeneration:
@@ -79,7 +79,7 @@ class Pregeneration:
         pool: Pool,
         brands: BrandCache,
         identities: IdentityProvider,
-        accounts: Accounts,
+        accounts: AccountVerifier,
         limits: RateLimits,
         signatures: RequestSignatures,
     ) -> None:
@@ -177,7 +177,7 @@ def _limited(limit: RateLimit, seconds: int) -> RateLimited:
     return too_many(limit, seconds)
 
 
-def proven_account(account: OAuthAccount, verified: Verified) -> OAuthAccount:
+def proven_account(account: OAuthAccount, verified: AccountVerification) -> OAuthAccount:
     """The account with what its provider says of it in place of what the caller says.
 
     Raises AccountRefused, and Unavailable for a provider that does not answer: that is no proof

@@ -83,6 +83,9 @@ def run(
     ] = None,
 ) -> None:
     """Run ltzd with a settings file."""
+    import gc
+
+    gc.disable()  # the daemon enables it when it is ready: imports and start-up leave no garbage
     from ltzd.daemon.settings.settings import read_settings
 
     settings = read_settings(config, roles)

@@ -17,13 +17,13 @@ from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable, Unavailable
 
 
-class Again(Enum):
+class Retry(Enum):
     """The answer of an item that must be decided again."""
 
     RETRY = "again"
 
 
-RETRY = Again.RETRY
+RETRY = Retry.RETRY
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -49,7 +49,7 @@ class BatchWriter(Generic[Item, Answer]):
 
     def __init__(
         self,
-        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Again]]],
+        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Retry]]],
         kind: str,
         *,
         width: int = 1,
@@ -113,9 +113,9 @@ class BatchWriter(Generic[Item, Answer]):
             self._idle.release()
 
 
-def _is_answered(one: _Waiting[Item, Answer], answer: Answer | Exception | Again) -> bool:
+def _is_answered(one: _Waiting[Item, Answer], answer: Answer | Exception | Retry) -> bool:
     """Tell the caller, unless the item goes again."""
-    if not isinstance(answer, Again):
+    if not isinstance(answer, Retry):
         _tell(one.future, answer)
         return True
     now = asyncio.get_running_loop().time()

@@ -1,6 +1,6 @@
 """Builds the roles from the settings, in the order the rooms are drawn.
 
-A process has one pool, one node client and one wake-up hub, whatever roles it holds.
+A process has one pool, one node client and one set of bells, whatever roles it holds.
 """
 
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
@@ -48,7 +48,7 @@ from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
 from ltzd.providers.dns_txt import DnsPolicy, TxtResolver
 from ltzd.providers.external_api import ExternalApiClient
-from ltzd.providers.oauth.account_lookups import AccountLookups
+from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
 from ltzd.rules.operator.fees import FeePolicy
@@ -129,7 +129,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         desk = _relay_desk(settings, pool, node, chain, wakeups)
-        users = TokenAuthenticator(tokens, identity, Following(pool, identity))
+        users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
         relayer = Relayer(
             desk,
             users,
@@ -247,7 +247,7 @@ def _sender(
 ) -> Sender | None:
     if "deliveries" not in settings.roles:
         return None
-    http = BrandWebhooks(brand_webhooks.policy(allow_loopback=is_dev))
+    http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=is_dev))
     stack.push_async_callback(http.close)
     return Sender(pool, wakeups, sealer, http)
 

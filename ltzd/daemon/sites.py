@@ -42,7 +42,7 @@ def site_services(  # noqa: PLR0913 (a call of its own for each service would na
     *,
     is_dev: bool,
 ) -> SiteServices:
-    asked = HostSiteClient(host_sites.policy(allow_loopback=is_dev))
+    asked = HostSiteClient(host_sites.guard_policy(allow_loopback=is_dev))
     stack.push_async_callback(asked.close)
     policy = SitePolicy(settings.base_url, settings.rest_prefix)
     members = SiteMembers(desk.pool, brands, UserRegistration(desk.pool, identity), asked, policy)

@@ -12,7 +12,7 @@ import structlog
 from cachetools import LRUCache
 
 from ltzd.errors import Misconfigured
-from ltzd.providers.brand_webhooks import Message
+from ltzd.providers.brand_webhooks import WebhookMessage
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands.keys import BrandSecret
 from ltzd.store.database import Connection
@@ -31,7 +31,7 @@ _BRANDS_KEPT = 10_000
 @dataclass(frozen=True, slots=True)
 class Letter:
     due: DueWebhook
-    message: Message
+    message: WebhookMessage
     secrets: Sequence[str] = field(repr=False)
 
 
@@ -49,7 +49,9 @@ class Letters:
         for due in claimed:
             secrets = await self._secrets_of(connection, due, now) if due.id in bodies else ()
             if secrets:
-                letters.append(Letter(due, Message(due.id, due.url, bodies[due.id]), secrets))
+                letters.append(
+                    Letter(due, WebhookMessage(due.id, due.url, bodies[due.id]), secrets)
+                )
         ready = {letter.due.id for letter in letters}
         if others := [due.id for due in claimed if due.id not in ready]:
             await webhooks.defer(connection, others, now + _PUT_OFF_FOR)

@@ -7,15 +7,14 @@ from uuid import UUID
 
 from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
-from ltzd.actions.perk_charges import IndexedHeight, Reader, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PregenerationRequest
 from ltzd.actions.relayer.relayer import RelayAnswer, RelayRequest
 from ltzd.actions.site_plugin.check_ins import CheckInResult
-from ltzd.actions.site_plugin.leaderboards import Board
-from ltzd.actions.site_plugin.links import LinkCode, Linked
+from ltzd.actions.site_plugin.leaderboards import Leaderboard
+from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
 from ltzd.actions.site_plugin.members import AuthenticatedMember
-from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer
-from ltzd.actions.site_plugin.redemptions import Redeemed as SiteRedeemed
+from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
 from ltzd.cache.rate_limits import RateLimits, Window
 from ltzd.errors import Refused
 from ltzd.http.requests.client_address import NO_PROXIES, Proxies
@@ -24,7 +23,7 @@ from ltzd.providers.identity.tokens import TokenUser
 from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.perk_charges import Token
-from ltzd.rules.relayer.limits import Standing
+from ltzd.rules.relayer.limits import RelayUsage
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.streaks import StreakShown
@@ -56,11 +55,11 @@ class Relays(Protocol):
         """Raises Unauthorized and IdentityUnavailable."""
         ...
 
-    async def standing(self, user: TokenUser, request: RelayRequest) -> Standing:
+    async def standing(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
         """What the user has left. Raises ValidationFailed for a wallet that is not his own."""
         ...
 
-    async def submit(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
+    async def submit(self, request: RelayRequest, standing: RelayUsage) -> RelayAnswer:
         """Raises every other refusal, and TransactionFailed for what would revert."""
         ...
 
@@ -79,22 +78,22 @@ class PerkCharges(Protocol):
         """Who signed. Raises SignatureRefused."""
         ...
 
-    async def spend(self, reader: Reader) -> None:
+    async def spend(self, reader: SignedReader) -> None:
         """Of a query that is not read. Raises SignatureRefused for a nonce that was used."""
         ...
 
-    async def redeem(self, request: RedeemRequest) -> Redeemed:
+    async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
         """Spends the nonce with the redemption. Raises every other refusal."""
         ...
 
     async def token(
-        self, reader: Reader, collection_id: int, token_id: int
+        self, reader: SignedReader, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
         """Spends the nonce."""
         ...
 
     async def holders(
-        self, reader: Reader, collection_id: int, after: int, limit: int
+        self, reader: SignedReader, collection_id: int, after: int, limit: int
     ) -> TokenPage:
         """Tokens behind the one named `after`, in order, and how many there are in all.
 
@@ -186,7 +185,9 @@ class CheckIns(Protocol):
 class Leaderboards(Protocol):
     """`actions/site_plugin/leaderboards.py`, as far as its surface uses it."""
 
-    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Board: ...
+    async def read(
+        self, brand: Brand, metric: Metric, period: Period, limit: int
+    ) -> Leaderboard: ...
 
 
 class SiteRedemptions(Protocol):
@@ -194,11 +195,11 @@ class SiteRedemptions(Protocol):
 
     async def redeem(
         self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None
-    ) -> SiteRedeemed:
+    ) -> RedeemedPerk:
         """`max_cost` is in LTZ's smallest unit. Raises RedemptionRefused."""
         ...
 
-    async def funds(self, brand: Brand, member: Member) -> Funds: ...
+    async def funds(self, brand: Brand, member: Member) -> MemberFunds: ...
 
     async def perks(self, brand: Brand) -> list[PerkOffer]: ...
 
@@ -220,7 +221,7 @@ class SiteLinks(Protocol):
         """Raises NotFound."""
         ...
 
-    async def link(self, member: Member, typed: str) -> Linked:
+    async def link(self, member: Member, typed: str) -> LinkedWallet:
         """Raises LinkRefused, TooManyTries."""
         ...
 

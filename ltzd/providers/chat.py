@@ -1,8 +1,8 @@
 """The one client of the chat platform's guilds: which roles a member has, and which level.
 
-Speaks Discord's API for roles; levels come from a URL that the levelling bot answers. What either
-does not say plainly is ChatUnavailable, never "no member". When it asks us to wait (429), nothing is
-asked until then: of the guild that it means, or of the service altogether.
+Speaks Discord's API for roles; levels come from a URL that the levelling bot answers. An unclear
+answer of either raises ChatUnavailable and never means "no member". After a 429 no request is sent
+until the named time: to the guild that it names, or to the whole service.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import aiohttp
 
 from ltzd import __version__, telemetry
 from ltzd.errors import Unavailable
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.rules.constraints.constraints import ChatConstraint, ChatLevel, ChatRole, is_snowflake
 from ltzd.rules.constraints.json_paths import Json
 
@@ -236,7 +236,7 @@ def _wait_wished(reply: _Reply) -> float:
 
 def _json_in(body: bytes) -> object:
     try:
-        return decoded(body)
+        return decode_json(body)
     except InvalidJsonError:
         return None
 

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions import perk_charges as module
-from ltzd.actions.perk_charges import PerkCharges, Reader, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import PerkCharges, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.relayer.calls import RelayContracts
@@ -59,7 +59,7 @@ class Till:
     node: PerkNode
     world: RelayWorld
     charges: PerkCharges
-    answers: list[Redeemed] = field(default_factory=list)
+    answers: list[RedeemedCharges] = field(default_factory=list)
 
     def request(self, **changes: Any) -> RedeemRequest:
         said: dict[str, Any] = {
@@ -75,7 +75,7 @@ class Till:
         }
         return RedeemRequest(**(said | changes))
 
-    async def redeem(self, **changes: Any) -> Redeemed:
+    async def redeem(self, **changes: Any) -> RedeemedCharges:
         return await self.charges.redeem(self.request(**changes))
 
     async def rows(self) -> int:
@@ -104,8 +104,8 @@ class Till:
         await until(there)
 
 
-def a_reader(brand: Address = BRAND, nonce: str | None = None) -> Reader:
-    return Reader(brand, nonce or uuid4().hex)
+def a_reader(brand: Address = BRAND, nonce: str | None = None) -> SignedReader:
+    return SignedReader(brand, nonce or uuid4().hex)
 
 
 @pytest_asyncio.fixture

@@ -36,7 +36,7 @@ from ltzd.errors import (
     Unavailable,
 )
 from ltzd.providers.identity.client import IdentityClient
-from ltzd.providers.oauth.lookup_answers import Verified, cannot_check, missing
+from ltzd.providers.oauth.answers import AccountVerification, cannot_check, missing
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import example_id
 from ltzd.rules.request_signatures import SignedRequest, signature
@@ -67,7 +67,7 @@ class AccountsAtProviders:
     While `gate` is shut nobody gets an answer.
     """
 
-    told: dict[tuple[str, str], Verified] = field(default_factory=dict)
+    told: dict[tuple[str, str], AccountVerification] = field(default_factory=dict)
     asked: list[OAuthAccount] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -77,7 +77,7 @@ class AccountsAtProviders:
     async def is_asked(self) -> bool:
         return bool(self.asked)
 
-    async def verify(self, account: OAuthAccount) -> Verified:
+    async def verify(self, account: OAuthAccount) -> AccountVerification:
         self.asked.append(account)
         await self.gate.wait()
         return self.told.get((account.provider, account.user_id)) or cannot_check("not configured")
@@ -403,7 +403,7 @@ async def test_an_account_that_its_provider_does_not_know_gets_no_wallet(
 ) -> None:
     process.accounts.told["discord", ID] = missing("It is a bot")
     assert await refusal(process.ask()) == {"hint": "It is a bot", "provider": "discord"}
-    process.accounts.told["discord", ID] = Verified("missing")
+    process.accounts.told["discord", ID] = AccountVerification("missing")
     assert (await refusal(process.ask()))["hint"] == "Discord knows no account with this id"
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
 
@@ -411,11 +411,11 @@ async def test_an_account_that_its_provider_does_not_know_gets_no_wallet(
 async def test_a_provider_that_does_not_answer_is_no_proof_of_anything(
     process: Process, sandbox: Sandbox
 ) -> None:
-    process.accounts.told["discord", ID] = Verified("unavailable")
+    process.accounts.told["discord", ID] = AccountVerification("unavailable")
     with pytest.raises(Unavailable):
         await process.ask()
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
-    process.accounts.told["discord", ID] = Verified("exists", "ada.l")
+    process.accounts.told["discord", ID] = AccountVerification("exists", "ada.l")
     assert (await process.ask()).created_new
 
 
@@ -435,14 +435,16 @@ async def test_a_username_is_compared_without_case_and_one_at_sign(
     process: Process, provider: OAuthProvider, said: str | None, known: str
 ) -> None:
     account = OAuthAccount(provider, example_id(provider), said)
-    process.accounts.told[provider, account.user_id] = Verified("exists", known, "Ada L.")
+    process.accounts.told[provider, account.user_id] = AccountVerification(
+        "exists", known, "Ada L."
+    )
     assert (await process.ask(account)).created_new
 
 
 async def test_a_username_that_is_not_the_accounts_is_refused(
     process: Process, sandbox: Sandbox
 ) -> None:
-    process.accounts.told["discord", ID] = Verified("exists", "ada.l")
+    process.accounts.told["discord", ID] = AccountVerification("exists", "ada.l")
     for username in ("eve", "ada_l", "ada.l2", "@eve"):
         told = await refusal(process.ask(replace(ADA, username=username)))
         assert told == {
@@ -455,10 +457,10 @@ async def test_a_username_that_is_not_the_accounts_is_refused(
 async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_caller_alone(
     process: Process, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process.accounts.told["discord", ID] = Verified("exists", "ada.l")
+    process.accounts.told["discord", ID] = AccountVerification("exists", "ada.l")
     both, verify = asyncio.Barrier(2), process.accounts.verify
 
-    async def verify_together(account: OAuthAccount) -> Verified:
+    async def verify_together(account: OAuthAccount) -> AccountVerification:
         await both.wait()
         return await verify(account)
 
@@ -473,10 +475,12 @@ async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_calle
 
 async def test_what_the_vendor_demands_is_filled_from_the_provider(process: Process) -> None:
     twitter = OAuthAccount("twitter", "2244994945")
-    process.accounts.told["twitter", twitter.user_id] = Verified("exists", "adal", "Ada L.")
+    process.accounts.told["twitter", twitter.user_id] = AccountVerification(
+        "exists", "adal", "Ada L."
+    )
     assert (await process.ask(twitter)).created_new
     google = OAuthAccount("google", example_id("google"), email="ada@example.com")
-    process.accounts.told["google", google.user_id] = Verified("exists", name="Ada L.")
+    process.accounts.told["google", google.user_id] = AccountVerification("exists", name="Ada L.")
     assert (await process.ask(google)).created_new
 
 
@@ -770,7 +774,7 @@ async def test_every_outcome_is_counted(process: Process, monkeypatch: pytest.Mo
     await refusal(process.ask(replace(ADA, user_id="1" * 18)))
     with pytest.raises(BrandUnknown):
         await process.pregeneration.admit(a_wallet(0xD))
-    process.accounts.told["telegram", "5394817206"] = Verified("unavailable")
+    process.accounts.told["telegram", "5394817206"] = AccountVerification("unavailable")
     with pytest.raises(Unavailable):
         await process.ask(OAuthAccount("telegram", "5394817206"))
     monkeypatch.setattr(pregeneration, "PER_MINUTE", RateLimit("pregenerate_minute", 0, 60))

@@ -22,7 +22,7 @@ from ltzd.providers.host_sites import (
     HostCredentials,
     HostSiteClient,
     SiteUser,
-    forwarded,
+    login_headers,
 )
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from tests.support.chain.mint_world import true
@@ -161,7 +161,7 @@ async def test_a_site_may_lie_below_a_path_and_have_a_rest_prefix_of_its_own(
     ],
 )
 def test_only_the_cookies_of_a_log_in_are_sent_on(given: str, sent: str) -> None:
-    headers = forwarded(HostCredentials(given, NONCE, BASIC.authorization))
+    headers = login_headers(HostCredentials(given, NONCE, BASIC.authorization))
     assert headers == {"Accept": "application/json", "Cookie": sent, "X-WP-Nonce": NONCE}
 
 
@@ -176,7 +176,7 @@ def test_only_the_cookies_of_a_log_in_are_sent_on(given: str, sent: str) -> None
     ],
 )
 def test_a_password_is_sent_on_where_no_cookie_can_count(credentials: HostCredentials) -> None:
-    assert forwarded(credentials) == {
+    assert login_headers(credentials) == {
         "Accept": "application/json",
         "Authorization": "Basic YWRhOmFiY2QgRUZHSA==",
     }
@@ -273,7 +273,7 @@ async def test_a_log_in_is_sent_to_https_on_the_public_internet_only(origin: str
     async def at_home(_host: str) -> list[str]:
         return ["10.0.0.1"]
 
-    sites = HostSiteClient(host_sites.policy(), at_home)
+    sites = HostSiteClient(host_sites.guard_policy(), at_home)
     for place in (origin, "https://site.example"):
         with pytest.raises(HostSiteUnavailable):
             await sites.user_of(place, COOKIE)
@@ -281,7 +281,7 @@ async def test_a_log_in_is_sent_to_https_on_the_public_internet_only(origin: str
 
 
 async def test_outside_dev_mode_this_machine_is_not_asked(site: Site) -> None:
-    sites = HostSiteClient(host_sites.policy())
+    sites = HostSiteClient(host_sites.guard_policy())
     with pytest.raises(HostSiteUnavailable):
         await sites.user_of(site.base, COOKIE)
     await sites.close()
@@ -304,7 +304,7 @@ def a_log_in(number: int) -> HostCredentials:
 
 async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Site) -> None:
     """Of the slow host alone: it is called by two names of this machine here."""
-    sites = HostSiteClient(host_sites.policy(allow_loopback=True))
+    sites = HostSiteClient(host_sites.guard_policy(allow_loopback=True))
     slow = [f"{site.base}/{name}" for name in ("one", "two", "three", "four", "five", "six")]
     site.gate.clear()
     waiting = [
@@ -355,7 +355,7 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
 async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
     """More than any bound that all of them could share: 20 hosts with 50 each."""
     sites = HostSiteClient(
-        host_sites.policy(allow_loopback=True), look_up=lambda _host: now(["127.0.0.1"])
+        host_sites.guard_policy(allow_loopback=True), look_up=lambda _host: now(["127.0.0.1"])
     )
     site.gate.clear()
     port = site.base.rpartition(":")[2]

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 from msgspec import structs
 
-from ltzd.concurrency.batch_writer import RETRY, Again
+from ltzd.concurrency.batch_writer import RETRY, Retry
 from ltzd.errors import LtzdError, Refused, SignatureRefused
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.event_handler.brand_limits import (
@@ -37,7 +37,7 @@ from ltzd.values import Address
 _NO_CLAIM = ClaimRecord()
 
 
-class Check(msgspec.Struct, frozen=True):
+class EventCheck(msgspec.Struct, frozen=True):
     """What decides on one event, once its claim is read.
 
     `signed` is the brand's signature where it was asked for and is good.
@@ -108,13 +108,13 @@ def _used(standing: ClaimSnapshot, brand_id: Address, quota: Quota | None) -> in
     return 0 if quota is None else standing.usage.get((brand_id, quota.kind, quota.start), 0)
 
 
-class Claim(msgspec.Struct, frozen=True):
+class PreparedEvent(msgspec.Struct, frozen=True):
     """An event that passed the first checks. `is_known_user`: he has a row already."""
 
     event: EventRow
     user: User
     is_known_user: bool
-    check: Check
+    check: EventCheck
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -130,11 +130,11 @@ class AlreadyWritten(Enum):
 
 WRITTEN = AlreadyWritten.WRITTEN
 
-Verdict = NewEvent | LtzdError | Again | AlreadyWritten
+Verdict = NewEvent | LtzdError | Retry | AlreadyWritten
 
 
 def decide_all(
-    group: Sequence[Claim], standing: ClaimSnapshot, known: Collection[str]
+    group: Sequence[PreparedEvent], standing: ClaimSnapshot, known: Collection[str]
 ) -> list[Verdict]:
     """Decide in order, each on what those before it left; moves `standing` along.
 
@@ -175,7 +175,7 @@ def decide_all(
 
 
 def _new_event(
-    one: Claim, claim: ClaimRecord, standing: ClaimSnapshot, *, is_new_user: bool
+    one: PreparedEvent, claim: ClaimRecord, standing: ClaimSnapshot, *, is_new_user: bool
 ) -> NewEvent:
     budget, wallets = one.check.quotas(standing)
     signed = one.check.signed
@@ -193,7 +193,7 @@ def _new_event(
     )
 
 
-def _move(standing: ClaimSnapshot, check: Check, new: NewEvent) -> None:
+def _move(standing: ClaimSnapshot, check: EventCheck, new: NewEvent) -> None:
     """How things stand once `new` is written."""
     brand_id = new.key[0]
     standing.claims[new.key] = new.claim
@@ -208,11 +208,11 @@ def _move(standing: ClaimSnapshot, check: Check, new: NewEvent) -> None:
 
 
 def outcomes_of(
-    group: Sequence[Claim],
+    group: Sequence[PreparedEvent],
     verdicts: Sequence[Verdict],
     won: Mapping[ClaimKey, InsertedEvent],
     given: Mapping[UUID, Address],
-) -> list[Written | Exception | Again]:
+) -> list[Written | Exception | Retry]:
     """What each caller hears; a new user is announced by one event. `given` tells where rewards go
     that were written before.
 
@@ -221,7 +221,7 @@ def outcomes_of(
     """
     lost = {v.key[0] for v in verdicts if isinstance(v, NewEvent) and v.key not in won}
     announced: set[str] = set()
-    outcomes: list[Written | Exception | Again] = []
+    outcomes: list[Written | Exception | Retry] = []
     for one, verdict in zip(group, verdicts, strict=True):
         key = one.check.key
         if isinstance(verdict, NewEvent) and key in won:
@@ -233,7 +233,7 @@ def outcomes_of(
             wallet = given.get(one.event.id, one.event.wallet)
             outcomes.append(Written(structs.replace(one.event, wallet=wallet), is_new))
             announced.add(key[2])
-        elif isinstance(verdict, NewEvent | Again) or key[0] in lost:
+        elif isinstance(verdict, NewEvent | Retry) or key[0] in lost:
             outcomes.append(RETRY)
         else:
             outcomes.append(verdict)

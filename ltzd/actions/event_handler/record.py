@@ -20,7 +20,7 @@ import msgspec
 from cachetools import LRUCache
 
 from ltzd import telemetry
-from ltzd.actions.event_handler.batch_decision import Check, Claim, Written
+from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, Written
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.ids import event_ids
 from ltzd.actions.event_handler.writer import EventWriter
@@ -170,10 +170,10 @@ class EventHandler:
 
     async def _prepare_all(
         self, requests: Sequence[EventRequest | Refused]
-    ) -> list[Claim | BaseException]:
+    ) -> list[PreparedEvent | BaseException]:
         """Together; one after the other where a brand counts something on the way."""
 
-        def begun(one: EventRequest | Refused) -> Awaitable[Claim] | Refused:
+        def begun(one: EventRequest | Refused) -> Awaitable[PreparedEvent] | Refused:
             return one if isinstance(one, Refused) else self._prepare(one)
 
         if not any(map(self._counts_early, requests)):
@@ -213,7 +213,7 @@ class EventHandler:
             raise BrandUnknown("Unknown brand")
         return brand
 
-    async def _prepare(self, request: EventRequest) -> Claim:
+    async def _prepare(self, request: EventRequest) -> PreparedEvent:
         """Every check that needs no lock, in design.md's order, then the wallet."""
         brand = self._brand(request.brand_id)
         rule, domain = _admit(request, brand)
@@ -226,7 +226,7 @@ class EventHandler:
         signed = await self._signed(request, brand)
         # Without a credential anybody may say these two, so a brand may want its signature.
         is_trusted = signed is not None or not brand.signed_bypass
-        check = Check(
+        check = EventCheck(
             key=(request.brand_id, request.event_type, users.email_key(request.email)),
             brand=brand,
             rule=rule,
@@ -249,7 +249,7 @@ class EventHandler:
             ltz=ltz,
             wallet=user.wallet,
         )
-        return Claim(event, user, is_known, check)
+        return PreparedEvent(event, user, is_known, check)
 
     async def _signed(self, request: EventRequest, brand: Brand) -> SignedRequest | None:
         """The signature, where the brand asks for one and the request has one.
@@ -261,7 +261,7 @@ class EventHandler:
         await self._signatures.check(request.signed, request.brand_id)
         return request.signed
 
-    async def _meet(self, request: EventRequest, check: Check) -> tuple[User, bool]:
+    async def _meet(self, request: EventRequest, check: EventCheck) -> tuple[User, bool]:
         """The event's user: known here, else from the database, else from the provider.
 
         Also answers whether he has a row. A hopeless event is refused before a wallet is made, and
@@ -282,7 +282,7 @@ class EventHandler:
         self._known[email_key] = user
         return user, True
 
-    async def _welcome(self, request: EventRequest, check: Check) -> User:
+    async def _welcome(self, request: EventRequest, check: EventCheck) -> User:
         """A user without a row. On the way from here, before anybody else is decided on."""
         if check.brand.max_new_wallets_per_hour:
             self._newcomers.enter(check)
@@ -296,7 +296,7 @@ class EventHandler:
         id_ = users.user_id(found.subject, email_key)
         return User(id_, email_key, found.subject, found.wallet)
 
-    async def _write(self, claim: Claim) -> Written:
+    async def _write(self, claim: PreparedEvent) -> Written:
         try:
             return await self._writer.write(claim)
         finally:
@@ -342,7 +342,7 @@ class _Newcomers:
     def __init__(self) -> None:
         self._until: dict[Address, dict[str, float]] = {}
 
-    def beside(self, check: Check) -> int:
+    def beside(self, check: EventCheck) -> int:
         """How many of the brand, not counting this event's own. Forgets those that have ended."""
         brand_id, email_key = check.key[0], check.key[2]
         now = asyncio.get_running_loop().time()
@@ -352,11 +352,11 @@ class _Newcomers:
             self._until[brand_id] = live
         return len(live) - (email_key in live)
 
-    def enter(self, check: Check) -> None:
+    def enter(self, check: EventCheck) -> None:
         end = asyncio.get_running_loop().time() + _NEWCOMER_SECONDS
         self._until.setdefault(check.key[0], {})[check.key[2]] = end
 
-    def leave(self, check: Check) -> None:
+    def leave(self, check: EventCheck) -> None:
         until = self._until.get(check.key[0], {})
         until.pop(check.key[2], None)
         if not until:

@@ -11,12 +11,12 @@ from uuid import UUID
 
 from ltzd.actions.event_handler.batch_decision import (
     WRITTEN,
-    Claim,
+    PreparedEvent,
     Written,
     decide_all,
     outcomes_of,
 )
-from ltzd.concurrency.batch_writer import RETRY, Again, BatchWriter
+from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
@@ -37,20 +37,20 @@ class EventWriter:
         self._wakeups = wakeups
         self._known = known
         self._unsure: dict[UUID, float] = {}
-        self._commits = BatchWriter[Claim, Written](self._write, "event")
+        self._commits = BatchWriter[PreparedEvent, Written](self._write, "event")
 
     async def run(self) -> None:
         """Commit what `write` gathers, until cancelled."""
         await self._commits.run()
 
-    async def write(self, claim: Claim) -> Written:
+    async def write(self, claim: PreparedEvent) -> Written:
         """After the commit that holds it. Raises the narrowest Refused, or Unavailable.
 
         Claims are decided in the order in which this was called.
         """
         return await self._commits.submit(claim)
 
-    async def _write(self, group: Sequence[Claim]) -> list[Written | Exception | Again]:
+    async def _write(self, group: Sequence[PreparedEvent]) -> list[Written | Exception | Retry]:
         """Decide a group on how things stand, in order, and write what still stands so."""
         try:
             standing = await self._standing(group)
@@ -72,15 +72,15 @@ class EventWriter:
             self._wakeups.notify(REWARDS)
         outcomes = outcomes_of(group, verdicts, won, given)
         for one, outcome in zip(group, outcomes, strict=True):
-            if not isinstance(outcome, Again):
+            if not isinstance(outcome, Retry):
                 self._unsure.pop(one.event.id, None)
         return outcomes
 
-    async def _standing(self, group: Sequence[Claim]) -> ClaimSnapshot:
+    async def _standing(self, group: Sequence[PreparedEvent]) -> ClaimSnapshot:
         async with session(self._pool) as connection:
             return await events.read_snapshot(connection, [one.check.wanted() for one in group])
 
-    def _learn(self, group: Sequence[Claim], won: Mapping[ClaimKey, InsertedEvent]) -> None:
+    def _learn(self, group: Sequence[PreparedEvent], won: Mapping[ClaimKey, InsertedEvent]) -> None:
         """Users as their rows say: they may have followed their owners to other wallets."""
         for one in group:
             written = won.get(one.check.key)
@@ -110,19 +110,19 @@ class EventWriter:
 
     async def _hold_unsure(
         self,
-        group: Sequence[Claim],
-        outcomes: Sequence[Written | Exception | Again],
+        group: Sequence[PreparedEvent],
+        outcomes: Sequence[Written | Exception | Retry],
         error: DatabaseUnavailable,
-    ) -> list[Written | Exception | Again]:
+    ) -> list[Written | Exception | Retry]:
         """While the database is away, or takes no writes: of those without an outcome, try again
         for whom it may have written, and refuse the others."""
         await asyncio.sleep(_UNSURE_PAUSE_SECONDS)
         now = asyncio.get_running_loop().time()
-        held: list[Written | Exception | Again] = []
+        held: list[Written | Exception | Retry] = []
         for one, outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, Again) and self._unsure.get(one.event.id, now) > now:
+            if isinstance(outcome, Retry) and self._unsure.get(one.event.id, now) > now:
                 held.append(RETRY)
             else:
                 self._unsure.pop(one.event.id, None)
-                held.append(error if isinstance(outcome, Again) else outcome)
+                held.append(error if isinstance(outcome, Retry) else outcome)
         return held

@@ -13,9 +13,9 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
+from ltzd.actions.relayer.admission import Conflict, Draft, RelayAdmission
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
-from ltzd.actions.relayer.writer import Conflict, Draft, RelayAdmission
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.contracts import perk_nft
 from ltzd.chain.node.rpc import RpcError
@@ -41,7 +41,7 @@ from ltzd.rules.relayer.calls import (
     RequestedClaim,
 )
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
-from ltzd.rules.relayer.limits import ClaimLimit, Standing
+from ltzd.rules.relayer.limits import ClaimLimit, RelayUsage
 from ltzd.store.database import session
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.relayer.relays import Progress
@@ -96,7 +96,9 @@ class Relayer:
         self._constraints = constraints
         self._policy = policy
         self._writing = RelayAdmission(desk.pool, desk.wakeups, policy.gas_budgets)
-        self._standings: Batcher[tuple[Address, str | None], Standing] = Batcher(self._standings_of)
+        self._standings: Batcher[tuple[Address, str | None], RelayUsage] = Batcher(
+            self._standings_of
+        )
 
     async def run(self) -> None:
         await self._writing.run()
@@ -105,7 +107,7 @@ class Relayer:
         """Raises Unauthorized, IdentityUnavailable."""
         return await self._users.user_of(token)
 
-    async def standing(self, user: TokenUser, request: RelayRequest) -> Standing:
+    async def standing(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
         """Raises ValidationFailed for a wallet that is not the token's, IdentityUnavailable."""
         await self._users.require_wallet(user, request.ask.user)
         self._operators.prepare()
@@ -138,7 +140,7 @@ class Relayer:
         None for one that was taken back."""
         return await self._relayed(relay, deadline, is_new=False)
 
-    async def submit(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
+    async def submit(self, request: RelayRequest, standing: RelayUsage) -> RelayAnswer:
         """Answers when the call is a block deep, or after a minute.
 
         Raises every refusal of choices.md's order, TransactionFailed for a call that would revert,
@@ -162,7 +164,7 @@ class Relayer:
         return RelayAnswer(await self._explained(found, found.relayed), standing.window())
 
     async def _counted(
-        self, request: RelayRequest, standing: Standing, deadline: float
+        self, request: RelayRequest, standing: RelayUsage, deadline: float
     ) -> RelayAnswer:
         try:
             answer = await self._submitted(request, standing, deadline)
@@ -174,7 +176,7 @@ class Relayer:
         return answer
 
     async def _submitted(
-        self, request: RelayRequest, standing: Standing, deadline: float
+        self, request: RelayRequest, standing: RelayUsage, deadline: float
     ) -> RelayAnswer:
         while True:
             answer = await self._attempt(request, standing, deadline)
@@ -183,15 +185,15 @@ class Relayer:
             _in_time(deadline)
             standing = await self._standing(request)
 
-    async def _standing(self, request: RelayRequest) -> Standing:
+    async def _standing(self, request: RelayRequest) -> RelayUsage:
         return await self._standings.ask((request.ask.user, request.idempotency_key))
 
-    async def _standings_of(self, asked: Sequence[tuple[Address, str | None]]) -> list[Standing]:
+    async def _standings_of(self, asked: Sequence[tuple[Address, str | None]]) -> list[RelayUsage]:
         async with session(self._pool) as connection:
             return await relays.read_usage(connection, [(*each, None) for each in asked])
 
     async def _attempt(
-        self, request: RelayRequest, standing: Standing, deadline: float
+        self, request: RelayRequest, standing: RelayUsage, deadline: float
     ) -> RelayAnswer | None:
         """None when it must be decided again: another request of the user's came between."""
         relay_limits.check_key(standing, request.fingerprint)
@@ -245,7 +247,7 @@ class Relayer:
         return understood.plan(answers, await self._operators.all())
 
     async def _limits(
-        self, request: RelayRequest, claim: RequestedClaim | None, standing: Standing
+        self, request: RelayRequest, claim: RequestedClaim | None, standing: RelayUsage
     ) -> ClaimLimit | None:
         relay_limits.check_hour(standing)
         claim_limit = None if claim is None else await self._claim_limit(request.ask, claim)
@@ -286,7 +288,7 @@ class Relayer:
         request: RelayRequest,
         plan: RelayPlan,
         claim_limit: ClaimLimit | None,
-        standing: Standing,
+        standing: RelayUsage,
     ) -> Draft:
         sender = plan.wallet or await self._operators.first()
         draft = Draft(

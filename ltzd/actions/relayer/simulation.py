@@ -11,7 +11,7 @@ from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words as words
 from ltzd.chain.contracts import reverts
 from ltzd.chain.node.node import Node, Revert
-from ltzd.concurrency.cached import CachedValue
+from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import (
     ClaimLimitReached,
     NodeUnavailable,
@@ -45,8 +45,8 @@ class RelaySimulator:
         nodes would differ about what it means.
         """
         least = check_gas_limit(plan.data, wanted)
-        if plan.swallows is not None:
-            least = max(least, await self._swallowed(plan.swallows, sender))
+        if plan.inner_call is not None:
+            least = max(least, await self._swallowed(plan.inner_call, sender))
         if wanted is None:
             return max(least, await self._found_out(plan, sender))
         if wanted >= least and await self._passes_with(plan, sender, wanted):

@@ -1,6 +1,6 @@
 """Which relay wallets somebody serves now: simulations are theirs, and permits may name them."""
 
-from ltzd.concurrency.cached import CachedValue
+from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import Unavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes

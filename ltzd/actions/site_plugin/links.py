@@ -55,7 +55,7 @@ class LinkCode:
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
+class LinkedWallet:
     """`daily_allowance` is in whole LTZ."""
 
     wallet: Address
@@ -122,7 +122,7 @@ class SiteLinks:
 
     # --- the member ------------------------------------------------------------------------------
 
-    async def link(self, member: Member, typed: str) -> Linked:
+    async def link(self, member: Member, typed: str) -> LinkedWallet:
         """Give the member the wallet of the code's owner.
 
         Raises LinkRefused, and TooManyTries after too many wrong codes, whatever this one is.
@@ -150,7 +150,7 @@ class SiteLinks:
             telemetry.SITE_LINKS.labels("ended").inc()
             log.info("site_link.ended_by_member", host=member.host, site_user=member.site_user_id)
 
-    async def _linked(self, member: Member, code: str) -> Linked:
+    async def _linked(self, member: Member, code: str) -> LinkedWallet:
         hashes = self._sealer.keyed_hashes(_place(member.brand_id, member.host, code))
         async with transaction(self._pool) as connection:
             # A refusal from here on undoes this: the code still works.
@@ -162,7 +162,7 @@ class SiteLinks:
             if taken is not None:
                 wallet = _wallet_for(locked, taken)
                 await site_links.link(connection, member, taken, wallet)
-                return Linked(wallet, taken.daily_allowance)
+                return LinkedWallet(wallet, taken.daily_allowance)
             tries = rules.with_wrong(locked.tries, locked.now)
             await site_links.save_tries(connection, member, tries)
         raise LinkRefused(_WRONG)

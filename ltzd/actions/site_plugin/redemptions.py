@@ -20,7 +20,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer
-from ltzd.actions.site_plugin.relay_requests import RedemptionRequests, speaker_of
+from ltzd.actions.site_plugin.redemption_requests import RedemptionRequests, speaker_of
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import (
     LtzdError,
@@ -67,7 +67,7 @@ class PerkOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Redeemed:
+class RedeemedPerk:
     """`is_pending`: no fact on chain pays it yet; its code is nobody's to know until one does."""
 
     redemption: SiteRedemption
@@ -75,7 +75,7 @@ class Redeemed:
 
 
 @dataclass(frozen=True, slots=True)
-class Funds:
+class MemberFunds:
     """What a member's wallet holds, as of the indexed block, and what this session may spend of it.
 
     In LTZ's smallest unit. `link` is the one that lasts.
@@ -121,17 +121,17 @@ class SiteRedemptions:
             if offer is not None and offer.brand == brand.address
         ]
 
-    async def funds(self, brand: Brand, member: Member) -> Funds:
+    async def funds(self, brand: Brand, member: Member) -> MemberFunds:
         async with session(self._pool) as connection:
             balance = await facts.balance(connection, member.wallet)
             account = await spending.read_account(connection, member)
         if account is None or not account.is_of(member):
-            return Funds(balance, 0, None)
-        return Funds(balance, _pots(brand, account, balance).total, account.link)
+            return MemberFunds(balance, 0, None)
+        return MemberFunds(balance, _pots(brand, account, balance).total, account.link)
 
     async def redeem(
         self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None = None
-    ) -> Redeemed:
+    ) -> RedeemedPerk:
         """Answers when the perk is the wallet's, or after a minute. A perk that costs more than
         `max_cost` is refused.
 
@@ -146,7 +146,7 @@ class SiteRedemptions:
             telemetry.SITE_REDEMPTIONS.labels(outcome).inc()
             raise
 
-    async def _redeemed(self, order: _Order) -> Redeemed:
+    async def _redeemed(self, order: _Order) -> RedeemedPerk:
         wallet = order.member.wallet
         for _ in range(_MOST_BEGINNINGS):
             begun = await self._begun(order)
@@ -217,7 +217,7 @@ class SiteRedemptions:
 
     # --- carrying on, as the only one of this wallet and process --------------------------------
 
-    async def _carried_on(self, order: _Order, redemption: UUID) -> Redeemed | None:
+    async def _carried_on(self, order: _Order, redemption: UUID) -> RedeemedPerk | None:
         """From wherever whoever came before has left it; None to begin anew."""
         async with session(self._pool) as connection:
             one = await site_redemptions.by_id(connection, redemption)
@@ -239,7 +239,7 @@ class SiteRedemptions:
         except ValidationFailed as refusal:  # gas is too dear: all others are told as what they are
             raise Unavailable(refusal.message) from refusal
 
-    async def _joined(self, order: _Order, one: SiteRedemption, relay: int) -> Redeemed | None:
+    async def _joined(self, order: _Order, one: SiteRedemption, relay: int) -> RedeemedPerk | None:
         """One that failed under whoever began it is begun anew: this one was told nothing yet."""
         try:
             relayed = await self._relayer.end(relay, order.deadline)
@@ -253,7 +253,7 @@ class SiteRedemptions:
             return None
         return await self._settled(order, one, relayed)
 
-    async def _sent(self, order: _Order, one: SiteRedemption) -> Redeemed | None:
+    async def _sent(self, order: _Order, one: SiteRedemption) -> RedeemedPerk | None:
         await self._board.turn(one.wallet, order.deadline)
         if asyncio.get_running_loop().time() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
@@ -289,7 +289,7 @@ class SiteRedemptions:
 
     async def _refused(
         self, one: SiteRedemption, standing: Standing | None, refusal: Refused
-    ) -> Redeemed | None:
+    ) -> RedeemedPerk | None:
         """None if it was refused for what the chain said before and no longer says: a permit's
         nonce that was used meanwhile, say. That, or something else, is for another redemption."""
         sentence = redeeming.sentence_of(refusal)
@@ -305,7 +305,7 @@ class SiteRedemptions:
 
     async def _settled(
         self, order: _Order, one: SiteRedemption, relayed: Relayed
-    ) -> Redeemed | None:
+    ) -> RedeemedPerk | None:
         match relayed.status:
             case RelayStatus.PENDING:
                 return _told(one, "pending")
@@ -332,7 +332,7 @@ class SiteRedemptions:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def _finished(self, one: SiteRedemption) -> Redeemed:
+    async def _finished(self, one: SiteRedemption) -> RedeemedPerk:
         """Pending if no fact pays the redemption, or if its payment was lost again."""
         async with transaction(self._pool) as connection:
             is_ours = await redemption_payments.finish(connection, one.id)
@@ -376,15 +376,15 @@ def _new(order: _Order, perk: Perk, price: int) -> NewSiteRedemption:
     )
 
 
-def _repeated(one: SiteRedemption) -> Redeemed:
+def _repeated(one: SiteRedemption) -> RedeemedPerk:
     """The code again, unless nothing pays for it at this moment."""
     is_paid = one.state is RedemptionState.DONE and not one.is_payment_lost
     return _told(one, "repeated" if is_paid else "pending")
 
 
-def _told(one: SiteRedemption, outcome: str) -> Redeemed:
+def _told(one: SiteRedemption, outcome: str) -> RedeemedPerk:
     telemetry.SITE_REDEMPTIONS.labels(outcome).inc()
-    return Redeemed(one, is_pending=outcome == "pending")
+    return RedeemedPerk(one, is_pending=outcome == "pending")
 
 
 def _raise_failure(one: SiteRedemption) -> None:

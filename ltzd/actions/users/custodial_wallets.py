@@ -18,7 +18,7 @@ import structlog
 from ltzd.actions.users import custodial_signing as local_signing
 from ltzd.actions.users.custodial_signing import AllowedMessage
 from ltzd.errors import DatabaseUnavailable
-from ltzd.providers.identity.client import IdentityUser, Person
+from ltzd.providers.identity.client import IdentityUser, UserProfile
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.providers.oidc.claims import RESERVED_SUBJECT_PREFIX, OidcUser
 from ltzd.rules.oauth.accounts import OAuthAccount
@@ -67,14 +67,14 @@ class CustodialWallets:
             user = await self._user_called(connection, subject)
             return () if user is None else await local_users.accounts_of(connection, user)
 
-    async def profile_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> UserProfile | None:
         async with session(self._pool) as connection:
             root = await local_users.find_root(connection, self._login(subject))
             if root is None:
                 return None
             home = await local_users.read_home(connection, root)
             emails = await local_users.emails_of(connection, root)
-        return Person(root, IdentityUser(home.subject, home.wallet), emails)
+        return UserProfile(root, IdentityUser(home.subject, home.wallet), emails)
 
     async def sign_typed_data(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:
         """Raises ValueError for whatever ltzd does not sign, and for a wallet that is not kept

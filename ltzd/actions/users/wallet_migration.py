@@ -27,7 +27,7 @@ _AGAIN_SECONDS = 60.0
 _MOST_USERS = 20_000
 
 
-class Following:
+class WalletMigration:
     def __init__(
         self, pool: Pool, identity: IdentityProvider, ticks: Callable[[], float] = monotonic
     ) -> None:

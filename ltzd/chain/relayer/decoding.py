@@ -14,7 +14,7 @@ from ltzd.chain.contracts import abi_words as words
 from ltzd.chain.contracts.abi_words import Words
 from ltzd.chain.contracts.relayed import MULTICALL, multicall
 from ltzd.errors import ValidationFailed
-from ltzd.rules.relayer.allowed_calls import TABLE, Row, functions_of
+from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, AllowedCall, functions_of
 from ltzd.values import hex_of
 
 _READERS: Final[Mapping[str, Callable[[Words], Any]]] = {
@@ -39,7 +39,7 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
 class Call:
     """One call of a function of the table; arguments by their names in the ABI."""
 
-    row: Row
+    row: AllowedCall
     arguments: Mapping[str, Any]
     data: bytes
 
@@ -96,7 +96,7 @@ def _call_in(contract: str, data: bytes) -> Call:
 class _Shape:
     """How a function of the table is called; `types` by argument, dynamic ones last."""
 
-    row: Row
+    row: AllowedCall
     selector: bytes
     types: Mapping[str, str]
 
@@ -125,11 +125,11 @@ class _Shape:
 @cache
 def _shapes() -> Mapping[tuple[str, bytes], _Shape]:
     """By contract and selector."""
-    shapes = [_shape_of(row) for row in TABLE]
+    shapes = [_shape_of(row) for row in ALLOWED_CALLS]
     return {(shape.row.contract, shape.selector): shape for shape in shapes}
 
 
-def _shape_of(row: Row) -> _Shape:
+def _shape_of(row: AllowedCall) -> _Shape:
     (entry,) = [
         each
         for each in abi.compiled(row.contract)["abi"]

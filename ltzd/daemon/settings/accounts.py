@@ -12,8 +12,8 @@ from pydantic import Field, SecretStr, model_validator
 
 from ltzd.daemon.settings.section import Section, given_secret
 from ltzd.daemon.settings.value_types import SecretFile, WebUrl
-from ltzd.providers.oauth import account_access as vendors
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
+from ltzd.providers.oauth import policy as vendors
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthProvider
 
 _Secret = Annotated[SecretStr, Field(min_length=1)]

@@ -41,7 +41,7 @@ from ltzd.dev.sandbox.webhooks.inbox import WebhookInbox
 from ltzd.errors import Misconfigured
 from ltzd.providers.dns_txt import DnsPolicy
 from ltzd.providers.identity.client import IdentityPolicy
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 from ltzd.providers.payments import PaymentsPolicy
 from ltzd.values import Address
 

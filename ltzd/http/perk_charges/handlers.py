@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from sanic import Blueprint
 from sanic.request import Request
 
-from ltzd.actions.perk_charges import Reader
+from ltzd.actions.perk_charges import SignedReader
 from ltzd.errors import Refused, SignatureRefused
 from ltzd.http.perk_charges.models import (
     HoldersQuery,
@@ -107,10 +107,10 @@ class PerkChargesSurface:
             body = self._bodies[page] = encoded(PerkHoldersAnswer.body(query, page))
         return Reply(body, content_type=JSON)
 
-    async def _asked(self, request: Request, kind: type[Query]) -> tuple[Reader, Query]:
+    async def _asked(self, request: Request, kind: type[Query]) -> tuple[SignedReader, Query]:
         """Who asks, and what; a bad query spends the nonce, too."""
         raw = await read_body(request, BODY_LIMIT)
-        reader = Reader(*await self._caller(request, raw))
+        reader = SignedReader(*await self._caller(request, raw))
         try:
             return reader, kind.from_text(request.query_string)
         except Refused:

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ltzd.actions.perk_charges import IndexedHeight, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest
 from ltzd.errors import InvalidFields, MissingFields
 from ltzd.http.event_handler.models import Answered, Sent
 from ltzd.http.relayer.models import RelayRefusal
@@ -253,7 +253,7 @@ class RedeemedAnswer(Answered):
     )
 
     @staticmethod
-    def body(redeemed: Redeemed) -> dict[str, object]:
+    def body(redeemed: RedeemedCharges) -> dict[str, object]:
         one = redeemed.redemption
         body: dict[str, object] = {
             "success": True,

@@ -6,7 +6,7 @@ Examples are made by the code that answers.
 from datetime import UTC, datetime
 from uuid import UUID
 
-from ltzd.actions.perk_charges import IndexedHeight, Redeemed
+from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges
 from ltzd.errors import (
     CollectionNotFound,
     DatabaseUnavailable,
@@ -75,7 +75,7 @@ def _redeemed(*, is_mined: bool, already: bool = False) -> dict[str, object]:
         succeeded=True if is_mined else None,
         mined_at=_USED if is_mined else None,
     )
-    return RedeemedAnswer.body(Redeemed(redemption, already))
+    return RedeemedAnswer.body(RedeemedCharges(redemption, already))
 
 
 def _page(limit: int) -> dict[str, object]:

@@ -15,7 +15,7 @@ from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
 from ltzd.errors import HostSiteRefused, LogInsLimited, NotLoggedIn
 from ltzd.http.requests.client_address import client_network
 from ltzd.http.services import SiteMembers
-from ltzd.providers.host_sites import HostCredentials, forwarded
+from ltzd.providers.host_sites import HostCredentials, login_headers
 
 FAILED_LOG_INS = RateLimit("site_log_in_ip", 60, 60)
 """Of an address at one host."""
@@ -34,7 +34,7 @@ class LogInLimit:
         What could prove no log-in is not counted: the site is not asked about it. What a firewall
         before the site refuses is counted: whoever writes the log-in can bring that about.
         """
-        if forwarded(credentials) is None:
+        if login_headers(credentials) is None:
             return await self._members.member(host, credentials)
         client = client_network(request)
         spent = self._limits.spent(FAILED_LOG_INS, client, host)

@@ -20,9 +20,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ltzd.actions.site_plugin.check_ins import CheckInResult
-from ltzd.actions.site_plugin.leaderboards import Board
-from ltzd.actions.site_plugin.links import Linked
-from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer, Redeemed
+from ltzd.actions.site_plugin.leaderboards import Leaderboard
+from ltzd.actions.site_plugin.links import LinkedWallet
+from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
 from ltzd.http.errors import InvalidParams, MissingMilestone, MissingPerkId
 from ltzd.http.event_handler.models import Answered, Sent
 from ltzd.http.requests.fields import UUID_TEXT, faults_in
@@ -258,7 +258,7 @@ class PerkRedeemedAnswer(Answered):
     perk: SitePerk
 
     @staticmethod
-    def body(redeemed: Redeemed) -> dict[str, object]:
+    def body(redeemed: RedeemedPerk) -> dict[str, object]:
         one = redeemed.redemption
         perk = {
             "id": str(one.perk_id),
@@ -289,7 +289,7 @@ class LeaderboardAnswer(Answered):
     total: int = Field(description="How many are ranked in all")
 
     @staticmethod
-    def body(query: LeaderboardQuery, board: Board) -> dict[str, object]:
+    def body(query: LeaderboardQuery, board: Leaderboard) -> dict[str, object]:
         return {
             "success": True,
             "leaderboard": [
@@ -315,7 +315,7 @@ class LinkAnswer(Answered):
     daily_allowance: int = Field(description="Whole LTZ a day, in UTC")
 
     @staticmethod
-    def body(linked: Linked) -> dict[str, object]:
+    def body(linked: LinkedWallet) -> dict[str, object]:
         return {
             "success": True,
             "walletAddress": checksummed(linked.wallet),
@@ -362,7 +362,7 @@ class MemberAnswer(Answered):
     link: MemberLink | None
 
     @staticmethod
-    def body(member: Member, funds: Funds, streak: StreakShown) -> dict[str, object]:
+    def body(member: Member, funds: MemberFunds, streak: StreakShown) -> dict[str, object]:
         return {
             "success": True,
             "username": member.username,

@@ -12,10 +12,10 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from ltzd.actions.site_plugin.check_ins import CheckInResult
-from ltzd.actions.site_plugin.leaderboards import Board, Entry
-from ltzd.actions.site_plugin.links import Linked
+from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
+from ltzd.actions.site_plugin.links import LinkedWallet
 from ltzd.actions.site_plugin.members import no_email
-from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer, Redeemed
+from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
 from ltzd.errors import (
     CheckInRefused,
     DatabaseUnavailable,
@@ -101,10 +101,10 @@ _STREAK = StreakShown(
     next_milestone=Milestone(30, 250),
     unclaimed_milestones=(Milestone(7, 50),),
 )
-_BOARD = Board(
+_BOARD = Leaderboard(
     entries=(
-        Entry("9d2c6a1f0b7e48c3a5d41e8f7b6a2c90", "ada", 320, 1),
-        Entry("41e8f7b6a2c909d2c6a1f0b7e48c3a5d", "member-41e8f7", 75, 2),
+        LeaderboardEntry("9d2c6a1f0b7e48c3a5d41e8f7b6a2c90", "ada", 320, 1),
+        LeaderboardEntry("41e8f7b6a2c909d2c6a1f0b7e48c3a5d", "member-41e8f7", 75, 2),
     ),
     total=2,
 )
@@ -242,13 +242,13 @@ _ENDPOINTS = (
                 200,
                 "The perk is the member's",
                 PerkRedeemedAnswer,
-                {"redeemed": PerkRedeemedAnswer.body(Redeemed(_REDEMPTION, is_pending=False))},
+                {"redeemed": PerkRedeemedAnswer.body(RedeemedPerk(_REDEMPTION, is_pending=False))},
             ),
             (
                 202,
                 "Sent and not mined yet: ask again for the code",
                 PerkRedeemedAnswer,
-                {"pending": PerkRedeemedAnswer.body(Redeemed(_REDEMPTION, is_pending=True))},
+                {"pending": PerkRedeemedAnswer.body(RedeemedPerk(_REDEMPTION, is_pending=True))},
             ),
         ),
         faults={
@@ -296,7 +296,7 @@ _ENDPOINTS = (
                 200,
                 "The member's wallet: the old one if it is the owner's",
                 LinkAnswer,
-                {"linked": LinkAnswer.body(Linked(_MEMBER.wallet, 500))},
+                {"linked": LinkAnswer.body(LinkedWallet(_MEMBER.wallet, 500))},
             ),
         ),
         faults={
@@ -375,10 +375,10 @@ _ENDPOINTS = (
                 MemberAnswer,
                 {
                     "a member": MemberAnswer.body(
-                        _MEMBER, Funds(1_250 * LTZ, 320 * LTZ, None), _STREAK
+                        _MEMBER, MemberFunds(1_250 * LTZ, 320 * LTZ, None), _STREAK
                     ),
                     "a linked one": MemberAnswer.body(
-                        _MEMBER, Funds(1_250 * LTZ, 780 * LTZ, _LINK), _STREAK
+                        _MEMBER, MemberFunds(1_250 * LTZ, 780 * LTZ, _LINK), _STREAK
                     ),
                 },
             ),

@@ -124,7 +124,7 @@ class KeyCache(ABC, Generic[Key]):
         telemetry.IDENTITY_KEYS_READ_AT.set_to_current_time()
 
 
-class SigningKeys(KeyCache[EllipticCurvePublicKey]):
+class IdentityKeyCache(KeyCache[EllipticCurvePublicKey]):
     """The vendor's, for one application."""
 
     def __init__(

@@ -20,7 +20,7 @@ from ltzd.providers.identity.answers import (
     rows_in,
 )
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy, refusal_in
-from ltzd.providers.identity.users import IdentityUser, Person
+from ltzd.providers.identity.users import IdentityUser, UserProfile
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
@@ -40,7 +40,7 @@ MOST_USERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class UserLinks:
     wallets: tuple[Address, ...] = ()
     accounts: tuple[OAuthAccount, ...] = ()
     emails: tuple[str, ...] = field(default=(), repr=False)
@@ -50,7 +50,7 @@ class Links:
 
 @dataclass(slots=True)
 class _Known:
-    links: Links
+    links: UserLinks
     read_at: float
     failed_at: float = float("-inf")
 
@@ -73,7 +73,9 @@ class LinkedAccountCache:
     ) -> None:
         self._calls = calls
         self._ticks = ticks
-        self._flights: SingleFlight[str, Links] = SingleFlight("identity links", policy.max_waiting)
+        self._flights: SingleFlight[str, UserLinks] = SingleFlight(
+            "identity links", policy.max_waiting
+        )
         self._known: LRUCache[str, _Known] = LRUCache(MOST_USERS)
 
     async def close(self) -> None:
@@ -99,15 +101,15 @@ class LinkedAccountCache:
     async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
         return (await self._fresh(subject)).accounts
 
-    async def profile_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> UserProfile | None:
         links = await self._fresh(subject)
         if links.home is None:
             return None
-        return Person(subject, IdentityUser(subject, links.home), links.emails)
+        return UserProfile(subject, IdentityUser(subject, links.home), links.emails)
 
-    async def _fresh(self, subject: str) -> Links:
+    async def _fresh(self, subject: str) -> UserLinks:
         if not is_subject(subject):
-            return Links()
+            return UserLinks()
         known = self._known.get(subject)
         if known is None:
             return await self._asked(subject)
@@ -115,15 +117,15 @@ class LinkedAccountCache:
             return known.links
         return await self._asked_after(LOOK_AGAIN_SECONDS, subject, known)
 
-    async def _asked_after(self, pause: float, subject: str, known: _Known) -> Links:
+    async def _asked_after(self, pause: float, subject: str, known: _Known) -> UserLinks:
         if self._ticks() < known.failed_at + pause:
             raise IdentityUnavailable("The identity provider has just failed")
         return await self._asked(subject)
 
-    async def _asked(self, subject: str) -> Links:
+    async def _asked(self, subject: str) -> UserLinks:
         return await self._flights.share(subject, lambda: self._read(subject))
 
-    async def _read(self, subject: str) -> Links:
+    async def _read(self, subject: str) -> UserLinks:
         # When we asked, not when we heard: what was linked between may be missing.
         asked_at = self._ticks()
         try:
@@ -135,15 +137,17 @@ class LinkedAccountCache:
         self._known[subject] = _Known(links, asked_at)
         return links
 
-    async def _told(self, subject: str) -> Links:
+    async def _told(self, subject: str) -> UserLinks:
         async with self._calls.question() as deadline:
             reply = await self._calls.ask("GET", f"/v1/users/{subject}", deadline=deadline)
             if reply.status == 404:
-                return Links()
+                return UserLinks()
             if not reply.is_ok:
                 raise refusal_in(reply)
             rows = rows_in(reply, subject)
-            return Links(ethereum_wallets(rows), accounts_in(rows), emails_in(rows), _home(rows))
+            return UserLinks(
+                ethereum_wallets(rows), accounts_in(rows), emails_in(rows), _home(rows)
+            )
 
 
 def _home(rows: Sequence[object]) -> Address | None:

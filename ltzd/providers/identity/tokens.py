@@ -26,8 +26,8 @@ from ltzd.errors import IdentityUnavailable, Unauthorized
 from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import ethereum_wallets
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy
-from ltzd.providers.identity.keys import SigningKeys
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.identity.keys import IdentityKeyCache
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
@@ -97,7 +97,7 @@ class IdentityTokens:
         self._clock = clock
         # Connections of its own: keys do not queue behind the look-ups of users.
         self._calls = IdentityCalls(policy)
-        self._keys = SigningKeys(policy, self._calls, ticks)
+        self._keys = IdentityKeyCache(policy, self._calls, ticks)
 
     async def __aenter__(self) -> Self:
         return self
@@ -176,7 +176,7 @@ def _rows_in(claims: _Claims) -> list[object] | None:
     if claims.linked_accounts is None:
         return None
     try:
-        rows = decoded(claims.linked_accounts.encode())
+        rows = decode_json(claims.linked_accounts.encode())
     except InvalidJsonError:
         raise _refused("wrong_claims") from None
     if not isinstance(rows, list):

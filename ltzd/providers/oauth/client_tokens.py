@@ -6,13 +6,8 @@ One is used until shortly before it ends; who needs one while it is being made w
 import asyncio
 from typing import Final
 
-from ltzd.providers.oauth.lookup_answers import (
-    AccountLookupUnavailable,
-    Answer,
-    refused,
-    unexpected,
-)
-from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
+from ltzd.providers.oauth.answers import AccountLookupUnavailable, Answer, refused, unexpected
+from ltzd.providers.oauth.calls import LookupCalls, Question
 from ltzd.rules.oauth.accounts import OAuthProvider
 
 _ENDS_EARLY_SECONDS: Final = 60.0

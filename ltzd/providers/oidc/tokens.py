@@ -29,7 +29,7 @@ from ltzd.providers.oidc.claims import Claims, OidcUser, refused, user_in
 from ltzd.providers.oidc.discovery import IssuerDocuments
 from ltzd.providers.oidc.key_sets import PublicKey, issuer_keys_in, place_of
 from ltzd.providers.oidc.policy import Algorithm, OidcPolicy
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 
 # Three parts in base64url without padding; the shortest signature is one of 64 bytes.
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{2,1024})\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86,1400}")
@@ -142,7 +142,7 @@ class OidcTokens:
         except jwt.InvalidTokenError:
             raise refused("malformed") from None
         try:
-            claims = decoded(payload)
+            claims = decode_json(payload)
         except InvalidJsonError:
             claims = None
         if not isinstance(claims, dict):

@@ -14,7 +14,7 @@ import asyncpg
 from ltzd.errors import LostLane
 from ltzd.rules.operator.transactions import State
 from ltzd.rules.relayer.calls import Relayed, RelayPlan, RelayStatus, RequestedClaim
-from ltzd.rules.relayer.limits import WINDOW, Earlier, Standing
+from ltzd.rules.relayer.limits import WINDOW, EarlierRelay, RelayUsage
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt
@@ -93,7 +93,7 @@ async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
 
 async def read_usage(
     connection: Connection, asked: Sequence[tuple[Address, str | None, bytes | None]]
-) -> list[Standing]:
+) -> list[RelayUsage]:
     """Where users stand who come with these keys and calls (their digests), in their order."""
     rows = await connection.fetch(
         """
@@ -134,13 +134,13 @@ async def read_usage(
     return list(map(_standing, rows))
 
 
-def _standing(row: asyncpg.Record) -> Standing:
+def _standing(row: asyncpg.Record) -> RelayUsage:
     claims = zip(row["collections"] or (), row["expected"] or (), strict=True)
-    return Standing(
+    return RelayUsage(
         now=row["at"].astimezone(UTC),
         window_start=row["window_start"],
         used=row["used"],
-        earlier=None if row["id"] is None else Earlier(row["id"], row["fingerprint"]),
+        earlier=None if row["id"] is None else EarlierRelay(row["id"], row["fingerprint"]),
         has_serialized_in_flight=row["has_serialized_in_flight"],
         last_serialized_id=row["last_serialized_id"],
         claims=[RequestedClaim(int(collection), int(expected)) for collection, expected in claims],

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from ltzd.actions.site_plugin.redemptions import Redeemed
+from ltzd.actions.site_plugin.redemptions import RedeemedPerk
 from ltzd.errors import DatabaseUnavailable, RedemptionRefused, Unavailable
 from ltzd.rules.brands.configuration import Perk
 from ltzd.store.database import Pool, session
@@ -230,7 +230,7 @@ async def test_members_of_one_wallet_at_once_spend_no_ltz_twice(sites: Sites) ->
     assert await sites.balance(ann) == 70
 
 
-async def outcome_of(redeeming: Awaitable[Redeemed]) -> str:
+async def outcome_of(redeeming: Awaitable[RedeemedPerk]) -> str:
     try:
         return code_of(await redeeming)
     except RedemptionRefused as refusal:

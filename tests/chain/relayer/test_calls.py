@@ -13,7 +13,7 @@ from ltzd.chain.contracts import abi_words as words
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.relayer.calls import understood
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
-from ltzd.rules.relayer.allowed_calls import TABLE, functions_of
+from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, functions_of
 from ltzd.rules.relayer.calls import RelayAsk, RequestedClaim, SignedPermit
 from ltzd.values import Address, checksummed
 from tests.support.relays.allowed_calls import (
@@ -73,7 +73,7 @@ def refusal(ask: RelayAsk, chain: Chain | None = None) -> ValidationFailed:
 
 
 def test_every_row_has_an_example_here() -> None:
-    assert set(ROWS) == {row.name for row in TABLE}
+    assert set(ROWS) == {row.name for row in ALLOWED_CALLS}
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -585,7 +585,7 @@ def misencoded(contract: str, data: bytes) -> str:
 
 ADDRESSES = [
     (f"{row.contract}.{row.function}", place)
-    for row in TABLE
+    for row in ALLOWED_CALLS
     if row.name not in SPENDING
     for place, one in enumerate(
         next(

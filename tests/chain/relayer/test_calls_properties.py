@@ -21,7 +21,7 @@ from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.relayer.calls import understood
 from ltzd.chain.relayer.decoding import calls_in
 from ltzd.errors import ContractNotWhitelisted, ValidationFailed
-from ltzd.rules.relayer.allowed_calls import TABLE, Row
+from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, AllowedCall
 from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
 from ltzd.values import Address, address_of, bytes_of, checksummed
 from tests.support.relays.allowed_calls import (
@@ -438,8 +438,8 @@ PLAIN_VALUES = {
 
 
 @st.composite
-def calls_of_the_table(draw: st.DrawFn) -> tuple[Row, dict[str, Any], bytes]:
-    row = draw(st.sampled_from(TABLE))
+def calls_of_the_table(draw: st.DrawFn) -> tuple[AllowedCall, dict[str, Any], bytes]:
+    row = draw(st.sampled_from(ALLOWED_CALLS))
     entry = web3[row.contract].get_function_by_name(row.function).abi
     said = {each["name"]: draw(PLAIN_VALUES[each["type"]]) for each in entry["inputs"]}
     return row, said, abi.call(row.contract, row.function, *said.values())
@@ -448,7 +448,7 @@ def calls_of_the_table(draw: st.DrawFn) -> tuple[Row, dict[str, Any], bytes]:
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(calls_of_the_table(), calls_of_the_table())
 def test_what_eth_abi_writes_is_read_as_it_was_meant(
-    one: tuple[Row, dict[str, Any], bytes], other: tuple[Row, dict[str, Any], bytes]
+    one: tuple[AllowedCall, dict[str, Any], bytes], other: tuple[AllowedCall, dict[str, Any], bytes]
 ) -> None:
     for row, said, data in (one, other):
         for written in (data, multicall(data)):

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from ltzd.daemon.assembly import _account_lookups
 from ltzd.daemon.settings.settings import Settings, read_settings
 from ltzd.errors import FileRejected, Misconfigured
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 from ltzd.rules.oauth.accounts import PROVIDERS
 from tests.support.secret_files import write_secret
 

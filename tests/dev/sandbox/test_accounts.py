@@ -15,8 +15,8 @@ from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import Misconfigured
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
-from ltzd.providers.oauth.account_lookups import AccountLookups
+from ltzd.providers.oauth.lookups import AccountLookups
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 from ltzd.rules.constraints.constraints import ChatLevel, ChatRole
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import check_username, example_id

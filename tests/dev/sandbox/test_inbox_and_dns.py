@@ -79,7 +79,7 @@ class Doors:
         return await self.ask("dnsUrl", {"name": name, "txt": values})
 
     async def texts(self, name: str = NAME) -> list[str]:
-        return await TxtResolver(self.sandbox.dns_policy()).at(name)
+        return await TxtResolver(self.sandbox.dns_policy()).resolve(name)
 
     async def query(self, name: str, kind: str = "TXT", *, tcp: bool = False) -> Any:
         message = dns.message.make_query(name, kind)

@@ -15,7 +15,7 @@ from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
 from ltzd.rules.relayer import limits as relay_limits
 from ltzd.rules.relayer.calls import RelayStatus, RequestedClaim
-from ltzd.rules.relayer.limits import Earlier, Standing
+from ltzd.rules.relayer.limits import EarlierRelay, RelayUsage
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import transactions
 from ltzd.store.operator.lanes import Lane
@@ -42,12 +42,12 @@ from tests.support.waiting import until
 BILL = Bill(a_hash("mined"), 50_000, 2)
 
 
-async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[Standing]:
+async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[RelayUsage]:
     async with session(pool) as connection:
         return await relays.read_usage(connection, [(*each, None) for each in asked])
 
 
-async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> Standing:
+async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> RelayUsage:
     return (await standings(pool, (user, key)))[0]
 
 
@@ -81,7 +81,7 @@ async def age(pool: Pool, how_old: str, relay: int) -> None:
 
 async def test_somebody_new_has_no_hour_and_nothing_under_way(pool: Pool) -> None:
     found = await standing(pool)
-    assert found == Standing(found.now, None, 0, None, False, None, [])
+    assert found == RelayUsage(found.now, None, 0, None, False, None, [])
     assert found.now.tzinfo is UTC
     assert abs(datetime.now(UTC) - found.now) < timedelta(seconds=30)
 
@@ -97,9 +97,9 @@ async def test_many_users_stand_each_where_he_does_in_the_order_asked(pool: Pool
 
     assert [one.used for one in found] == [1, 0, 2, 2]
     assert [one.earlier for one in found] == [
-        Earlier(third, stranger.fingerprint),
+        EarlierRelay(third, stranger.fingerprint),
         None,
-        Earlier(first, one.fingerprint),
+        EarlierRelay(first, one.fingerprint),
         None,
     ]
     assert [one.has_serialized_in_flight for one in found] == [False, False, True, True]
@@ -154,8 +154,8 @@ async def test_a_simulated_failure_counts_nothing_but_holds_its_key(pool: Pool) 
     failed = a_relay(a_plan(claim=(7, 0)), key="k", failure="ClaimsPaused()")
     (relay,) = await write(pool, failed)
     found = await standing(pool, key="k")
-    assert found == Standing(
-        found.now, None, 0, Earlier(relay, failed.fingerprint), False, None, []
+    assert found == RelayUsage(
+        found.now, None, 0, EarlierRelay(relay, failed.fingerprint), False, None, []
     )
     told = await progress(pool, relay)
     assert (told.failure, told.relayed) == ("ClaimsPaused()", None)
@@ -319,7 +319,7 @@ async def test_what_was_taken_back_leaves_nothing(pool: Pool) -> None:
         assert not await relays.withdraw(connection, relay)
         assert await relays.progress(connection, [relay]) == {}
     found = await standing(pool, key="k")
-    assert found == Standing(found.now, None, 0, None, False, None, [])
+    assert found == RelayUsage(found.now, None, 0, None, False, None, [])
 
 
 @pytest.mark.parametrize("commits", [True, False])

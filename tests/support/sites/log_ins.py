@@ -12,7 +12,7 @@ from ltzd.actions.site_plugin.links import LinkCode, SiteLinks
 from ltzd.actions.site_plugin.members import SiteMembers, SitePolicy
 from ltzd.actions.users.registration import UserRegistration
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.dev.sandbox import Sandbox
 from ltzd.providers.host_sites import HostSiteClient
 from ltzd.providers.identity.client import IdentityClient
@@ -85,6 +85,6 @@ async def a_world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
         policy = SitePolicy(world.site.base + "/{host}", "api")
         newcomers = UserRegistration(pool, identity)
         world.members = SiteMembers(pool, world.book, newcomers, sites, policy)
-        world.users = TokenAuthenticator(tokens, identity, Following(pool, identity))
+        world.users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
         world.links = SiteLinks(pool, world.members, world.users, SEALER)
         yield world

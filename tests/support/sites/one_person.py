@@ -16,11 +16,11 @@ from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.custodial_wallets import CustodialWallets, LinkingTokenVerifier
 from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
-from ltzd.providers.oauth.lookup_answers import Verified
+from ltzd.providers.oauth.answers import AccountVerification
 from ltzd.providers.oidc.claims import OidcUser
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.rules.oauth.accounts import OAuthAccount
@@ -40,8 +40,8 @@ TYPE = "account_creation"
 
 
 class EverybodyExists:
-    async def verify(self, account: OAuthAccount) -> Verified:
-        return Verified("exists", f"u{account.user_id}")
+    async def verify(self, account: OAuthAccount) -> AccountVerification:
+        return AccountVerification("exists", f"u{account.user_id}")
 
 
 class Vouching:
@@ -76,7 +76,7 @@ class World:
                 await book.refresh(connection)
             limits = await stack.enter_async_context(RateLimits())
             wakeups = WakeupHub(self.url)
-            self.following = Following(self.pool, self.identity, self.ticks)
+            self.following = WalletMigration(self.pool, self.identity, self.ticks)
             self.users = TokenAuthenticator(self.tokens, self.identity, self.following)
             signatures = RequestSignatures(self.pool, SEALER, book)
             self.pregeneration = Pregeneration(

@@ -14,7 +14,7 @@ import pytest
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
-from ltzd.actions.site_plugin.redemptions import Redeemed, SiteRedemptions
+from ltzd.actions.site_plugin.redemptions import RedeemedPerk, SiteRedemptions
 from ltzd.actions.users.custodial_signing import ltz_permits
 from ltzd.actions.users.custodial_wallets import CustodialWallets
 from ltzd.actions.users.token_auth import TokenAuthenticator
@@ -212,7 +212,7 @@ class Sites:
         perk: Perk,
         process: Process | None = None,
         max_cost: int | None = None,
-    ) -> Redeemed:
+    ) -> RedeemedPerk:
         redemptions = (process or self.first).redemptions
         return await redemptions.redeem(self.brand, member, UUID(perk.id), max_cost)
 
@@ -295,14 +295,14 @@ async def some_sites(url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[
         yield sites
 
 
-def code_of(redeemed: Redeemed) -> str:
+def code_of(redeemed: RedeemedPerk) -> str:
     assert not redeemed.is_pending
     code = redeemed.redemption.confirmation_code
     assert CODE.fullmatch(code), code
     return code
 
 
-async def refusal_of(redeeming: Awaitable[Redeemed]) -> str:
+async def refusal_of(redeeming: Awaitable[RedeemedPerk]) -> str:
     with pytest.raises(RedemptionRefused) as refused:
         await redeeming
     return refused.value.message

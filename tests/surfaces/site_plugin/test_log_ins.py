@@ -19,7 +19,7 @@ from ltzd.actions.site_plugin.links import SiteLinks
 from ltzd.actions.site_plugin.members import SiteMembers, SitePolicy
 from ltzd.actions.users.registration import UserRegistration
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.daemon.surfaces import http_app
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.http.services import HttpPolicy
@@ -175,7 +175,7 @@ async def running(event_surface: EventSurface) -> AsyncIterator[str]:
         )
         tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
         owners = TokenAuthenticator(
-            tokens, daemon.identity, Following(daemon.pool, daemon.identity)
+            tokens, daemon.identity, WalletMigration(daemon.pool, daemon.identity)
         )
         links = SiteLinks(daemon.pool, members, owners, SEALER)
         site = replace(daemon.site, members=members, links=links)

@@ -13,8 +13,8 @@ from ltzd.dev.sandbox.oauth.api_discord import API, LEVELS, DiscordApi
 from ltzd.dev.sandbox.oauth.control import AccountDoor
 from ltzd.dev.sandbox.oauth.credentials import CLIENT_ID, INSTAGRAM_USER, AccountCredentials
 from ltzd.errors import Misconfigured
-from ltzd.providers.oauth import account_access as access
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
+from ltzd.providers.oauth import policy as access
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 
 DOOR = "/doors/accounts"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ltzd.actions.relayer.writer import Conflict, Draft, Outcome, RelayAdmission, Written
+from ltzd.actions.relayer.admission import Conflict, Draft, Outcome, RelayAdmission, Written
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
 from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
 from ltzd.rules.relayer.calls import RequestedClaim

@@ -16,32 +16,32 @@ from cachetools import TLRUCache
 
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import Unavailable
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
-from ltzd.providers.oauth.lookup_answers import (
+from ltzd.providers.oauth.answers import (
     AccountLookupUnavailable,
+    AccountVerification,
     Verdict,
-    Verified,
     cannot_check,
     missing,
 )
-from ltzd.providers.oauth.lookup_calls import LookupCalls, LookupSession
-from ltzd.providers.oauth.lookups_by_id import discord, github, google, telegram, twitter
-from ltzd.providers.oauth.lookups_by_name import InstagramLookup, TiktokLookup
-from ltzd.providers.oauth.lookups_spotify import SpotifyLookup
+from ltzd.providers.oauth.by_id import discord, github, google, telegram, twitter
+from ltzd.providers.oauth.by_name import InstagramLookup, TiktokLookup
+from ltzd.providers.oauth.calls import LookupCalls, LookupSession
+from ltzd.providers.oauth.policy import AccountLookupPolicy
+from ltzd.providers.oauth.spotify import SpotifyLookup
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import OAuthIdInvalid, bare_username, check_id, is_same_username
 
-__all__ = ["AccountLookups", "AccountLookupPolicy", "Verdict", "Verified"]
+__all__ = ["AccountLookupPolicy", "AccountLookups", "AccountVerification", "Verdict"]
 
 _Key = tuple[OAuthProvider, str, str]
 
-_UNAVAILABLE: Final = Verified("unavailable")
+_UNAVAILABLE: Final = AccountVerification("unavailable")
 _NOT_ASKED: Final = cannot_check("This provider is not asked about accounts here")
 _log = structlog.get_logger(__name__)
 
 
 class _LookUp(Protocol):
-    async def verify(self, account: OAuthAccount, deadline: float) -> Verified:
+    async def verify(self, account: OAuthAccount, deadline: float) -> AccountVerification:
         """Raises AccountLookupUnavailable. `deadline` is in the event loop's time."""
         ...
 
@@ -53,10 +53,10 @@ class AccountLookups:
         self._policy = policy
         self._session = LookupSession()
         self._look_ups = _look_ups(policy, self._session)
-        self._flights: SingleFlight[_Key, Verified] = SingleFlight(
+        self._flights: SingleFlight[_Key, AccountVerification] = SingleFlight(
             "account look-up", policy.max_waiting
         )
-        self._kept: TLRUCache[_Key, Verified] = TLRUCache(
+        self._kept: TLRUCache[_Key, AccountVerification] = TLRUCache(
             policy.max_kept, lambda _, found, now: now + self._keeps(found), ticks
         )
 
@@ -76,7 +76,7 @@ class AccountLookups:
         await self._flights.close()
         await self._session.close()
 
-    async def verify(self, account: OAuthAccount) -> Verified:
+    async def verify(self, account: OAuthAccount) -> AccountVerification:
         """Never raises. An id that has not the provider's form is `missing`."""
         look_up = self._look_ups.get(account.provider)
         try:
@@ -94,7 +94,9 @@ class AccountLookups:
         except Unavailable:
             return _UNAVAILABLE
 
-    async def _asked(self, key: _Key, look_up: _LookUp, account: OAuthAccount) -> Verified:
+    async def _asked(
+        self, key: _Key, look_up: _LookUp, account: OAuthAccount
+    ) -> AccountVerification:
         deadline = asyncio.get_running_loop().time() + self._policy.timeout_seconds
         try:
             async with asyncio.timeout_at(deadline):
@@ -108,7 +110,7 @@ class AccountLookups:
         self._kept[key] = found
         return found
 
-    def _keeps(self, found: Verified) -> float:
+    def _keeps(self, found: AccountVerification) -> float:
         policy = self._policy
         return policy.exists_seconds if found.verdict == "exists" else policy.missing_seconds
 
@@ -120,7 +122,7 @@ def _key(account: OAuthAccount) -> _Key:
     return account.provider, account.user_id, name
 
 
-def _tells_of(kept: Verified, account: OAuthAccount) -> bool:
+def _tells_of(kept: AccountVerification, account: OAuthAccount) -> bool:
     names = (kept.username, account.username)
     return None in names or is_same_username(account.provider, str(names[0]), str(names[1]))
 

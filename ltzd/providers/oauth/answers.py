@@ -1,8 +1,8 @@
 """What all OAuth providers' answers have in common: the verdict, the reading, the wish to wait.
 
-Nothing that a provider sends is trusted. What is not plainly one of the answers that it documents
-raises AccountLookupUnavailable, which is the verdict `unavailable` and never `missing`; its reason is fit for a
-log and holds nothing that the provider or the caller wrote.
+Nothing that a provider sends is trusted. An answer that the provider does not document raises
+AccountLookupUnavailable, which is the verdict `unavailable` and never `missing`; its reason is fit
+for a log and holds nothing that the provider or the caller wrote.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Final, Literal
 import structlog
 
 from ltzd.errors import Unavailable
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.rules.oauth.accounts import OAuthProvider
 from ltzd.rules.webhooks import retry_after
 
@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class AccountVerification:
     """What a provider says of an account; the names are its own, for verdict `exists`.
 
     `missing` is also an account that is no person's, such as a bot's. `cannot_check` is every other
@@ -40,12 +40,12 @@ class Verified:
     reason: str | None = None
 
 
-def missing(reason: str) -> Verified:
-    return Verified("missing", reason=reason)
+def missing(reason: str) -> AccountVerification:
+    return AccountVerification("missing", reason=reason)
 
 
-def cannot_check(reason: str) -> Verified:
-    return Verified("cannot_check", reason=reason)
+def cannot_check(reason: str) -> AccountVerification:
+    return AccountVerification("cannot_check", reason=reason)
 
 
 class AccountLookupUnavailable(Unavailable):
@@ -82,7 +82,7 @@ class Answer:
 
     def _decoded(self) -> object:
         try:
-            return decoded(self.body)
+            return decode_json(self.body)
         except InvalidJsonError:
             return None
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ltzd.concurrency import cached as relay_fresh
-from ltzd.concurrency.cached import CachedValue
+from ltzd.concurrency import cached_value as relay_fresh
+from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import NodeUnavailable
 from tests.support.chain.mint_world import true
 from tests.support.waiting import until

@@ -9,17 +9,10 @@ from typing import Final
 from urllib.parse import quote
 
 from ltzd import __version__
-from ltzd.providers.oauth.account_access import (
-    DiscordAccess,
-    GithubAccess,
-    GoogleAccess,
-    TelegramAccess,
-    TwitterAccess,
-)
-from ltzd.providers.oauth.lookup_answers import (
+from ltzd.providers.oauth.answers import (
     AccountLookupUnavailable,
+    AccountVerification,
     Answer,
-    Verified,
     cannot_check,
     missing,
     must_be,
@@ -30,7 +23,14 @@ from ltzd.providers.oauth.lookup_answers import (
     text_in,
     unexpected,
 )
-from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
+from ltzd.providers.oauth.calls import LookupCalls, Question
+from ltzd.providers.oauth.policy import (
+    DiscordAccess,
+    GithubAccess,
+    GoogleAccess,
+    TelegramAccess,
+    TwitterAccess,
+)
 from ltzd.rules.oauth.accounts import OAuthAccount
 
 _DISCORD_UNKNOWN_USER: Final = 10013
@@ -43,10 +43,10 @@ _GITHUB_VERSION: Final = "2022-11-28"
 @dataclass(frozen=True, slots=True)
 class LookupById:
     question: Callable[[str], Question]
-    verdict: Callable[[Answer, str], Verified]
+    verdict: Callable[[Answer, str], AccountVerification]
     calls: LookupCalls
 
-    async def verify(self, account: OAuthAccount, deadline: float) -> Verified:
+    async def verify(self, account: OAuthAccount, deadline: float) -> AccountVerification:
         # Its form is checked, but what goes into a URL is made fit for it where it does.
         answer = await self.calls.ask(self.question(quote(account.user_id, safe="")), deadline)
         return self.verdict(answer, account.user_id)
@@ -62,7 +62,7 @@ def discord(access: DiscordAccess, calls: LookupCalls) -> LookupById:
     )
 
 
-def discord_verdict(answer: Answer, user_id: str) -> Verified:
+def discord_verdict(answer: Answer, user_id: str) -> AccountVerification:
     match answer.status, answer.part().get("code"):
         case 200, _:
             return _discord_user(answer.json_object(), user_id)
@@ -73,7 +73,7 @@ def discord_verdict(answer: Answer, user_id: str) -> Verified:
     raise refused_or_unexpected("discord", answer)
 
 
-def _discord_user(user: dict[str, object], user_id: str) -> Verified:
+def _discord_user(user: dict[str, object], user_id: str) -> AccountVerification:
     must_be(user_id, user.get("id"))
     if user.get("bot") is True or user.get("system") is True:
         return missing("The account is not a person's but a bot's or Discord's own")
@@ -82,7 +82,7 @@ def _discord_user(user: dict[str, object], user_id: str) -> Verified:
     # Accounts that have not moved to the new names are told apart by four digits.
     if len(number) == 4 and number != "0000":
         username = f"{username}#{number}"
-    return Verified("exists", username, name_in(user, "global_name"))
+    return AccountVerification("exists", username, name_in(user, "global_name"))
 
 
 def twitter(access: TwitterAccess, calls: LookupCalls) -> LookupById:
@@ -92,7 +92,7 @@ def twitter(access: TwitterAccess, calls: LookupCalls) -> LookupById:
     )
 
 
-def twitter_verdict(answer: Answer, user_id: str) -> Verified:
+def twitter_verdict(answer: Answer, user_id: str) -> AccountVerification:
     """An unknown account is an error in a body that comes with status 200."""
     if answer.status != 200:
         raise refused_or_unexpected("twitter", answer)
@@ -100,14 +100,14 @@ def twitter_verdict(answer: Answer, user_id: str) -> Verified:
     user, errors = body.get("data"), body.get("errors")
     if isinstance(user, dict):
         must_be(user_id, user.get("id"))
-        return Verified("exists", needed_name(user, "username"), name_in(user, "name"))
+        return AccountVerification("exists", needed_name(user, "username"), name_in(user, "name"))
     first = errors[0] if isinstance(errors, list) and errors else None
     if not isinstance(first, dict):
         raise AccountLookupUnavailable("an answer without a user")
     return _twitter_error(first, user_id)
 
 
-def _twitter_error(error: dict[str, object], user_id: str) -> Verified:
+def _twitter_error(error: dict[str, object], user_id: str) -> AccountVerification:
     kind = text_in(error, "type")
     if kind.endswith(_TWITTER_NOT_FOUND):
         must_be(user_id, error.get("resource_id", user_id))
@@ -129,7 +129,7 @@ def github(access: GithubAccess, calls: LookupCalls) -> LookupById:
     )
 
 
-def github_verdict(answer: Answer, user_id: str) -> Verified:
+def github_verdict(answer: Answer, user_id: str) -> AccountVerification:
     match answer.status, answer.part().get("message"):
         case 200, _:
             return _github_user(answer.json_object(), user_id)
@@ -138,12 +138,12 @@ def github_verdict(answer: Answer, user_id: str) -> Verified:
     raise refused_or_unexpected("github", answer)
 
 
-def _github_user(user: dict[str, object], user_id: str) -> Verified:
+def _github_user(user: dict[str, object], user_id: str) -> AccountVerification:
     must_be(int(user_id), user.get("id"))
     if user.get("type") != "User":
         return missing("The account is not a person's but an organization's or a bot's")
     username = needed_name(user, "login")
-    return Verified("exists", username, name_in(user, "name"), name_in(user, "email"))
+    return AccountVerification("exists", username, name_in(user, "name"), name_in(user, "email"))
 
 
 def telegram(access: TelegramAccess, calls: LookupCalls) -> LookupById:
@@ -151,7 +151,7 @@ def telegram(access: TelegramAccess, calls: LookupCalls) -> LookupById:
     return LookupById(lambda id_: Question(url + id_), telegram_verdict, calls)
 
 
-def telegram_verdict(answer: Answer, user_id: str) -> Verified:
+def telegram_verdict(answer: Answer, user_id: str) -> AccountVerification:
     """The bot hears "chat not found" of everybody who has not written to it."""
     body = answer.part()
     if answer.status == 200:
@@ -161,7 +161,7 @@ def telegram_verdict(answer: Answer, user_id: str) -> Verified:
         must_be("private", chat.get("type"))
         names = (name_in(chat, "first_name"), name_in(chat, "last_name"))
         full_name = " ".join(name for name in names if name is not None)
-        return Verified("exists", name_in(chat, "username"), full_name or None)
+        return AccountVerification("exists", name_in(chat, "username"), full_name or None)
     if answer.status == 400 and "chat not found" in text_in(body, "description").lower():
         return cannot_check("Telegram tells our bot only of those who have written to it")
     if answer.status in {401, 403, 404}:  # 404: what it says to a token that cannot be one
@@ -176,7 +176,7 @@ def google(access: GoogleAccess, calls: LookupCalls) -> LookupById:
     )
 
 
-def google_verdict(answer: Answer, user_id: str) -> Verified:
+def google_verdict(answer: Answer, user_id: str) -> AccountVerification:
     """Names are seldom public; an address never is to who asks with a key."""
     if answer.status == 200:
         person = answer.json_object()
@@ -184,7 +184,7 @@ def google_verdict(answer: Answer, user_id: str) -> Verified:
         names = person.get("names")
         first = names[0] if isinstance(names, list) and names else None
         shown = name_in(first, "displayName") if isinstance(first, dict) else None
-        return Verified("exists", name=shown)
+        return AccountVerification("exists", name=shown)
     status = answer.part("error").get("status")
     if answer.status == 404 and status == "NOT_FOUND":
         return missing("Google knows no account with this id")

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from ltzd.concurrency.batch_writer import RETRY, Again, BatchWriter
+from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
 from ltzd.errors import Refused
 from ltzd.rules.relayer import limits as relay_limits
 from ltzd.rules.relayer.calls import RelayPlan, RelayWindow
 from ltzd.rules.relayer.gas_budgets import GasBudgets, GasLedger
-from ltzd.rules.relayer.limits import ClaimLimit, Standing
+from ltzd.rules.relayer.limits import ClaimLimit, RelayUsage
 from ltzd.store.database import Connection, Pool, transaction
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.relayer.relays import NewRelay
@@ -78,7 +78,7 @@ class RelayAdmission:
         ValidationFailed for everybody's gas budget."""
         return await self._commits.submit(draft)
 
-    async def _write(self, drafts: Sequence[Draft]) -> Sequence[Outcome | Exception | Again]:
+    async def _write(self, drafts: Sequence[Draft]) -> Sequence[Outcome | Exception | Retry]:
         first = {draft.plan.user: draft for draft in reversed(drafts)}
         # Of one user's only the first: the next is judged by what that one leaves.
         chosen = [draft for draft in drafts if first[draft.plan.user] is draft]
@@ -112,7 +112,7 @@ class RelayAdmission:
         return GasLedger(self._budgets, spent)
 
     def _judged(
-        self, draft: Draft, standing: Standing, ledger: GasLedger | None
+        self, draft: Draft, standing: RelayUsage, ledger: GasLedger | None
     ) -> Outcome | Refused | None:
         """None for one to be written."""
         try:
@@ -126,7 +126,7 @@ class RelayAdmission:
         return None
 
     def _admitted(
-        self, draft: Draft, standing: Standing, ledger: GasLedger | None
+        self, draft: Draft, standing: RelayUsage, ledger: GasLedger | None
     ) -> Conflict | None:
         relay_limits.check_hour(standing)
         if draft.claim_limit is not None:
@@ -161,7 +161,7 @@ def _note(drafts: Sequence[Draft], answers: Sequence[Outcome | Exception]) -> No
 async def _insert(
     connection: Connection,
     drafts: Sequence[Draft],
-    standings: Sequence[Standing],
+    standings: Sequence[RelayUsage],
     judged: Sequence[Outcome | Refused | None],
 ) -> list[Outcome | Exception]:
     admitted = [
@@ -178,7 +178,7 @@ async def _insert(
     return [next(written) if verdict is None else verdict for verdict in judged]
 
 
-def _row(draft: Draft, standing: Standing) -> NewRelay:
+def _row(draft: Draft, standing: RelayUsage) -> NewRelay:
     return NewRelay(
         plan=draft.plan,
         gas_limit=draft.gas_limit,

@@ -9,19 +9,19 @@ from urllib.parse import quote
 
 import aiohttp
 
-from ltzd.providers.oauth.account_access import SpotifyAccess
-from ltzd.providers.oauth.client_tokens import ClientTokens
-from ltzd.providers.oauth.lookup_answers import (
+from ltzd.providers.oauth.answers import (
     AccountLookupUnavailable,
+    AccountVerification,
     Answer,
-    Verified,
     cannot_check,
     missing,
     name_in,
     refused,
     refused_or_unexpected,
 )
-from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
+from ltzd.providers.oauth.calls import LookupCalls, Question
+from ltzd.providers.oauth.client_tokens import ClientTokens
+from ltzd.providers.oauth.policy import SpotifyAccess
 from ltzd.rules.oauth.accounts import OAuthAccount
 
 _GRANT: Final = {"grant_type": "client_credentials"}
@@ -35,7 +35,7 @@ class SpotifyLookup:
         asking = Question(access.token_url, {"Authorization": pair}, "POST", form=_GRANT)
         self._tokens = ClientTokens("spotify", asking, calls)
 
-    async def verify(self, account: OAuthAccount, deadline: float) -> Verified:
+    async def verify(self, account: OAuthAccount, deadline: float) -> AccountVerification:
         answer = await self._asked(account.user_id, deadline)
         if answer.status == 401:  # the token ended early: once more, with another
             answer = await self._asked(account.user_id, deadline)
@@ -54,7 +54,7 @@ class SpotifyLookup:
         return answer
 
 
-def spotify_verdict(answer: Answer, user_id: str, extended_quota: bool) -> Verified:
+def spotify_verdict(answer: Answer, user_id: str, extended_quota: bool) -> AccountVerification:
     """There are no usernames beside the ids."""
     if answer.status == 200:
         return _user(answer.json_object(), user_id)
@@ -65,7 +65,7 @@ def spotify_verdict(answer: Answer, user_id: str, extended_quota: bool) -> Verif
     raise refused_or_unexpected("spotify", answer)
 
 
-def _user(user: dict[str, object], user_id: str) -> Verified:
+def _user(user: dict[str, object], user_id: str) -> AccountVerification:
     found = user.get("id")
     if not isinstance(found, str) or found.lower() != user_id.lower():
         raise AccountLookupUnavailable("the account is not the one asked for")
@@ -74,4 +74,4 @@ def _user(user: dict[str, object], user_id: str) -> Verified:
     if found != user_id:
         # Another spelling would be another account to us, with another wallet.
         return missing("Spotify writes this id in another letter case")
-    return Verified("exists", name=name_in(user, "display_name"))
+    return AccountVerification("exists", name=name_in(user, "display_name"))

@@ -16,12 +16,8 @@ import msgspec
 from yarl import URL
 
 from ltzd import __version__, telemetry
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
-from ltzd.providers.oauth.lookup_answers import (
-    AccountLookupUnavailable,
-    Answer,
-    TransientLookupFailure,
-)
+from ltzd.providers.oauth.answers import AccountLookupUnavailable, Answer, TransientLookupFailure
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 from ltzd.rules.oauth.accounts import OAuthProvider
 
 _LARGEST_ANSWER_BYTES = 1 << 18

@@ -10,12 +10,10 @@ from typing import Final
 from urllib.parse import quote
 
 from ltzd.errors import AccountRefused
-from ltzd.providers.oauth.account_access import InstagramAccess, TiktokAccess
-from ltzd.providers.oauth.client_tokens import ClientTokens
-from ltzd.providers.oauth.lookup_answers import (
+from ltzd.providers.oauth.answers import (
     AccountLookupUnavailable,
+    AccountVerification,
     Answer,
-    Verified,
     cannot_check,
     name_in,
     needed_name,
@@ -24,7 +22,9 @@ from ltzd.providers.oauth.lookup_answers import (
     text_in,
     unexpected,
 )
-from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
+from ltzd.providers.oauth.calls import LookupCalls, Question
+from ltzd.providers.oauth.client_tokens import ClientTokens
+from ltzd.providers.oauth.policy import InstagramAccess, TiktokAccess
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.rules.oauth.ids import bare_username, check_username, is_same_username
 
@@ -46,7 +46,7 @@ class InstagramLookup:
         self._access = access
         self._calls = calls
 
-    async def verify(self, account: OAuthAccount, deadline: float) -> Verified:
+    async def verify(self, account: OAuthAccount, deadline: float) -> AccountVerification:
         username = _askable(account)
         if username is None:
             return _NO_NAME
@@ -61,13 +61,13 @@ class InstagramLookup:
         return instagram_verdict(answer, username)
 
 
-def instagram_verdict(answer: Answer, username: str) -> Verified:
+def instagram_verdict(answer: Answer, username: str) -> AccountVerification:
     if answer.status == 200:
         found = answer.part("business_discovery")
         name = needed_name(found, "username")
         if not is_same_username("instagram", name, username):
             raise AccountLookupUnavailable("the account is not the one asked for")
-        return Verified("exists", name)
+        return AccountVerification("exists", name)
     error = answer.part("error")
     code = number_in(error, "code")
     if (code, number_in(error, "error_subcode")) == _SILENT:
@@ -91,7 +91,7 @@ class TiktokLookup:
         asking = Question(f"{access.base_url}/oauth/token/", method="POST", form=form)
         self._tokens = ClientTokens("tiktok", asking, calls)
 
-    async def verify(self, account: OAuthAccount, deadline: float) -> Verified:
+    async def verify(self, account: OAuthAccount, deadline: float) -> AccountVerification:
         username = _askable(account)
         if username is None:
             return _NO_NAME
@@ -110,7 +110,7 @@ class TiktokLookup:
         return answer
 
 
-def tiktok_verdict(answer: Answer, username: str) -> Verified:
+def tiktok_verdict(answer: Answer, username: str) -> AccountVerification:
     code = text_in(answer.part("error"), "code")
     if answer.status == 200 and code == "ok":
         return _found(answer.json_object(), username)
@@ -121,11 +121,11 @@ def tiktok_verdict(answer: Answer, username: str) -> Verified:
     raise unexpected(answer)
 
 
-def _found(body: Mapping[str, object], username: str) -> Verified:
+def _found(body: Mapping[str, object], username: str) -> AccountVerification:
     user = body.get("data")
     if not isinstance(user, dict) or not user:
         raise AccountLookupUnavailable("an answer without a user")
-    return Verified("exists", username, name_in(user, "display_name"))
+    return AccountVerification("exists", username, name_in(user, "display_name"))
 
 
 def _askable(account: OAuthAccount) -> str | None:
