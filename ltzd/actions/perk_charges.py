@@ -108,6 +108,7 @@ class PerkCharges:
         budgets: GasBudgets = NO_BUDGETS,
     ) -> None:
         self._pool = desk.pool
+        self._clock = desk.clock
         self._budgets = budgets
         self._wakeups = desk.wakeups
         self._node = desk.node
@@ -153,7 +154,7 @@ class PerkCharges:
         Raises TokenNotFound and the other rules of perk_charges, SignatureRefused for a nonce that
         was used, IdempotencyKeyReused, TransactionFailed, Unavailable where nothing was redeemed.
         """
-        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        deadline = self._clock() + WAIT_SECONDS
         try:
             redeemed = await self._redeemed(request, deadline)
         except LtzdError as error:

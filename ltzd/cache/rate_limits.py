@@ -18,6 +18,7 @@ from ltzd import telemetry
 from ltzd.cache.memory_windows import MOST_WINDOWS, MemoryWindows
 from ltzd.cache.redis_windows import FAILURES, RedisWindows
 from ltzd.cache.windows import Counted, window_name
+from ltzd.concurrency.clock import Clock
 
 log = structlog.get_logger()
 
@@ -62,9 +63,11 @@ class RateLimits:
         *,
         patience_seconds: float = PATIENCE_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._redis = None if redis_url is None else RedisWindows(redis_url, patience_seconds)
-        self._memory = MemoryWindows()
+        self._memory = MemoryWindows(clock)
+        self._clock = clock
         self._retry_seconds = retry_seconds
         self._retry_at: float | None = None
         """None while Redis is well."""
@@ -116,7 +119,7 @@ class RateLimits:
         None while there may be something left: the next hit tells.
         """
         spent = self._spent.get(window_name(limit.name, limit.seconds, key))
-        left_seconds = 0.0 if spent is None else spent.ends_at - time.monotonic()
+        left_seconds = 0.0 if spent is None else spent.ends_at - self._clock()
         if spent is None or left_seconds <= 0 or spent.count < limit.most:
             return None
         telemetry.RATE_LIMIT_HITS.labels(limit.name, "over").inc()
@@ -126,7 +129,7 @@ class RateLimits:
         self._spent.pop(name, None)
         if len(self._spent) >= MOST_WINDOWS:
             self._spent.popitem(last=False)
-        self._spent[name] = _Spent(counted.count, time.monotonic() + counted.left_seconds)
+        self._spent[name] = _Spent(counted.count, self._clock() + counted.left_seconds)
 
     async def spend(self, name: str, seconds: int, keys: Sequence[tuple[str, ...]]) -> list[bool]:
         """Use each key up for so long, all in one call; of each whether it was new."""
@@ -163,7 +166,7 @@ class RateLimits:
         """While Redis is away, who comes when the pause is over tries, and no one waits for him."""
         if self._retry_at is None:
             return True
-        now = time.monotonic()
+        now = self._clock()
         if now < self._retry_at:
             return False
         self._retry_at = now + self._retry_seconds
@@ -174,7 +177,7 @@ class RateLimits:
         if self._retry_at is None:
             log.warning("redis.away", reason=_reason(error))
             telemetry.REDIS_AWAY.set(1)
-        self._retry_at = time.monotonic() + self._retry_seconds
+        self._retry_at = self._clock() + self._retry_seconds
 
     def _answered(self) -> None:
         if self._retry_at is not None:

@@ -16,6 +16,7 @@ import structlog
 import uvloop
 
 from ltzd import __version__, telemetry
+from ltzd.concurrency.clock import loop_time
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, assembled
 from ltzd.daemon.certificates import PLAIN, Certificates, context_of
@@ -135,8 +136,8 @@ async def _until_working(daemon: Daemon) -> None:
 
     A node that is away, or another process that holds a lane, must not keep HTTP from serving.
     """
-    deadline = asyncio.get_running_loop().time() + _WORKING_SECONDS
-    while asyncio.get_running_loop().time() < deadline:
+    deadline = loop_time() + _WORKING_SECONDS
+    while loop_time() < deadline:
         follower = daemon.follower
         if all(lane.is_ready or lane.stopped for lane in daemon.lanes) and (
             follower is None or follower.is_serving

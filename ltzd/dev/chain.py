@@ -17,6 +17,7 @@ from typing import Literal
 
 import aiohttp
 
+from ltzd.concurrency.clock import loop_time
 from ltzd.dev import ports, processes
 from ltzd.dev.processes import Service
 from ltzd.errors import Misconfigured
@@ -192,7 +193,7 @@ async def _chain_id(service: Service) -> int:
 
 
 async def _ready(service: Service) -> None:
-    deadline = asyncio.get_running_loop().time() + START_SECONDS
+    deadline = loop_time() + START_SECONDS
     while True:
         try:
             await _chain_id(service)
@@ -200,7 +201,7 @@ async def _ready(service: Service) -> None:
         except (Misconfigured, ValueError) as error:
             if not processes.is_alive(service):
                 raise _failed(service, processes.last_words(service)) from error
-            if asyncio.get_running_loop().time() > deadline:
+            if loop_time() > deadline:
                 raise _failed(service, f"no answer; see {service.log_path}") from error
         await asyncio.sleep(0.02)
 

@@ -14,6 +14,7 @@ from ltzd.chain.deployment.plan import Deployment, MintLimit, Terms
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signer
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
@@ -105,9 +106,8 @@ def dev_terms(admin: Address, minter: Address, relayer: Address) -> Terms:
 
 async def _mined(node: Node, transactions: list[Hash32]) -> None:
     """Wait for the transactions' blocks; raises Misconfigured, NodeUnavailable."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _RECEIPT_SECONDS
-    while loop.time() < deadline:
+    deadline = loop_time() + _RECEIPT_SECONDS
+    while loop_time() < deadline:
         receipts = await node.receipts(transactions)
         if any(receipt is not None and not receipt.succeeded for receipt in receipts):
             raise Misconfigured("The dev chain reverted a set-up transfer; start with --clean.")

@@ -25,6 +25,7 @@ from pathlib import Path
 import asyncpg
 import psutil
 
+from ltzd.concurrency.clock import loop_time
 from ltzd.dev import ports, processes
 from ltzd.dev.processes import RunAs, Service
 from ltzd.errors import Misconfigured
@@ -271,7 +272,7 @@ async def _create_database(service: Service, password: str) -> None:
 
 
 async def _connect_when_ready(cluster: Path, service: Service, password: str) -> asyncpg.Connection:
-    deadline = asyncio.get_running_loop().time() + START_SECONDS
+    deadline = loop_time() + START_SECONDS
     while True:
         try:
             return await asyncpg.connect(_url(service.port, password, "postgres"), timeout=5)
@@ -281,7 +282,7 @@ async def _connect_when_ready(cluster: Path, service: Service, password: str) ->
             if not processes.is_alive(service):
                 reason = f"the server ended, saying {processes.last_words(service)!r}"
                 raise _broken(cluster, reason) from error
-            if asyncio.get_running_loop().time() > deadline:
+            if loop_time() > deadline:
                 reason = f"the server does not answer; see {service.log_path}"
                 raise _broken(cluster, reason) from error
         await asyncio.sleep(0.03)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from ltzd.concurrency.clock import loop_time
 from ltzd.dev import launch
 from ltzd.errors import Misconfigured
 
@@ -113,8 +114,8 @@ def _end_child(pid: int) -> None:
 
 
 async def _launched(data_dir: Path, name: str, pid: int) -> Service:
-    deadline = asyncio.get_running_loop().time() + LAUNCH_SECONDS
-    while asyncio.get_running_loop().time() < deadline:
+    deadline = loop_time() + LAUNCH_SECONDS
+    while loop_time() < deadline:
         ended = _reaped(pid)
         service = _read(data_dir, name)
         if service is not None and service.pid == pid:
@@ -169,9 +170,9 @@ async def died(service: Service) -> None:
 
 
 async def ended_within(service: Service, seconds: float) -> bool:
-    deadline = asyncio.get_running_loop().time() + seconds
+    deadline = loop_time() + seconds
     while is_alive(service):
-        if asyncio.get_running_loop().time() > deadline:
+        if loop_time() > deadline:
             return False
         await asyncio.sleep(0.02)
     return True

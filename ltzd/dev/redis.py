@@ -17,6 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError
 
+from ltzd.concurrency.clock import loop_time
 from ltzd.dev import ports, processes
 from ltzd.dev.processes import Service
 from ltzd.errors import Misconfigured
@@ -93,7 +94,7 @@ def _password(data_dir: Path) -> str | None:
 
 
 async def _ready(data_dir: Path, service: Service, url: str) -> None:
-    deadline = asyncio.get_running_loop().time() + START_SECONDS
+    deadline = loop_time() + START_SECONDS
     # The client's own growing pauses would outlast the start by seconds.
     at_once = Retry(NoBackoff(), 0)
     async with Redis.from_url(url, socket_timeout=2, retry=at_once) as client:
@@ -107,7 +108,7 @@ async def _ready(data_dir: Path, service: Service, url: str) -> None:
                 if not processes.is_alive(service):
                     reason = f"the server ended, saying {processes.last_words(service)!r}"
                     raise _broken(data_dir, reason) from error
-                if asyncio.get_running_loop().time() > deadline:
+                if loop_time() > deadline:
                     raise _broken(data_dir, f"no answer; see {service.log_path}") from error
             await asyncio.sleep(0.03)
 

@@ -15,6 +15,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, LostLane, NodeUnavailable, Unavailable
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.indexer.reading import Stretch, read_head, read_range
@@ -65,7 +66,9 @@ class Follower:
         contracts: Contracts,
         wakeups: WakeupHub,
         policy: IndexerPolicy,
+        clock: Clock = loop_time,
     ) -> None:
+        self._clock = clock
         self._pool = pool
         self._database_url = database_url
         self._node = node
@@ -139,7 +142,7 @@ class Follower:
         elif head.number > cursor.number:
             header = await self._node.block(cursor.number)
             at_cursor = header.hash if header else None
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         verdict = judge(
             cursor.number, cursor.hash, Look(head.number, at_cursor, now), self._short_since
         )

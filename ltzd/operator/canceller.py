@@ -5,8 +5,6 @@ crash finds it, and watched like all attempts. Its work stays tied to the intent
 final: whichever attempt is mined decides.
 """
 
-import asyncio
-
 import structlog
 
 from ltzd import telemetry
@@ -84,7 +82,7 @@ class Canceller:
 
     def _offer_again(self, tx: OpenTransaction) -> None:
         """A node that refuses even the self-transfer is asked again, after a longer pause."""
-        now = asyncio.get_running_loop().time()
+        now = self._desk.clock()
         first = self._desk.policy.repeat_seconds
         due, pause = self._offers.setdefault(tx.nonce, (now + first, 2 * first))
         if now < due:

@@ -7,7 +7,6 @@ are watched. Where the cap forbids another tenth, the bytes that exist go out ag
 nothing new is signed meanwhile, since it would wait behind them.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 import structlog
@@ -70,7 +69,7 @@ class Replacer:
 
     def _note(self, flight: Sequence[OpenTransaction], head: Header) -> None:
         """Remember since when attempts wait, and since when the oldest transaction is that."""
-        self._now = (asyncio.get_running_loop().time(), head.number)
+        self._now = (self._desk.clock(), head.number)
         before, self._waiting = self._waiting, {}
         for tx in flight:
             newest = tx.hashes[0]

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from ltzd.chain.node.node import Node
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.operator.policy import LanePolicy
 from ltzd.store.database import Pool
 from ltzd.store.operator.lanes import Lane
@@ -18,3 +19,4 @@ class Desk:
     lane: Lane
     policy: LanePolicy
     pen: asyncio.Lock = field(default_factory=asyncio.Lock)
+    clock: Clock = loop_time

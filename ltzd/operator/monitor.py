@@ -5,7 +5,6 @@ a node may lag; a mined transaction's block is compared with the indexed chain, 
 there the receipt is asked for again.
 """
 
-import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -217,7 +216,7 @@ class Watcher:
 
     def _missed_often(self, nonce: int) -> bool:
         """Count a missing receipt; True after enough looks over enough time."""
-        now = asyncio.get_running_loop().time()
+        now = self._desk.clock()
         misses, since = self._missing.get(nonce, (0, now))
         self._missing[nonce] = (misses + 1, since)
         if misses + 1 < _MISSES or now - since < _MISSES_SECONDS:
@@ -227,7 +226,7 @@ class Watcher:
 
     def _late(self, flight: Sequence[OpenTransaction]) -> list[OpenTransaction]:
         """What has stayed without receipt, each time that it is late again."""
-        now = asyncio.get_running_loop().time()
+        now = self._desk.clock()
         late = [
             tx
             for tx in flight

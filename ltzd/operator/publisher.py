@@ -68,14 +68,13 @@ class Publisher:
                 await self._sign_or_wait()
 
     async def _sign_or_wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        gathers = self._signed_at + self._gather_seconds() - loop.time()
+        gathers = self._signed_at + self._gather_seconds() - self._desk.clock()
         signed = await self._work.sign_next(at_least=self._work.enough if gathers > 0 else 1)
         if signed == 0:
             await self._wakeup.wait(gathers if gathers > 0 else POLL_SECONDS)
         else:
             # A full batch left others behind, who have gathered already.
-            self._signed_at = -math.inf if signed == self._work.largest else loop.time()
+            self._signed_at = -math.inf if signed == self._work.largest else self._desk.clock()
 
     def _gather_seconds(self) -> float:
         policy = self._desk.policy

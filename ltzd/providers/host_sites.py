@@ -12,13 +12,14 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from cachetools import TTLCache
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LogInsLimited
 from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.providers.outbound.guarded_connector import HostResolver
@@ -85,18 +86,18 @@ class SiteUser:
 
 
 class HostSiteClient:
-    """`look_up` stands in for the machine's resolver, `ticks` tells how old an answer is."""
+    """`look_up` stands in for the machine's resolver, `clock` tells how old an answer is."""
 
     def __init__(
         self,
         policy: GuardPolicy,
         look_up: HostResolver | None = None,
-        ticks: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._http = GuardedHttpClient(policy, look_up)
-        self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, ticks)
-        self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, ticks)
-        self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MOST_KEPT, 60.0, ticks)
+        self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, clock)
+        self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, clock)
+        self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MOST_KEPT, 60.0, clock)
         self._asking: dict[bytes, asyncio.Task[SiteUser | None]] = {}
         self._waiting: Counter[str] = Counter()
 

@@ -121,7 +121,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def sites(clock: Clock) -> AsyncIterator[HostSiteClient]:
-    sites = HostSiteClient(SHORT, ticks=clock)
+    sites = HostSiteClient(SHORT, clock=clock)
     yield sites
     await sites.close()
 

@@ -28,6 +28,7 @@ from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.cache.rate_limits import RateLimit, RateLimits
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import (
     AutomationDisabled,
     BrandUnknown,
@@ -339,13 +340,14 @@ class _Newcomers:
     that nobody takes back (its caller was cancelled) ends by itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = loop_time) -> None:
+        self._clock = clock
         self._until: dict[Address, dict[str, float]] = {}
 
     def beside(self, check: EventCheck) -> int:
         """How many of the brand, not counting this event's own. Forgets those that have ended."""
         brand_id, email_key = check.key[0], check.key[2]
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         until = self._until.pop(brand_id, {})
         live = {key: end for key, end in until.items() if end > now}
         if live:
@@ -353,7 +355,7 @@ class _Newcomers:
         return len(live) - (email_key in live)
 
     def enter(self, check: EventCheck) -> None:
-        end = asyncio.get_running_loop().time() + _NEWCOMER_SECONDS
+        end = self._clock() + _NEWCOMER_SECONDS
         self._until.setdefault(check.key[0], {})[check.key[2]] = end
 
     def leave(self, check: EventCheck) -> None:

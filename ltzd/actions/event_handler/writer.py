@@ -17,6 +17,7 @@ from ltzd.actions.event_handler.batch_decision import (
     outcomes_of,
 )
 from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
@@ -31,13 +32,20 @@ _UNSURE_PAUSE_SECONDS = 0.2
 
 
 class EventWriter:
-    def __init__(self, pool: Pool, wakeups: WakeupHub, known: MutableMapping[str, User]) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        wakeups: WakeupHub,
+        known: MutableMapping[str, User],
+        clock: Clock = loop_time,
+    ) -> None:
         """`known` are users who have rows, by e-mail key; those who come are added."""
         self._pool = pool
         self._wakeups = wakeups
         self._known = known
+        self._clock = clock
         self._unsure: dict[UUID, float] = {}
-        self._commits = BatchWriter[PreparedEvent, Written](self._write, "event")
+        self._commits = BatchWriter[PreparedEvent, Written](self._write, "event", clock=clock)
 
     async def run(self) -> None:
         """Commit what `write` gathers, until cancelled."""
@@ -103,7 +111,7 @@ class EventWriter:
             async with session(self._pool) as connection:
                 return await events.insert(connection, accepted)
         except DatabaseUnavailable:
-            deadline = asyncio.get_running_loop().time() + _UNSURE_SECONDS
+            deadline = self._clock() + _UNSURE_SECONDS
             for new in accepted:
                 self._unsure.setdefault(new.event.id, deadline)
             raise
@@ -117,7 +125,7 @@ class EventWriter:
         """While the database is away, or takes no writes: of those without an outcome, try again
         for whom it may have written, and refuse the others."""
         await asyncio.sleep(_UNSURE_PAUSE_SECONDS)
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         held: list[Written | Exception | Retry] = []
         for one, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, Retry) and self._unsure.get(one.event.id, now) > now:

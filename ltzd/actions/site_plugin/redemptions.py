@@ -100,6 +100,7 @@ class _Order:
 class SiteRedemptions:
     def __init__(self, desk: RelayContext, relayer: Relayer, identity: IdentityProvider) -> None:
         self._pool = desk.pool
+        self._clock = desk.clock
         self._board = desk.board
         self._relayer = relayer
         self._orders = RedemptionRequests(desk.node, desk.contracts, identity)
@@ -138,7 +139,7 @@ class SiteRedemptions:
         The same perk again, while one is open or within a minute of its answer, is the same
         redemption. Raises RedemptionRefused, and Unavailable where the next try goes on with it.
         """
-        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        deadline = self._clock() + WAIT_SECONDS
         try:
             return await self._redeemed(_Order(brand, member, perk_id, max_cost, deadline))
         except LtzdError as error:
@@ -255,7 +256,7 @@ class SiteRedemptions:
 
     async def _sent(self, order: _Order, one: SiteRedemption) -> RedeemedPerk | None:
         await self._board.turn(one.wallet, order.deadline)
-        if asyncio.get_running_loop().time() >= order.deadline:
+        if self._clock() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
         redeeming.check_cost(one.price, order.max_cost)
         if not await self._is_still_paid_for(order, one):
@@ -324,7 +325,7 @@ class SiteRedemptions:
         which a reorganisation takes back in the same transaction as the block.
         """
         pause = _FIRST_PAUSE_SECONDS
-        while asyncio.get_running_loop().time() < deadline:
+        while self._clock() < deadline:
             async with session(self._pool) as connection:
                 traces = await site_redemptions.read_progress(connection, one)
             if traces.is_paid:

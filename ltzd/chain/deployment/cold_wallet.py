@@ -15,6 +15,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.publications import Publication
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signed, Signer, Unsigned
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
 from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
 from ltzd.values import Address, Hash32, checksummed, hex_of
@@ -41,7 +42,9 @@ class ColdWallet:
         signer: Signer,
         fees: FeePolicy | None = None,
         patience_seconds: float = 120.0,
+        clock: Clock = loop_time,
     ) -> None:
+        self._clock = clock
         self._rpc = rpc
         self._node = Node(rpc)
         self._signer = signer
@@ -80,7 +83,7 @@ class ColdWallet:
                 await self._free_nonce()
                 return
             except Refused:
-                if asyncio.get_running_loop().time() > deadline:
+                if self._clock() > deadline:
                     raise
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
@@ -149,7 +152,7 @@ class ColdWallet:
 
     async def _mined(self, transaction: Hash32) -> Mined:
         deadline, pause = self._deadline(), _LOOK_AGAIN_SECONDS
-        while asyncio.get_running_loop().time() < deadline:
+        while self._clock() < deadline:
             try:
                 (receipt,) = await self._node.receipts([transaction])
                 if receipt is not None and not receipt.succeeded:
@@ -177,7 +180,7 @@ class ColdWallet:
             raise NodeUnavailable("The node's receipt is malformed") from error
 
     def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self._patience_seconds
+        return self._clock() + self._patience_seconds
 
 
 async def simulate(node: Node, to: Address, data: bytes, sender: Address) -> None:

@@ -30,6 +30,7 @@ from ltzd.chain.node.node import Header, Node
 from ltzd.chain.node.publications import Publication
 from ltzd.chain.node.rpc import Call, Rpc, RpcError
 from ltzd.chain.signing import Signed, Signer, Unsigned
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable, Unavailable
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
 from ltzd.values import Address, Hash32, bytes_of, checksummed, hex_of
@@ -76,6 +77,7 @@ class Deploying:
         remember: Callable[[Deployment], None],
         tell: Callable[[str], None],
         manner: Manner | None = None,
+        clock: Clock = loop_time,
     ) -> None:
         if faults := faults_of(terms):
             raise FileRejected(faults)
@@ -85,6 +87,7 @@ class Deploying:
         self._terms = terms
         self._remember = remember
         self._tell = tell
+        self._clock = clock
         self._manner = manner or Manner()
 
     async def run(self, before: Deployment) -> Deployment:
@@ -288,9 +291,8 @@ class Deploying:
 
         Which of the two it was. Raises Misconfigured, NodeUnavailable.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._manner.patience_seconds
-        while loop.time() < deadline:
+        deadline = self._clock() + self._manner.patience_seconds
+        while self._clock() < deadline:
             receipts = await self._node.receipts([one for one, _ in sent])
             for receipt, (_, step) in zip(receipts, sent, strict=True):
                 if receipt is not None and not receipt.succeeded:

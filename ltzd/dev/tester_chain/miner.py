@@ -8,6 +8,7 @@ py-evm is slower than the senders.
 import asyncio
 from typing import Final
 
+from ltzd.concurrency.clock import loop_time
 from ltzd.dev.tester_chain.chain import Chain
 
 _DEMAND_SECONDS: Final = 1.0
@@ -45,14 +46,13 @@ class Miner:
             await self._chain.work.wait()
 
     async def _mine_on_time(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time() + seconds
+        due = loop_time() + seconds
         while not self._changed.is_set():
             try:
                 async with asyncio.timeout_at(due):
                     await self._changed.wait()
             except TimeoutError:
-                due = max(due, loop.time() - seconds) + seconds
+                due = max(due, loop_time() - seconds) + seconds
                 await self._chain.mine(
                     even_empty=True, seconds_at_most=seconds * _SHARE_OF_INTERVAL
                 )

@@ -1,6 +1,5 @@
 """Turns queued rewards into a signed mint: intent, nonce and bytes in one database transaction."""
 
-import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -70,7 +69,7 @@ class Minter:
         self._gate = gate
         self._signer = signer
         self._target = target
-        self._allowance = MintAllowance(desk.node, target, desk.lane.wallet)
+        self._allowance = MintAllowance(desk.node, target, desk.lane.wallet, desk.clock)
         self._rehearsal = rehearsal
         self._process = process
         self._next_nonce = counters.next_nonce
@@ -118,11 +117,11 @@ class Minter:
         """
         size = next(n for n in _SIZES if n == 1 or ltz.mint_gas_limit(n) <= tx.gas_limit)
         self._ceiling = max(_SMALL_COMPANY, size // 2)
-        self._ceiling_until = asyncio.get_running_loop().time() + _CEILING_SECONDS
+        self._ceiling_until = self._desk.clock() + _CEILING_SECONDS
 
     def _most(self) -> int:
         """How many rewards one mint may hold now; 0 where not even one fits into a block."""
-        is_under_ceiling = asyncio.get_running_loop().time() < self._ceiling_until
+        is_under_ceiling = self._desk.clock() < self._ceiling_until
         most = self._ceiling if is_under_ceiling else ltz.MAX_BATCH
         gas = self._signer.most_gas
         return next((n for n in _SIZES if n <= most and ltz.mint_gas_limit(n) <= gas), 0)

@@ -7,7 +7,6 @@ reverts alone while the others pass is bad: it is marked failed and leaves the q
 passes it is nobody's fault: the minter has lost its role, or the token does not work.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 import structlog
@@ -50,7 +49,7 @@ class Rehearsal:
         """
         if not self.is_careful and not any(map(_is_suspect, batch)):
             return batch
-        now = asyncio.get_running_loop().time()
+        now = self._desk.clock()
         if now < self._due:
             return []
         found = await self._sorted_out(connection, batch, next_seq)

@@ -13,10 +13,11 @@ refuses an e-mail address, and AccountRefused for an account. Neither reaches a 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy
 from ltzd.providers.identity.links import LinkedAccountCache
@@ -29,12 +30,12 @@ __all__ = ["IdentityClient", "IdentityPolicy", "IdentityUser", "UserProfile"]
 
 
 class IdentityClient:
-    def __init__(self, policy: IdentityPolicy, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, policy: IdentityPolicy, clock: Clock = time.monotonic) -> None:
         """Raises Misconfigured for a signer's key that is none."""
         self._policy = policy
         self._calls = IdentityCalls(policy)
         self._users = UserDirectory(policy, self._calls)
-        self._links = LinkedAccountCache(policy, self._calls, ticks)
+        self._links = LinkedAccountCache(policy, self._calls, clock)
         self._signer = WalletSigner(policy, self._calls)
 
     async def __aenter__(self) -> Self:

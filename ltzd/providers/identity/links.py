@@ -4,11 +4,12 @@ Raises IdentityUnavailable when neither the provider nor a fresh enough memory c
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
+from ltzd.concurrency.clock import Clock
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.accounts import accounts_in, emails_in
@@ -68,11 +69,9 @@ class _Known:
 
 
 class LinkedAccountCache:
-    def __init__(
-        self, policy: IdentityPolicy, calls: IdentityCalls, ticks: Callable[[], float]
-    ) -> None:
+    def __init__(self, policy: IdentityPolicy, calls: IdentityCalls, clock: Clock) -> None:
         self._calls = calls
-        self._ticks = ticks
+        self._clock = clock
         self._flights: SingleFlight[str, UserLinks] = SingleFlight(
             "identity links", policy.max_waiting
         )
@@ -84,7 +83,7 @@ class LinkedAccountCache:
     async def wallets_of(self, subject: str, wanted: Address | None) -> tuple[Address, ...]:
         if not is_subject(subject):
             return ()
-        known, now = self._known.get(subject), self._ticks()
+        known, now = self._known.get(subject), self._clock()
         if known is None:
             return (await self._asked(subject)).wallets
         if known.tells(wanted, now):
@@ -113,12 +112,12 @@ class LinkedAccountCache:
         known = self._known.get(subject)
         if known is None:
             return await self._asked(subject)
-        if known.is_fresh(self._ticks()):
+        if known.is_fresh(self._clock()):
             return known.links
         return await self._asked_after(LOOK_AGAIN_SECONDS, subject, known)
 
     async def _asked_after(self, pause: float, subject: str, known: _Known) -> UserLinks:
-        if self._ticks() < known.failed_at + pause:
+        if self._clock() < known.failed_at + pause:
             raise IdentityUnavailable("The identity provider has just failed")
         return await self._asked(subject)
 
@@ -127,12 +126,12 @@ class LinkedAccountCache:
 
     async def _read(self, subject: str) -> UserLinks:
         # When we asked, not when we heard: what was linked between may be missing.
-        asked_at = self._ticks()
+        asked_at = self._clock()
         try:
             links = await self._told(subject)
         except IdentityUnavailable:
             if (known := self._known.get(subject)) is not None:
-                known.failed_at = self._ticks()
+                known.failed_at = self._clock()
             raise
         self._known[subject] = _Known(links, asked_at)
         return links

@@ -12,7 +12,6 @@ key is the provider's. Neither the token nor what is in it reaches a log or an e
 import re
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
@@ -22,6 +21,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import IdentityUnavailable, Unauthorized
 from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import ethereum_wallets
@@ -85,19 +85,19 @@ _claims_decoder = msgspec.json.Decoder(_Claims)
 
 
 class IdentityTokens:
-    """`clock` tells Unix seconds; `ticks` measures how old the keys are."""
+    """`wall_clock` tells Unix seconds; `clock` measures how old the keys are."""
 
     def __init__(
         self,
         policy: IdentityPolicy,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        wall_clock: Clock = time.time,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._policy = policy
-        self._clock = clock
+        self._wall_clock = wall_clock
         # Connections of its own: keys do not queue behind the look-ups of users.
         self._calls = IdentityCalls(policy)
-        self._keys = IdentityKeyCache(policy, self._calls, ticks)
+        self._keys = IdentityKeyCache(policy, self._calls, clock)
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,7 +128,7 @@ class IdentityTokens:
         return user
 
     def _user_in(self, claims: _Claims) -> TokenUser:
-        now = self._clock()
+        now = self._wall_clock()
         if claims.iss != self._policy.issuer or claims.aud != self._policy.app_id:
             raise _refused("wrong_claims")
         if now >= claims.exp:

@@ -16,6 +16,7 @@ import msgspec
 from yarl import URL
 
 from ltzd import __version__, telemetry
+from ltzd.concurrency.clock import loop_time
 from ltzd.providers.oauth.answers import AccountLookupUnavailable, Answer, TransientLookupFailure
 from ltzd.providers.oauth.policy import AccountLookupPolicy
 from ltzd.rules.oauth.accounts import OAuthProvider
@@ -105,7 +106,7 @@ class LookupCalls:
     async def _once(self, question: Question, deadline: float) -> Answer:
         async with self._places:
             await self._until_allowed(deadline)
-            seconds = min(self._policy.attempt_seconds, deadline - _now())
+            seconds = min(self._policy.attempt_seconds, deadline - loop_time())
             with telemetry.timed_provider(self._provider):
                 answer = await self._attempt(question, seconds)
                 self._refuse_passing(answer)
@@ -113,7 +114,7 @@ class LookupCalls:
 
     async def _until_allowed(self, deadline: float) -> None:
         """In our place among the few, so that not all of them ask at once when it is over."""
-        while (now := _now()) < self._still_until:
+        while (now := loop_time()) < self._still_until:
             if self._still_until >= deadline:
                 raise AccountLookupUnavailable("the provider asks us to wait")
             await asyncio.sleep(self._still_until - now)
@@ -126,7 +127,7 @@ class LookupCalls:
 
     def keep_still(self, seconds: float) -> None:
         """The provider wants no questions for so long."""
-        self._still_until = max(self._still_until, _now() + seconds)
+        self._still_until = max(self._still_until, loop_time() + seconds)
 
     def _refuse_passing(self, answer: Answer) -> None:
         if answer.is_limiting:
@@ -139,13 +140,9 @@ class LookupCalls:
     async def _pause(self, attempt: int, failure: TransientLookupFailure, deadline: float) -> None:
         growing = self._policy.first_pause_seconds * 2 ** (attempt - 1)
         seconds = growing * _jitter.uniform(0.5, 1.0)
-        if attempt >= self._policy.max_attempts or _now() + seconds >= deadline:
+        if attempt >= self._policy.max_attempts or loop_time() + seconds >= deadline:
             raise failure
         await asyncio.sleep(seconds)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:

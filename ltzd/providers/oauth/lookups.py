@@ -7,13 +7,14 @@ Callers who ask of one account at the same time share the question.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 import structlog
 from cachetools import TLRUCache
 
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import Unavailable
 from ltzd.providers.oauth.answers import (
@@ -47,9 +48,7 @@ class _LookUp(Protocol):
 
 
 class AccountLookups:
-    def __init__(
-        self, policy: AccountLookupPolicy, ticks: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, policy: AccountLookupPolicy, clock: Clock = time.monotonic) -> None:
         self._policy = policy
         self._session = LookupSession()
         self._look_ups = _look_ups(policy, self._session)
@@ -57,7 +56,7 @@ class AccountLookups:
             "account look-up", policy.max_waiting
         )
         self._kept: TLRUCache[_Key, AccountVerification] = TLRUCache(
-            policy.max_kept, lambda _, found, now: now + self._keeps(found), ticks
+            policy.max_kept, lambda _, found, now: now + self._keeps(found), clock
         )
 
     async def __aenter__(self) -> Self:
@@ -97,7 +96,7 @@ class AccountLookups:
     async def _asked(
         self, key: _Key, look_up: _LookUp, account: OAuthAccount
     ) -> AccountVerification:
-        deadline = asyncio.get_running_loop().time() + self._policy.timeout_seconds
+        deadline = loop_time() + self._policy.timeout_seconds
         try:
             async with asyncio.timeout_at(deadline):
                 found = await look_up.verify(account, deadline)
