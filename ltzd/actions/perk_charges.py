@@ -266,7 +266,7 @@ class PerkCharges:
             return
         call = _call(request.token_id, token.holder, request.amount, left, bytes(32))
         sender = await self._operators.first()
-        revert = await self._node.revert_of(self._contract, call, sender, gas=GAS_LIMIT)
+        revert = await self._node.simulate_call(self._contract, call, sender, gas=GAS_LIMIT)
         if revert is None:
             return
         if revert.data is None:

@@ -15,9 +15,9 @@ from typing import Self
 import structlog
 
 from ltzd import telemetry
-from ltzd.cache.memory_windows import MOST_WINDOWS, MemoryWindows
+from ltzd.cache.memory_windows import MAX_WINDOWS, MemoryWindows
 from ltzd.cache.redis_windows import FAILURES, RedisWindows
-from ltzd.cache.windows import Counted, window_name
+from ltzd.cache.windows import WindowCount, window_name
 from ltzd.concurrency.clock import Clock
 
 log = structlog.get_logger()
@@ -125,9 +125,9 @@ class RateLimits:
         telemetry.RATE_LIMIT_HITS.labels(limit.name, "over").inc()
         return Window(False, limit.most, 0, time.time() + left_seconds)
 
-    def _remember(self, name: bytes, counted: Counted) -> None:
+    def _remember(self, name: bytes, counted: WindowCount) -> None:
         self._spent.pop(name, None)
-        if len(self._spent) >= MOST_WINDOWS:
+        if len(self._spent) >= MAX_WINDOWS:
             self._spent.popitem(last=False)
         self._spent[name] = _Spent(counted.count, self._clock() + counted.left_seconds)
 
@@ -151,7 +151,7 @@ class RateLimits:
                 return are_new
         return [self._memory.hit(name, seconds).count == 1 for name in names]
 
-    async def _count(self, name: bytes, seconds: int) -> Counted:
+    async def _count(self, name: bytes, seconds: int) -> WindowCount:
         if self._redis is None or not self._may_ask():
             return self._memory.hit(name, seconds)
         try:

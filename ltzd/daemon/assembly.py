@@ -32,7 +32,7 @@ from ltzd.chain.signing import Signer
 from ltzd.daemon.identity_provider import identities
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.sites import LinkOwners, site_services
-from ltzd.deliveries.chat_recheck_loop import ChatSweep
+from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
@@ -91,7 +91,7 @@ class Daemon:
     lanes: tuple[WalletLane, ...]
     follower: Follower | None
     sender: Sender | None
-    chat_sweep: ChatSweep | None
+    chat_sweep: ChatRecheckLoop | None
     redemption_recheck: RedemptionRecheck | None
 
 
@@ -214,10 +214,12 @@ async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatf
     return await stack.enter_async_context(ChatPlatform(policy))
 
 
-def _chat_sweep(settings: Settings, pool: Pool, platform: ChatPlatform | None) -> ChatSweep | None:
+def _chat_sweep(
+    settings: Settings, pool: Pool, platform: ChatPlatform | None
+) -> ChatRecheckLoop | None:
     if platform is None or "deliveries" not in settings.roles:
         return None
-    return ChatSweep(pool, settings.database_url.get_secret_value(), platform)
+    return ChatRecheckLoop(pool, settings.database_url.get_secret_value(), platform)
 
 
 def _txt_records(settings: Settings) -> TxtResolver:

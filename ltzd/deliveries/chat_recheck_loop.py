@@ -31,7 +31,7 @@ _PAGE = 500
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class ChatSweep:
+class ChatRecheckLoop:
     """`sleep` is for the period, and for what the platform asks us to wait."""
 
     def __init__(

@@ -22,7 +22,7 @@ _LARGEST = 500
 _PAUSE_SECONDS = 0.5
 
 
-class Outcomes:
+class OutcomeWriter:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._wakeup = Wakeup()

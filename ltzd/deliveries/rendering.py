@@ -29,13 +29,13 @@ _BRANDS_KEPT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class SignedWebhook:
     due: DueWebhook
     message: WebhookMessage
     secrets: Sequence[str] = field(repr=False)
 
 
-class Letters:
+class WebhookRenderer:
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
         self._secrets: LRUCache[Address, tuple[int, list[BrandSecret]]] = LRUCache(_BRANDS_KEPT)
@@ -43,14 +43,14 @@ class Letters:
 
     async def written(
         self, connection: Connection, claimed: Sequence[DueWebhook], now: datetime
-    ) -> list[Letter]:
+    ) -> list[SignedWebhook]:
         bodies = await webhook_bodies.render(connection, claimed)
         letters = []
         for due in claimed:
             secrets = await self._secrets_of(connection, due, now) if due.id in bodies else ()
             if secrets:
                 letters.append(
-                    Letter(due, WebhookMessage(due.id, due.url, bodies[due.id]), secrets)
+                    SignedWebhook(due, WebhookMessage(due.id, due.url, bodies[due.id]), secrets)
                 )
         ready = {letter.due.id for letter in letters}
         if others := [due.id for due in claimed if due.id not in ready]:

@@ -14,9 +14,9 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.deliveries import attempts
-from ltzd.deliveries.endpoints import Endpoints
-from ltzd.deliveries.outcomes import Outcomes
-from ltzd.deliveries.rendering import Letter, Letters
+from ltzd.deliveries.endpoints import EndpointSlots
+from ltzd.deliveries.outcomes import OutcomeWriter
+from ltzd.deliveries.rendering import SignedWebhook, WebhookRenderer
 from ltzd.errors import DatabaseUnavailable
 from ltzd.providers.brand_webhooks import MAX_IN_FLIGHT, TIMEOUT_SECONDS, BrandWebhooks
 from ltzd.store.database import Pool, session, transaction
@@ -52,9 +52,9 @@ class Sender:
         self._news = wakeups.subscribe(WEBHOOKS)
         self._http = http
         self._now = now
-        self._letters = Letters(sealer)
-        self._outcomes = Outcomes(pool)
-        self._endpoints = Endpoints(MAX_IN_FLIGHT, _MOST_AT_ONCE)
+        self._letters = WebhookRenderer(sealer)
+        self._outcomes = OutcomeWriter(pool)
+        self._endpoints = EndpointSlots(MAX_IN_FLIGHT, _MOST_AT_ONCE)
         self._wake = Wakeup()
         self._looks = True
         """Whether it is time to look through all brands."""
@@ -80,7 +80,7 @@ class Sender:
             self._looks = True
             self._wake.notify()
 
-    async def _claimed(self) -> list[Letter]:
+    async def _claimed(self) -> list[SignedWebhook]:
         """While the database is away, none, after a pause."""
         try:
             async with transaction(self._pool) as connection:
@@ -100,7 +100,7 @@ class Sender:
             self._looks = True
             return []
 
-    async def _deliver(self, letter: Letter) -> None:
+    async def _deliver(self, letter: SignedWebhook) -> None:
         brand = letter.due.brand_id
         answered = await attempts.made(self._http, letter, self._now)
         now = self._now()

@@ -13,7 +13,7 @@ import math
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.publications import Publication
+from ltzd.chain.node.publications import PublishOutcome
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk
@@ -102,16 +102,16 @@ class Publisher:
             outcomes.append(self._settle(tx, publication, text))
         return all(outcomes)
 
-    def _settle(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
+    def _settle(self, tx: OpenTransaction, publication: PublishOutcome, text: str) -> bool:
         match publication:
-            case Publication.ACCEPTED:
+            case PublishOutcome.ACCEPTED:
                 self._book.published(tx)
                 if not tx.tx.is_abandoned:
                     self._backoff.accepted()
-            case Publication.NONCE_TOO_LOW:
+            case PublishOutcome.NONCE_TOO_LOW:
                 # Mined already, or used by somebody else: only receipts and finality tell.
                 self._book.set_aside(tx)
-            case Publication.UNKNOWN:
+            case PublishOutcome.UNKNOWN:
                 log.warning("publication.unknown", nonce=tx.nonce, reason=text)
                 return False
             case _:
@@ -119,14 +119,14 @@ class Publisher:
         self._refused.pop(tx.nonce, None)
         return True
 
-    def _settle_refusal(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
+    def _settle_refusal(self, tx: OpenTransaction, publication: PublishOutcome, text: str) -> bool:
         if self._refused.get(tx.nonce) != text:
             self._refused[tx.nonce] = text
             log.error("publication.refused", nonce=tx.nonce, outcome=publication.value, text=text)
         match publication:
-            case Publication.UNDERPRICED:
+            case PublishOutcome.UNDERPRICED:
                 self._book.refused(tx)
-            case Publication.REFUSED_FOR_GOOD:
+            case PublishOutcome.REFUSED_FOR_GOOD:
                 if not tx.tx.is_abandoned:
                     self._backoff.refused()
                 self._book.reject(tx, REFUSED)

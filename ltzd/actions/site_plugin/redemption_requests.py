@@ -110,14 +110,14 @@ def _standing_in(sold: OnChain, answers: Sequence[bytes]) -> Standing:
     offer, balance, nonce, *claims = answers
     return Standing(
         offer=_item(offer) if sold.collection_id is None else _collection(offer),
-        balance=ltz.decode_number(balance),
-        permit_nonce=ltz.decode_number(nonce),
+        balance=ltz.decode_uint(balance),
+        permit_nonce=ltz.decode_uint(nonce),
         claims=perk_nft.decode_claims(claims[0]) if claims else 0,
     )
 
 
 def _collection(answer: bytes) -> Offer:
-    ((params, minted, _uri),) = abi.decode_answer("PerkNFT", "collection", answer)
+    ((params, minted, _uri),) = abi.decode_result("PerkNFT", "collection", answer)
     brand, _payout, price, max_supply, max_per_user, _charges, is_active, needs_signature = params
     return Offer(
         brand=brand,
@@ -130,7 +130,7 @@ def _collection(answer: bytes) -> Offer:
 
 
 def _item(answer: bytes) -> Offer:
-    (_payout, price, stock, sold, _most, is_active, _burns), brand = abi.decode_answer(
+    (_payout, price, stock, sold, _most, is_active, _burns), brand = abi.decode_result(
         "PointsSale", "item", answer
     )
     return Offer(brand=brand, price=price, is_active=is_active, left=max(0, stock - sold))

@@ -94,7 +94,7 @@ class Rpc:
             }
             return [_outcome_or_none(by_id.get(envelope["id"])) for envelope in envelopes]
 
-    async def gathered(self, method: str, *params: object) -> Any:
+    async def batched_call(self, method: str, *params: object) -> Any:
         """As `call`, in one batch with what others ask meanwhile: a tenth of the cost when many do.
 
         Raises NodeUnavailable, RpcError.

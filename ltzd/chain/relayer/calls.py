@@ -31,8 +31,8 @@ from ltzd.values import Address, checksummed, hex_of
 Question = tuple[Address, bytes]
 
 _READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
-    "nonce": ltz.decode_number,
-    "allowance": ltz.decode_number,
+    "nonce": ltz.decode_uint,
+    "allowance": ltz.decode_uint,
     "deal": business_escrow.decode_deal,
 }
 

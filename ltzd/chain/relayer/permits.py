@@ -14,7 +14,7 @@ from ltzd.errors import ValidationFailed
 from ltzd.rules.relayer.calls import SignedPermit
 from ltzd.values import Address, checksummed
 
-MOST_USED_SINCE: Final = 8
+MAX_USED_NONCES_BACK: Final = 8
 """How many permits back a used one is still recognised."""
 
 
@@ -53,7 +53,7 @@ def check_spent_whole(permit: SignedPermit, call: Call) -> None:
 
 def signed_permit(permit: SignedPermit, nonce: int, separator: bytes) -> Permit:
     """The permit with the nonce it was signed for: `nonce`, the owner's next, or a used one."""
-    for signed_for in range(nonce, max(nonce - MOST_USED_SINCE, 0) - 1, -1):
+    for signed_for in range(nonce, max(nonce - MAX_USED_NONCES_BACK, 0) - 1, -1):
         signed = Permit(permit.owner, permit.spender, permit.value, signed_for, permit.deadline)
         if is_signed_by(permit.owner, signed, permit.signature, separator):
             return signed

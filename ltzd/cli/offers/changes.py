@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ltzd.chain.contracts import offers
-from ltzd.chain.contracts.offers import CollectionTerms, ItemTerms
+from ltzd.chain.contracts.offers import CollectionSettings, ItemSettings
 from ltzd.cli.chain_targets import ChainPlace
 from ltzd.cli.offers.options import (
     Business,
@@ -29,7 +29,7 @@ Given = Mapping[str, object]
 def create_collection(given: Given, switches: Given, means: Means, place: PlaceOf) -> None:
     """`switches` are `active` and `requires_sig`."""
     said = understood(NewCollection, given, means.faults())
-    terms = CollectionTerms(
+    terms = CollectionSettings(
         brand=said.brand,
         payout=said.payout or said.brand,
         price=LtzUnits(said.price),
@@ -43,12 +43,12 @@ def create_collection(given: Given, switches: Given, means: Means, place: PlaceO
     asyncio.run(_create_collection(terms, means, place()))
 
 
-async def _create_collection(terms: CollectionTerms, means: Means, place: ChainPlace) -> None:
+async def _create_collection(terms: CollectionSettings, means: Means, place: ChainPlace) -> None:
     async with desk(place, means) as at:
         perk_nft = at.contracts.perk_nft
         mined = await at.carry_out(perk_nft, offers.create_collection(terms))
     if mined is not None:
-        id_ = offers.created_collection(mined.logs, perk_nft)
+        id_ = offers.created_collection_id(mined.logs, perk_nft)
         show(collection_view(id_, terms, minted=0), mined)
 
 
@@ -74,7 +74,7 @@ async def _set_collection(said: ChangedCollection, means: Means, place: ChainPla
 def create_item(given: Given, switches: Given, means: Means, place: PlaceOf) -> None:
     """`switches` are `active` and `burns`."""
     said = understood(NewItem, given, means.faults())
-    terms = ItemTerms(
+    terms = ItemSettings(
         brand=said.brand,
         payout=said.payout or said.brand,
         price=LtzUnits(said.price),
@@ -87,7 +87,7 @@ def create_item(given: Given, switches: Given, means: Means, place: PlaceOf) -> 
 
 
 async def _create_item(
-    id_: int, terms: ItemTerms, metadata: bytes, means: Means, place: ChainPlace
+    id_: int, terms: ItemSettings, metadata: bytes, means: Means, place: ChainPlace
 ) -> None:
     async with desk(place, means) as at:
         # The contract would take it as a change of what is there.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ltzd.chain.contracts.offers import Offers
+from ltzd.chain.contracts.offers import OfferReader
 from ltzd.chain.deployment.cold_wallet import ColdWallet, Mined, simulate
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
@@ -58,7 +58,7 @@ class Desk:
         self._fees = place.fees
         self._means = means
         self.contracts = place.contracts
-        self.offers = Offers(rpc, place.contracts)
+        self.offers = OfferReader(rpc, place.contracts)
 
     async def carry_out(self, to: Address, data: bytes) -> Mined | None:
         """None when nothing was sent, since the transaction was printed."""

@@ -6,7 +6,13 @@ from typing import Any, TypeVar
 
 from rich.table import Column, Table
 
-from ltzd.chain.contracts.offers import Collection, CollectionTerms, Item, ItemTerms, Offers
+from ltzd.chain.contracts.offers import (
+    Collection,
+    CollectionSettings,
+    Item,
+    ItemSettings,
+    OfferReader,
+)
 from ltzd.chain.node.rpc import Rpc
 from ltzd.cli.chain_targets import ChainPlace
 from ltzd.cli.output import plain, print_json, print_page, tell
@@ -16,7 +22,7 @@ from ltzd.values import Address, checksummed
 T = TypeVar("T")
 
 
-def collection_view(id_: int, terms: CollectionTerms, minted: int) -> dict[str, Any]:
+def collection_view(id_: int, terms: CollectionSettings, minted: int) -> dict[str, Any]:
     return {
         "collectionId": id_,
         "brand": checksummed(terms.brand),
@@ -32,7 +38,7 @@ def collection_view(id_: int, terms: CollectionTerms, minted: int) -> dict[str, 
     }
 
 
-def item_view(id_: int, terms: ItemTerms, sold: int) -> dict[str, Any]:
+def item_view(id_: int, terms: ItemSettings, sold: int) -> dict[str, Any]:
     return {
         "itemId": id_,
         "brand": checksummed(terms.brand),
@@ -69,10 +75,10 @@ def list_businesses(place: ChainPlace, *, as_json: bool) -> None:
     _show(views, as_json=as_json, without="business")
 
 
-def _read(place: ChainPlace, ask: Callable[[Offers], Awaitable[T]]) -> T:
+def _read(place: ChainPlace, ask: Callable[[OfferReader], Awaitable[T]]) -> T:
     async def read() -> T:
         async with Rpc(place.rpc_url) as rpc:
-            return await ask(Offers(rpc, place.contracts))
+            return await ask(OfferReader(rpc, place.contracts))
 
     return asyncio.run(read())
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ltzd.chain.node.node import Header, Node, Receipt, Revert
-from ltzd.chain.node.publications import Publication
+from ltzd.chain.node.publications import PublishOutcome
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.fees import Market
@@ -48,7 +48,7 @@ A_LOG: dict[str, object] = {
 
 async def test_a_taken_publication_is_accepted() -> None:
     async with a_server(always(hex_of(HASH))) as rpc:
-        assert await Node(rpc).publish(b"\x02") == (Publication.ACCEPTED, "")
+        assert await Node(rpc).publish(b"\x02") == (PublishOutcome.ACCEPTED, "")
 
 
 async def test_an_unanswered_publication_is_unknown() -> None:
@@ -227,7 +227,7 @@ async def test_each_simulated_call_has_the_gas_that_it_is_sent_with() -> None:
 
     async with a_server(respond) as rpc:
         assert await Node(rpc).simulate(LTZ, [b"\x01", b"\x02"], LTZ, [0, 70_000]) == [None, None]
-        await Node(rpc).revert_of(LTZ, b"", LTZ, gas=0)
+        await Node(rpc).simulate_call(LTZ, b"", LTZ, gas=0)
     assert [call.get("gas") for call in asked] == ["0x0", "0x11170", "0x0"]
 
 
@@ -239,10 +239,10 @@ async def test_bytes_without_an_answer_among_others_are_unknown_and_the_others_a
     async with a_server(respond) as rpc:
         answers = await Node(rpc).publish_all([b"\x01", b"\x02", b"\x03", b"\x04"])
     assert [outcome for outcome, _ in answers] == [
-        Publication.REFUSED_FOR_GOOD,
-        Publication.UNKNOWN,
-        Publication.ACCEPTED,
-        Publication.UNKNOWN,
+        PublishOutcome.REFUSED_FOR_GOOD,
+        PublishOutcome.UNKNOWN,
+        PublishOutcome.ACCEPTED,
+        PublishOutcome.UNKNOWN,
     ]
 
 

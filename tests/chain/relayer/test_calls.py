@@ -673,7 +673,7 @@ def test_padding_of_a_signature_must_be_zero_and_whole(name: str) -> None:
 
 
 TWO = (permit_for("PerkNFT"), MOVES["PerkNFT.claimFor"](USER))
-TAILS = [words.of_bytes(each) for each in TWO]
+TAILS = [words.encode_bytes(each) for each in TWO]
 
 
 def a_multicall(list_at: int, count: int, *rest: bytes | int) -> bytes:

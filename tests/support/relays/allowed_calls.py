@@ -20,8 +20,8 @@ from ltzd.chain.typed_data import (
     Permit,
     Refund,
     Release,
-    Signable,
     TransferWithAuthorization,
+    TypedMessage,
 )
 from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
 from ltzd.values import Address, address_of
@@ -32,7 +32,7 @@ class Person:
         self.key = key.to_bytes(32, "big")
         self.address = address_of(str(Account.from_key(self.key).address))
 
-    def sign(self, contract: str, message: Signable) -> bytes:
+    def sign(self, contract: str, message: TypedMessage) -> bytes:
         digest = typed_data.digest(message, CONTRACTS.separator(contract))
         return bytes(Account.unsafe_sign_hash(digest, self.key).signature)
 
