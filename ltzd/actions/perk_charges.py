@@ -146,7 +146,7 @@ class PerkCharges:
         return self._read_nonces.begin(name)
 
     async def _are_fresh(self, nonces: Sequence[tuple[str, str]]) -> list[bool]:
-        return await self._limits.spend("signed_reads", READ_NONCE_SECONDS, nonces)
+        return await self._limits.use_once("signed_reads", READ_NONCE_SECONDS, nonces)
 
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
         """Answers when the redemption is a block deep, or after a minute.
@@ -271,7 +271,7 @@ class PerkCharges:
             return
         if revert.data is None:
             raise NodeUnavailable(f"eth_call: {revert.text}")
-        if reverts.name_of(revert.data) != "ChargesMismatch":
+        if reverts.error_name(revert.data) != "ChargesMismatch":
             # Else others of the token went before it meanwhile: decided anew under its lock.
             raise _refusal(revert.data)
 
@@ -383,8 +383,8 @@ def _call(token_id: int, holder: Address, amount: int, left: int, reference: byt
 
 
 def _refusal(data: bytes) -> LtzdError:
-    reason = reverts.reason_of(data)
-    if reverts.name_of(data) == "HolderChanged":
+    reason = reverts.describe(data)
+    if reverts.error_name(data) == "HolderChanged":
         return HolderChanged("The token has changed hands", reason=reason)
     return TransactionFailed(f"Transaction failed: {reason}", reason=reason)
 

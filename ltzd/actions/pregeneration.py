@@ -20,7 +20,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
-from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
+from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import (
     AccountRefused,
@@ -97,7 +97,9 @@ class Pregeneration:
         """Ends what is under way; its callers hear Unavailable."""
         await self._flights.close()
 
-    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+    async def admit(
+        self, brand_id: Address, signed: SignedRequest | None = None
+    ) -> RateLimitStatus:
         """Counts a request of the brand; answers its window of a minute.
 
         What the brand has signed counts apart from what anybody sends in its name. Raises
@@ -115,7 +117,7 @@ class Pregeneration:
             raise _limited(PER_MINUTE, max(1, math.ceil(window.reset_at - time.time())))
         async with session(self._pool) as connection:
             day = await pregenerations.count_today(
-                connection, brand_id, PER_DAY.most, is_signed=signed is not None
+                connection, brand_id, PER_DAY.max_hits, is_signed=signed is not None
             )
         if not day.is_within:
             raise _limited(PER_DAY, day.seconds_left)
@@ -126,7 +128,7 @@ class Pregeneration:
         await self._signatures.check(signed, brand_id)
         # In hex, since the names of windows do not tell capitals from small letters.
         nonce = (hex_of(brand_id), signed.nonce.encode().hex())
-        (is_fresh,) = await self._limits.spend("signed_pregenerations", NONCE_SECONDS, [nonce])
+        (is_fresh,) = await self._limits.use_once("signed_pregenerations", NONCE_SECONDS, [nonce])
         if not is_fresh:
             raise SignatureRefused("X-LTZ-Nonce has been used")
 
@@ -216,8 +218,8 @@ def _hint_in(account: OAuthAccount, refusal: AccountRefused) -> str:
 def too_many(limit: RateLimit, seconds: int) -> RateLimited:
     unit = "minute" if limit.seconds == PER_MINUTE.seconds else "day"
     return RateLimited(
-        f"Rate limit exceeded: a brand may pregenerate {limit.most} wallets a {unit}; "
+        f"Rate limit exceeded: a brand may pregenerate {limit.max_hits} wallets a {unit}; "
         f"try again in {seconds} seconds",
-        limit=limit.most,
+        limit=limit.max_hits,
         retryAfterSeconds=seconds,
     )

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AttemptResult:
     """`label` is the metric's word; `error` is fit for a log and for the webhook's row."""
 
     label: str
@@ -28,32 +28,34 @@ class Answered:
     """What the endpoint asked for by Retry-After."""
 
 
-async def made(http: BrandWebhooks, letter: SignedWebhook, now: Callable[[], datetime]) -> Answered:
+async def made(
+    http: BrandWebhooks, letter: SignedWebhook, now: Callable[[], datetime]
+) -> AttemptResult:
     """Never raises: a fault of our own is a failure of this attempt, not of the next webhook's."""
     try:
         return await _posted(http, letter, now)
     except AddressRefused as error:
-        return Answered("refused", error.reason)
+        return AttemptResult("refused", error.reason)
     except RequestFailed as error:
-        return Answered("failed", error.reason)
+        return AttemptResult("failed", error.reason)
     except Exception as error:
         telemetry.WEBHOOK_ERRORS.inc()
         log.exception("webhook.attempt_broke", webhook=str(letter.due.id))
-        return Answered("failed", f"a fault of ltzd ({type(error).__name__})")
+        return AttemptResult("failed", f"a fault of ltzd ({type(error).__name__})")
 
 
 async def _posted(
     http: BrandWebhooks, letter: SignedWebhook, now: Callable[[], datetime]
-) -> Answered:
+) -> AttemptResult:
     answer = await http.post(letter.message, letter.secrets, now())
     verdict = verdict_of(answer.status)
     if verdict is Verdict.DELIVERED:
-        return Answered(verdict.value, None, answer.status)
+        return AttemptResult(verdict.value, None, answer.status)
     patience = retry_after(answer.retry_after, now())
-    return Answered(verdict.value, f"status {answer.status}", answer.status, patience)
+    return AttemptResult(verdict.value, f"status {answer.status}", answer.status, patience)
 
 
-def outcome_of(letter: SignedWebhook, answered: Answered, now: datetime) -> DeliveryOutcome:
+def outcome_of(letter: SignedWebhook, answered: AttemptResult, now: datetime) -> DeliveryOutcome:
     due = letter.due
     if answered.error is None:
         return DeliveryOutcome(due, now, "delivered", now, answered.status, None)

@@ -34,7 +34,7 @@ class _Asked(NamedTuple):
     account: str
 
 
-class Look:
+class ChatRecheck:
     def __init__(self, platform: ChatPlatform, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._platform = platform
         self._sleep = sleep

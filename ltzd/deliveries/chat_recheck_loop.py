@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from ltzd import telemetry
-from ltzd.deliveries.chat_recheck import Look
+from ltzd.deliveries.chat_recheck import ChatRecheck
 from ltzd.errors import LostLane, Unavailable
 from ltzd.providers.chat import ChatPlatform
 from ltzd.rules.constraints.constraints import CHAT_KINDS
@@ -54,7 +54,7 @@ class ChatRecheckLoop:
 
     async def sweep(self) -> int:
         """Answers how many results were dropped. Raises DatabaseUnavailable."""
-        look = Look(self._platform, self._sleep)
+        look = ChatRecheck(self._platform, self._sleep)
         dropped, behind = 0, FIRST_KEY
         while True:
             async with session(self._pool) as connection:
@@ -89,7 +89,7 @@ class ChatRecheckLoop:
                 one.cancel()
 
 
-def _tell(look: Look, dropped: int) -> None:
+def _tell(look: ChatRecheck, dropped: int) -> None:
     telemetry.CHAT_SWEEPS.labels("partial" if look.unheard else "whole").inc()
     telemetry.CHAT_RESULTS_DROPPED.inc(dropped)
     if dropped:

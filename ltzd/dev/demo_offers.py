@@ -56,7 +56,7 @@ async def stand(
     """Create what the chain lacks; answers dev.json's `collections`, `items`, `businesses`."""
     wallet = ColdWallet(rpc, registrar, _FEES, _PATIENCE_SECONDS)
     # A start that was killed may have something under way: it counts as soon as it is mined.
-    await wallet.quiet()
+    await wallet.wait_until_idle()
     found = OfferReader(rpc, contracts)
     calls = [
         *await _missing_collections(found, contracts, brand.address),

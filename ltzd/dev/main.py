@@ -149,7 +149,7 @@ async def _set_up(
         "operators": [checksummed(operator.address)],
         "minter": checksummed(minter.address),
         "contracts": {
-            name: checksummed(placed.address) for name, placed in deployment.placed.items()
+            name: checksummed(placed.address) for name, placed in deployment.contracts.items()
         },
         "brand": brand.door,
         "otherBrand": other.door,

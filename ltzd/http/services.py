@@ -15,7 +15,7 @@ from ltzd.actions.site_plugin.leaderboards import Leaderboard
 from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
 from ltzd.actions.site_plugin.members import AuthenticatedMember
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
-from ltzd.cache.rate_limits import RateLimits, Window
+from ltzd.cache.rate_limits import RateLimits, RateLimitStatus
 from ltzd.errors import Refused
 from ltzd.http.requests.client_address import NO_PROXIES, Proxies
 from ltzd.providers.host_sites import HostCredentials
@@ -142,7 +142,9 @@ class Payments(Protocol):
 class Pregeneration(Protocol):
     """`actions/pregeneration.py`, as far as its surface uses it."""
 
-    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+    async def admit(
+        self, brand_id: Address, signed: SignedRequest | None = None
+    ) -> RateLimitStatus:
         """Counts a request; the brand's window of a minute. Raises BrandUnknown, SignatureRefused,
         RateLimited."""
         ...

@@ -25,7 +25,7 @@ class Purse:
 
     async def look(self, head: Header) -> None:
         """Take fees, balance and the block's gas limit as of `head`. Raises NodeUnavailable."""
-        market = await self._node.market(head)
+        market = await self._node.gas_price(head)
         await self.weigh()
         self.market, self.fees = market, fees_for(market, self._policy)
         self.block_gas_limit = head.gas_limit

@@ -13,7 +13,7 @@ import math
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.publications import PublishOutcome
+from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk

@@ -6,7 +6,7 @@ Every kind of work passes here: mints, relays, replacements, self-transfers. Who
 
 from dataclasses import dataclass
 
-from ltzd.chain.signing import Signer, Unsigned
+from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.errors import Unavailable
 from ltzd.operator.funds import Purse
 from ltzd.operator.lane_context import Desk
@@ -68,7 +68,7 @@ class TransactionSigner:
         if obstacle is not None:
             raise Unsendable(f"Nonce {nonce} may not be signed: {obstacle.value}")
         signed = self._signer.sign(
-            Unsigned(
+            UnsignedTransaction(
                 chain_id=self._desk.lane.chain_id,
                 nonce=nonce,
                 max_priority_fee_per_gas=fees.max_priority_fee_per_gas,

@@ -641,7 +641,7 @@ async def test_an_unknown_or_disabled_brand_is_refused_and_counts_nothing(
 ) -> None:
     with pytest.raises(BrandUnknown):
         await process.pregeneration.admit(a_wallet(0xD))
-    assert (await process.pregeneration.admit(BRAND)).remaining == PER_MINUTE.most - 1
+    assert (await process.pregeneration.admit(BRAND)).remaining == PER_MINUTE.max_hits - 1
     async with transaction(process.pool) as connection:
         await brand_records.switch(connection, BRAND, "disabled", on=True)
         await process.book.refresh(connection)
@@ -653,11 +653,11 @@ async def test_an_unknown_or_disabled_brand_is_refused_and_counts_nothing(
 async def test_a_brand_may_ask_a_hundred_times_a_minute_and_another_is_not_touched(
     database_url: str, sandbox: Sandbox, in_redis: bool
 ) -> None:
-    assert (PER_MINUTE.most, PER_MINUTE.seconds) == (100, 60)
-    assert (PER_DAY.most, PER_DAY.seconds) == (10_000, 86_400)
+    assert (PER_MINUTE.max_hits, PER_MINUTE.seconds) == (100, 60)
+    assert (PER_DAY.max_hits, PER_DAY.seconds) == (10_000, 86_400)
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(a_redis()) if in_redis else None
-        limits = await stack.enter_async_context(RateLimits(url, patience_seconds=5.0))
+        limits = await stack.enter_async_context(RateLimits(url, timeout_seconds=5.0))
         process = await stack.enter_async_context(a_process(database_url, sandbox, limits))
         for left in range(99, -1, -1):
             window = await process.pregeneration.admit(BRAND)

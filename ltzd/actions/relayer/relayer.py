@@ -201,7 +201,7 @@ class Relayer:
             return await self._answer(
                 standing.earlier.id, standing.window(), deadline, is_new=False
             )
-        understood = relay_calls.understood(request.ask, self._contracts)
+        understood = relay_calls.decode_relay(request.ask, self._contracts)
         relay_limits.check_hour(standing)
         identity = await self._refuse_over_budget(request.ask.user, request.speaker)
         if understood.takes_turns and standing.has_serialized_in_flight:

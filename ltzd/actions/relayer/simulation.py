@@ -8,8 +8,7 @@ import asyncio
 from contextlib import suppress
 
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
-from ltzd.chain.contracts import abi_words as words
-from ltzd.chain.contracts import reverts
+from ltzd.chain.contracts import abi_words, reverts
 from ltzd.chain.node.node import Node, Revert
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import (
@@ -82,7 +81,7 @@ class RelaySimulator:
     async def why(self, to: Address, data: bytes, sender: Address, block: int) -> str:
         """The reason of a call that failed in this block, as far as the chain can tell now."""
         said = await self.revert_at(to, data, sender, block)
-        return "reverted on chain" if said is None else reverts.reason_of(said)
+        return "reverted on chain" if said is None else reverts.describe(said)
 
     async def revert_at(
         self, to: Address, data: bytes, sender: Address, block: int
@@ -147,15 +146,15 @@ def _refusal(revert: Revert) -> Refused | NodeUnavailable:
         if "gas required exceeds" in text or "out of gas" in text or "outofgas" in text:
             return _too_much(None)
         return NodeUnavailable(f"eth_estimateGas: {revert.text}")
-    if reverts.name_of(revert.data) == "ClaimLimitReached":
+    if reverts.error_name(revert.data) == "ClaimLimitReached":
         with suppress(ValueError):  # malformed: then it is a reason like any other
             return _claim_limit(revert.data)
-    reason = reverts.reason_of(revert.data)
+    reason = reverts.describe(revert.data)
     return TransactionFailed(f"Transaction would fail: {reason}", reason=reason)
 
 
 def _claim_limit(data: bytes) -> ClaimLimitReached:
-    read = words.WordReader(data[4:])
+    read = abi_words.WordReader(data[4:])
     return claim_limit_reached(read.uint(), read.uint(), read.uint())
 
 

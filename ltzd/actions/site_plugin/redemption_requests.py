@@ -55,7 +55,7 @@ class RedemptionRequests:
             answers = await self._node.views(_questions(sold, wallet, self._contracts))
             return _standing_in(sold, answers)
         except RpcError as error:
-            name = reverts.name_of(error.data or b"")
+            name = reverts.error_name(error.data or b"")
             if name in {"UnknownCollection", "UnknownItem"}:
                 raise RedemptionRefused(redeeming.sentence_of_revert(name)) from error
             raise NodeUnavailable(f"eth_call: {error.message}") from error

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.abi_words import WordReader
 from ltzd.chain.contracts.relayed import MULTICALL, multicall
 from ltzd.errors import ValidationFailed
@@ -26,17 +25,17 @@ _READERS: Final[Mapping[str, Callable[[WordReader], Any]]] = {
     "bytes": WordReader.last_bytes_argument,
 }
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
-    "address": words.encode_address,
-    "uint8": lambda value: words.encode_uint(value, 8),
-    "uint40": lambda value: words.encode_uint(value, 40),
-    "uint256": words.encode_uint,
-    "bytes32": words.encode_bytes32,
-    "bytes": words.encode_bytes,
+    "address": abi_words.encode_address,
+    "uint8": lambda value: abi_words.encode_uint(value, 8),
+    "uint40": lambda value: abi_words.encode_uint(value, 40),
+    "uint256": abi_words.encode_uint,
+    "bytes32": abi_words.encode_bytes32,
+    "bytes": abi_words.encode_bytes,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DecodedCall:
     """One call of a function of the table; arguments by their names in the ABI."""
 
     row: AllowedCall
@@ -52,7 +51,7 @@ class Call:
         return tuple(fields), r + last + bytes((v,))
 
 
-def calls_in(contract: str, data: bytes) -> list[Call]:
+def calls_in(contract: str, data: bytes) -> list[DecodedCall]:
     """The call, or a multicall's calls: one or two. Raises ValidationFailed."""
     if data[:4] != MULTICALL:
         return [_call_in(contract, data)]
@@ -78,7 +77,7 @@ def _multicall_in(contract: str, data: bytes) -> list[bytes]:
     return inner
 
 
-def _call_in(contract: str, data: bytes) -> Call:
+def _call_in(contract: str, data: bytes) -> DecodedCall:
     if data[:4] == MULTICALL:
         raise ValidationFailed("A multicall must not hold another", contract=contract)
     shape = _shapes().get((contract, data[:4]))
@@ -89,7 +88,7 @@ def _call_in(contract: str, data: bytes) -> Call:
             selector=hex_of(data[:4]),
             allowed=functions_of(contract),
         )
-    return Call(shape.row, shape.arguments_in(data), data)
+    return DecodedCall(shape.row, shape.arguments_in(data), data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class _Shape:
         written = [self.selector]
         for name, kind in self.types.items():
             if kind == "bytes":
-                written.append(words.encode_uint(32 * len(self.types)))
+                written.append(abi_words.encode_uint(32 * len(self.types)))
             written.append(_WRITERS[kind](arguments[name]))
         return b"".join(written)
 

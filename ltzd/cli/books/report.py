@@ -121,7 +121,7 @@ async def _ask_chain(indexed: IndexedLtz, data_dir: Path, config: Path | None) -
         chain_id = await Node(rpc).chain_id()
         if chain_id != indexed.chain_id:
             raise NodeUnavailable(f"the node's is {chain_id}, the database's {indexed.chain_id}")
-        return await ltz_state.as_of(
+        return await ltz_state.read_state_at(
             rpc, indexed.ltz, indexed.number, indexed.hash, indexed.words()
         )
 

@@ -146,7 +146,7 @@ async def _deploy(
             manner=manner,
         )
         if is_rehearsal:
-            steps = await deploying.outlook(before)
+            steps = await deploying.preview(before)
             tell("Nothing was sent. What is missing:" if steps else "Nothing is missing.")
             print(*steps, sep="\n", flush=True)
             return

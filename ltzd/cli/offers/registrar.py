@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ltzd.chain.contracts.offers import OfferReader
-from ltzd.chain.deployment.cold_wallet import ColdWallet, Mined, simulate
+from ltzd.chain.deployment.cold_wallet import ColdWallet, MinedTransaction, simulate
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
@@ -60,7 +60,7 @@ class Desk:
         self.contracts = place.contracts
         self.offers = OfferReader(rpc, place.contracts)
 
-    async def carry_out(self, to: Address, data: bytes) -> Mined | None:
+    async def carry_out(self, to: Address, data: bytes) -> MinedTransaction | None:
         """None when nothing was sent, since the transaction was printed."""
         if not await self._node.code(to):
             raise Misconfigured(f"There is no contract at {checksummed(to)} on the node's chain.")
@@ -75,7 +75,7 @@ class Desk:
                 raise
             raise Refused(f"{error.message}: {words}.", **error.details) from error
 
-    async def _send(self, key: Path, to: Address, data: bytes) -> Mined:
+    async def _send(self, key: Path, to: Address, data: bytes) -> MinedTransaction:
         # Opening a keystore takes about a second of pure computation.
         secret = await asyncio.to_thread(read_key, key, self._means.password_file)
         return await ColdWallet(self._rpc, Signer(secret), self._fees).send(to, data, _tell_hash)
@@ -100,7 +100,7 @@ async def desk(place: ChainPlace, means: Means) -> AsyncIterator[Desk]:
         yield Desk(rpc, place, means)
 
 
-def show(result: Mapping[str, Any], mined: Mined | None) -> None:
+def show(result: Mapping[str, Any], mined: MinedTransaction | None) -> None:
     """What is so now, and by which transaction: None if it was so before."""
     transaction = {
         "transactionHash": hex_of(mined.hash) if mined else None,

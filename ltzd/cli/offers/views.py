@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from rich.table import Column, Table
 
 from ltzd.chain.contracts.offers import (
-    Collection,
+    CollectionOffer,
     CollectionSettings,
-    Item,
+    ItemOffer,
     ItemSettings,
     OfferReader,
 )
@@ -57,13 +57,13 @@ def business_view(business: Address, *, approved: bool) -> dict[str, Any]:
 
 
 def list_collections(place: ChainPlace, *, as_json: bool) -> None:
-    found: list[Collection] = _read(place, lambda offers: offers.collections())
+    found: list[CollectionOffer] = _read(place, lambda offers: offers.collections())
     views = [collection_view(one.id, one.terms, one.minted) for one in found]
     _show(views, as_json=as_json, without="collection")
 
 
 def list_items(place: ChainPlace, *, as_json: bool) -> None:
-    found: list[Item] = _read(place, lambda offers: offers.items())
+    found: list[ItemOffer] = _read(place, lambda offers: offers.items())
     _show(
         [item_view(one.id, one.terms, one.sold) for one in found], as_json=as_json, without="item"
     )

@@ -11,7 +11,7 @@ import time
 from sanic.request import Request
 
 from ltzd.actions.site_plugin.members import AuthenticatedMember
-from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
+from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
 from ltzd.errors import HostSiteRefused, LogInsLimited, NotLoggedIn
 from ltzd.http.requests.client_address import client_network
 from ltzd.http.services import SiteMembers
@@ -37,7 +37,7 @@ class LogInLimit:
         if login_headers(credentials) is None:
             return await self._members.member(host, credentials)
         client = client_network(request)
-        spent = self._limits.spent(FAILED_LOG_INS, client, host)
+        spent = self._limits.exhausted(FAILED_LOG_INS, client, host)
         if spent is not None and not self._members.is_confirmed(host, credentials):
             raise limited(_seconds_left(spent))
         try:
@@ -52,10 +52,10 @@ class LogInLimit:
 def limited(seconds: int) -> LogInsLimited:
     return LogInsLimited(
         f"Too many log-ins have failed from your address. Please try again in {seconds} seconds.",
-        limit=FAILED_LOG_INS.most,
+        limit=FAILED_LOG_INS.max_hits,
         retryAfterSeconds=seconds,
     )
 
 
-def _seconds_left(window: Window) -> int:
+def _seconds_left(window: RateLimitStatus) -> int:
     return max(1, math.ceil(window.reset_at - time.time()))

@@ -131,11 +131,11 @@ def _halves(part: Part) -> list[Part]:
 
 
 def _name(revert: Revert) -> str:
-    return reverts.name_of(revert.data or b"") or "reverted"
+    return reverts.error_name(revert.data or b"") or "reverted"
 
 
 def _reason(revert: Revert) -> str:
-    return revert.text[:200] if revert.data is None else reverts.reason_of(revert.data)
+    return revert.text[:200] if revert.data is None else reverts.describe(revert.data)
 
 
 def _is_its_fault(revert: Revert) -> bool:

@@ -24,7 +24,7 @@ from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
 from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
 from ltzd.actions.site_plugin.members import AuthenticatedMember
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
-from ltzd.cache.rate_limits import RateLimits, Window
+from ltzd.cache.rate_limits import RateLimits, RateLimitStatus
 from ltzd.errors import (
     BrandUnknown,
     DuplicateEvent,
@@ -478,11 +478,13 @@ class PregenerationBook:
     asked: list[PregenerationRequest] = field(default_factory=list)
     signed: list[SignedRequest | None] = field(default_factory=list)
     counted: int = 0
-    most: int = PER_MINUTE.most
+    most: int = PER_MINUTE.max_hits
     reset_at: float = field(default_factory=lambda: time.time() + 42)
     refusal: Exception | None = None
 
-    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+    async def admit(
+        self, brand_id: Address, signed: SignedRequest | None = None
+    ) -> RateLimitStatus:
         self.signed.append(signed)
         if signed is not None and not is_signed_with(signed, [SECURITY_KEY]):
             raise SignatureRefused("The request is not signed by this brand")
@@ -491,7 +493,9 @@ class PregenerationBook:
         self.counted += 1
         if self.counted > self.most:
             raise too_many(PER_MINUTE, 42)
-        return Window(True, PER_MINUTE.most, PER_MINUTE.most - self.counted, self.reset_at)
+        return RateLimitStatus(
+            True, PER_MINUTE.max_hits, PER_MINUTE.max_hits - self.counted, self.reset_at
+        )
 
     async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         self.asked.append(request)

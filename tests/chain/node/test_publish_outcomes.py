@@ -2,7 +2,7 @@
 
 import pytest
 
-from ltzd.chain.node.publications import PublishOutcome, outcome_of
+from ltzd.chain.node.publish_outcomes import PublishOutcome, classify_publish_error
 from ltzd.chain.node.rpc import RpcError
 
 ACCEPTED = PublishOutcome.ACCEPTED
@@ -206,4 +206,4 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
     [(client, *row) for client, rows in SPELLINGS.items() for row in rows],
 )
 def test_every_spelling_means_one_thing(client: str, text: str, outcome: PublishOutcome) -> None:
-    assert outcome_of(RpcError(-32000, text)) is outcome, client
+    assert classify_publish_error(RpcError(-32000, text)) is outcome, client

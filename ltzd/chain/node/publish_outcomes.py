@@ -30,8 +30,8 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-# Spellings of geth, Erigon, Nethermind, Besu, reth, anvil, hardhat and our tester chain, one
-# client's beside another's (peers.md, case 2; the table in tests/chain/node/test_publications.py).
+# Error texts of geth, Erigon, Nethermind, Besu, reth, anvil, hardhat and our tester chain
+# (peers.md, case 2; tests/chain/node/test_publish_outcomes.py has the table by client).
 _KNOWN = _any_of(
     "(?<!un)known transaction",
     "already known",
@@ -122,7 +122,7 @@ _SENDER_FOR_GOOD = (
 _FOR_GOOD = _any_of(*_GAS_FOR_GOOD, *_FEES_FOR_GOOD, *_FORM_FOR_GOOD, *_SENDER_FOR_GOOD)
 
 
-def outcome_of(error: RpcError) -> PublishOutcome:
+def classify_publish_error(error: RpcError) -> PublishOutcome:
     """What a node says by this error object about the bytes it was given."""
     text = error.message
     if "execution reverted" in text.lower():
