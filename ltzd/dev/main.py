@@ -20,7 +20,7 @@ from ltzd.chain.deployment.plan import Deployment
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.daemon import logs
-from ltzd.daemon.main import first_cause, run_roles, signals_waiting, stop_on_signals
+from ltzd.daemon.main import first_cause, run_roles, signals_blocked, stop_on_signals
 from ltzd.daemon.settings.accounts import Accounts
 from ltzd.daemon.settings.settings import Settings
 from ltzd.dev import contracts, data_dir, demo_brands, demo_offers, keys, ports, services
@@ -41,7 +41,7 @@ POLL_SECONDS = 0.05
 
 def run(options: DevOptions) -> None:
     """Until a signal. Raises Misconfigured with a sentence for a person."""
-    with signals_waiting(), data_dir.hold(options.data_dir) as folder:
+    with signals_blocked(), data_dir.hold(options.data_dir) as folder:
         uvloop.run(_run(folder, options))
 
 

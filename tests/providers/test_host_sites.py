@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from ltzd.dev.sandbox import Sandbox
-from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LogInsLimited
+from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LoginRateLimited
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import (
     MOST_FORMS,
@@ -343,7 +343,7 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
     for number in range(MOST_FORMS):
         assert await sites.user_of(site.base, form(number)) is not None
     for number in range(MOST_FORMS, 3 * MOST_FORMS):
-        with pytest.raises(LogInsLimited):
+        with pytest.raises(LoginRateLimited):
             await sites.user_of(site.base, form(number))
     assert await sites.user_of(site.base, form(0)) is not None, "it is known"
     assert len(site.asked) == MOST_FORMS
