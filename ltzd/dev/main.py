@@ -21,7 +21,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.daemon import logs
 from ltzd.daemon.main import first_cause, run_roles, signals_blocked, stop_on_signals
-from ltzd.daemon.settings.accounts import Accounts
+from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.dev import contracts, data_dir, demo_brands, demo_offers, keys, ports, services
 from ltzd.dev import dev_json as door
@@ -236,7 +236,7 @@ def _settings(
                 "secret_key": payments.secret_key,
                 "signing_secret": payments.signing_secret,
             },
-            "accounts": Accounts.of(sandbox.accounts_policy()),
+            "accounts": AccountSettings.of(sandbox.accounts_policy()),
             "chat": {"levels_url": sandbox.levels_url()},
             "site": {"base_url": sandbox.site_url},
             "dns": {"nameservers": list(dns.nameservers), "port": dns.port},

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from ltzd.daemon.settings.accounts import Accounts
+from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import Misconfigured
@@ -442,7 +442,7 @@ async def test_a_client_token_that_ends_early_is_made_anew(
 async def test_the_settings_made_of_the_sandboxs_policy_ask_the_same(sandbox: Sandbox) -> None:
     policy = sandbox.accounts_policy()
 
-    assert Accounts.of(policy).policy() == policy
+    assert AccountSettings.of(policy).policy() == policy
 
 
 async def test_fifty_look_ups_at_once_are_all_answered(look_ups: AccountLookups) -> None:
