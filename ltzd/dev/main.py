@@ -127,7 +127,7 @@ async def _set_up(
     await database.migrate(started.database_url)
     sealer = Sealer.from_file(folder / "master.key", create=True)
     sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, deployment.address("LTZ"))
-    sandbox.events_to(f"http://127.0.0.1:{options.port}{WEBHOOK}")
+    sandbox.set_payment_events_url(f"http://127.0.0.1:{options.port}{WEBHOOK}")
     sandbox.set_ltzd_url(f"http://127.0.0.1:{options.port}")
     await sandbox.start()
     stack.push_async_callback(sandbox.stop)
@@ -154,8 +154,8 @@ async def _set_up(
         "brand": brand.door,
         "otherBrand": other.door,
         **offered,
-        "site": sandbox.site_door(),
-        "payments": sandbox.payments_door(),
+        "site": sandbox.site_section(),
+        "payments": sandbox.payments_section(),
         "sandbox": sandbox.doors(),
     }
     hot_keys = {"minter_key_file": minter_file, "relay_key_file": operator_file}

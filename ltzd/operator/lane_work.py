@@ -6,7 +6,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ltzd.operator.policy import SameProcess
+from ltzd.operator.policy import InProcessHooks
 from ltzd.rules.operator.transactions import Effect, Place, State
 from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
@@ -71,10 +71,10 @@ class Rows(Protocol):
         ...
 
 
-class RewardRows:
+class RewardOutcomes:
     """The rewards of a failed or cancelled mint go back to the queue."""
 
-    def __init__(self, wakeups: WakeupHub, process: SameProcess) -> None:
+    def __init__(self, wakeups: WakeupHub, process: InProcessHooks) -> None:
         self._wakeups = wakeups
         self._process = process
 
@@ -96,7 +96,7 @@ class RewardRows:
             self._wakeups.notify(PUBLISHED)
 
 
-class RelayRows:
+class RelayOutcomes:
     """A relay that failed is over: nobody has simulated it against the chain of now."""
 
     def __init__(self, wakeups: WakeupHub) -> None:

@@ -537,7 +537,7 @@ async def test_the_sandboxs_sessions_are_log_ins(sandbox: Sandbox, sites: HostSi
 async def test_the_sandboxs_application_password_is_a_log_in(
     sandbox: Sandbox, sites: HostSiteClient
 ) -> None:
-    door = sandbox.site_door()
+    door = sandbox.site_section()
     good = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
     user = await sites.user_of(sandbox.site_url, HostCredentials(authorization=good))
     assert user is not None
@@ -549,7 +549,7 @@ async def test_the_sandboxs_application_password_is_a_log_in(
 async def test_the_sandboxs_user_has_every_field_of_the_platforms(
     sandbox: Sandbox,
 ) -> None:
-    door = sandbox.site_door()
+    door = sandbox.site_section()
     basic = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
     url = f"{sandbox.site_url}/wp-json/wp/v2/users/me?context=edit"
     async with (

@@ -13,7 +13,7 @@ import asyncpg
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import TRANSACTION_GAS
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.wakeups import ORIGIN
@@ -408,9 +408,9 @@ def _place(row: asyncpg.Record) -> Place | None:
     )
 
 
-def _bill(row: asyncpg.Record) -> Bill | None:
+def _bill(row: asyncpg.Record) -> GasCost | None:
     """None for a mint that the indexer saw before any receipt was asked for."""
     attempt = row["mined_attempt"]
     if attempt is None:
         return None
-    return Bill(Hash32(attempt), row["gas_used"], row["effective_gas_price"])
+    return GasCost(Hash32(attempt), row["gas_used"], row["effective_gas_price"])

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.relayer.waiters import RelayWaiters
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
@@ -18,7 +18,7 @@ from tests.support.relays.lanes import OTHER_USER, USER, a_plan, a_relay, a_rela
 from tests.support.rows.core import a_hash, running, save, value
 from tests.support.waiting import until
 
-PLACE = Place(5, a_hash("block"), True, Bill(a_hash("mined"), 50_000, 2))
+PLACE = Place(5, a_hash("block"), True, GasCost(a_hash("mined"), 50_000, 2))
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 
 from ltzd.errors import LaneLost, RateLimited
 from ltzd.rules.operator.fees import Fees
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
 from ltzd.rules.relayer import limits as relay_limits
 from ltzd.rules.relayer.calls import RelayStatus, RequestedClaim
 from ltzd.rules.relayer.limits import EarlierRelay, RelayUsage
@@ -39,7 +39,7 @@ from tests.support.relays.lanes import (
 from tests.support.rows.core import a_hash, a_wallet, save, value
 from tests.support.waiting import until
 
-BILL = Bill(a_hash("mined"), 50_000, 2)
+BILL = GasCost(a_hash("mined"), 50_000, 2)
 
 
 async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[RelayUsage]:
@@ -51,7 +51,7 @@ async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> 
     return (await standings(pool, (user, key)))[0]
 
 
-def a_place(succeeded: bool = True, bill: Bill | None = BILL) -> Place:
+def a_place(succeeded: bool = True, bill: GasCost | None = BILL) -> Place:
     return Place(5, a_hash("block"), succeeded, bill)
 
 
