@@ -83,4 +83,4 @@ class Earnings:
     async def forget(self, final: int) -> None:
         """All is to be read again from the first block on."""
         async with transaction(self.pool) as connection:
-            await facts.forget_all(connection, final)
+            await facts.delete_all(connection, final)
