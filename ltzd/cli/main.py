@@ -85,7 +85,7 @@ def run(
     """Run ltzd with a settings file."""
     import gc
 
-    # Imports and start-up make objects that stay. The daemon enables the collector when it is ready.
+    # Imports and start-up make objects that stay: the daemon enables the collector when ready.
     gc.disable()
     try:
         from ltzd.daemon.settings.settings import read_settings
