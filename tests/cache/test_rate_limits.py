@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 from ltzd import telemetry
 from ltzd.cache import rate_limits
 from ltzd.cache.rate_limits import TIMEOUT_SECONDS, RateLimit, RateLimits, RateLimitStatus
-from ltzd.dev import ports
+from ltzd.dev.services import ports
 from ltzd.errors import Misconfigured
 from tests.support.services.redis import RedisServer, a_redis_server
 from tests.support.waiting import until

@@ -28,7 +28,7 @@ async def _rotate(target: Target, brand: str, key: KeyName, *, revoke: bool) -> 
     )
     print_message("The key is shown only now: keep it.")
     if target.data_dir is not None:
-        from ltzd.dev import rotated_keys  # noqa: PLC0415 - production does without dev mode
+        from ltzd.dev.demo import rotated_keys  # noqa: PLC0415 - production does without dev mode
 
         rotated_keys.keep(target.data_dir, shown)
 
