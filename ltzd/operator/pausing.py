@@ -33,7 +33,7 @@ class LanePause:
             telemetry.LANES_PAUSED.labels(self._kind, reason).set(1)
             self._tell(reason)
         self.reason = reason
-        self.changes.ring()
+        self.changes.notify()
 
     def _tell(self, reason: str) -> None:
         """Once a minute for each reason: one may come and go with every reward."""

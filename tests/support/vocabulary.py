@@ -39,7 +39,7 @@ IDENTIFIERS = {
     "Newcomers": "UserRegistration",
     "Overtaken": "Conflict",
     "Patience": "ResubmissionPolicy",
-    "PaymentDesk": "PaymentOperations",
+    "PaymentOperations": "PaymentOperations",
     "Place": "Inclusion, LogPosition or Target",
     "Placed": "DeployedContract",
     "Purse": "FundsTracker",
@@ -56,7 +56,7 @@ IDENTIFIERS = {
     "Standing": "the noun: ClaimSnapshot, TokenCharges, RelayUsage …",
     "Stretch": "BlockRange",
     "Stuck": "BumpReason",
-    "TokenMint": "TokenIssuer",
+    "TokenIssuer": "TokenIssuer",
     "Understood": "DecodedRelay",
     "Wanted": "ClaimQuery",
     "Watcher": "ReceiptMonitor",
@@ -74,7 +74,7 @@ IDENTIFIERS = {
     "rehearse": "simulate",
     "standings": "leaderboard_totals",
     "swallows": "inner_call",
-    "take_back": "revoke",
+    "find_running": "revoke",
     "takes_turns": "serialized_per_user",
     "tell": "notify",
     "tidy": "delete_expired",
@@ -93,8 +93,9 @@ WORDS = re.compile(
 
 BARE_SUBJECT = re.compile(
     r"(?:^|(?<=[.!?:;]\s))"
-    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|One|None|Such|It|Some|Others|Nobody)\b"
-    r"(?! if\b| (?:is|are) returned\b)(?=\s+[a-z])"
+    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|None|Such|It|"
+    r"One(?= (?:of|that|who|which|is|may|for)\b))"
+    r"\b(?! if\b| (?:is|are) returned\b)(?=\s+[a-z])"
 )
 
 

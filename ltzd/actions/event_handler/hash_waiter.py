@@ -14,22 +14,22 @@ from ltzd.concurrency.keyed_waiters import KeyedWaiters
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import rewards
-from ltzd.store.wakeups import PUBLISHED, Signals
+from ltzd.store.wakeups import PUBLISHED, WakeupHub
 from ltzd.values import Hash32
 
 log = structlog.get_logger()
 
 
 class MintHashWaiters:
-    def __init__(self, pool: Pool, signals: Signals) -> None:
+    def __init__(self, pool: Pool, wakeups: WakeupHub) -> None:
         self._pool = pool
-        self._bell = signals.bell(PUBLISHED)
+        self._wakeup = wakeups.subscribe(PUBLISHED)
         self._waiting: KeyedWaiters[UUID, Hash32] = KeyedWaiters()
 
     async def run(self) -> None:
         """Answer waiters until cancelled."""
         while True:
-            await self._bell.wait()
+            await self._wakeup.wait()
             waiting = self.awaited()
             if not waiting:
                 continue

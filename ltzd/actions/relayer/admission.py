@@ -16,15 +16,15 @@ from ltzd.rules.relayer.gas_budgets import GasBudgets, GasLedger
 from ltzd.rules.relayer.limits import RelayUsage
 from ltzd.store.database import Connection, Pool, transaction
 from ltzd.store.relayer import gas_budgets, relays
-from ltzd.store.wakeups import RELAYS, Signals
+from ltzd.store.wakeups import RELAYS, WakeupHub
 
 log = structlog.get_logger()
 
 
 class RelayAdmission:
-    def __init__(self, pool: Pool, signals: Signals, budgets: GasBudgets) -> None:
+    def __init__(self, pool: Pool, wakeups: WakeupHub, budgets: GasBudgets) -> None:
         self._pool = pool
-        self._signals = signals
+        self._wakeups = wakeups
         self._budgets = budgets
         self._writer: BatchWriter[NewRelay, Admission] = BatchWriter(
             self._write, "relay", width=2, max_batch=100
@@ -59,7 +59,7 @@ class RelayAdmission:
                 _decide(relay, usage, ledger) for relay, usage in zip(chosen, usages, strict=True)
             ]
             outcomes = await _insert_admitted(connection, chosen, usages, decisions)
-        self._signals.ring(RELAYS)
+        self._wakeups.notify(RELAYS)
         _log_admitted(chosen, outcomes)
         by_user = {
             relay.plan.user: outcome for relay, outcome in zip(chosen, outcomes, strict=True)

@@ -11,7 +11,7 @@ from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store.database import Pool
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class RelayContext:
     """`clock` measures deadlines; the waiters measure them with the same clock."""
 
     pool: Pool
-    signals: Signals
+    wakeups: WakeupHub
     node: Node
     contracts: RelayContracts
     waiters: RelayWaiters
@@ -31,7 +31,7 @@ class RelayContext:
     def create(
         cls,
         pool: Pool,
-        signals: Signals,
+        wakeups: WakeupHub,
         node: Node,
         contracts: RelayContracts,
         fees: FeePolicy,
@@ -39,10 +39,10 @@ class RelayContext:
     ) -> Self:
         return cls(
             pool,
-            signals,
+            wakeups,
             node,
             contracts,
-            RelayWaiters(pool, signals, clock),
+            RelayWaiters(pool, wakeups, clock),
             RelaySimulator(node, fees, clock),
             RelayWallets(pool, contracts.chain_id),
             clock,

@@ -68,7 +68,7 @@ class Relayer:
         self._users = users
         self._constraints = constraints
         self._policy = policy
-        self._admission = RelayAdmission(context.pool, context.signals, policy.gas_budgets)
+        self._admission = RelayAdmission(context.pool, context.wakeups, policy.gas_budgets)
         self._outcomes = RelayOutcomes(context)
         self._usages: Batcher[tuple[Address, str | None], RelayUsage] = Batcher(self._read_usages)
 

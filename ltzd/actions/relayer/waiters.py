@@ -15,17 +15,17 @@ from ltzd.errors import DatabaseUnavailable
 from ltzd.rules.relayer.calls import RelayProgress
 from ltzd.store.database import Pool, session
 from ltzd.store.relayer import relays
-from ltzd.store.wakeups import RELAYED, Signals
+from ltzd.store.wakeups import RELAYED, WakeupHub
 from ltzd.values import Address
 
 log = structlog.get_logger()
 
 
 class RelayWaiters:
-    def __init__(self, pool: Pool, signals: Signals, clock: Clock = loop_time) -> None:
+    def __init__(self, pool: Pool, wakeups: WakeupHub, clock: Clock = loop_time) -> None:
         self._pool = pool
         self._clock = clock
-        self._bell = signals.bell(RELAYED)
+        self._wakeup = wakeups.subscribe(RELAYED)
         self._settled: KeyedWaiters[int, RelayProgress] = KeyedWaiters()
         self._idle_users: KeyedWaiters[Address, None] = KeyedWaiters()
         self._user_locks: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
@@ -33,7 +33,7 @@ class RelayWaiters:
     async def run(self) -> None:
         """Answer waiters until cancelled."""
         while True:
-            await self._bell.wait()
+            await self._wakeup.wait()
             if not self._settled.keys() and not self._idle_users.keys():
                 continue
             try:
@@ -60,7 +60,7 @@ class RelayWaiters:
 
     def poll(self) -> None:
         """Read the rows now: the awaited change may be older than its waiter."""
-        self._bell.ring()
+        self._wakeup.notify()
 
     async def _read(self) -> None:
         ids, users = self._settled.keys(), self._idle_users.keys()

@@ -390,7 +390,7 @@ async def by_hash(
     return None if row is None else _progress(row)
 
 
-async def tidy(connection: Connection) -> None:
+async def delete_expired(connection: Connection) -> None:
     """Forget idempotency keys after a day, and what nobody waits for and nobody could send."""
     async with connection.transaction():
         rows = await connection.fetch(

@@ -61,7 +61,7 @@ class Desk:
         self._numbers = iter(range(1, 1_000))
         self._desk = RelayContext.create(
             world.pool,
-            world.signals,
+            world.wakeups,
             world.node.node,
             replace(CONTRACTS, chain_id=CHAIN_ID),
             FeePolicy(cap=100 * GWEI),

@@ -134,7 +134,7 @@ class RelayWorld(World):
     ) -> AsyncIterator[RelayLane]:
         """A lane that serves until the block ends: as abruptly as a kill."""
         lane = RelayLane(
-            self.pool, self.url, self.node.node, signer, CHAIN_ID, self.signals, policy
+            self.pool, self.url, self.node.node, signer, CHAIN_ID, self.wakeups, policy
         )
         async with running(lane.run()):
             yield lane
@@ -158,7 +158,7 @@ class RelayWorld(World):
             for number in range(first, self._calls)
         ]
         ids = await write(self.eyes, *those)
-        self.signals.ring(RELAYS)
+        self.wakeups.notify(RELAYS)
         return ids
 
     async def relays_are(self, *wanted: str) -> None:

@@ -28,7 +28,7 @@ from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, running
@@ -75,7 +75,7 @@ class World:
                 await brands.apply(connection, brand, SEALER)
                 await book.refresh(connection)
             limits = await stack.enter_async_context(RateLimits())
-            signals = Signals(self.url)
+            wakeups = WakeupHub(self.url)
             self.following = WalletMigration(self.pool, self.identity, self.ticks)
             self.users = TokenAuthenticator(self.tokens, self.identity, self.following)
             signatures = RequestSignatures(self.pool, SEALER, book)
@@ -83,10 +83,10 @@ class World:
                 self.pool, book, self.identity, EverybodyExists(), limits, signatures
             )
             stack.push_async_callback(self.pregeneration.close)
-            hashes = MintHashWaiters(self.pool, signals)
+            hashes = MintHashWaiters(self.pool, wakeups)
             capacity = MintCapacity(self.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
             self.events = EventHandler(
-                self.pool, signals, book, self.identity, hashes, signatures, limits, capacity
+                self.pool, wakeups, book, self.identity, hashes, signatures, limits, capacity
             )
             await stack.enter_async_context(running(self.events.run()))
             yield
