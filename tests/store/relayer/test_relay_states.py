@@ -131,7 +131,7 @@ async def test_a_relay_is_charged_as_the_table_says(pool: Pool, state: State) ->
 async def test_a_transaction_is_stored_for_queued_relays_only(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     await a_relay_in(pool, lane, RelayState.SENT)
-    with pytest.raises(LaneLost):
-        async with transaction(pool) as connection:
-            gone = QueuedRelay(1_000, a_plan().to, a_plan().data, 100_000)
+    gone = QueuedRelay(1_000, a_plan().to, a_plan().data, 100_000)
+    async with transaction(pool) as connection:
+        with pytest.raises(LaneLost):
             await store_signed(connection, lane, [gone], first_nonce=1)
