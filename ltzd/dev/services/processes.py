@@ -159,7 +159,7 @@ def is_alive(service: Service) -> bool:
 
 
 def exit_code(service: Service) -> int | None:
-    """The exit code of an ended child of this process; None for any other service."""
+    """Returns the exit code of an ended child of this process, else None."""
     return _children.get(service.pid) if _reaped(service.pid) else None
 
 
