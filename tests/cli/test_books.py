@@ -22,7 +22,7 @@ from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.store.database import Connection, open_pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import (
     LTZ,
     ZERO_ADDRESS,
@@ -256,7 +256,7 @@ async def on_chain(db: Connection, database_url: str, data_dir: Path) -> AsyncIt
         policy = IndexerPolicy(follows_deep_reorgs=True)
         pool = await open_pool(database_url)
         node = deployed.node
-        reader = Follower(pool, database_url, node, chain, contracts, Signals(""), policy)
+        reader = Follower(pool, database_url, node, chain, contracts, WakeupHub(""), policy)
         await reader._begin()
         yield OnChain(rows, deployed, reader)
         pool.terminate()
