@@ -18,7 +18,7 @@ from benchmarks import processes
 from benchmarks.blocks import Blocks, watched
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
-from ltzd.chain.signing import Signer, Unsigned
+from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.values import address_of, bytes_of, hex_of
 
 BATCH = 100
@@ -98,14 +98,14 @@ async def _run(work: Work) -> Included:
 async def _signed(rpc: Rpc, signer: Signer, work: Work) -> list[str]:
     to = address_of(work.to)
     calls = [bytes_of(call) for call in work.calls]
-    needed = await Node(rpc).gas_of(to, calls[0], signer.address)
+    needed = await Node(rpc).estimate_gas(to, calls[0], signer.address)
     if not isinstance(needed, int):
         raise SystemExit(f"the calls revert: {needed.text}")
     chain_id = int(await rpc.call("eth_chainId"), 16)
     return [
         hex_of(
             signer.sign(
-                Unsigned(
+                UnsignedTransaction(
                     chain_id=chain_id,
                     nonce=nonce,
                     max_priority_fee_per_gas=10**9,

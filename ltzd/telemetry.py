@@ -122,8 +122,8 @@ PAYMENT_REVERSALS = _counter(
     "kind",
     "payment",
 )
-ADDRESSES_FOLLOWED = _counter(
-    "ltzd_actions_addresses_followed_total",
+WALLET_MIGRATIONS = _counter(
+    "ltzd_actions_wallet_migrations_total",
     "E-mail addresses that were to follow the person who has proven them to his wallet",
     "outcome",
 )
@@ -143,8 +143,8 @@ CONSTRAINT_RESULTS = _counter(
     "Kept results of outside services looked for",
     "outcome",
 )
-CONSTRAINT_RESULTS_FORGOTTEN = _counter(
-    "ltzd_actions_constraint_results_forgotten_total", "Kept results that brands invalidated"
+CONSTRAINT_RESULTS_INVALIDATED = _counter(
+    "ltzd_actions_constraint_results_invalidated_total", "Kept results that brands invalidated"
 )
 SITE_CHECKINS = _counter(
     "ltzd_actions_site_checkins_total", "Check-ins at brands' sites asked for", "outcome"
@@ -281,11 +281,11 @@ WEBHOOKS_EXHAUSTED = _counter(
 WEBHOOK_ERRORS = _counter(
     "ltzd_deliveries_webhook_errors_total", "Attempts that ended in a fault of our own"
 )
-WEBHOOK_ENDPOINTS_CLOSED = _counter(
-    "ltzd_deliveries_endpoints_closed_total", "Brands' endpoints that were disabled"
+ENDPOINT_DISABLEMENTS = _counter(
+    "ltzd_deliveries_endpoint_disablements_total", "Brands' endpoints that were disabled"
 )
-WEBHOOKS_UNDER_WAY = _gauge(
-    "ltzd_deliveries_webhooks_under_way", "Webhooks that this process is posting"
+WEBHOOKS_IN_FLIGHT = _gauge(
+    "ltzd_deliveries_webhooks_in_flight", "Webhooks that this process is posting"
 )
 WEBHOOKS_PENDING = _gauge(
     "ltzd_deliveries_webhooks_pending", "Webhooks that wait for an endpoint that is open"
@@ -303,8 +303,8 @@ WEBHOOKS_OVERDUE_SECONDS = _gauge(
 WEBHOOK_ENDPOINTS_DISABLED = _gauge(
     "ltzd_deliveries_disabled_endpoints", "Brands' endpoints that are disabled"
 )
-CHAT_SWEEPS = _counter(
-    "ltzd_deliveries_chat_sweeps_total",
+CHAT_RECHECKS = _counter(
+    "ltzd_deliveries_chat_rechecks_total",
     "Looks through the kept results of chat constraints",
     "outcome",
 )
@@ -344,8 +344,9 @@ RATE_LIMIT_HITS = _counter(
     "ltzd_cache_rate_limit_hits_total", "Requests counted by a rate limit", "limit", "outcome"
 )
 REDIS_ERRORS = _counter("ltzd_cache_redis_errors_total", "Calls to Redis that failed")
-REDIS_AWAY = _gauge(
-    "ltzd_cache_redis_away", "Whether rate limits are kept in memory because Redis does not answer"
+REDIS_UNAVAILABLE = _gauge(
+    "ltzd_cache_redis_unavailable",
+    "Whether rate limits are kept in memory because Redis does not answer",
 )
 
 # --- daemon -------------------------------------------------------------------------------------

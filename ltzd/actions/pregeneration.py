@@ -20,7 +20,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
-from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
+from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import (
     AccountRefused,
@@ -41,10 +41,10 @@ from ltzd.rules.oauth.ids import (
     refuse_fakes,
 )
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.users import pregenerations
-from ltzd.store.users.pregenerations import AccountWallet, Recorded
+from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -78,7 +78,7 @@ class Pregeneration:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
+        brands: BrandCache,
         identities: IdentityProvider,
         accounts: AccountVerifier,
         limits: RateLimits,
@@ -98,7 +98,9 @@ class Pregeneration:
         """Ends what is under way; its callers hear Unavailable."""
         await self._flights.close()
 
-    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+    async def admit(
+        self, brand_id: Address, signed: SignedRequest | None = None
+    ) -> RateLimitStatus:
         """Counts a request of the brand; answers its window of a minute.
 
         What the brand has signed counts apart from what anybody sends in its name. Raises
@@ -116,7 +118,7 @@ class Pregeneration:
             raise _limited(PER_MINUTE, max(1, math.ceil(window.reset_at - time.time())))
         async with session(self._pool) as connection:
             day = await pregenerations.count_today(
-                connection, brand_id, PER_DAY.most, is_signed=signed is not None
+                connection, brand_id, PER_DAY.max_hits, is_signed=signed is not None
             )
         if not day.is_within:
             raise _limited(PER_DAY, day.seconds_left)
@@ -127,11 +129,11 @@ class Pregeneration:
         await self._signatures.check(signed, brand_id)
         # In hex, since the names of windows do not tell capitals from small letters.
         nonce = (hex_of(brand_id), signed.nonce.encode().hex())
-        (is_fresh,) = await self._limits.spend("signed_pregenerations", NONCE_SECONDS, [nonce])
+        (is_fresh,) = await self._limits.use_once("signed_pregenerations", NONCE_SECONDS, [nonce])
         if not is_fresh:
             raise SignatureRefused("X-LTZ-Nonce has been used")
 
-    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+    async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         """Raises AccountRefused, and Unavailable while asking again may help."""
         try:
             recorded = await self._recorded(request)
@@ -150,7 +152,7 @@ class Pregeneration:
             )
         return recorded
 
-    async def _recorded(self, request: PregenerationRequest) -> Recorded:
+    async def _recorded(self, request: PregenerationRequest) -> RecordedPregeneration:
         account = request.account
         if account.username is not None:
             check_username(account.provider, account.username)
@@ -217,8 +219,8 @@ def _hint_in(account: OAuthAccount, refusal: AccountRefused) -> str:
 def too_many(limit: RateLimit, seconds: int) -> RateLimited:
     unit = "minute" if limit.seconds == PER_MINUTE.seconds else "day"
     return RateLimited(
-        f"Rate limit exceeded: a brand may pregenerate {limit.most} wallets a {unit}; "
+        f"Rate limit exceeded: a brand may pregenerate {limit.max_hits} wallets a {unit}; "
         f"try again in {seconds} seconds",
-        limit=limit.most,
+        limit=limit.max_hits,
         retryAfterSeconds=seconds,
     )

@@ -5,13 +5,13 @@ here a hit costs the same however many windows there are.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from ltzd.cache.windows import Counted
+from ltzd.cache.windows import WindowCount
+from ltzd.concurrency.clock import Clock
 
-MOST_WINDOWS = 50_000
+MAX_WINDOWS = 50_000
 """Of each length; some 20 MB. Whoever has more addresses than this makes us forget the oldest."""
 
 _SWEPT_PER_HIT = 2
@@ -29,17 +29,15 @@ class MemoryWindows:
     The lengths are a closed set of the code's.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = monotonic, most_windows: int = MOST_WINDOWS
-    ) -> None:
+    def __init__(self, clock: Clock = monotonic, max_windows: int = MAX_WINDOWS) -> None:
         self._clock = clock
-        self._most_windows = most_windows
+        self._most_windows = max_windows
         self._tables: dict[int, OrderedDict[bytes, _Window]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._tables.values()))
 
-    def hit(self, name: bytes, seconds: int) -> Counted:
+    def hit(self, name: bytes, seconds: int) -> WindowCount:
         now = self._clock()
         table = self._tables.setdefault(seconds, OrderedDict())
         _sweep(table, now)
@@ -47,7 +45,7 @@ class MemoryWindows:
         if window is None or window.ends_at <= now:
             window = self._begun(table, name, now + seconds)
         window.count += 1
-        return Counted(window.count, window.ends_at - now)
+        return WindowCount(window.count, window.ends_at - now)
 
     def _begun(self, table: OrderedDict[bytes, _Window], name: bytes, ends_at: float) -> _Window:
         table.pop(name, None)

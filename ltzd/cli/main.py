@@ -85,14 +85,18 @@ def run(
     """Run ltzd with a settings file."""
     import gc
 
-    gc.disable()  # the daemon enables it when it is ready: imports and start-up leave no garbage
-    from ltzd.daemon.settings.settings import read_settings
+    # Imports and start-up make objects that stay: the daemon enables the collector when ready.
+    gc.disable()
+    try:
+        from ltzd.daemon.settings.settings import read_settings
 
-    settings = read_settings(config, roles)
-    settings.refuse_dev_providers()
-    from ltzd.daemon import main
+        settings = read_settings(config, roles)
+        settings.refuse_dev_providers()
+        from ltzd.daemon import main
 
-    main.run(settings)
+        main.run(settings)
+    finally:
+        gc.enable()
 
 
 @app.command()
@@ -177,9 +181,9 @@ def status(
 
     token = None
     if admin_token_file is not None:
-        from ltzd.daemon.settings.section import secret_in
+        from ltzd.daemon.settings.section import secret_from_file
 
-        token = secret_in(admin_token_file).get_secret_value()
+        token = secret_from_file(admin_token_file).get_secret_value()
     url = admin_url or dev_json.read(data_dir).admin_url
     status.status(url, follow, as_json, token, plain_http=plain_http)
 

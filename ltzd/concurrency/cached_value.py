@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from ltzd.concurrency.clock import Clock, loop_time
+
 Fact = TypeVar("Fact")
 
 _FRESH_SECONDS = 1.0
@@ -12,7 +14,8 @@ _FRESH_SECONDS = 1.0
 class CachedValue(Generic[Fact]):
     """A fact that is nothing (no wallet, say) is asked for again at once."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Fact]]) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[Fact]], clock: Clock = loop_time) -> None:
+        self._clock = clock
         self._ask = ask
         self._known: Fact | None = None
         self._asked_at = float("-inf")
@@ -37,13 +40,13 @@ class CachedValue(Generic[Fact]):
         return self._asking
 
     async def _look(self) -> Fact:
-        asked_at = asyncio.get_running_loop().time()
+        asked_at = self._clock()
         self._known = known = await self._ask()
         self._asked_at = asked_at
         return known
 
     def _age(self) -> float:
-        return asyncio.get_running_loop().time() - self._asked_at
+        return self._clock() - self._asked_at
 
 
 def _heard(asking: asyncio.Task[Fact]) -> None:

@@ -32,7 +32,7 @@ from ltzd.chain.signing import Signer
 from ltzd.daemon.identity_provider import identities
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.sites import LinkOwners, site_services
-from ltzd.deliveries.chat_recheck_loop import ChatSweep
+from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
@@ -41,7 +41,7 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
+from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
@@ -53,12 +53,12 @@ from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store import database
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import hex_of
 
 log = structlog.get_logger()
@@ -74,9 +74,9 @@ class Daemon:
     settings: Settings
     pool: Pool
     node: Node
-    signals: Signals
+    wakeups: WakeupHub
     limits: RateLimits
-    brands: BrandBook
+    brands: BrandCache
     identity: IdentityProvider
     hashes: MintHashWaiters
     events: EventHandler
@@ -91,12 +91,12 @@ class Daemon:
     lanes: tuple[WalletLane, ...]
     follower: Follower | None
     sender: Sender | None
-    chat_sweep: ChatSweep | None
+    chat_sweep: ChatRecheckLoop | None
     redemption_recheck: RedemptionRecheck | None
 
 
 @asynccontextmanager
-async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
+async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
     """Migrate, connect, check the chain, build; dev mode may ask this machine's own APIs.
 
     Raises Misconfigured, DatabaseUnavailable.
@@ -111,11 +111,11 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         limits = await stack.enter_async_context(_limits(settings))
         chain = await _chain(settings, pool, node)
         identity, tokens = await identities(settings.identity, pool, sealer, chain, stack)
-        signals = Signals(url)
-        brands = BrandBook()
+        wakeups = WakeupHub(url)
+        brands = BrandCache()
         async with database.session(pool) as connection:
             await brands.refresh(connection)
-        hashes = MintHashWaiters(pool, signals)
+        hashes = MintHashWaiters(pool, wakeups)
         signatures = RequestSignatures(pool, sealer, brands)
         apis = ExternalApiClient(GuardPolicy(allow_loopback=is_dev))
         stack.push_async_callback(apis.close)
@@ -128,7 +128,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits, signatures)
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
-        desk = _relay_desk(settings, pool, node, chain, signals)
+        desk = _relay_desk(settings, pool, node, chain, wakeups)
         users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
         relayer = Relayer(
             desk,
@@ -140,14 +140,14 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             settings=settings,
             pool=pool,
             node=node,
-            signals=signals,
+            wakeups=wakeups,
             limits=limits,
             brands=brands,
             identity=identity,
             hashes=hashes,
             events=EventHandler(
                 pool,
-                signals,
+                wakeups,
                 brands,
                 identity,
                 hashes,
@@ -163,7 +163,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
             domains=DomainVerification(pool, sealer, brands, _txt_records(settings)),
             payments=Payments(
                 pool,
-                signals,
+                wakeups,
                 brands,
                 identity,
                 hashes,
@@ -181,22 +181,22 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
                 stack,
                 is_dev=is_dev,
             ),
-            lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
-            follower=_follower(settings, pool, node, chain, signals),
-            sender=_sender(settings, pool, signals, sealer, stack, is_dev),
+            lanes=_lanes(settings, pool, node, chain, wakeups, hashes, identity),
+            follower=_follower(settings, pool, node, chain, wakeups),
+            sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
             chat_sweep=_chat_sweep(settings, pool, platform),
             redemption_recheck=(
-                RedemptionRecheck(pool, signals) if "deliveries" in settings.roles else None
+                RedemptionRecheck(pool, wakeups) if "deliveries" in settings.roles else None
             ),
         )
 
 
 def _account_lookups(settings: Settings) -> AccountLookups:
-    not_asked = settings.accounts.not_asked()
-    if not_asked and "http" in settings.roles:
+    unchecked_providers = settings.accounts.unchecked_providers()
+    if unchecked_providers and "http" in settings.roles:
         log.warning(
-            "accounts.not_asked",
-            providers=not_asked,
+            "accounts.unchecked_providers",
+            providers=unchecked_providers,
             means="whether an account exists is not checked, only the form of its id",
         )
     return AccountLookups(settings.accounts.policy())
@@ -214,10 +214,12 @@ async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatf
     return await stack.enter_async_context(ChatPlatform(policy))
 
 
-def _chat_sweep(settings: Settings, pool: Pool, platform: ChatPlatform | None) -> ChatSweep | None:
+def _chat_sweep(
+    settings: Settings, pool: Pool, platform: ChatPlatform | None
+) -> ChatRecheckLoop | None:
     if platform is None or "deliveries" not in settings.roles:
         return None
-    return ChatSweep(pool, settings.database_url.get_secret_value(), platform)
+    return ChatRecheckLoop(pool, settings.database_url.get_secret_value(), platform)
 
 
 def _txt_records(settings: Settings) -> TxtResolver:
@@ -240,7 +242,7 @@ async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> Paymen
 def _sender(
     settings: Settings,
     pool: Pool,
-    signals: Signals,
+    wakeups: WakeupHub,
     sealer: Sealer,
     stack: AsyncExitStack,
     is_dev: bool,
@@ -249,7 +251,7 @@ def _sender(
         return None
     http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=is_dev))
     stack.push_async_callback(http.close)
-    return Sender(pool, signals, sealer, http)
+    return Sender(pool, wakeups, sealer, http)
 
 
 async def _close(pool: Pool) -> None:
@@ -265,11 +267,11 @@ def _limits(settings: Settings) -> RateLimits:
 
 
 def _relay_desk(
-    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
+    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
     return RelayContext.of(
-        pool, signals, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
+        pool, wakeups, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
     )
 
 
@@ -278,7 +280,7 @@ def _lanes(
     pool: Pool,
     node: Node,
     chain: ChainIdentity,
-    signals: Signals,
+    wakeups: WakeupHub,
     hashes: MintHashWaiters,
     identity: IdentityProvider,
 ) -> tuple[WalletLane, ...]:
@@ -297,15 +299,15 @@ def _lanes(
         fees=FeePolicy(cap=settings.operator.max_fee_wei),
     )
     target = MintTarget(chain.chain_id, chain.ltz)
-    process = SameProcess(hashes.deliver, lambda: identity.under_way)
+    process = InProcessHooks(hashes.deliver, lambda: identity.under_way)
     return (
-        MintLane(pool, url, node, minter, target, signals, policy, process),
-        RelayLane(pool, url, node, relay, chain.chain_id, signals, policy),
+        MintLane(pool, url, node, minter, target, wakeups, policy, process),
+        RelayLane(pool, url, node, relay, chain.chain_id, wakeups, policy),
     )
 
 
 def _follower(
-    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
+    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> Follower | None:
     if "indexer" not in settings.roles:
         return None
@@ -315,7 +317,7 @@ def _follower(
         node,
         chain,
         Contracts(**settings.contracts.addresses()),
-        signals,
+        wakeups,
         IndexerPolicy(
             poll_seconds=settings.node.poll_seconds,
             follows_deep_reorgs=chain.chain_id in DEV_CHAIN_IDS,
@@ -349,7 +351,7 @@ async def _chain(settings: Settings, pool: Pool, node: Node) -> ChainIdentity:
         return known
     if known is None:
         async with database.transaction(pool) as connection:
-            await chains.adopt(connection, found, base)
+            await chains.start_following(connection, found, base)
         return found
     if known != found:
         raise Misconfigured(

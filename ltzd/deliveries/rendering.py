@@ -19,7 +19,7 @@ from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.webhooks import bodies as webhook_bodies
 from ltzd.store.webhooks import queue as webhooks
-from ltzd.store.webhooks.queue import Due
+from ltzd.store.webhooks.queue import DueWebhook
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -29,35 +29,37 @@ _BRANDS_KEPT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    due: Due
+class SignedWebhook:
+    due: DueWebhook
     message: WebhookMessage
     secrets: Sequence[str] = field(repr=False)
 
 
-class Letters:
+class WebhookRenderer:
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
         self._secrets: LRUCache[Address, tuple[int, list[BrandSecret]]] = LRUCache(_BRANDS_KEPT)
         """With the brand's revision, which every rotation moves."""
 
     async def written(
-        self, connection: Connection, claimed: Sequence[Due], now: datetime
-    ) -> list[Letter]:
-        bodies = await webhook_bodies.rendered(connection, claimed)
+        self, connection: Connection, claimed: Sequence[DueWebhook], now: datetime
+    ) -> list[SignedWebhook]:
+        bodies = await webhook_bodies.render(connection, claimed)
         letters = []
         for due in claimed:
             secrets = await self._secrets_of(connection, due, now) if due.id in bodies else ()
             if secrets:
                 letters.append(
-                    Letter(due, WebhookMessage(due.id, due.url, bodies[due.id]), secrets)
+                    SignedWebhook(due, WebhookMessage(due.id, due.url, bodies[due.id]), secrets)
                 )
         ready = {letter.due.id for letter in letters}
         if others := [due.id for due in claimed if due.id not in ready]:
-            await webhooks.put_off(connection, others, now + _PUT_OFF_FOR)
+            await webhooks.defer(connection, others, now + _PUT_OFF_FOR)
         return letters
 
-    async def _secrets_of(self, connection: Connection, due: Due, now: datetime) -> list[str]:
+    async def _secrets_of(
+        self, connection: Connection, due: DueWebhook, now: datetime
+    ) -> list[str]:
         """The newest first; none if the master key file does not open it."""
         kept = self._secrets.get(due.brand_id)
         if kept is None or kept[0] != due.revision:

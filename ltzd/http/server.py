@@ -12,6 +12,7 @@ from typing import Any
 from sanic import Sanic
 from sanic.server.protocols.http_protocol import HttpProtocol
 
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured
 from ltzd.http.app import App
 
@@ -110,10 +111,9 @@ async def _let_go(connections: set[Any], grace_seconds: float, stop: asyncio.Eve
 
 
 async def _drain(connections: set[Any], grace_seconds: float) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + grace_seconds
+    deadline = loop_time() + grace_seconds
     _close_idle(tuple(connections))
-    while connections and loop.time() < deadline:
+    while connections and loop_time() < deadline:
         # Sanic keeps no event for a connection's end.
         await asyncio.sleep(CLOSE_POLL_SECONDS)
         _close_idle(tuple(connections))

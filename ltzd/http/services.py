@@ -15,7 +15,7 @@ from ltzd.actions.site_plugin.leaderboards import Leaderboard
 from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
 from ltzd.actions.site_plugin.members import AuthenticatedMember
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
-from ltzd.cache.rate_limits import RateLimits, Window
+from ltzd.cache.rate_limits import RateLimits, RateLimitStatus
 from ltzd.errors import Refused
 from ltzd.http.requests.client_address import NO_PROXIES, Proxies
 from ltzd.providers.host_sites import HostCredentials
@@ -27,10 +27,10 @@ from ltzd.rules.relayer.limits import RelayUsage
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.streaks import StreakShown
-from ltzd.store.indexer.tokens import Page
+from ltzd.store.indexer.tokens import TokenPage
 from ltzd.store.site_plugin.links import Link
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.users.pregenerations import Recorded
+from ltzd.store.users.pregenerations import RecordedPregeneration
 from ltzd.values import Address, Hash32
 
 
@@ -94,7 +94,7 @@ class PerkCharges(Protocol):
 
     async def holders(
         self, reader: SignedReader, collection_id: int, after: int, limit: int
-    ) -> Page:
+    ) -> TokenPage:
         """Tokens behind the one named `after`, in order, and how many there are in all.
 
         Spends the nonce.
@@ -142,12 +142,14 @@ class Payments(Protocol):
 class Pregeneration(Protocol):
     """`actions/pregeneration.py`, as far as its surface uses it."""
 
-    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+    async def admit(
+        self, brand_id: Address, signed: SignedRequest | None = None
+    ) -> RateLimitStatus:
         """Counts a request; the brand's window of a minute. Raises BrandUnknown, SignatureRefused,
         RateLimited."""
         ...
 
-    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+    async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         """Raises AccountRefused, and Unavailable while asking again may help."""
         ...
 
@@ -222,7 +224,7 @@ class SiteLinks(Protocol):
         ...
 
     async def link(self, member: Member, typed: str) -> LinkedWallet:
-        """Raises LinkRefused, TooManyTries."""
+        """Raises LinkRefused, TooManyAttempts."""
         ...
 
     async def end(self, member: Member) -> None: ...

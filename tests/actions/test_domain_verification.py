@@ -17,7 +17,7 @@ from ltzd.rules.brands.configuration import Brand
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.brands.keys import KeyName, NewKeys, Rotation
 from ltzd.store.database import Pool, transaction
 from ltzd.store.encryption.sealing import Sealer
@@ -33,15 +33,15 @@ BOTH = pytest.mark.parametrize("name", ["api_key", "verification_token"])
 class World:
     pool: Pool
     sealer: Sealer
-    book: BrandBook
+    book: BrandCache
     server: DnsServer
     faults: Faults
     keys: dict[Address, NewKeys]
     domains: DomainVerification
 
     async def record(self, *values: str, domain: str = DOMAIN) -> None:
-        assert self.server._book is not None
-        await self.server._book.set(name_of(f"_ltz.{domain}"), values, "door")
+        assert self.server._store is not None
+        await self.server._store.set(name_of(f"_ltz.{domain}"), values, "control")
 
     async def brand(self, domain: str = DOMAIN) -> Address | None:
         return await self.domains.brand_of(domain)
@@ -63,7 +63,7 @@ class World:
 @pytest_asyncio.fixture
 async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
-    book, keys = BrandBook(), {}
+    book, keys = BrandCache(), {}
     async with transaction(pool) as connection:
         for brand in (SHOP, RIVAL):
             said = {"id": hex_of(brand), "name": "Shop", "domains": [f"{brand.hex()[-2:]}.example"]}

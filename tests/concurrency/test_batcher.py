@@ -99,8 +99,8 @@ async def test_a_nodes_questions_share_a_batch_and_each_hears_its_own_error() ->
 
     async with a_server(respond) as rpc:
         told = await asyncio.gather(
-            rpc.gathered("eth_call", "good"),
-            rpc.gathered("eth_call", "bad"),
+            rpc.batched_call("eth_call", "good"),
+            rpc.batched_call("eth_call", "bad"),
             return_exceptions=True,
         )
     assert told[0] == ["good"]
@@ -111,4 +111,4 @@ async def test_a_nodes_questions_share_a_batch_and_each_hears_its_own_error() ->
 async def test_callers_hear_that_the_node_does_not_answer() -> None:
     async with a_server(lambda _: b"no JSON") as rpc:
         with pytest.raises(NodeUnavailable):
-            await rpc.gathered("eth_call")
+            await rpc.batched_call("eth_call")

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from ltzd.errors import Broken, LostLane
+from ltzd.errors import Broken, LaneLost
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.store.constraints import results as constraint_results
-from ltzd.store.constraints.results import Key, Subject
+from ltzd.store.constraints.results import ConstraintSubject, ResultKey
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, collections, tokens
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
 from tests.support.chain.fake_node import (
     CHAIN_ID,
@@ -87,7 +87,7 @@ async def a_follower(
 ) -> Following:
     """One that has begun its term."""
     chain = await follow(pool, node)
-    follower = Follower(pool, url, node.node, chain, contracts, Signals(""), policy)
+    follower = Follower(pool, url, node.node, chain, contracts, WakeupHub(""), policy)
     await follower._begin()
     return Following(pool, node, follower)
 
@@ -193,7 +193,7 @@ async def test_a_block_that_is_committed_again_is_refused_and_changes_nothing(
     await following.follower._advance(before, head, None)
     seen = await following.tables(*DERIVED, *FACTS)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await following.follower._advance(before, head, None)
 
     assert await following.tables(*DERIVED, *FACTS) == seen
@@ -212,9 +212,11 @@ async def test_a_contract_that_is_no_perk_nft_stops_the_indexer_with_a_sentence(
 
 
 async def a_result(pool: Pool, user: Address) -> None:
-    key = Key(user, 7, 0)
+    key = ResultKey(user, 7, 0)
     async with session(pool) as connection:
-        ticket = await constraint_results.begin(connection, key, Subject(BRAND, "nft_holding"), 60)
+        ticket = await constraint_results.begin(
+            connection, key, ConstraintSubject(BRAND, "nft_holding"), 60
+        )
         assert await constraint_results.put(connection, key, ticket, True, 60)
 
 
@@ -254,11 +256,11 @@ async def test_results_go_in_the_very_transaction_that_writes_the_block(
     node.mine(logs=[collection_log(7, BRAND), *claim_logs(ANN, TOKEN)])
 
     async def fails(*_: object) -> None:
-        raise LostLane("too late")
+        raise LaneLost("too late")
 
     with monkeypatch.context() as patch:
         patch.setattr("ltzd.store.wakeups.notify", fails)
-        with pytest.raises(LostLane):
+        with pytest.raises(LaneLost):
             await following.follower.step()
     assert await with_results(following.pool) == {ANN}
     assert await value(following.pool, "SELECT count(*) FROM perk_transfers") == 0

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from ltzd.dev.sandbox import Sandbox
-from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LogInsLimited
+from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LoginRateLimited
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import (
     MOST_FORMS,
@@ -121,7 +121,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def sites(clock: Clock) -> AsyncIterator[HostSiteClient]:
-    sites = HostSiteClient(SHORT, ticks=clock)
+    sites = HostSiteClient(SHORT, clock=clock)
     yield sites
     await sites.close()
 
@@ -343,7 +343,7 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
     for number in range(MOST_FORMS):
         assert await sites.user_of(site.base, form(number)) is not None
     for number in range(MOST_FORMS, 3 * MOST_FORMS):
-        with pytest.raises(LogInsLimited):
+        with pytest.raises(LoginRateLimited):
             await sites.user_of(site.base, form(number))
     assert await sites.user_of(site.base, form(0)) is not None, "it is known"
     assert len(site.asked) == MOST_FORMS
@@ -512,7 +512,9 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 async def log_in(sandbox: Sandbox, username: str) -> Json:
     async with (
         aiohttp.ClientSession() as http,
-        http.post(sandbox.doors()["siteSessionUrl"], json={"username": username}) as response,
+        http.post(
+            sandbox.control_endpoints()["siteSessionUrl"], json={"username": username}
+        ) as response,
     ):
         given: Json = await response.json()
         return given
@@ -537,20 +539,20 @@ async def test_the_sandboxs_sessions_are_log_ins(sandbox: Sandbox, sites: HostSi
 async def test_the_sandboxs_application_password_is_a_log_in(
     sandbox: Sandbox, sites: HostSiteClient
 ) -> None:
-    door = sandbox.site_door()
-    good = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
+    section = sandbox.site_section()
+    good = aiohttp.encode_basic_auth(section["username"], section["applicationPassword"])
     user = await sites.user_of(sandbox.site_url, HostCredentials(authorization=good))
     assert user is not None
-    assert (user.username, user.nonce) == (door["username"], None)
-    bad = aiohttp.encode_basic_auth(door["username"], "abcd EFGH")
+    assert (user.username, user.nonce) == (section["username"], None)
+    bad = aiohttp.encode_basic_auth(section["username"], "abcd EFGH")
     assert await sites.user_of(sandbox.site_url, HostCredentials(authorization=bad)) is None
 
 
 async def test_the_sandboxs_user_has_every_field_of_the_platforms(
     sandbox: Sandbox,
 ) -> None:
-    door = sandbox.site_door()
-    basic = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
+    section = sandbox.site_section()
+    basic = aiohttp.encode_basic_auth(section["username"], section["applicationPassword"])
     url = f"{sandbox.site_url}/wp-json/wp/v2/users/me?context=edit"
     async with (
         aiohttp.ClientSession(headers={"Authorization": basic}) as http,

@@ -5,7 +5,6 @@ those that another request of his may have overtaken. Before that write nothing 
 leaves nothing behind; after it a lane sends the call whoever still waits.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -87,6 +86,7 @@ class Relayer:
         policy: RelayPolicy,
     ) -> None:
         self._pool = desk.pool
+        self._clock = desk.clock
         self._node = desk.node
         self._contracts = desk.contracts
         self._board = desk.board
@@ -95,7 +95,7 @@ class Relayer:
         self._users = users
         self._constraints = constraints
         self._policy = policy
-        self._writing = RelayAdmission(desk.pool, desk.signals, policy.gas_budgets)
+        self._writing = RelayAdmission(desk.pool, desk.wakeups, policy.gas_budgets)
         self._standings: Batcher[tuple[Address, str | None], RelayUsage] = Batcher(
             self._standings_of
         )
@@ -117,7 +117,7 @@ class Relayer:
     async def send(self, request: RelayRequest, deadline: float) -> RelayAnswer:
         """`submit` without a token: for ltzd itself, whose caller has seen that the user may.
 
-        Answers by `deadline` (of the loop's clock).
+        Answers by `deadline` (of the context's clock).
         """
         self._operators.prepare()
         self._rehearsal.prepare()
@@ -147,7 +147,7 @@ class Relayer:
         and Unavailable where nothing was sent and the same request may succeed later. A call that
         was mined and failed is answered as such: it cost gas, and counts.
         """
-        deadline = asyncio.get_running_loop().time() + self._policy.wait_seconds
+        deadline = self._clock() + self._policy.wait_seconds
         return await self._counted(request, standing, deadline)
 
     async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:
@@ -160,7 +160,7 @@ class Relayer:
             found = await relays.by_hash(connection, transaction_hash, wallets)
             if found is None or found.relayed is None:
                 raise NotFound("Relay not found")
-            (standing,) = await relays.standings(connection, [(found.user, None, None)])
+            (standing,) = await relays.read_usage(connection, [(found.user, None, None)])
         return RelayAnswer(await self._explained(found, found.relayed), standing.window())
 
     async def _counted(
@@ -182,7 +182,7 @@ class Relayer:
             answer = await self._attempt(request, standing, deadline)
             if answer is not None:
                 return answer
-            _in_time(deadline)
+            self._check_deadline(deadline)
             standing = await self._standing(request)
 
     async def _standing(self, request: RelayRequest) -> RelayUsage:
@@ -190,7 +190,7 @@ class Relayer:
 
     async def _standings_of(self, asked: Sequence[tuple[Address, str | None]]) -> list[RelayUsage]:
         async with session(self._pool) as connection:
-            return await relays.standings(connection, [(*each, None) for each in asked])
+            return await relays.read_usage(connection, [(*each, None) for each in asked])
 
     async def _attempt(
         self, request: RelayRequest, standing: RelayUsage, deadline: float
@@ -201,7 +201,7 @@ class Relayer:
             return await self._answer(
                 standing.earlier.id, standing.window(), deadline, is_new=False
             )
-        understood = relay_calls.understood(request.ask, self._contracts)
+        understood = relay_calls.decode_relay(request.ask, self._contracts)
         relay_limits.check_hour(standing)
         identity = await self._refuse_over_budget(request.ask.user, request.speaker)
         if understood.takes_turns and standing.has_serialized_in_flight:
@@ -212,7 +212,7 @@ class Relayer:
         plan = await self._plan(understood)
         claim_limit = await self._limits(request, plan.claim, standing)
         draft = replace(await self._draft(request, plan, claim_limit, standing), identity=identity)
-        _in_time(deadline)
+        self._check_deadline(deadline)
         outcome = await self._writing.write(draft)
         if isinstance(outcome, Conflict):
             if outcome.by is not None:
@@ -280,8 +280,13 @@ class Relayer:
     async def _turn(self, user: Address, deadline: float) -> None:
         """Claims and purchases are simulated after the user's previous one is mined."""
         await self._board.turn(user, deadline)
-        if asyncio.get_running_loop().time() >= deadline:
+        if self._clock() >= deadline:
             raise Unavailable("An earlier claim or purchase of this user is still under way")
+
+    def _check_deadline(self, deadline: float) -> None:
+        """Nothing is let in when nobody would be left to wait for it. Raises Unavailable."""
+        if self._clock() >= deadline:
+            raise Unavailable(_TOO_LATE)
 
     async def _draft(
         self,
@@ -370,12 +375,6 @@ class Relayer:
             found.to, found.data, relayed.sender, relayed.block_number
         )
         return replace(relayed, reason=reason)
-
-
-def _in_time(deadline: float) -> None:
-    """Nothing is let in when nobody would be left to wait for it. Raises Unavailable."""
-    if asyncio.get_running_loop().time() >= deadline:
-        raise Unavailable(_TOO_LATE)
 
 
 def failure_of(relayed: Relayed) -> TransactionFailed:

@@ -8,8 +8,7 @@ import asyncio
 from contextlib import suppress
 
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
-from ltzd.chain.contracts import abi_words as words
-from ltzd.chain.contracts import reverts
+from ltzd.chain.contracts import abi_words, reverts
 from ltzd.chain.node.node import Node, Revert
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import (
@@ -34,7 +33,7 @@ class RelaySimulator:
     def __init__(self, node: Node, policy: FeePolicy) -> None:
         self._node = node
         self._policy = policy
-        self._market = CachedValue(node.market_now)
+        self._market = CachedValue(node.current_gas_price)
         self._guesses = GasEstimateCache()
         self._beginning = asyncio.Semaphore(_BEGINNERS)
 
@@ -62,10 +61,10 @@ class RelaySimulator:
 
     async def fees(self) -> Fees:
         """What it would be signed at. Raises ValidationFailed while the cap forbids."""
-        market = await self._market.now()
-        fees = fees_for(market, self._policy)
+        gas_price = await self._market.now()
+        fees = fees_for(gas_price, self._policy)
         if fees is None:
-            asked = market.base_fee + max(market.tip, self._policy.min_tip)
+            asked = gas_price.base_fee + max(gas_price.tip, self._policy.min_tip)
             raise ValidationFailed(
                 "The gas price is above the limit: try again later",
                 gasPriceGwei=asked / GWEI,
@@ -82,7 +81,7 @@ class RelaySimulator:
     async def why(self, to: Address, data: bytes, sender: Address, block: int) -> str:
         """The reason of a call that failed in this block, as far as the chain can tell now."""
         said = await self.revert_at(to, data, sender, block)
-        return "reverted on chain" if said is None else reverts.reason_of(said)
+        return "reverted on chain" if said is None else reverts.describe(said)
 
     async def revert_at(
         self, to: Address, data: bytes, sender: Address, block: int
@@ -90,7 +89,7 @@ class RelaySimulator:
         """What a call that failed in this block says there, or said before it."""
         for at in (block, block - 1):
             try:
-                revert = await self._node.revert_of(to, data, sender, at=at)
+                revert = await self._node.simulate_call(to, data, sender, at=at)
             except NodeUnavailable:
                 continue
             if revert is not None and revert.data is not None:
@@ -100,7 +99,7 @@ class RelaySimulator:
     async def _swallowed(self, call: tuple[Address, bytes], sender: Address) -> int:
         """Gas without which a call inside fails unseen: its own, and room for what is around."""
         to, data = call
-        needed = await self._node.gas_of(to, data, sender)
+        needed = await self._node.estimate_gas(to, data, sender)
         if isinstance(needed, Revert):
             raise _refusal(needed)
         return _with_room(needed)
@@ -126,7 +125,7 @@ class RelaySimulator:
         return _with_room(needed)
 
     async def _needed(self, plan: RelayPlan, sender: Address) -> int:
-        needed = await self._node.gas_of(plan.to, plan.data, sender)
+        needed = await self._node.estimate_gas(plan.to, plan.data, sender)
         if isinstance(needed, Revert):
             raise _refusal(needed)
         if needed < intrinsic_gas(plan.data):
@@ -134,7 +133,7 @@ class RelaySimulator:
         return needed
 
     async def _passes_with(self, plan: RelayPlan, sender: Address, gas: int) -> bool:
-        return await self._node.revert_of(plan.to, plan.data, sender, gas=gas) is None
+        return await self._node.simulate_call(plan.to, plan.data, sender, gas=gas) is None
 
 
 def _with_room(needed: int) -> int:
@@ -147,15 +146,15 @@ def _refusal(revert: Revert) -> Refused | NodeUnavailable:
         if "gas required exceeds" in text or "out of gas" in text or "outofgas" in text:
             return _too_much(None)
         return NodeUnavailable(f"eth_estimateGas: {revert.text}")
-    if reverts.name_of(revert.data) == "ClaimLimitReached":
+    if reverts.error_name(revert.data) == "ClaimLimitReached":
         with suppress(ValueError):  # malformed: then it is a reason like any other
             return _claim_limit(revert.data)
-    reason = reverts.reason_of(revert.data)
+    reason = reverts.describe(revert.data)
     return TransactionFailed(f"Transaction would fail: {reason}", reason=reason)
 
 
 def _claim_limit(data: bytes) -> ClaimLimitReached:
-    read = words.Words(data[4:])
+    read = abi_words.WordReader(data[4:])
     return claim_limit_reached(read.uint(), read.uint(), read.uint())
 
 

@@ -21,7 +21,7 @@ from ltzd.rules.relayer.calls import RelayAsk, SignedPermit
 from ltzd.rules.site_plugin import redemptions as redeeming
 from ltzd.rules.site_plugin.redemptions import Offer, Standing
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.redemptions import Redemption
+from ltzd.store.site_plugin.redemptions import SiteRedemption
 from ltzd.values import Address, hex_of
 
 PERMIT_SECONDS = 1_200
@@ -55,14 +55,16 @@ class RedemptionRequests:
             answers = await self._node.views(_questions(sold, wallet, self._contracts))
             return _standing_in(sold, answers)
         except RpcError as error:
-            name = reverts.name_of(error.data or b"")
+            name = reverts.error_name(error.data or b"")
             if name in {"UnknownCollection", "UnknownItem"}:
                 raise RedemptionRefused(redeeming.sentence_of_revert(name)) from error
             raise NodeUnavailable(f"eth_call: {error.message}") from error
         except ValueError as error:
             raise NodeUnavailable("The node's answer is not what the contract returns") from error
 
-    async def request(self, member: Member, one: Redemption, standing: Standing) -> RelayRequest:
+    async def request(
+        self, member: Member, one: SiteRedemption, standing: Standing
+    ) -> RelayRequest:
         to = self._contracts.perk_nft if one.item_id is None else self._contracts.points_sale
         permit = await self._permit(one, to, standing.permit_nonce) if one.price > 0 else None
         return RelayRequest(
@@ -72,7 +74,7 @@ class RedemptionRequests:
             speaker_of(member),
         )
 
-    async def _permit(self, one: Redemption, spender: Address, nonce: int) -> SignedPermit:
+    async def _permit(self, one: SiteRedemption, spender: Address, nonce: int) -> SignedPermit:
         """For this price and once. Raises RedemptionRefused for a key that is not kept for us."""
         head, _ = await self._node.head_and_final()
         # A chain that nobody uses has an old head, and one that was hurried a head of tomorrow.
@@ -108,14 +110,14 @@ def _standing_in(sold: OnChain, answers: Sequence[bytes]) -> Standing:
     offer, balance, nonce, *claims = answers
     return Standing(
         offer=_item(offer) if sold.collection_id is None else _collection(offer),
-        balance=ltz.decode_number(balance),
-        permit_nonce=ltz.decode_number(nonce),
+        balance=ltz.decode_uint(balance),
+        permit_nonce=ltz.decode_uint(nonce),
         claims=perk_nft.decode_claims(claims[0]) if claims else 0,
     )
 
 
 def _collection(answer: bytes) -> Offer:
-    ((params, minted, _uri),) = abi.decode_answer("PerkNFT", "collection", answer)
+    ((params, minted, _uri),) = abi.decode_result("PerkNFT", "collection", answer)
     brand, _payout, price, max_supply, max_per_user, _charges, is_active, needs_signature = params
     return Offer(
         brand=brand,
@@ -128,13 +130,13 @@ def _collection(answer: bytes) -> Offer:
 
 
 def _item(answer: bytes) -> Offer:
-    (_payout, price, stock, sold, _most, is_active, _burns), brand = abi.decode_answer(
+    (_payout, price, stock, sold, _most, is_active, _burns), brand = abi.decode_result(
         "PointsSale", "item", answer
     )
     return Offer(brand=brand, price=price, is_active=is_active, left=max(0, stock - sold))
 
 
-def _call(one: Redemption, claims: int) -> bytes:
+def _call(one: SiteRedemption, claims: int) -> bytes:
     if one.collection_id is not None:
         return perk_nft.claim_for_call(
             one.wallet, one.collection_id, one.price, claims, one.reference

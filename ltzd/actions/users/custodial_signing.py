@@ -14,7 +14,7 @@ import coincurve
 from eth_hash.auto import keccak
 
 from ltzd.chain import typed_data as eip712
-from ltzd.chain.typed_data import Permit, Signable, domain_separator, signature_of
+from ltzd.chain.typed_data import Permit, TypedMessage, domain_separator, signature_of
 from ltzd.values import Address, address_of
 
 PrimaryType = Literal["Permit"]
@@ -92,7 +92,7 @@ def _permit(message: Mapping[str, Any], wallet: Address) -> Permit:
     return Permit(owner, _address(message["spender"]), *numbers)
 
 
-_BUILDERS: Final[Mapping[PrimaryType, Callable[[Mapping[str, Any], Address], Signable]]] = {
+_BUILDERS: Final[Mapping[PrimaryType, Callable[[Mapping[str, Any], Address], TypedMessage]]] = {
     "Permit": _permit,
 }
 _TYPES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {

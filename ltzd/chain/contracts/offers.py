@@ -17,7 +17,7 @@ _CALLS_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionTerms:
+class CollectionSettings:
     """`charges`, `requires_sig` and `uri` never change."""
 
     brand: Address
@@ -32,14 +32,14 @@ class CollectionTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class CollectionOffer:
     id: int
-    terms: CollectionTerms
+    terms: CollectionSettings
     minted: int
 
 
 @dataclass(frozen=True, slots=True)
-class ItemTerms:
+class ItemSettings:
     """`stock` counts what was sold, too."""
 
     brand: Address
@@ -52,9 +52,9 @@ class ItemTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ItemOffer:
     id: int
-    terms: ItemTerms
+    terms: ItemSettings
     sold: int
 
 
@@ -68,7 +68,7 @@ class OfferContracts:
     first_block: int = 0
 
 
-def create_collection(terms: CollectionTerms) -> bytes:
+def create_collection(terms: CollectionSettings) -> bytes:
     params = (
         terms.brand,
         terms.payout,
@@ -82,7 +82,7 @@ def create_collection(terms: CollectionTerms) -> bytes:
     return abi.call("PerkNFT", "createCollection", params, terms.uri)
 
 
-def change_collection(id_: int, old: CollectionTerms, new: CollectionTerms) -> bytes | None:
+def change_collection(id_: int, old: CollectionSettings, new: CollectionSettings) -> bytes | None:
     """One call for all that differs of what may; None where nothing does."""
     calls = []
     limits = (new.price, new.max_supply, new.max_per_user, new.active)
@@ -97,7 +97,7 @@ def change_collection(id_: int, old: CollectionTerms, new: CollectionTerms) -> b
     return calls[0] if calls else None
 
 
-def set_item(id_: int, terms: ItemTerms, metadata: bytes) -> bytes:
+def set_item(id_: int, terms: ItemSettings, metadata: bytes) -> bytes:
     item = (
         terms.payout,
         terms.price,
@@ -114,7 +114,7 @@ def set_business(business: Address, *, approved: bool) -> bytes:
     return abi.call("BusinessEscrow", "setBusiness", business, approved)
 
 
-def created_collection(logs: Sequence[dict[str, Any]], perk_nft: Address) -> int:
+def created_collection_id(logs: Sequence[dict[str, Any]], perk_nft: Address) -> int:
     """The id in the logs of a `createCollection`."""
     try:
         for log in logs:
@@ -127,18 +127,18 @@ def created_collection(logs: Sequence[dict[str, Any]], perk_nft: Address) -> int
     raise NodeUnavailable("The receipt holds no CollectionCreated")
 
 
-class Offers:
+class OfferReader:
     """Reads what is on offer from one node."""
 
     def __init__(self, rpc: Rpc, contracts: OfferContracts) -> None:
         self._rpc = rpc
         self._at = contracts
 
-    async def collection(self, id_: int) -> Collection | None:
+    async def collection(self, id_: int) -> CollectionOffer | None:
         (found,) = await self._collections([id_], "latest")
         return found
 
-    async def collections(self) -> list[Collection]:
+    async def collections(self) -> list[CollectionOffer]:
         """All, oldest first, at one block."""
         block = await self._head()
         count = abi.call("PerkNFT", "collectionCount")
@@ -146,11 +146,11 @@ class Offers:
         (newest,) = _must(answer, "PerkNFT", "collectionCount")
         return [one for one in await self._collections(range(1, newest + 1), block) if one]
 
-    async def item(self, id_: int) -> Item | None:
+    async def item(self, id_: int) -> ItemOffer | None:
         (found,) = await self._items([id_], "latest")
         return found
 
-    async def items(self) -> list[Item]:
+    async def items(self) -> list[ItemOffer]:
         """All that were ever set, by id, at one block."""
         block = await self._head()
         ids = {log["itemId"] async for log in self._events("PointsSale", "ItemSet", block)}
@@ -174,12 +174,12 @@ class Offers:
         known = list(dict.fromkeys(log["business"] for log in seen))
         return dict(zip(known, await self._approvals(known, block), strict=True))
 
-    async def _collections(self, ids: Sequence[int], block: str) -> list[Collection | None]:
+    async def _collections(self, ids: Sequence[int], block: str) -> list[CollectionOffer | None]:
         calls = [abi.call("PerkNFT", "collection", id_) for id_ in ids]
         answers = await self._views(self._at.perk_nft, calls, block)
         return [_collection(id_, answer) for id_, answer in zip(ids, answers, strict=True)]
 
-    async def _items(self, ids: Sequence[int], block: str) -> list[Item | None]:
+    async def _items(self, ids: Sequence[int], block: str) -> list[ItemOffer | None]:
         calls = [abi.call("PointsSale", "item", id_) for id_ in ids]
         answers = await self._views(self._at.points_sale, calls, block)
         return [_item(id_, answer) for id_, answer in zip(ids, answers, strict=True)]
@@ -245,25 +245,27 @@ class Offers:
             raise NodeUnavailable(f"{method}: {error.message}") from error
 
 
-def _collection(id_: int, answer: Any) -> Collection | None:
+def _collection(id_: int, answer: Any) -> CollectionOffer | None:
     found = _found(answer, "PerkNFT", "collection", "UnknownCollection")
     if found is None:
         return None
     ((params, minted, uri),) = found
-    return Collection(id_, CollectionTerms(*(*params, uri)), minted)
+    return CollectionOffer(id_, CollectionSettings(*(*params, uri)), minted)
 
 
-def _item(id_: int, answer: Any) -> Item | None:
+def _item(id_: int, answer: Any) -> ItemOffer | None:
     found = _found(answer, "PointsSale", "item", "UnknownItem")
     if found is None:
         return None
     (payout, price, stock, sold, max_per_order, active, burns), brand = found
-    return Item(id_, ItemTerms(brand, payout, price, stock, max_per_order, active, burns), sold)
+    return ItemOffer(
+        id_, ItemSettings(brand, payout, price, stock, max_per_order, active, burns), sold
+    )
 
 
 def _found(answer: Any, contract: str, function: str, unknown: str) -> tuple[Any, ...] | None:
     """None where the contract says that there is no such thing."""
-    if isinstance(answer, RpcError) and reverts.name_of(answer.data or b"") == unknown:
+    if isinstance(answer, RpcError) and reverts.error_name(answer.data or b"") == unknown:
         return None
     return _must(answer, contract, function)
 
@@ -272,7 +274,7 @@ def _must(answer: Any, contract: str, function: str) -> tuple[Any, ...]:
     if isinstance(answer, RpcError):
         raise NodeUnavailable(f"{contract}.{function}: {answer.message}") from answer
     try:
-        return abi.decode_answer(contract, function, bytes_of(answer))
+        return abi.decode_result(contract, function, bytes_of(answer))
     except (AttributeError, TypeError, ValueError) as error:
         raise NodeUnavailable(
             f"{contract}.{function} answers nonsense: is that contract at this address?"

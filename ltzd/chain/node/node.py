@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ltzd.chain.node.publications import Publication, outcome_of
-from ltzd.chain.node.rpc import Call, Rpc, RpcError
+from ltzd.chain.node.publish_outcomes import PublishOutcome, classify_publish_error
+from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.errors import NodeUnavailable
-from ltzd.rules.operator.fees import Market
+from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
 _METHOD_NOT_FOUND = -32601
@@ -54,7 +54,7 @@ class Revert:
 _REVERTED_CODE = 3
 """geth's code of `execution reverted`, which others have taken over."""
 
-_MARKET: Sequence[Call] = (
+_MARKET: Sequence[RpcCall] = (
     ("eth_feeHistory", ("0x1", "latest", [])),
     ("eth_maxPriorityFeePerGas", ()),
 )
@@ -100,7 +100,7 @@ class Node:
         self, first: int, last: int, *contracts: Address
     ) -> tuple[list[Header | None], list[dict[str, Any]]]:
         """Headers of a range and the contracts' logs in it, asked in one batch."""
-        calls: list[Call] = [
+        calls: list[RpcCall] = [
             ("eth_getBlockByNumber", (hex(number), False)) for number in range(first, last + 1)
         ]
         calls.append(("eth_getLogs", (_log_filter(contracts, first, last),)))
@@ -170,7 +170,7 @@ class Node:
     async def code(self, address: Address) -> bytes:
         return _data(await self._ask("eth_getCode", hex_of(address), "latest"))
 
-    async def market(self, head: Header) -> Market:
+    async def gas_price(self, head: Header) -> GasPrice:
         """What the block after `head` asks. Raises NodeUnavailable on a chain without EIP-1559.
 
         A node that tells no next base fee is taken by `head`'s, from which it differs by an eighth.
@@ -178,7 +178,7 @@ class Node:
         history, tip = await self._rpc.batch(_MARKET)
         return _market(head, history, tip)
 
-    async def market_now(self) -> Market:
+    async def current_gas_price(self) -> GasPrice:
         """As `market` after the newest block, asked in one batch with it."""
         head, history, tip = await self._rpc.batch(
             [("eth_getBlockByNumber", ("latest", False)), *_MARKET]
@@ -209,7 +209,7 @@ class Node:
                 raise answer
         return [_data(answer) for answer in answers]
 
-    async def gas_of(self, to: Address, data: bytes, sender: Address) -> int | Revert:
+    async def estimate_gas(self, to: Address, data: bytes, sender: Address) -> int | Revert:
         """Gas that a call needs, or how it would revert."""
         call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
         try:
@@ -217,7 +217,7 @@ class Node:
         except RpcError as error:
             return _reverted(error)
 
-    async def revert_of(
+    async def simulate_call(
         self,
         to: Address,
         data: bytes,
@@ -230,7 +230,7 @@ class Node:
         if gas is not None:
             call["gas"] = hex(gas)
         try:
-            _data(await self._rpc.gathered("eth_call", call, _block_tag(at)))
+            _data(await self._rpc.batched_call("eth_call", call, _block_tag(at)))
         except RpcError as error:
             return _reverted(error)
         return None
@@ -254,7 +254,7 @@ class Node:
         answers = await self._rpc.batch([("eth_call", (each, "latest")) for each in requests])
         return [_revert(answer) for answer in answers]
 
-    async def publish(self, raw: bytes) -> tuple[Publication, str]:
+    async def publish(self, raw: bytes) -> tuple[PublishOutcome, str]:
         """Hand signed bytes to the node; the text is its own, for logs.
 
         Raises NodeUnavailable when the outcome is unknown: the bytes may have arrived.
@@ -262,10 +262,10 @@ class Node:
         try:
             await self._rpc.call("eth_sendRawTransaction", hex_of(raw))
         except RpcError as error:
-            return outcome_of(error), error.message
-        return Publication.ACCEPTED, ""
+            return classify_publish_error(error), error.message
+        return PublishOutcome.ACCEPTED, ""
 
-    async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[Publication, str]]:
+    async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[PublishOutcome, str]]:
         """Hand several to the node, in order and in one batch.
 
         Bytes without an answer of their own among the others' are UNKNOWN. Raises NodeUnavailable
@@ -286,19 +286,19 @@ class Node:
             raise NodeUnavailable(f"{method}: {error.message}") from error
 
 
-def _publication(answer: Any) -> tuple[Publication, str]:
+def _publication(answer: Any) -> tuple[PublishOutcome, str]:
     if isinstance(answer, NodeUnavailable):
-        return Publication.UNKNOWN, answer.message
+        return PublishOutcome.UNKNOWN, answer.message
     if isinstance(answer, RpcError):
-        return outcome_of(answer), answer.message
-    return Publication.ACCEPTED, ""
+        return classify_publish_error(answer), answer.message
+    return PublishOutcome.ACCEPTED, ""
 
 
-def _market(head: Header, history: Any, tip: Any) -> Market:
+def _market(head: Header, history: Any, tip: Any) -> GasPrice:
     base_fee = head.base_fee if isinstance(history, RpcError) else _next_base_fee(history)
     if base_fee is None:
         raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
-    return Market(base_fee, _number(_must(tip)))
+    return GasPrice(base_fee, _number(_must(tip)))
 
 
 def _next_base_fee(history: Any) -> int | None:

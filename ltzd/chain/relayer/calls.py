@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ltzd.chain.contracts import business_escrow, ltz, relayed
 from ltzd.chain.contracts.business_escrow import DealStatus
-from ltzd.chain.relayer.decoding import Call, calls_in
+from ltzd.chain.relayer.decoding import DecodedCall, calls_in
 from ltzd.chain.relayer.permits import (
     check_owner,
     check_spender,
@@ -31,8 +31,8 @@ from ltzd.values import Address, checksummed, hex_of
 Question = tuple[Address, bytes]
 
 _READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
-    "nonce": ltz.decode_number,
-    "allowance": ltz.decode_number,
+    "nonce": ltz.decode_uint,
+    "allowance": ltz.decode_uint,
     "deal": business_escrow.decode_deal,
 }
 
@@ -83,7 +83,7 @@ class DecodedRelay:
     ask: RelayAsk
     contracts: RelayContracts
     contract: str
-    main: Call
+    main: DecodedCall
     permit: SignedPermit | None
 
     @property
@@ -189,7 +189,7 @@ class DecodedRelay:
         return relayed.multicall([encode(signed, self.permit.signature), self.main.data])
 
 
-def understood(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
+def decode_relay(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
     """Raises ContractNotWhitelisted, ValidationFailed."""
     contract = contracts.name_of(ask.to)
     permit, main = _arranged(contract, ask)
@@ -200,7 +200,7 @@ def understood(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
     return asked
 
 
-def _arranged(contract: str, ask: RelayAsk) -> tuple[SignedPermit | None, Call]:
+def _arranged(contract: str, ask: RelayAsk) -> tuple[SignedPermit | None, DecodedCall]:
     calls = calls_in(contract, ask.data)
     permits = [each for each in calls if each.row.part is CallRole.PERMIT]
     moves = [each for each in calls if each.row.part is not CallRole.PERMIT]
@@ -248,7 +248,7 @@ def _check_limits(ask: RelayAsk) -> None:
     check_gas_limit(ask.data, ask.gas_limit)
 
 
-def _foreign(call: Call, principal: str, user: Address) -> ValidationFailed:
+def _foreign(call: DecodedCall, principal: str, user: Address) -> ValidationFailed:
     return ValidationFailed(
         f"{call.row.name}: {principal} must be the authenticated user",
         contract=call.row.contract,

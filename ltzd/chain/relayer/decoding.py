@@ -9,34 +9,33 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words as words
-from ltzd.chain.contracts.abi_words import Words
+from ltzd.chain.contracts import abi, abi_words
+from ltzd.chain.contracts.abi_words import WordReader
 from ltzd.chain.contracts.relayed import MULTICALL, multicall
 from ltzd.errors import ValidationFailed
 from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, AllowedCall, functions_of
 from ltzd.values import hex_of
 
-_READERS: Final[Mapping[str, Callable[[Words], Any]]] = {
-    "address": Words.address,
+_READERS: Final[Mapping[str, Callable[[WordReader], Any]]] = {
+    "address": WordReader.address,
     "uint8": lambda read: read.uint(8),
     "uint40": lambda read: read.uint(40),
-    "uint256": Words.uint,
-    "bytes32": Words.word,
-    "bytes": Words.last_bytes,
+    "uint256": WordReader.uint,
+    "bytes32": WordReader.word,
+    "bytes": WordReader.last_bytes_argument,
 }
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
-    "address": words.of_address,
-    "uint8": lambda value: words.of_uint(value, 8),
-    "uint40": lambda value: words.of_uint(value, 40),
-    "uint256": words.of_uint,
-    "bytes32": words.of_bytes32,
-    "bytes": words.of_bytes,
+    "address": abi_words.encode_address,
+    "uint8": lambda value: abi_words.encode_uint(value, 8),
+    "uint40": lambda value: abi_words.encode_uint(value, 40),
+    "uint256": abi_words.encode_uint,
+    "bytes32": abi_words.encode_bytes32,
+    "bytes": abi_words.encode_bytes,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DecodedCall:
     """One call of a function of the table; arguments by their names in the ABI."""
 
     row: AllowedCall
@@ -52,7 +51,7 @@ class Call:
         return tuple(fields), r + last + bytes((v,))
 
 
-def calls_in(contract: str, data: bytes) -> list[Call]:
+def calls_in(contract: str, data: bytes) -> list[DecodedCall]:
     """The call, or a multicall's calls: one or two. Raises ValidationFailed."""
     if data[:4] != MULTICALL:
         return [_call_in(contract, data)]
@@ -67,9 +66,9 @@ def calls_in(contract: str, data: bytes) -> list[Call]:
 
 
 def _multicall_in(contract: str, data: bytes) -> list[bytes]:
-    read = Words(data[4:])
+    read = WordReader(data[4:])
     try:
-        inner = read.last_bytes_list()
+        inner = read.last_bytes_list_argument()
         read.end()
     except ValueError as error:
         raise _misencoded(contract, "multicall", str(error)) from error
@@ -78,7 +77,7 @@ def _multicall_in(contract: str, data: bytes) -> list[bytes]:
     return inner
 
 
-def _call_in(contract: str, data: bytes) -> Call:
+def _call_in(contract: str, data: bytes) -> DecodedCall:
     if data[:4] == MULTICALL:
         raise ValidationFailed("A multicall must not hold another", contract=contract)
     shape = _shapes().get((contract, data[:4]))
@@ -89,7 +88,7 @@ def _call_in(contract: str, data: bytes) -> Call:
             selector=hex_of(data[:4]),
             allowed=functions_of(contract),
         )
-    return Call(shape.row, shape.arguments_in(data), data)
+    return DecodedCall(shape.row, shape.arguments_in(data), data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class _Shape:
     types: Mapping[str, str]
 
     def arguments_in(self, data: bytes) -> dict[str, Any]:
-        read = Words(data[4:])
+        read = WordReader(data[4:])
         try:
             arguments = {name: _READERS[kind](read) for name, kind in self.types.items()}
             read.end()
@@ -117,7 +116,7 @@ class _Shape:
         written = [self.selector]
         for name, kind in self.types.items():
             if kind == "bytes":
-                written.append(words.of_uint(32 * len(self.types)))
+                written.append(abi_words.encode_uint(32 * len(self.types)))
             written.append(_WRITERS[kind](arguments[name]))
         return b"".join(written)
 

@@ -7,18 +7,18 @@ Every check raises ValidationFailed.
 from collections.abc import Sequence
 from typing import Final
 
-from ltzd.chain.relayer.decoding import Call
+from ltzd.chain.relayer.decoding import DecodedCall
 from ltzd.chain.relayer.signatures import is_signed_by
 from ltzd.chain.typed_data import Permit
 from ltzd.errors import ValidationFailed
 from ltzd.rules.relayer.calls import SignedPermit
 from ltzd.values import Address, checksummed
 
-MOST_USED_SINCE: Final = 8
+MAX_USED_NONCES_BACK: Final = 8
 """How many permits back a used one is still recognised."""
 
 
-def permit_in(call: Call, to: Address) -> SignedPermit:
+def permit_in(call: DecodedCall, to: Address) -> SignedPermit:
     """Of a `permit` or a `permitLTZ`; the latter's spender is the contract called."""
     said, (_, signature) = call.arguments, call.signed()
     spender = said.get("spender", to)
@@ -41,7 +41,7 @@ def check_spender(permit: SignedPermit, allowed: Sequence[Address]) -> None:
         )
 
 
-def check_spent_whole(permit: SignedPermit, call: Call) -> None:
+def check_spent_whole(permit: SignedPermit, call: DecodedCall) -> None:
     """No allowance to a wallet of the operator's outlives the transaction."""
     if permit.value != call.arguments["value"]:
         raise ValidationFailed(
@@ -53,7 +53,7 @@ def check_spent_whole(permit: SignedPermit, call: Call) -> None:
 
 def signed_permit(permit: SignedPermit, nonce: int, separator: bytes) -> Permit:
     """The permit with the nonce it was signed for: `nonce`, the owner's next, or a used one."""
-    for signed_for in range(nonce, max(nonce - MOST_USED_SINCE, 0) - 1, -1):
+    for signed_for in range(nonce, max(nonce - MAX_USED_NONCES_BACK, 0) - 1, -1):
         signed = Permit(permit.owner, permit.spender, permit.value, signed_for, permit.deadline)
         if is_signed_by(permit.owner, signed, permit.signature, separator):
             return signed

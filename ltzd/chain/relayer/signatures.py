@@ -3,28 +3,28 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ltzd.chain.relayer.decoding import Call
+from ltzd.chain.relayer.decoding import DecodedCall
 from ltzd.chain.typed_data import (
     Buy,
     Claim,
     Refund,
     Release,
-    Signable,
     TransferWithAuthorization,
+    TypedMessage,
     digest,
     recover,
 )
 from ltzd.errors import ValidationFailed
 from ltzd.values import Address, checksummed
 
-MESSAGES: Final[Mapping[str, Callable[..., Signable]]] = {
+MESSAGES: Final[Mapping[str, Callable[..., TypedMessage]]] = {
     message.__name__: message
     for message in (Claim, Buy, Release, Refund, TransferWithAuthorization)
 }
 """By EIP-712 type. Their fields are the function's arguments before the signature, in order."""
 
 
-def check_signature(call: Call, message: str, user: Address, separator: bytes) -> None:
+def check_signature(call: DecodedCall, message: str, user: Address, separator: bytes) -> None:
     """Raises ValidationFailed."""
     fields, signature = call.signed()
     if not is_signed_by(user, MESSAGES[message](*fields), signature, separator):
@@ -36,7 +36,7 @@ def check_signature(call: Call, message: str, user: Address, separator: bytes) -
         )
 
 
-def is_signed_by(who: Address, message: Signable, signature: bytes, separator: bytes) -> bool:
+def is_signed_by(who: Address, message: TypedMessage, signature: bytes, separator: bytes) -> bool:
     try:
         return recover(digest(message, separator), signature) == who
     except ValueError:

@@ -10,7 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from ltzd.daemon.settings.section import Section, given_secret
+from ltzd.daemon.settings.section import Section, resolve_secret
 from ltzd.daemon.settings.value_types import SecretFile, WebUrl
 from ltzd.providers.oauth import policy as vendors
 from ltzd.providers.oauth.policy import AccountLookupPolicy
@@ -26,11 +26,11 @@ class _WithToken(Section):
 
     @model_validator(mode="after")
     def _has_its_token(self) -> Self:
-        self.refuse_unless_one_each("token")
+        self.require_exactly_one("token")
         return self
 
     def secret(self) -> str:
-        return given_secret(self.token, self.token_file).get_secret_value()
+        return resolve_secret(self.token, self.token_file).get_secret_value()
 
 
 class _WithClientSecret(Section):
@@ -39,28 +39,28 @@ class _WithClientSecret(Section):
 
     @model_validator(mode="after")
     def _has_its_secret(self) -> Self:
-        self.refuse_unless_one_each("client_secret")
+        self.require_exactly_one("client_secret")
         return self
 
     def secret(self) -> str:
-        return given_secret(self.client_secret, self.client_secret_file).get_secret_value()
+        return resolve_secret(self.client_secret, self.client_secret_file).get_secret_value()
 
 
-class Discord(_WithToken):
+class DiscordSettings(_WithToken):
     base_url: WebUrl = vendors.DISCORD_URL
 
     def access(self) -> vendors.DiscordAccess:
         return vendors.DiscordAccess(self.secret(), self.base_url)
 
 
-class Twitter(_WithToken):
+class TwitterSettings(_WithToken):
     base_url: WebUrl = vendors.TWITTER_URL
 
     def access(self) -> vendors.TwitterAccess:
         return vendors.TwitterAccess(self.secret(), self.base_url)
 
 
-class Github(Section):
+class GithubSettings(Section):
     """Without a token 60 questions an hour are answered, and the rest is 500 to our callers."""
 
     token: _Secret | None = None
@@ -76,33 +76,33 @@ class Github(Section):
     def access(self) -> vendors.GithubAccess:
         if self.token is None and self.token_file is None:
             return vendors.GithubAccess(None, self.base_url)
-        token = given_secret(self.token, self.token_file).get_secret_value()
+        token = resolve_secret(self.token, self.token_file).get_secret_value()
         return vendors.GithubAccess(token, self.base_url)
 
 
-class Google(Section):
+class GoogleSettings(Section):
     api_key: _Secret | None = None
     api_key_file: SecretFile | None = None
     base_url: WebUrl = vendors.GOOGLE_URL
 
     @model_validator(mode="after")
     def _has_its_key(self) -> Self:
-        self.refuse_unless_one_each("api_key")
+        self.require_exactly_one("api_key")
         return self
 
     def access(self) -> vendors.GoogleAccess:
-        key = given_secret(self.api_key, self.api_key_file).get_secret_value()
+        key = resolve_secret(self.api_key, self.api_key_file).get_secret_value()
         return vendors.GoogleAccess(key, self.base_url)
 
 
-class Telegram(_WithToken):
+class TelegramSettings(_WithToken):
     base_url: WebUrl = vendors.TELEGRAM_URL
 
     def access(self) -> vendors.TelegramAccess:
         return vendors.TelegramAccess(self.secret(), self.base_url)
 
 
-class Spotify(_WithClientSecret):
+class SpotifySettings(_WithClientSecret):
     client_id: _Name
     extended_quota: bool = False
     """Whether the application is out of development mode, so that its 404s mean something."""
@@ -115,7 +115,7 @@ class Spotify(_WithClientSecret):
         )
 
 
-class Instagram(_WithToken):
+class InstagramSettings(_WithToken):
     user_id: Annotated[str, Field(pattern=r"^[0-9]{5,25}$")]
     """Our own professional account's."""
     base_url: WebUrl = vendors.INSTAGRAM_URL
@@ -124,7 +124,7 @@ class Instagram(_WithToken):
         return vendors.InstagramAccess(self.user_id, self.secret(), self.base_url)
 
 
-class Tiktok(_WithClientSecret):
+class TiktokSettings(_WithClientSecret):
     client_key: _Name
     base_url: WebUrl = vendors.TIKTOK_URL
 
@@ -132,15 +132,15 @@ class Tiktok(_WithClientSecret):
         return vendors.TiktokAccess(self.client_key, self.secret(), self.base_url)
 
 
-class Accounts(Section):
-    discord: Discord | None = None
-    twitter: Twitter | None = None
-    github: Github | None = None
-    google: Google | None = None
-    telegram: Telegram | None = None
-    spotify: Spotify | None = None
-    instagram: Instagram | None = None
-    tiktok: Tiktok | None = None
+class AccountSettings(Section):
+    discord: DiscordSettings | None = None
+    twitter: TwitterSettings | None = None
+    github: GithubSettings | None = None
+    google: GoogleSettings | None = None
+    telegram: TelegramSettings | None = None
+    spotify: SpotifySettings | None = None
+    instagram: InstagramSettings | None = None
+    tiktok: TiktokSettings | None = None
     exists_seconds: Annotated[float, Field(ge=0, le=86_400)] = 3600.0
     """How long the answer that an account exists counts."""
     missing_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60.0
@@ -156,7 +156,7 @@ class Accounts(Section):
         }
         return cls.model_validate(rows)
 
-    def not_asked(self) -> list[OAuthProvider]:
+    def unchecked_providers(self) -> list[OAuthProvider]:
         """The providers without a section: only the form of their ids is checked."""
         return [name for name in PROVIDERS if getattr(self, name) is None]
 

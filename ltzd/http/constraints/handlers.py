@@ -87,7 +87,7 @@ class ConstraintsSurface:
 
 
 def _too_many(seconds: int) -> RateLimited:
-    most = KEYLESS_PER_CLIENT.most
+    most = KEYLESS_PER_CLIENT.max_hits
     return RateLimited(
         f"Rate limit exceeded: without a key an address may ask {most} times a minute; "
         f"try again in {seconds} seconds",

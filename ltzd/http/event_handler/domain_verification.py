@@ -106,9 +106,9 @@ class DomainVerificationSurface:
 
 def _too_many(seconds: int) -> RateLimited:
     return RateLimited(
-        f"Rate limit exceeded: an address may ask {PER_CLIENT.most} times a minute; "
+        f"Rate limit exceeded: an address may ask {PER_CLIENT.max_hits} times a minute; "
         f"try again in {seconds} seconds",
-        limit=PER_CLIENT.most,
+        limit=PER_CLIENT.max_hits,
         retryAfterSeconds=seconds,
     )
 

@@ -58,7 +58,7 @@ class PregenerationSurface:
 
 
 def too_many(seconds: int) -> RateLimited:
-    most = REQUESTS_PER_CLIENT.most
+    most = REQUESTS_PER_CLIENT.max_hits
     return RateLimited(
         f"Rate limit exceeded: an address may ask {most} times a minute; "
         f"try again in {seconds} seconds",

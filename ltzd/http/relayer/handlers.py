@@ -14,7 +14,7 @@ from sanic import Blueprint
 from sanic.request import Request
 
 from ltzd.actions.relayer.relayer import failure_of
-from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
+from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
 from ltzd.errors import NotFound, RateLimited, Unauthorized, ValidationFailed
 from ltzd.http.errors import path_of
 from ltzd.http.relayer.models import RelayedAnswer, relay_request
@@ -116,7 +116,7 @@ class ClientLimit:
         )
 
 
-def window_headers(window: Window | RelayWindow) -> dict[str, str]:
+def window_headers(window: RateLimitStatus | RelayWindow) -> dict[str, str]:
     """Spec 8: the reset is in Unix seconds."""
     return {
         "X-RateLimit-Limit": str(window.limit),

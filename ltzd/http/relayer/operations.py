@@ -4,7 +4,7 @@ Examples of refusals are made by the code that answers them.
 """
 
 from ltzd.actions.relayer.relayer import REFUSED_BY_THE_NETWORK
-from ltzd.chain.contracts.abi_words import of_uint, selector
+from ltzd.chain.contracts.abi_words import encode_uint, selector
 from ltzd.errors import (
     ClaimLimitReached,
     ContractNotWhitelisted,
@@ -53,7 +53,7 @@ _EXPLORER = "https://explorer.example"
 
 def _a_call(**more: object) -> dict[str, object]:
     claim = (int(_USER, 16), 7, 25 * LTZ, 0, 1)
-    data = selector(_CLAIM_FOR) + b"".join(map(of_uint, claim))
+    data = selector(_CLAIM_FOR) + b"".join(map(encode_uint, claim))
     return {"to": checksummed(_PERK_NFT), "data": hex_of(data), "userAddress": _USER} | more
 
 

@@ -11,8 +11,8 @@ import time
 from sanic.request import Request
 
 from ltzd.actions.site_plugin.members import AuthenticatedMember
-from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
-from ltzd.errors import HostSiteRefused, LogInsLimited, NotLoggedIn
+from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
+from ltzd.errors import HostSiteRefused, LoginRateLimited, NotLoggedIn
 from ltzd.http.requests.client_address import client_network
 from ltzd.http.services import SiteMembers
 from ltzd.providers.host_sites import HostCredentials, login_headers
@@ -29,7 +29,7 @@ class LogInLimit:
     async def member(
         self, request: Request, host: str, credentials: HostCredentials
     ) -> AuthenticatedMember:
-        """`SiteMembers.member`. Raises LogInsLimited, too.
+        """`SiteMembers.member`. Raises LoginRateLimited, too.
 
         What could prove no log-in is not counted: the site is not asked about it. What a firewall
         before the site refuses is counted: whoever writes the log-in can bring that about.
@@ -37,7 +37,7 @@ class LogInLimit:
         if login_headers(credentials) is None:
             return await self._members.member(host, credentials)
         client = client_network(request)
-        spent = self._limits.spent(FAILED_LOG_INS, client, host)
+        spent = self._limits.exhausted(FAILED_LOG_INS, client, host)
         if spent is not None and not self._members.is_confirmed(host, credentials):
             raise limited(_seconds_left(spent))
         try:
@@ -49,13 +49,13 @@ class LogInLimit:
             raise
 
 
-def limited(seconds: int) -> LogInsLimited:
-    return LogInsLimited(
+def limited(seconds: int) -> LoginRateLimited:
+    return LoginRateLimited(
         f"Too many log-ins have failed from your address. Please try again in {seconds} seconds.",
-        limit=FAILED_LOG_INS.most,
+        limit=FAILED_LOG_INS.max_hits,
         retryAfterSeconds=seconds,
     )
 
 
-def _seconds_left(window: Window) -> int:
+def _seconds_left(window: RateLimitStatus) -> int:
     return max(1, math.ceil(window.reset_at - time.time()))

@@ -1,14 +1,14 @@
 """The chain this database follows: its identity, the indexer's cursor, and the blocks behind it.
 
 The cursor moves by compare-and-set on its hash and the term's epoch, in the transaction that
-writes the facts; a holder whose term is over hears LostLane.
+writes the facts; a holder whose term is over hears LaneLost.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
 
@@ -44,7 +44,7 @@ async def identity(connection: Connection) -> ChainIdentity | None:
     return ChainIdentity(*row) if row else None
 
 
-async def adopt(connection: Connection, chain: ChainIdentity, base: BlockRow) -> None:
+async def start_following(connection: Connection, chain: ChainIdentity, base: BlockRow) -> None:
     """Begin to follow a chain from `base`, the block before LTZ. Safe to repeat."""
     await connection.execute(
         """
@@ -71,7 +71,9 @@ async def begin_term(connection: Connection, chain_id: int) -> int:
     return epoch
 
 
-async def follows_all(connection: Connection, chain_id: int, contracts: Sequence[Address]) -> bool:
+async def has_all_facts_of(
+    connection: Connection, chain_id: int, contracts: Sequence[Address]
+) -> bool:
     """Whether the facts of these contracts were written with every block up to the cursor.
 
     They were not if other contracts were followed, or if a version that knows fewer had a term
@@ -90,7 +92,9 @@ async def follows_all(connection: Connection, chain_id: int, contracts: Sequence
     return whole
 
 
-async def will_follow(connection: Connection, chain_id: int, contracts: Sequence[Address]) -> None:
+async def record_contracts(
+    connection: Connection, chain_id: int, contracts: Sequence[Address]
+) -> None:
     """From the term that has begun on, these contracts' facts come with every block."""
     await connection.execute(
         "UPDATE chains SET contracts = $2, contracts_epoch = epoch WHERE chain_id = $1",
@@ -99,7 +103,7 @@ async def will_follow(connection: Connection, chain_id: int, contracts: Sequence
     )
 
 
-async def go_back(connection: Connection, chain_id: int) -> int | None:
+async def rewind(connection: Connection, chain_id: int) -> int | None:
     """Put the cursor to the first block that is kept; answers its number, None if it is there."""
     base: int | None = await connection.fetchval(
         """
@@ -131,7 +135,7 @@ async def move_cursor(
     to: tuple[int, Hash32],
     head_number: int,
 ) -> None:
-    """Raises LostLane when another holder moved it."""
+    """Raises LaneLost when another holder moved it."""
     number, block_hash = to
     moved = await connection.fetchval(
         """
@@ -149,7 +153,7 @@ async def move_cursor(
         head_number,
     )
     if moved is None:
-        raise LostLane("Another process follows the chain")
+        raise LaneLost("Another process follows the chain")
 
 
 async def raise_finality(

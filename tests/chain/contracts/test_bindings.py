@@ -17,12 +17,12 @@ from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.contracts.perk_nft import Charges
 from ltzd.chain.typed_data import Buy, Claim, Permit, Refund, Release, TransferWithAuthorization
 from ltzd.rules.indexer import contract_facts
-from ltzd.rules.indexer.contract_facts import Place
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.values import Address, bytes_of, checksummed, hash_of, hex_of
 
 AT = Address(b"\x17" * 20)
 BLOCK, TRANSACTION = "0x" + "b1" * 32, "0x" + "7a" * 32
-PLACE = Place(9, hash_of(BLOCK), 3, hash_of(TRANSACTION))
+PLACE = LogPosition(9, hash_of(BLOCK), 3, hash_of(TRANSACTION))
 
 web3 = {name: Web3().eth.contract(abi=abi.compiled(name)["abi"]) for name in abi.CONTRACTS}
 
@@ -173,7 +173,7 @@ def test_answers(
     assert perk_nft.decode_claims(encode(["uint256"], [count])) == count
     charges = encode(["uint256", "uint256"], [count, 3])
     assert perk_nft.decode_charges(charges) == Charges(count, 3)
-    assert ltz.decode_number(encode(["uint256"], [amount])) == amount
+    assert ltz.decode_uint(encode(["uint256"], [amount])) == amount
     assert business_escrow.decode_is_business(encode(["bool"], [True])) is True
     assert points_sale.decode_is_order_placed(encode(["bool"], [False])) is False
 
@@ -181,7 +181,7 @@ def test_answers(
 DECODERS: list[Callable[[bytes], object]] = [
     business_escrow.decode_deal,
     business_escrow.decode_is_business,
-    ltz.decode_number,
+    ltz.decode_uint,
     perk_nft.decode_charges,
     perk_nft.decode_claims,
     perk_nft.decode_owner,
@@ -198,7 +198,7 @@ def test_an_answer_of_another_length_is_a_value_error(
         decoder(answer)
 
 
-@pytest.mark.parametrize("decoder", [one for one in DECODERS if one is not ltz.decode_number])
+@pytest.mark.parametrize("decoder", [one for one in DECODERS if one is not ltz.decode_uint])
 def test_an_answer_with_dirty_bits_is_a_value_error(decoder: Callable[[bytes], object]) -> None:
     for length in (32, 64, 160):
         with pytest.raises(ValueError):  # noqa: PT011 - each has its own text
@@ -338,7 +338,7 @@ def test_a_log_is_read_as_web3_reads_it(
 
     fact = decoder(a_log(topics, body))
 
-    assert fact.place == PLACE
+    assert fact.position == PLACE
     ours = [getattr(fact, field.name) for field in fields(fact)[1:]]
     assert ours == flat(by_web3(contract, event, topics, body), event)
 

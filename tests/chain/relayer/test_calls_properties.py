@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from web3 import Web3
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
-from ltzd.chain.relayer.calls import understood
+from ltzd.chain.relayer.calls import decode_relay
 from ltzd.chain.relayer.decoding import calls_in
 from ltzd.errors import ContractNotWhitelisted, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, AllowedCall
@@ -221,7 +220,7 @@ def any_call_of(contract: str) -> st.SearchStrategy[bytes]:
 
 
 def a_call(entry: Any) -> st.SearchStrategy[bytes]:
-    types, head = get_abi_input_types(entry), words.selector(abi_to_signature(entry))
+    types, head = get_abi_input_types(entry), abi_words.selector(abi_to_signature(entry))
     return st.tuples(*map(a_value, types)).map(lambda values: head + encode(types, values))
 
 
@@ -420,7 +419,7 @@ def test_rubbish_is_refused_and_breaks_nothing(
     to: Address, data: bytes, beside: SignedPermit | None
 ) -> None:
     try:
-        asked = understood(RelayAsk(to, data, USER.address, permit=beside), CONTRACTS)
+        asked = decode_relay(RelayAsk(to, data, USER.address, permit=beside), CONTRACTS)
         asked.plan(Chain().answers(asked), OPERATORS)
     except (ContractNotWhitelisted, ValidationFailed):
         return

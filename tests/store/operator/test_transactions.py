@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import GWEI, Fees
-from ltzd.rules.operator.transactions import Place, State, Transaction
+from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow
@@ -33,7 +33,7 @@ from tests.support.rows.core import (
     value,
 )
 
-PLACE = Place(5, a_hash("block 5"), succeeded=True)
+PLACE = Inclusion(5, a_hash("block 5"), succeeded=True)
 MINED = Transaction(State.MINED, PLACE)
 OTHER_WALLET = Address(MINTER.address[::-1])
 
@@ -141,7 +141,7 @@ async def test_an_intent_that_does_not_fit_is_refused_whole(pool: Pool, lane: La
         before = await counters(connection)
         for name, change in MISFITS.items():
             wrong_lane, wrong = change(lane, an_intent(1, ids[1:], 1), ids)
-            with pytest.raises(LostLane):
+            with pytest.raises(LaneLost):
                 await transactions.store_signed(connection, wrong_lane, wrong, an_attempt("b"))
             assert await counters(connection) == before, name
         assert await states(pool) == ["signed"]
@@ -157,7 +157,7 @@ async def test_a_minted_reward_is_not_signed_again(
         "mint_transaction_hash = $1",
         a_hash("mint"),
     )
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await transactions.store_signed(connection, lane, an_intent(0, [reward]), an_attempt("a"))
 
 
@@ -173,7 +173,7 @@ async def test_of_many_who_sign_the_same_nonce_one_succeeds(
         async with session(pool) as connection:
             try:
                 await transactions.store_signed(connection, lane, intent, an_attempt(f"{number}"))
-            except LostLane:
+            except LaneLost:
                 return False
         return True
 
@@ -189,9 +189,9 @@ async def test_a_new_term_shuts_the_old_holder_out_of_every_write(
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     new = await a_lane(pool)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await transactions.store_signed(connection, lane, an_intent(1), an_attempt("b"))
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await save(connection, lane, row, State.SIGNED, MINED)
     await save(connection, new, row, State.SIGNED, MINED)
 
@@ -256,14 +256,14 @@ async def test_a_save_from_a_wrong_state_raises_and_changes_nothing(
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     for state, was in WRONG:
-        place = PLACE if state in {State.MINED, State.CONFIRMED, State.REVERTED} else None
+        inclusion = PLACE if state in {State.MINED, State.CONFIRMED, State.REVERTED} else None
         await connection.execute(
             "UPDATE transactions SET state = $1, block_number = $2, block_hash = $3",
             state.value,
-            place and place.block_number,
-            place and place.block_hash,
+            inclusion and inclusion.block_number,
+            inclusion and inclusion.block_hash,
         )
-        with pytest.raises(LostLane):
+        with pytest.raises(LaneLost):
             await save(connection, lane, row, was, MINED)
         assert await states(pool) == [state.value]
 
@@ -291,7 +291,7 @@ async def test_many_are_saved_together_or_not_at_all(pool: Pool, lane: Lane) -> 
         async with transaction(pool) as connection:
             await transactions.save(connection, lane, moves)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await save_all()
     assert await states(pool) == ["signed", "signed", "signed", "mined", "signed"]
 
@@ -340,16 +340,16 @@ async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
     node = FakeNode()
     await follow(pool, node)
     ids = await queue_rewards(pool, 2)
-    indexed = Place(1, a_hash("indexed"), succeeded=True)
-    orphaned = Place(1, a_hash("orphaned"), succeeded=False)
-    for nonce, place in enumerate((indexed, orphaned)):
+    indexed = Inclusion(1, a_hash("indexed"), succeeded=True)
+    orphaned = Inclusion(1, a_hash("orphaned"), succeeded=False)
+    for nonce, inclusion in enumerate((indexed, orphaned)):
         row, _ = await transactions.store_signed(
             connection,
             lane,
             an_intent(nonce, ids[nonce : nonce + 1], nonce),
             an_attempt(f"{nonce}"),
         )
-        await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, place))
+        await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, inclusion))
     block = BlockRow(1, indexed.block_hash, node.blocks[0].hash, 1_700_000_001)
     await chains.insert_blocks(connection, [block])
     epoch = await chains.begin_term(connection, CHAIN_ID)
@@ -357,18 +357,18 @@ async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
         connection, CHAIN_ID, epoch, node.blocks[0].hash, (1, indexed.block_hash), 1
     )
 
-    (only,) = await transactions.mined_to_judge(connection, lane, 10)
+    (only,) = await transactions.mined_to_settle(connection, lane, 10)
     assert (only.transaction.nonce, only.is_indexed, only.is_past_finality) == (1, False, False)
     assert only.unminted == 0, "a reverted mint owes nothing to its references"
 
     await chains.raise_finality(connection, CHAIN_ID, epoch, 1)
-    judged = await transactions.mined_to_judge(connection, lane, 10)
+    judged = await transactions.mined_to_settle(connection, lane, 10)
     assert [(each.transaction.nonce, each.is_indexed, each.unminted) for each in judged] == [
         (0, True, 1),
         (1, False, 0),
     ]
     assert all(each.is_past_finality for each in judged)
-    assert len(await transactions.mined_to_judge(connection, lane, 1)) == 1
+    assert len(await transactions.mined_to_settle(connection, lane, 1)) == 1
 
 
 async def test_an_indexed_mint_tells_where_its_transaction_is(
@@ -387,11 +387,11 @@ async def test_an_indexed_mint_tells_where_its_transaction_is(
             told,
         )
 
-    assert await transactions.minted(connection, lane) == {0: PLACE}
+    assert await transactions.indexed_inclusions(connection, lane) == {0: PLACE}
 
     (first, *_) = await transactions.in_flight(connection, lane)
     await save(connection, lane, first.id, State.SIGNED, MINED)
-    assert await transactions.minted(connection, lane) == {}
+    assert await transactions.indexed_inclusions(connection, lane) == {}
 
 
 # --- replacements -----------------------------------------------------------------------------
@@ -405,14 +405,14 @@ async def test_another_attempt_is_the_newest_and_all_are_watched(
     connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-    assert await transactions.call_of(connection, row) == (LTZ_AT, b"\x01")
+    assert await transactions.read_call(connection, row) == (LTZ_AT, b"\x01")
     await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     await transactions.store_attempt(connection, lane, row, dearer("c", 5))
 
     (tx,) = await transactions.in_flight(connection, lane)
     assert tx.hashes == (a_hash("c"), a_hash("b"), a_hash("a"))
     assert (tx.raw, tx.fees) == (b"c", Fees(5 * GWEI, 2 * GWEI))
-    assert tx.worst_wei == 100_000 * 5 * GWEI
+    assert tx.max_cost_wei == 100_000 * 5 * GWEI
 
 
 async def test_the_newest_attempt_is_told_by_its_fees_even_if_clocks_jump(
@@ -434,7 +434,7 @@ async def test_a_replacement_of_a_term_that_is_over_is_not_stored(
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     new = await a_lane(pool)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     assert await value(pool, "SELECT count(*) FROM attempts") == 1
     await transactions.store_attempt(connection, new, row, dearer("b", 4))
@@ -446,11 +446,11 @@ async def test_what_has_a_receipt_or_is_settled_is_not_replaced(
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     await save(connection, lane, row, State.SIGNED, MINED)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     confirmed = Transaction(State.CONFIRMED, PLACE)
     await save(connection, lane, row, State.MINED, confirmed)
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     assert await value(pool, "SELECT count(*) FROM attempts") == 1
 
@@ -469,7 +469,7 @@ async def test_any_attempt_of_a_transaction_tells_where_it_is(
         PLACE.block_hash,
         a_hash("a"),
     )
-    assert await transactions.minted(connection, lane) == {0: PLACE}
+    assert await transactions.indexed_inclusions(connection, lane) == {0: PLACE}
 
 
 async def test_a_lane_knows_of_its_revert_until_that_is_final(
@@ -477,7 +477,7 @@ async def test_a_lane_knows_of_its_revert_until_that_is_final(
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
-    reverted = Place(5, a_hash("block"), succeeded=False)
+    reverted = Inclusion(5, a_hash("block"), succeeded=False)
     assert not await transactions.has_reverted(connection, lane)
 
     await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, reverted))
@@ -495,5 +495,5 @@ async def test_what_a_reorg_may_bring_back_into_flight_tells_what_it_mints(
     row, _ = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
     await save(connection, lane, row, State.SIGNED, MINED)
 
-    (orphaned,) = await transactions.mined_to_judge(connection, lane, 10)
+    (orphaned,) = await transactions.mined_to_settle(connection, lane, 10)
     assert orphaned.transaction.ltz == 200

@@ -22,10 +22,10 @@ from ltzd.operator import monitor as watching
 from ltzd.operator import publisher as publishing
 from ltzd.operator.mints import simulation as rehearsing
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
+from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import locks
-from ltzd.store.wakeups import REWARDS, Signals
+from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.rows.core import MINTER, a_wallet, follow, queue_reward, running, states, value
@@ -35,7 +35,7 @@ POLICY = LanePolicy(
     max_in_flight=64,
     poll_seconds=0.02,
     gather_seconds=0.0,
-    crowd_seconds=0.0,
+    batch_linger_seconds=0.0,
     repeat_seconds=0.1,
     replace_after_seconds=0.2,
 )
@@ -63,14 +63,14 @@ class World:
         self.eyes = eyes
         """The test's own connections, which no trouble reaches."""
         self.node = node
-        self.signals = Signals(url)
+        self.wakeups = WakeupHub(url)
         self.told: list[tuple[Sequence[UUID], Hash32]] = []
         self.on_the_way = 0
         """Rewards that the lanes' process expects."""
 
     async def follow(self) -> Follower:
         chain = await follow(self.pool, self.node)
-        return Follower(self.pool, self.url, self.node.node, chain, CONTRACTS, self.signals, FOLLOW)
+        return Follower(self.pool, self.url, self.node.node, chain, CONTRACTS, self.wakeups, FOLLOW)
 
     @asynccontextmanager
     async def lane(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
@@ -81,9 +81,9 @@ class World:
             self.node.node,
             MINTER,
             MintTarget(CHAIN_ID, LTZ_AT),
-            self.signals,
+            self.wakeups,
             policy,
-            SameProcess(self._tell, lambda: self.on_the_way),
+            InProcessHooks(self._tell, lambda: self.on_the_way),
         )
         async with running(lane.run()):
             yield lane
@@ -100,7 +100,7 @@ class World:
     async def queue(self, count: int = 1) -> list[UUID]:
         async with transaction(self.eyes) as connection:
             ids = [await queue_reward(connection, a_wallet(n + 1)) for n in range(count)]
-        self.signals.ring(REWARDS)
+        self.wakeups.notify(REWARDS)
         return ids
 
     async def some_looks(self) -> None:

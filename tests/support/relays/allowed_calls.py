@@ -13,15 +13,15 @@ from eth_account import Account
 from ltzd.chain import typed_data
 from ltzd.chain.contracts import abi, ltz
 from ltzd.chain.contracts.business_escrow import DEAL, Deal, DealStatus
-from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, understood
+from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, decode_relay
 from ltzd.chain.typed_data import (
     Buy,
     Claim,
     Permit,
     Refund,
     Release,
-    Signable,
     TransferWithAuthorization,
+    TypedMessage,
 )
 from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
 from ltzd.values import Address, address_of
@@ -32,7 +32,7 @@ class Person:
         self.key = key.to_bytes(32, "big")
         self.address = address_of(str(Account.from_key(self.key).address))
 
-    def sign(self, contract: str, message: Signable) -> bytes:
+    def sign(self, contract: str, message: TypedMessage) -> bytes:
         digest = typed_data.digest(message, CONTRACTS.separator(contract))
         return bytes(Account.unsafe_sign_hash(digest, self.key).signature)
 
@@ -81,7 +81,7 @@ class Chain:
 
 
 def relayed(ask: RelayAsk, chain: Chain | None = None) -> RelayPlan:
-    asked = understood(ask, CONTRACTS)
+    asked = decode_relay(ask, CONTRACTS)
     return asked.plan((chain or Chain()).answers(asked), OPERATORS)
 
 

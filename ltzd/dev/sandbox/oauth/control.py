@@ -9,12 +9,12 @@ from typing import Final
 
 from aiohttp import web
 
-from ltzd.dev.sandbox.oauth.account_store import AccountBook, Member
+from ltzd.dev.sandbox.oauth.account_store import AccountStore, GuildMember
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
     allow_only,
-    door_object,
+    control_body,
     json_reply,
     list_in,
     text_in,
@@ -30,19 +30,19 @@ _MOST_ROLES: Final = 250
 _HIGHEST_LEVEL: Final = 1_000_000_000
 
 
-class AccountDoor:
-    def __init__(self, book: AccountBook) -> None:
-        self._book = book
+class AccountControl:
+    def __init__(self, store: AccountStore) -> None:
+        self._store = store
 
     async def open(self, request: web.Request) -> web.Response:
-        body = await door_object(request)
+        body = await control_body(request)
         allow_only(body, "provider", "id", "username", "known", *_GUILD_FIELDS)
         provider = _provider_in(body)
         account_id = _id_in(body, provider)
         username = _username_in(body, provider)
         member = self._member_in(body, provider, account_id)
         is_known = _flag_in(body, "known")
-        person = await self._book.set_person(provider, account_id, username, is_known)
+        person = await self._store.set_person(provider, account_id, username, is_known)
         said: dict[str, object] = {
             "provider": provider,
             "id": account_id,
@@ -51,11 +51,11 @@ class AccountDoor:
         }
         if member is not None:
             guild = text_in(body, "guildId")
-            await self._book.set_member(guild, account_id, member)
+            await self._store.set_member(guild, account_id, member)
             said |= {"guildId": guild, "roles": member.roles, "level": member.level}
         return json_reply(said)
 
-    def _member_in(self, body: Body, provider: OAuthProvider, user: str) -> Member | None:
+    def _member_in(self, body: Body, provider: OAuthProvider, user: str) -> GuildMember | None:
         """None if no guild is named."""
         if "guildId" not in body:
             for name in _GUILD_FIELDS:
@@ -67,7 +67,7 @@ class AccountDoor:
         guild = text_in(body, "guildId")
         if not is_snowflake(guild):
             raise BadInputError("guildId", "must be 17 to 20 digits")
-        member = self._book.member(guild, user)
+        member = self._store.member(guild, user)
         if "level" in body:
             member = replace(member, level=whole_number_in(body, "level", 0, _HIGHEST_LEVEL))
         if "roles" in body:
@@ -75,7 +75,7 @@ class AccountDoor:
         return _with_membership(member, _flag_in(body, "member"))
 
 
-def _with_membership(member: Member, is_member: bool | None) -> Member:
+def _with_membership(member: GuildMember, is_member: bool | None) -> GuildMember:
     if is_member is None:
         return member
     return replace(member, roles=(member.roles or ()) if is_member else None)
