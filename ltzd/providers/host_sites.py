@@ -20,7 +20,7 @@ from cachetools import TTLCache
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock
-from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LogInsLimited
+from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LoginRateLimited
 from ltzd.providers.outbound.guarded_connector import HostResolver
 from ltzd.providers.outbound.guarded_http import GuardedHttpClient, GuardPolicy
 from ltzd.providers.outbound.http_client import AsyncCloseable, HttpResponse, RequestFailed
@@ -113,7 +113,7 @@ class HostSiteClient(AsyncCloseable):
 
         `origin` may have a path, if the site lies in one. Callers with the same log-in share one
         request. Raises HostSiteUnavailable, HostSiteBusy while too many callers wait for this site,
-        and LogInsLimited for a valid nonce or password that comes in too many forms.
+        and LoginRateLimited for a valid nonce or password that comes in too many forms.
         """
         headers = login_headers(credentials)
         if headers is None:
@@ -153,14 +153,14 @@ class HostSiteClient(AsyncCloseable):
                 del self._waiting[origin]
 
     def _limit_forms(self, url: str, headers: Mapping[str, str]) -> None:
-        """Raises LogInsLimited.
+        """Raises LoginRateLimited.
 
         A member can write one log-in in many forms, with cookies that the platform ignores or with
         spaces in a password. Each form costs a request and takes the place of another member's.
         """
         forms = self._forms.get(_cache_key(url, _proof_in(headers)), ())
         if len(forms) >= MAX_FORMS:
-            raise LogInsLimited(
+            raise LoginRateLimited(
                 "This log-in came in too many forms. Please try again in a minute.",
                 limit=MAX_FORMS,
                 retryAfterSeconds=60,

@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
+from ltzd.providers.oidc.key_sets import issuer_keys_in
 
 from ltzd.errors import IdentityUnavailable, Unauthorized
 from ltzd.providers.identity.answers import MalformedAnswerError, Reply
 from ltzd.providers.identity.tokens import MAX_TOKEN_LENGTH
 from ltzd.providers.oidc.claims import OidcUser
-from ltzd.providers.oidc.key_sets import issuer_keys_in
 from ltzd.providers.oidc.policy import Algorithm
 from ltzd.providers.oidc.tokens import OidcTokens
 from ltzd.rules.oauth.accounts import OAuthAccount

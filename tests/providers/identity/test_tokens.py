@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm
+from ltzd.providers.key_sets import signing_keys_in
 
 from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable, Unauthorized
 from ltzd.providers.identity.answers import MalformedAnswerError, Reply
 from ltzd.providers.identity.tokens import MAX_TOKEN_LENGTH, IdentityTokens, TokenUser
-from ltzd.providers.key_sets import signing_keys_in
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import address_of
 from tests.support.services.identity import Provider, Ticks, a_provider, as_base64, as_json, served
