@@ -35,7 +35,7 @@ IDENTIFIERS = {
     "Market": "GasPrice",
     "Means": "SigningOptions",
     "Minter": "MintSigner",
-    "MintLimitTracker": "MintLimitTracker",
+    "MintAllowance": "MintLimitTracker",
     "Newcomers": "UserRegistration",
     "Overtaken": "Conflict",
     "Patience": "ResubmissionPolicy",
@@ -48,10 +48,10 @@ IDENTIFIERS = {
     "RelayWaiters": "RelayWaiters",
     "RelayContext": "RelayContext",
     "RelaySimulator": "RelaySimulator",
-    "RelaySigner": "RelaySigner",
+    "RelayWriter": "RelaySigner",
     "Replacer": "FeeBumper",
     "Rows": "OutcomeSink",
-    "InProcessHooks": "InProcessHooks",
+    "SameProcess": "InProcessHooks",
     "Sent": "RequestModel",
     "Standing": "the noun: ClaimSnapshot, TokenCharges, RelayUsage …",
     "Stretch": "BlockRange",
@@ -62,12 +62,12 @@ IDENTIFIERS = {
     "Watcher": "ReceiptMonitor",
     "Won": "InsertedEvent",
     "Work": "LaneWork",
-    "batch_linger_seconds": "batch_linger_seconds",
+    "crowd_seconds": "batch_linger_seconds",
     "disagreements": "reconciliation",
     "forget_spent": "delete_expired",
     "hear": "apply",
     "hopeless": "over_capacity",
-    "must_simulate": "must_simulate",
+    "is_careful": "must_simulate",
     "pen": "signing_lock",
     "put_off": "defer",
     "precheck": "precheck",
@@ -93,8 +93,9 @@ WORDS = re.compile(
 
 BARE_SUBJECT = re.compile(
     r"(?:^|(?<=[.!?:;]\s))"
-    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|One|None|Such|It|Some|Others|Nobody)\b"
-    r"(?! if\b| (?:is|are) returned\b)(?=\s+[a-z])"
+    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|None|Such|It|"
+    r"One(?= (?:of|that|who|which|is|may|for)\b))"
+    r"\b(?! if\b| (?:is|are) returned\b)(?=\s+[a-z])"
 )
 
 
