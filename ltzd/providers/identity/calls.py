@@ -68,6 +68,8 @@ class IdentityPolicy:
     rate_limit_pause_seconds: float = 1.0
     max_concurrent: int = 64
     max_waiting: int = 10_000
+    # Some 20 MB.
+    max_cached_users: int = 20_000
 
 
 class IdentityCalls(AsyncCloseable):

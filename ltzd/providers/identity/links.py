@@ -36,8 +36,6 @@ UNKNOWN_WALLET_SECONDS = 3.0
 """The least age of an entry that is read again for a wallet that it does not list."""
 FAILURE_PAUSE_SECONDS = 15.0
 """No request for so long after a failure, if the entry will do: a slow provider delays users."""
-MAX_USERS = 20_000
-"""Entries; some 20 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +71,13 @@ class _Entry:
 
 
 class LinkedAccountCache:
-    def __init__(
-        self,
-        policy: IdentityPolicy,
-        calls: IdentityCalls,
-        clock: Clock,
-        max_users: int = MAX_USERS,
-    ) -> None:
+    def __init__(self, policy: IdentityPolicy, calls: IdentityCalls, clock: Clock) -> None:
         self._calls = calls
         self._clock = clock
         self._flights: SingleFlight[str, UserLinks] = SingleFlight(
             "identity links", policy.max_waiting, IdentityUnavailable
         )
-        self._entries: LRUCache[str, _Entry] = LRUCache(max_users)
+        self._entries: LRUCache[str, _Entry] = LRUCache(policy.max_cached_users)
 
     async def close(self) -> None:
         await self._flights.close()

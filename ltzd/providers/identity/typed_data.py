@@ -125,14 +125,14 @@ def _check(types: Types, kind: str, value: Any) -> None:
     """
     if array := _ARRAY.fullmatch(kind):
         if not isinstance(value, list | tuple) or (array[2] and len(value) != int(array[2])):
-            raise ValueError(f"a value is no {kind}")
+            raise ValueError(f"the typed data are malformed: a value is no {kind}")
         for item in value:
             _check(types, array[1], item)
     elif kind in types:
         for field in types[kind]:
             _check(types, field["type"], value[field["name"]])
     elif not _is_exactly(kind, value):
-        raise ValueError(f"a value is no {kind}")
+        raise ValueError(f"the typed data are malformed: a value is no {kind}")
 
 
 def _is_exactly(kind: str, value: object) -> bool:
