@@ -20,6 +20,7 @@ from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.constraints.constraints import ExternalApi
 from ltzd.rules.constraints.json_paths import Json
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Transfer
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 from ltzd.store.brands import configurations as brands
@@ -228,7 +229,7 @@ async def test_ltz_are_compared_to_the_smallest_unit(
     world: World, units: int, is_met: bool
 ) -> None:
     await world.apply(HAS)
-    got = Transfer(2, a_hash("block 2"), 0, a_hash("t"), ZERO_ADDRESS, ANN, units)
+    got = Transfer(LogPosition(2, a_hash("block 2"), 0, a_hash("t")), ZERO_ADDRESS, ANN, units)
     async with transaction(world.pool) as connection:
         await facts.insert_transfers(connection, [got])
     assert await world.allows() is is_met

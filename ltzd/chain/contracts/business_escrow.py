@@ -117,8 +117,8 @@ def _fact(read: Log) -> EscrowFact:
     deal_id, user, business = read.indexed.word(), read.indexed.address(), read.indexed.address()
     amount = data.uint()
     if read.topic == LOCKED_TOPIC:
-        return DealLocked(read.place, deal_id, user, business, amount, data.uint(40))
+        return DealLocked(read.position, deal_id, user, business, amount, data.uint(40))
     if read.topic == SPLIT_TOPIC:
-        return DealSplit(read.place, deal_id, user, business, amount, data.uint())
+        return DealSplit(read.position, deal_id, user, business, amount, data.uint())
     ended = DealReleased if read.topic == RELEASED_TOPIC else DealRefunded
-    return ended(read.place, deal_id, user, business, amount, data.address())
+    return ended(read.position, deal_id, user, business, amount, data.address())

@@ -10,6 +10,7 @@ from typing import Any
 from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.relayed import signature_words
 from ltzd.chain.typed_data import Permit, TransferWithAuthorization
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.values import Address, Hash32, Reference, hash_of
 
@@ -152,18 +153,20 @@ def decode_log(log: dict[str, Any]) -> Fact | None:
         topic = bytes.fromhex(topics[0][2:]) if topics != [] else b""
         if topic == TRANSFER_TOPIC and len(topics) == 3:
             return Transfer(
-                *_place(log), _address(topics[1]), _address(topics[2]), _amount(log["data"])
+                _position(log), _address(topics[1]), _address(topics[2]), _amount(log["data"])
             )
         if topic == REWARD_MINTED_TOPIC and len(topics) == 3:
             reference = Reference(hash_of(topics[2]))
-            return RewardMinted(*_place(log), _address(topics[1]), reference, _amount(log["data"]))
+            return RewardMinted(
+                _position(log), _address(topics[1]), reference, _amount(log["data"])
+            )
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError("the log is malformed") from error
     return None
 
 
-def _place(log: dict[str, Any]) -> tuple[int, Hash32, int, Hash32]:
-    return (
+def _position(log: dict[str, Any]) -> LogPosition:
+    return LogPosition(
         int(log["blockNumber"], 16),
         Hash32(bytes.fromhex(log["blockHash"][2:])),
         int(log["logIndex"], 16),

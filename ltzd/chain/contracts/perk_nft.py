@@ -166,13 +166,13 @@ def decode_log(log: Mapping[str, Any]) -> PerkFact | None:
 
 def _transferred(read: Log) -> TokenTransferred:
     indexed = read.indexed
-    return TokenTransferred(read.place, indexed.address(), indexed.address(), indexed.uint())
+    return TokenTransferred(read.position, indexed.address(), indexed.address(), indexed.uint())
 
 
 def _claimed(read: Log) -> Claimed:
     indexed, data = read.indexed, read.data
     return Claimed(
-        read.place,
+        read.position,
         collection_id=indexed.uint(),
         user=indexed.address(),
         token_id=indexed.uint(),
@@ -185,7 +185,7 @@ def _claimed(read: Log) -> Claimed:
 def _redeemed(read: Log) -> ChargeRedeemed:
     indexed, data = read.indexed, read.data
     return ChargeRedeemed(
-        read.place,
+        read.position,
         token_id=indexed.uint(),
         holder=indexed.address(),
         reference=indexed.word(),
@@ -197,7 +197,7 @@ def _redeemed(read: Log) -> ChargeRedeemed:
 def _updated(read: Log) -> CollectionUpdated:
     data = read.data
     return CollectionUpdated(
-        read.place,
+        read.position,
         collection_id=read.indexed.uint(),
         payout=data.address(),
         price=data.uint(96),
@@ -208,7 +208,7 @@ def _updated(read: Log) -> CollectionUpdated:
 
 
 def _given(read: Log) -> CollectionBrandSet:
-    return CollectionBrandSet(read.place, read.indexed.uint(), read.indexed.address())
+    return CollectionBrandSet(read.position, read.indexed.uint(), read.indexed.address())
 
 
 def _created(read: Log, log: Mapping[str, Any]) -> CollectionCreated:
@@ -218,7 +218,7 @@ def _created(read: Log, log: Mapping[str, Any]) -> CollectionCreated:
         raise ValueError("CollectionCreated has two indexed arguments")
     said = event.arguments
     uri = said["uri"].replace("\x00", "")  # which no text in PostgreSQL can hold
-    return CollectionCreated(read.place, said["collectionId"], *(*said["params"], uri))
+    return CollectionCreated(read.position, said["collectionId"], *(*said["params"], uri))
 
 
 _READERS: Final[Mapping[bytes, Callable[[Log], PerkFact]]] = {

@@ -78,7 +78,7 @@ def decode_log(log: Mapping[str, Any]) -> SaleFact | None:
 def _purchased(read: Log) -> Purchased:
     indexed, data = read.indexed, read.data
     fact = Purchased(
-        read.place,
+        read.position,
         item_id=indexed.uint(),
         buyer=indexed.address(),
         reference=indexed.word(),
@@ -92,7 +92,7 @@ def _purchased(read: Log) -> Purchased:
 def _item_set(read: Log) -> ItemSet:
     indexed, data = read.indexed, read.data
     fact = ItemSet(
-        read.place,
+        read.position,
         item_id=indexed.uint(),
         brand=indexed.address(),
         payout=data.address(),

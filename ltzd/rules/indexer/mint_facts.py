@@ -5,15 +5,13 @@ Amounts are LTZ's smallest unit. A fact's identity is (block hash, log index).
 
 from dataclasses import dataclass
 
-from ltzd.values import Address, Hash32, Reference
+from ltzd.rules.indexer.log_position import LogPosition
+from ltzd.values import Address, Reference
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    block_number: int
-    block_hash: Hash32
-    log_index: int
-    transaction_hash: Hash32
+    position: LogPosition
     sender: Address
     recipient: Address
     amount: int
@@ -21,10 +19,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class RewardMinted:
-    block_number: int
-    block_hash: Hash32
-    log_index: int
-    transaction_hash: Hash32
+    position: LogPosition
     recipient: Address
     reference: Reference
     amount: int

@@ -3,20 +3,22 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from ltzd.rules.indexer.contract_facts import Place
+from ltzd.rules.indexer.log_position import LogPosition
 
 
-class Placed(Protocol):
+class Positioned(Protocol):
     @property
-    def place(self) -> Place: ...
+    def position(self) -> LogPosition: ...
 
 
-def place_columns(those: Sequence[Placed]) -> tuple[list[bytes], list[int], list[int], list[bytes]]:
+def position_columns(
+    those: Sequence[Positioned],
+) -> tuple[list[bytes], list[int], list[int], list[bytes]]:
     """Block hashes, log indexes, block numbers and transaction hashes: the first four columns."""
-    places = [one.place for one in those]
+    places = [one.position for one in those]
     return (
-        [place.block_hash for place in places],
-        [place.log_index for place in places],
-        [place.block_number for place in places],
-        [place.transaction_hash for place in places],
+        [position.block_hash for position in places],
+        [position.log_index for position in places],
+        [position.block_number for position in places],
+        [position.transaction_hash for position in places],
     )

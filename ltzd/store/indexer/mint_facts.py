@@ -36,10 +36,10 @@ async def insert_transfers(connection: Connection, those: Sequence[Transfer]) ->
         ],
         records=[
             (
-                row.block_hash,
-                row.log_index,
-                row.block_number,
-                row.transaction_hash,
+                row.position.block_hash,
+                row.position.log_index,
+                row.position.block_number,
+                row.position.transaction_hash,
                 row.sender,
                 row.recipient,
                 Decimal(row.amount),
@@ -72,10 +72,10 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
         ],
         records=[
             (
-                row.block_hash,
-                row.log_index,
-                row.block_number,
-                row.transaction_hash,
+                row.position.block_hash,
+                row.position.log_index,
+                row.position.block_number,
+                row.position.transaction_hash,
                 row.recipient,
                 row.reference,
                 Decimal(row.amount),
@@ -127,9 +127,9 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
             row.amount // LTZ if row.amount % LTZ == 0 and row.amount // LTZ < 2**63 else -1
             for row in those
         ],
-        [row.block_number for row in those],
-        [row.block_hash for row in those],
-        [row.transaction_hash for row in those],
+        [row.position.block_number for row in those],
+        [row.position.block_hash for row in those],
+        [row.position.transaction_hash for row in those],
         WEBHOOKS,
     )
     await standings.add(connection, told["news"])

@@ -11,6 +11,7 @@ from web3.types import LogReceipt
 
 from ltzd.chain.contracts import abi, ltz
 from ltzd.chain.contracts.ltz import MintEntry, decode_log
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted, Transfer
 from ltzd.values import Address, Hash32, Reference, address_of, bytes_of, checksummed, hex_of
 
@@ -96,10 +97,7 @@ def test_a_transfer_is_read_as_web3_reads_it(
     seen = contract.events.Transfer().process_log(as_web3_sees_it(log))["args"]
 
     assert decode_log(log) == Transfer(
-        16,
-        BLOCK,
-        2,
-        TRANSACTION,
+        LogPosition(16, BLOCK, 2, TRANSACTION),
         address_of(seen["from"]),
         address_of(seen["to"]),
         seen["value"],
@@ -115,7 +113,10 @@ def test_a_minted_reward_is_read_as_web3_reads_it(
     seen = contract.events.RewardMinted().process_log(as_web3_sees_it(log))["args"]
 
     assert decode_log(log) == RewardMinted(
-        16, BLOCK, 2, TRANSACTION, address_of(seen["to"]), Reference(seen["ref"]), seen["amount"]
+        LogPosition(16, BLOCK, 2, TRANSACTION),
+        address_of(seen["to"]),
+        Reference(seen["ref"]),
+        seen["amount"],
     )
 
 

@@ -23,11 +23,11 @@ from ltzd.rules.indexer.contract_facts import (
     EscrowFact,
     ItemSet,
     PerkFact,
-    Place,
     Purchased,
     SaleFact,
     TokenTransferred,
 )
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains, collections, escrow_facts, perk_facts, sale_facts, tokens
 from ltzd.store.indexer import mint_facts as facts
@@ -68,9 +68,9 @@ class Model:
         self.branch += 1
         self.blocks.append([])
 
-    def place(self) -> Place:
+    def position(self) -> LogPosition:
         head = self.head()
-        return Place(head.number, head.hash, len(self.blocks[-1]), a_hash("transaction"))
+        return LogPosition(head.number, head.hash, len(self.blocks[-1]), a_hash("transaction"))
 
     def say(self, fact: AnyFact) -> None:
         self.blocks[-1].append(fact)
@@ -87,16 +87,16 @@ class Model:
                 sold = self.sold()[1 + which % 2]
                 self.say(
                     ItemSet(
-                        self.place(), 1 + which % 2, wallet, wallet, who, 100, sold, 3, True,
+                        self.position(), 1 + which % 2, wallet, wallet, who, 100, sold, 3, True,
                         who % 2 == 0, bytes([who]) * 32,
                     )
                 )  # fmt: skip
             case 10 | 11 if self.of(ItemSet):
                 item = self.of(ItemSet)[which % len(self.of(ItemSet))].item_id
-                self.say(Purchased(self.place(), item, wallet, REFERENCE, 1 + who % 3, 2**200))
+                self.say(Purchased(self.position(), item, wallet, REFERENCE, 1 + who % 3, 2**200))
             case 12:
                 deal = len(self.of(DealLocked)).to_bytes(32, "big")
-                self.say(DealLocked(self.place(), deal, wallet, a_wallet(9), 10, 1_800_000_000))
+                self.say(DealLocked(self.position(), deal, wallet, a_wallet(9), 10, 1_800_000_000))
             case 13:
                 self._end(which, who)
 
@@ -107,36 +107,38 @@ class Model:
             case 0:
                 self.say(
                     CollectionCreated(
-                        self.place(), len(created) + 1, wallet, wallet, 10**18, 0, 2, CHARGES,
+                        self.position(), len(created) + 1, wallet, wallet, 10**18, 0, 2, CHARGES,
                         True, who % 2 == 0, f"https://perks.example/{who}/\x00",
                     )
                 )  # fmt: skip
             case 1 if created:
                 id_ = 1 + which % len(created)
-                self.say(CollectionUpdated(self.place(), id_, wallet, who, which, who, False))
+                self.say(CollectionUpdated(self.position(), id_, wallet, who, which, who, False))
             case 2 if created:
-                self.say(CollectionBrandSet(self.place(), 1 + which % len(created), wallet))
+                self.say(CollectionBrandSet(self.position(), 1 + which % len(created), wallet))
             case 3 | 4 if created:
                 self._claim(1 + which % len(created), wallet)
             case 5 | 6 if held:
                 token = held[which % len(held)]
-                self.say(TokenTransferred(self.place(), self.holders()[token], wallet, token))
+                self.say(TokenTransferred(self.position(), self.holders()[token], wallet, token))
             case 7 | 8 if held:
                 self._redeem(held[which % len(held)], 1 + who % 2)
 
     def _claim(self, collection: int, wallet: Address) -> None:
         claims: list[Claimed] = [one for one in self.of(Claimed) if one.collection_id == collection]
         token = collection << 32 | (len(claims) + 1)
-        self.say(TokenTransferred(self.place(), ZERO_ADDRESS, wallet, token))
+        self.say(TokenTransferred(self.position(), ZERO_ADDRESS, wallet, token))
         self.say(
-            Claimed(self.place(), collection, wallet, token, 2**96 - 1, len(claims), REFERENCE)
+            Claimed(self.position(), collection, wallet, token, 2**96 - 1, len(claims), REFERENCE)
         )
 
     def _redeem(self, token: int, amount: int) -> None:
         left = CHARGES - self.used()[token]
         if left >= amount:
             holder = self.holders()[token]
-            self.say(ChargeRedeemed(self.place(), token, holder, REFERENCE, amount, left - amount))
+            self.say(
+                ChargeRedeemed(self.position(), token, holder, REFERENCE, amount, left - amount)
+            )
 
     def _end(self, which: int, who: int) -> None:
         ended = {one.deal_id for one in self.of((DealReleased, DealRefunded, DealSplit))}
@@ -144,7 +146,7 @@ class Model:
         if not deals:
             return
         deal = deals[which % len(deals)]
-        told = (self.place(), deal.deal_id, deal.user, deal.business)
+        told = (self.position(), deal.deal_id, deal.user, deal.business)
         by = a_wallet(8)
         endings = (DealReleased(*told, 10, by), DealRefunded(*told, 10, by), DealSplit(*told, 7, 3))
         self.say(endings[who % 3])
@@ -170,12 +172,14 @@ class Model:
         rows = set()
         for token, holder in self.holders().items():
             about = [
-                one.place.block_number
+                one.position.block_number
                 for one in self.of((TokenTransferred, ChargeRedeemed))
                 if one.token_id == token
             ]
             spent = [
-                one.place.block_number for one in self.of(ChargeRedeemed) if one.token_id == token
+                one.position.block_number
+                for one in self.of(ChargeRedeemed)
+                if one.token_id == token
             ]
             rows.add(
                 (
@@ -188,7 +192,7 @@ class Model:
     def collections(self) -> set[Row]:
         rows: dict[int, dict[str, Any]] = {}
         for one in self.of((CollectionCreated, CollectionUpdated, CollectionBrandSet)):
-            said = {name: getattr(one, name) for name in one.__slots__ if name != "place"}
+            said = {name: getattr(one, name) for name in one.__slots__ if name != "position"}
             rows[one.collection_id] = rows.get(one.collection_id, {}) | said
         minted = Counter(token >> 32 for token in self.holders())
         return {
@@ -217,7 +221,7 @@ class Model:
         return {
             (
                 id_, one.user, one.business, 10, 1_800_000_000, *got[type(one)],
-                one.place.block_number,
+                one.position.block_number,
             )
             for id_, one in newest.items()
         }  # fmt: skip
@@ -304,15 +308,15 @@ async def test_every_row_is_what_the_chain_says_through_every_undo(
 
 def a_claim(number: int = 1, collection: int = 7, holder: int = 1) -> list[AnyFact]:
     token = collection << 32 | number
-    place = Place(1, a_hash("1"), 10 * number % 2**31, a_hash("t"))
-    return [TokenTransferred(place, ZERO_ADDRESS, a_wallet(holder), token)]
+    position = LogPosition(1, a_hash("1"), 10 * number % 2**31, a_hash("t"))
+    return [TokenTransferred(position, ZERO_ADDRESS, a_wallet(holder), token)]
 
 
 def a_collection(collection: int = 7) -> CollectionCreated:
     brand = a_wallet(0xB)
-    place = Place(1, a_hash("1"), 10**6 + collection, a_hash("t"))
+    position = LogPosition(1, a_hash("1"), 10**6 + collection, a_hash("t"))
     return CollectionCreated(
-        place, collection, brand, brand, 10**18, 0, 2, CHARGES, True, False, ""
+        position, collection, brand, brand, 10**18, 0, 2, CHARGES, True, False, ""
     )
 
 
@@ -322,8 +326,8 @@ async def seven(pool: Pool) -> Pool:
     those: list[AnyFact] = [a_collection(), a_collection(8)]
     for number in range(1, 26):
         those += a_claim(number, holder=1 + number % 5)
-    place = Place(1, a_hash("1"), 10**7, a_hash("t"))
-    those.append(TokenTransferred(place, ZERO_ADDRESS, a_wallet(1), 8 << 32 | 1))
+    position = LogPosition(1, a_hash("1"), 10**7, a_hash("t"))
+    those.append(TokenTransferred(position, ZERO_ADDRESS, a_wallet(1), 8 << 32 | 1))
     async with transaction(pool) as connection:
         await write(connection, [BlockRow(1, a_hash("1"), a_hash(""), BORN)], those)
     return pool
@@ -337,7 +341,7 @@ async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(seve
             seen += [token.id for token in some]
             after = seen[-1]
             moved = TokenTransferred(
-                Place(1, a_hash("1"), 10**8 + len(seen), a_hash("t")),
+                LogPosition(1, a_hash("1"), 10**8 + len(seen), a_hash("t")),
                 a_wallet(1),
                 a_wallet(9),
                 7 << 32 | (1 + len(seen) * 7 % 25),

@@ -7,9 +7,9 @@ from ltzd.rules.indexer.contract_facts import (
     ChargeRedeemed,
     CollectionCreated,
     PerkFact,
-    Place,
     TokenTransferred,
 )
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Pool, transaction
 from ltzd.store.indexer import chains, perk_facts
 from ltzd.store.indexer.chains import BlockRow
@@ -18,7 +18,7 @@ from tests.support.rows.core import a_hash
 
 BORN = 1_700_000_000
 SERIAL_BITS = 32
-Fact = Callable[[Place], PerkFact]
+Fact = Callable[[LogPosition], PerkFact]
 
 
 def token_of(collection: int, serial: int) -> int:
@@ -27,11 +27,11 @@ def token_of(collection: int, serial: int) -> int:
 
 def made(collection: int, brand: Address, charges: int = 3) -> Fact:
     terms = (collection, brand, brand, 0, 0, 0, charges, True, False, "")
-    return lambda place: CollectionCreated(place, *terms)
+    return lambda position: CollectionCreated(position, *terms)
 
 
 def moved(token: int, sender: Address, recipient: Address) -> Fact:
-    return lambda place: TokenTransferred(place, sender, recipient, token)
+    return lambda position: TokenTransferred(position, sender, recipient, token)
 
 
 def claimed(token: int, user: Address) -> Fact:
@@ -40,7 +40,7 @@ def claimed(token: int, user: Address) -> Fact:
 
 def redeemed(token: int, holder: Address, reference: bytes, amount: int, remaining: int) -> Fact:
     said = (token, holder, reference, amount, remaining)
-    return lambda place: ChargeRedeemed(place, *said)
+    return lambda position: ChargeRedeemed(position, *said)
 
 
 @dataclass
@@ -54,7 +54,9 @@ class PerkLedger:
         name, parent = a_hash(f"block {self.number}"), a_hash(f"block {self.number - 1}")
         row = BlockRow(self.number, name, parent, BORN + self.number)
         those = [
-            fact(Place(self.number, name, index, a_hash(f"transaction {self.number} {index}")))
+            fact(
+                LogPosition(self.number, name, index, a_hash(f"transaction {self.number} {index}"))
+            )
             for index, fact in enumerate(facts)
         ]
         async with transaction(self.pool) as connection:

@@ -22,6 +22,7 @@ from ltzd.deliveries.sender import Sender
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.rules.brands.configuration import Brand
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
@@ -215,10 +216,7 @@ class World:
             )
             mints = [
                 RewardMinted(
-                    block,
-                    a_hash(f"block {block}"),
-                    index,
-                    a_hash(f"mint in {block}"),
+                    LogPosition(block, a_hash(f"block {block}"), index, a_hash(f"mint in {block}")),
                     Address(row["wallet"]),
                     reward_reference(row["id"], row["kind"], row["seq"]),
                     row["ltz"] * LTZ,
