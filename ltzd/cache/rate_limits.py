@@ -178,13 +178,13 @@ class RateLimits:
         telemetry.REDIS_ERRORS.inc()
         if self._retry_at is None:
             log.warning("redis.away", reason=_reason(error))
-            telemetry.REDIS_AWAY.set(1)
+            telemetry.REDIS_UNAVAILABLE.set(1)
         self._retry_at = self._clock() + self._retry_seconds
 
     def _answered(self) -> None:
         if self._retry_at is not None:
             log.info("redis.back")
-            telemetry.REDIS_AWAY.set(0)
+            telemetry.REDIS_UNAVAILABLE.set(0)
             self._retry_at = None
 
 

@@ -96,7 +96,7 @@ class Daemon:
 
 
 @asynccontextmanager
-async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
+async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
     """Migrate, connect, check the chain, build; dev mode may ask this machine's own APIs.
 
     Raises Misconfigured, DatabaseUnavailable.

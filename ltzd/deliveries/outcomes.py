@@ -52,5 +52,5 @@ class OutcomeWriter:
                 telemetry.WEBHOOKS_EXHAUSTED.inc()
                 log.warning("webhook.exhausted", webhook=str(one.due.id), reason=one.error)
         for one in closing:
-            telemetry.WEBHOOK_ENDPOINTS_CLOSED.inc()
+            telemetry.ENDPOINT_DISABLEMENTS.inc()
             log.error("webhooks.endpoint_disabled", brand=hex_of(one.due.brand_id), why=one.closes)

@@ -69,7 +69,7 @@ class Sender:
                 for letter in await self._claimed():
                     self._endpoints.begin(letter.due.brand_id)
                     group.create_task(self._deliver(letter))
-                telemetry.WEBHOOKS_UNDER_WAY.set(self._endpoints.under_way)
+                telemetry.WEBHOOKS_IN_FLIGHT.set(self._endpoints.under_way)
                 if not self._looks and not self._endpoints.free(self._now()):
                     await self._wake.wait()
 

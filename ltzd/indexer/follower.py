@@ -16,7 +16,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.errors import Broken, LostLane, NodeUnavailable, Unavailable
+from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.indexer.reading import BlockRange, read_head, read_range
 from ltzd.rules.indexer import contract_facts
@@ -101,7 +101,7 @@ class Follower:
         while not term.lost.is_set():
             if not await self.step():
                 await asyncio.sleep(self._policy.poll_seconds)
-        raise LostLane("The connection that held the chain's lock is gone")
+        raise LaneLost("The connection that held the chain's lock is gone")
 
     async def _begin(self) -> None:
         """Count the epoch up; read again from the beginning what was read without our contracts."""

@@ -40,7 +40,7 @@ class Canceller:
     async def look(self) -> bool:
         """Deal with everything that was refused for good; True if there is something to publish.
 
-        Raises LostLane, DatabaseUnavailable.
+        Raises LaneLost, DatabaseUnavailable.
         """
         self._offers = {
             nonce: offer for nonce, offer in self._offers.items() if self._book.holds(nonce)

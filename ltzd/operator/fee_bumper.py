@@ -46,7 +46,7 @@ class Replacer:
     async def look(self, flight: Sequence[OpenTransaction], head: Header) -> bool:
         """Replace what is stuck of `flight`, the oldest transactions; True if that gives work.
 
-        Raises LostLane, DatabaseUnavailable.
+        Raises LaneLost, DatabaseUnavailable.
         """
         self._note(flight, head)
         market = self._purse.market

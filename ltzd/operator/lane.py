@@ -14,7 +14,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import Signer
-from ltzd.errors import LostLane, NodeUnavailable, Unavailable
+from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
 from ltzd.operator.funds import Purse
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk
@@ -202,4 +202,4 @@ class WalletLane(ABC):
 
 async def _until_lost(term: Term) -> None:
     await term.lost.wait()
-    raise LostLane("The connection that held the lane's lock is gone")
+    raise LaneLost("The connection that held the lane's lock is gone")

@@ -27,7 +27,7 @@ class Work(Protocol):
     async def sign_next(self, at_least: int = 1) -> int:
         """Sign and store what is due; answers how much that is, with what may never be signed.
 
-        0 when less than `at_least` waits, or the lane may not send now. Raises LostLane,
+        0 when less than `at_least` waits, or the lane may not send now. Raises LaneLost,
         DatabaseUnavailable, NodeUnavailable; nothing is spent then.
         """
         ...

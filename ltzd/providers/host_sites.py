@@ -20,7 +20,7 @@ from cachetools import TTLCache
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock
-from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LogInsLimited
+from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LoginRateLimited
 from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.providers.outbound.guarded_connector import HostResolver
 from ltzd.providers.outbound.guarded_http import (
@@ -114,7 +114,7 @@ class HostSiteClient:
         """None for whoever is not logged in; `origin` may have a path, where the site lies in one.
 
         Raises HostSiteUnavailable, HostSiteBusy while too many wait for this site, and
-        LogInsLimited for a good nonce or password that comes in too many forms. The same log-in,
+        LoginRateLimited for a good nonce or password that comes in too many forms. The same log-in,
         asked about at the same time, is asked once.
         """
         headers = login_headers(credentials)
@@ -162,7 +162,7 @@ class HostSiteClient:
         """
         forms = self._forms.get(_name_of(url, _proof_in(headers)), ())
         if len(forms) >= MOST_FORMS:
-            raise LogInsLimited(
+            raise LoginRateLimited(
                 "This log-in came in too many forms. Please try again in a minute.",
                 limit=MOST_FORMS,
                 retryAfterSeconds=60,

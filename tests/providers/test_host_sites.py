@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from ltzd.dev.sandbox import Sandbox
-from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LogInsLimited
+from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LoginRateLimited
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import (
     MOST_FORMS,
@@ -343,7 +343,7 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
     for number in range(MOST_FORMS):
         assert await sites.user_of(site.base, form(number)) is not None
     for number in range(MOST_FORMS, 3 * MOST_FORMS):
-        with pytest.raises(LogInsLimited):
+        with pytest.raises(LoginRateLimited):
             await sites.user_of(site.base, form(number))
     assert await sites.user_of(site.base, form(0)) is not None, "it is known"
     assert len(site.asked) == MOST_FORMS
@@ -537,7 +537,7 @@ async def test_the_sandboxs_sessions_are_log_ins(sandbox: Sandbox, sites: HostSi
 async def test_the_sandboxs_application_password_is_a_log_in(
     sandbox: Sandbox, sites: HostSiteClient
 ) -> None:
-    door = sandbox.site_door()
+    door = sandbox.site_section()
     good = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
     user = await sites.user_of(sandbox.site_url, HostCredentials(authorization=good))
     assert user is not None
@@ -549,7 +549,7 @@ async def test_the_sandboxs_application_password_is_a_log_in(
 async def test_the_sandboxs_user_has_every_field_of_the_platforms(
     sandbox: Sandbox,
 ) -> None:
-    door = sandbox.site_door()
+    door = sandbox.site_section()
     basic = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
     url = f"{sandbox.site_url}/wp-json/wp/v2/users/me?context=edit"
     async with (

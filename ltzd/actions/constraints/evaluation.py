@@ -164,7 +164,7 @@ class PurchaseConstraints:
             gone = await constraint_results.invalidate_api(
                 connection, api_url, brand=brand, user=user, collection_id=collection_id
             )
-        telemetry.CONSTRAINT_RESULTS_FORGOTTEN.inc(gone)
+        telemetry.CONSTRAINT_RESULTS_INVALIDATED.inc(gone)
         return gone
 
     def _refuse_in_doubt(self, collection_id: int) -> None:

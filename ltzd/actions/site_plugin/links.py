@@ -25,7 +25,7 @@ from ltzd.errors import (
     NotFound,
     RateLimited,
     SiteUnknown,
-    TooManyTries,
+    TooManyAttempts,
     ValidationFailed,
 )
 from ltzd.providers.identity.tokens import TokenUser
@@ -125,7 +125,7 @@ class SiteLinks:
     async def link(self, member: Member, typed: str) -> LinkedWallet:
         """Give the member the wallet of the code's owner.
 
-        Raises LinkRefused, and TooManyTries after too many wrong codes, whatever this one is.
+        Raises LinkRefused, and TooManyAttempts after too many wrong codes, whatever this one is.
         """
         try:
             linked = await self._linked(member, rules.typed_code(typed))
@@ -201,6 +201,6 @@ def _outcome_of(error: LtzdError) -> str:
     match error:
         case LinkRefused():
             return "refused"
-        case TooManyTries():
+        case TooManyAttempts():
             return "locked_out"
     return "unavailable"

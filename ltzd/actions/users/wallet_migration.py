@@ -41,7 +41,7 @@ class WalletMigration:
         try:
             await self._settle(user)
         except Unavailable as error:
-            telemetry.ADDRESSES_FOLLOWED.labels("unavailable").inc()
+            telemetry.WALLET_MIGRATIONS.labels("unavailable").inc()
             log.warning("user.not_followed", reason=type(error).__name__)
         except BaseException:
             self._looked_at.pop(user, None)
@@ -58,7 +58,7 @@ class WalletMigration:
         async with session(self._pool) as connection:
             followed = await users.follow(connection, person.id, emails, home.subject, home.wallet)
         for one in followed:
-            telemetry.ADDRESSES_FOLLOWED.labels("moved").inc()
+            telemetry.WALLET_MIGRATIONS.labels("moved").inc()
             log.info(
                 "user.followed", user=str(one.id), left=hex_of(one.left), wallet=hex_of(home.wallet)
             )

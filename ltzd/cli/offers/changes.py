@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ltzd.chain.contracts import offers
 from ltzd.chain.contracts.offers import CollectionSettings, ItemSettings
-from ltzd.cli.chain_targets import ChainPlace
+from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.offers.options import (
     Business,
     ChangedCollection,
@@ -20,7 +20,7 @@ from ltzd.cli.offers.views import business_view, collection_view, item_view
 from ltzd.errors import NotFound, Refused
 from ltzd.values import LtzUnits
 
-PlaceOf = Callable[[], ChainPlace]
+PlaceOf = Callable[[], ChainTarget]
 """Asked only once the options are understood, so that all of their faults come first."""
 Given = Mapping[str, object]
 """Options by field; None is not given."""
@@ -43,7 +43,7 @@ def create_collection(given: Given, switches: Given, means: Means, place: PlaceO
     asyncio.run(_create_collection(terms, means, place()))
 
 
-async def _create_collection(terms: CollectionSettings, means: Means, place: ChainPlace) -> None:
+async def _create_collection(terms: CollectionSettings, means: Means, place: ChainTarget) -> None:
     async with desk(place, means) as at:
         perk_nft = at.contracts.perk_nft
         mined = await at.carry_out(perk_nft, offers.create_collection(terms))
@@ -57,7 +57,7 @@ def set_collection(given: Given, means: Means, place: PlaceOf) -> None:
     asyncio.run(_set_collection(said, means, place()))
 
 
-async def _set_collection(said: ChangedCollection, means: Means, place: ChainPlace) -> None:
+async def _set_collection(said: ChangedCollection, means: Means, place: ChainTarget) -> None:
     async with desk(place, means) as at:
         old = await at.offers.collection(said.collection)
         if old is None:
@@ -87,7 +87,7 @@ def create_item(given: Given, switches: Given, means: Means, place: PlaceOf) -> 
 
 
 async def _create_item(
-    id_: int, terms: ItemSettings, metadata: bytes, means: Means, place: ChainPlace
+    id_: int, terms: ItemSettings, metadata: bytes, means: Means, place: ChainTarget
 ) -> None:
     async with desk(place, means) as at:
         # The contract would take it as a change of what is there.
@@ -103,7 +103,7 @@ def set_item(given: Given, means: Means, place: PlaceOf) -> None:
     asyncio.run(_set_item(said, means, place()))
 
 
-async def _set_item(said: ChangedItem, means: Means, place: ChainPlace) -> None:
+async def _set_item(said: ChangedItem, means: Means, place: ChainTarget) -> None:
     async with desk(place, means) as at:
         old = await at.offers.item(said.item)
         if old is None:
@@ -127,7 +127,9 @@ def set_business(address: str, means: Means, place: PlaceOf, *, approved: bool) 
     asyncio.run(_set_business(said, means, place(), approved=approved))
 
 
-async def _set_business(said: Business, means: Means, place: ChainPlace, *, approved: bool) -> None:
+async def _set_business(
+    said: Business, means: Means, place: ChainTarget, *, approved: bool
+) -> None:
     async with desk(place, means) as at:
         view = business_view(said.business, approved=approved)
         if await at.offers.is_business(said.business) == approved:

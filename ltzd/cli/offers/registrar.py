@@ -12,7 +12,7 @@ from ltzd.chain.deployment.cold_wallet import ColdWallet, MinedTransaction, simu
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
-from ltzd.cli.chain_targets import ChainPlace
+from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.offers.options import sender_of
 from ltzd.cli.output import print_json, tell
 from ltzd.daemon.keys import read_key
@@ -52,7 +52,7 @@ class Means:
 class Desk:
     """One command's way to the chain."""
 
-    def __init__(self, rpc: Rpc, place: ChainPlace, means: Means) -> None:
+    def __init__(self, rpc: Rpc, place: ChainTarget, means: Means) -> None:
         self._rpc = rpc
         self._node = Node(rpc)
         self._fees = place.fees
@@ -95,7 +95,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(place: ChainPlace, means: Means) -> AsyncIterator[Desk]:
+async def desk(place: ChainTarget, means: Means) -> AsyncIterator[Desk]:
     async with Rpc(place.rpc_url) as rpc:
         yield Desk(rpc, place, means)
 

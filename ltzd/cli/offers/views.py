@@ -14,7 +14,7 @@ from ltzd.chain.contracts.offers import (
     OfferReader,
 )
 from ltzd.chain.node.rpc import Rpc
-from ltzd.cli.chain_targets import ChainPlace
+from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.output import plain, print_json, print_page, tell
 from ltzd.rules.amounts import ltz_of
 from ltzd.values import Address, checksummed
@@ -56,26 +56,26 @@ def business_view(business: Address, *, approved: bool) -> dict[str, Any]:
     return {"business": checksummed(business), "approved": approved}
 
 
-def list_collections(place: ChainPlace, *, as_json: bool) -> None:
+def list_collections(place: ChainTarget, *, as_json: bool) -> None:
     found: list[CollectionOffer] = _read(place, lambda offers: offers.collections())
     views = [collection_view(one.id, one.terms, one.minted) for one in found]
     _show(views, as_json=as_json, without="collection")
 
 
-def list_items(place: ChainPlace, *, as_json: bool) -> None:
+def list_items(place: ChainTarget, *, as_json: bool) -> None:
     found: list[ItemOffer] = _read(place, lambda offers: offers.items())
     _show(
         [item_view(one.id, one.terms, one.sold) for one in found], as_json=as_json, without="item"
     )
 
 
-def list_businesses(place: ChainPlace, *, as_json: bool) -> None:
+def list_businesses(place: ChainTarget, *, as_json: bool) -> None:
     found = _read(place, lambda offers: offers.businesses())
     views = [business_view(one, approved=approved) for one, approved in found.items()]
     _show(views, as_json=as_json, without="business")
 
 
-def _read(place: ChainPlace, ask: Callable[[OfferReader], Awaitable[T]]) -> T:
+def _read(place: ChainTarget, ask: Callable[[OfferReader], Awaitable[T]]) -> T:
     async def read() -> T:
         async with Rpc(place.rpc_url) as rpc:
             return await ask(OfferReader(rpc, place.contracts))

@@ -35,7 +35,7 @@ async def json_object(request: web.Request) -> Body:
     return value
 
 
-async def door_object(request: web.Request) -> Body:
+async def control_body(request: web.Request) -> Body:
     """A door's request: null is absence, as it is at ltzd's own surfaces."""
     body = await json_object(request)
     return {name: value for name, value in body.items() if value is not None}

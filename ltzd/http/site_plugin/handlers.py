@@ -142,7 +142,7 @@ class SitePlugin:
         return brand
 
     async def _member(self, request: Request) -> Member:
-        """Raises SiteUnknown, NotLoggedIn, LogInsLimited, and what keeps us from knowing him."""
+        """Raises SiteUnknown, NotLoggedIn, LoginRateLimited, and what keeps us from knowing him."""
         headers = request.headers
         credentials = HostCredentials(
             cookie="; ".join(headers.getall("cookie", ())),

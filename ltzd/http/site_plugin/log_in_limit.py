@@ -12,7 +12,7 @@ from sanic.request import Request
 
 from ltzd.actions.site_plugin.members import AuthenticatedMember
 from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
-from ltzd.errors import HostSiteRefused, LogInsLimited, NotLoggedIn
+from ltzd.errors import HostSiteRefused, LoginRateLimited, NotLoggedIn
 from ltzd.http.requests.client_address import client_network
 from ltzd.http.services import SiteMembers
 from ltzd.providers.host_sites import HostCredentials, login_headers
@@ -29,7 +29,7 @@ class LogInLimit:
     async def member(
         self, request: Request, host: str, credentials: HostCredentials
     ) -> AuthenticatedMember:
-        """`SiteMembers.member`. Raises LogInsLimited, too.
+        """`SiteMembers.member`. Raises LoginRateLimited, too.
 
         What could prove no log-in is not counted: the site is not asked about it. What a firewall
         before the site refuses is counted: whoever writes the log-in can bring that about.
@@ -49,8 +49,8 @@ class LogInLimit:
             raise
 
 
-def limited(seconds: int) -> LogInsLimited:
-    return LogInsLimited(
+def limited(seconds: int) -> LoginRateLimited:
+    return LoginRateLimited(
         f"Too many log-ins have failed from your address. Please try again in {seconds} seconds.",
         limit=FAILED_LOG_INS.max_hits,
         retryAfterSeconds=seconds,

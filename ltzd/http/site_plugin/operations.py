@@ -28,7 +28,7 @@ from ltzd.errors import (
     RedemptionRefused,
     Refused,
     SiteUnknown,
-    TooManyTries,
+    TooManyAttempts,
 )
 from ltzd.http.errors import BodyTooLarge, BodyUnreadable, answer_of
 from ltzd.http.openapi.operations import AnswerHeader, Examples, Operation, Parameter
@@ -304,7 +304,7 @@ _ENDPOINTS = (
             "wrong code": LinkRefused(
                 "This code is wrong, or has expired, or was used. Please get a new one."
             ),
-            "too many wrong codes": TooManyTries(
+            "too many wrong codes": TooManyAttempts(
                 "You have typed too many wrong codes. Please try again in 10 minutes with a new "
                 "code.",
                 retryAfterSeconds=600,

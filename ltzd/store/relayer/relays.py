@@ -11,7 +11,7 @@ from decimal import Decimal
 
 import asyncpg
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.rules.operator.transactions import State
 from ltzd.rules.relayer.calls import Relayed, RelayPlan, RelayStatus, RequestedClaim
 from ltzd.rules.relayer.limits import WINDOW, EarlierRelay, RelayUsage
@@ -231,7 +231,7 @@ async def store_signed(
 ) -> list[Row]:
     """Write intents and attempts of relays that `queued` gave, and take their nonces.
 
-    All or nothing: raises LostLane when the lane's nonce or epoch is another.
+    All or nothing: raises LaneLost when the lane's nonce or epoch is another.
     """
     rows = await connection.fetch(
         """
@@ -281,7 +281,7 @@ async def store_signed(
         [one.attempt.fees.max_priority_fee_per_gas for one in those],
     )
     if len(rows) != len(those):
-        raise LostLane("Another process works on this lane")
+        raise LaneLost("Another process works on this lane")
     return [Row(*row) for row in rows]
 
 

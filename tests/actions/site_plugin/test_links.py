@@ -22,7 +22,7 @@ from ltzd.errors import (
     LinkRefused,
     NotFound,
     RateLimited,
-    TooManyTries,
+    TooManyAttempts,
     ValidationFailed,
 )
 from ltzd.providers.identity.tokens import TokenUser
@@ -265,9 +265,9 @@ async def test_of_fifty_wrong_codes_at_once_over_two_processes_five_are_looked_a
         )
     kinds = [type(one) for one in told]
     assert kinds.count(LinkRefused) == MOST_WRONG_CODES
-    assert kinds.count(TooManyTries) == 50 - MOST_WRONG_CODES
+    assert kinds.count(TooManyAttempts) == 50 - MOST_WRONG_CODES
 
-    with pytest.raises(TooManyTries) as refused:
+    with pytest.raises(TooManyAttempts) as refused:
         await world.links.link(member, code.code)
     assert 1 <= refused.value.details["retryAfterSeconds"] <= 600  # type: ignore[operator]
     other_member = await world.log_in(id=43, email=BEN)
@@ -287,7 +287,7 @@ async def test_a_new_address_brings_no_new_tries(world: World) -> None:
         with pytest.raises(LinkRefused):
             await world.links.link(member, WRONG)
     changed = await world.log_in(email=BEN)
-    with pytest.raises(TooManyTries):
+    with pytest.raises(TooManyAttempts):
         await world.links.link(changed, WRONG)
 
 

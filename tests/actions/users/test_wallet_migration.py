@@ -471,14 +471,14 @@ async def test_one_user_is_looked_at_once_a_minute_until_his_names_change(
 
 async def test_a_lost_database_fails_no_request_that_needs_none(local: LocalWorld) -> None:
     following, _ = following_of(local, a_person("ann", 7, EMAIL))
-    before = telemetry.ADDRESSES_FOLLOWED.labels("unavailable")._value.get()
+    before = telemetry.WALLET_MIGRATIONS.labels("unavailable")._value.get()
     local.pool.terminate()
 
     with capture_logs() as logs:
         await following.follow(TokenUser("ann", ()))
 
     assert [line["reason"] for line in logs] == [DatabaseUnavailable.__name__]
-    assert telemetry.ADDRESSES_FOLLOWED.labels("unavailable")._value.get() == before + 1
+    assert telemetry.WALLET_MIGRATIONS.labels("unavailable")._value.get() == before + 1
 
 
 async def test_who_goes_away_meanwhile_is_looked_at_next_time(local: LocalWorld) -> None:

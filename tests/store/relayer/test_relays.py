@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from ltzd.errors import LostLane, RateLimited
+from ltzd.errors import LaneLost, RateLimited
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
 from ltzd.rules.relayer import limits as relay_limits
@@ -289,7 +289,7 @@ async def test_a_lane_that_is_another_by_now_signs_nothing(pool: Pool, wrong: st
         await a_relay_lane(pool)
     used = replace(lane, wallet=OTHER_RELAYER.address) if wrong == "wallet" else lane
     nonce = {"nonce ahead": 2, "nonce behind": 0}.get(wrong, 1)
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await send(pool, used, nonce)
     assert await row_states(pool) == ["sent", "queued", "queued"]
     assert await value(pool, "SELECT count(*) FROM transactions") == 1
@@ -302,7 +302,7 @@ async def test_a_relay_that_is_gone_is_not_signed_nor_are_those_beside_it(pool: 
     async with session(pool) as connection:
         waiting = await relays.queued(connection, lane, 9)
         assert await relays.withdraw(connection, gone)
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         async with transaction(pool) as connection:
             await relays.store_signed(connection, lane, signed(waiting))
     assert await row_states(pool) == ["queued"]

@@ -284,7 +284,7 @@ async def test_two_sessions_of_one_user_are_one_member(site: Site) -> None:
 
 
 async def test_an_application_password_is_a_log_in(site: Site) -> None:
-    door = site.shop.sandbox.site_door()
+    door = site.shop.sandbox.site_section()
     pair = f"{door['username']}:{door['applicationPassword']}".encode()
     basic = f"Basic {base64.b64encode(pair).decode()}"
 
