@@ -24,7 +24,7 @@ from benchmarks.load import percentile_ms
 from benchmarks.results import Figure, Found, Ratio
 from benchmarks.sides import WARM_UP_SECONDS
 from ltzd.actions.site_plugin.leaderboards import Leaderboards
-from ltzd.dev import postgres
+from ltzd.dev.services import postgres
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
 from ltzd.rules.event_handler.brand_limits import local_day
 from ltzd.rules.indexer.log_position import LogPosition

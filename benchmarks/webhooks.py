@@ -71,7 +71,7 @@ async def _sides(folder: Path, seconds: float) -> AsyncIterator["_Sides"]:
     async with instance.started(folder) as ltzd, processes.running(receiver, log) as process:
         await processes.until_it_listens(process, port, log)
         await first_events(ltzd, USERS)
-        database = await connect(ltzd.door["databaseUrl"], "benchmark")
+        database = await connect(ltzd.dev_json["databaseUrl"], "benchmark")
         try:
             sides = _Sides(ltzd, database, f"http://127.0.0.1:{port}", seconds)
             await sides.fill()

@@ -192,11 +192,11 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
 
 
 def _account_lookups(settings: Settings) -> AccountLookups:
-    not_asked = settings.accounts.not_asked()
-    if not_asked and "http" in settings.roles:
+    unchecked_providers = settings.accounts.unchecked_providers()
+    if unchecked_providers and "http" in settings.roles:
         log.warning(
-            "accounts.not_asked",
-            providers=not_asked,
+            "accounts.unchecked_providers",
+            providers=unchecked_providers,
             means="whether an account exists is not checked, only the form of its id",
         )
     return AccountLookups(settings.accounts.policy())

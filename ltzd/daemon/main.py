@@ -21,7 +21,7 @@ from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.certificates import PLAIN, Certificates, context_of
 from ltzd.daemon.plain_connections import warn_of_plain_connections
-from ltzd.daemon.settings.listener import Listener
+from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
@@ -198,7 +198,7 @@ def _servers(
 ) -> list[Coroutine[Any, Any, None]]:
     """The public server, if this process has that role, and the admin server."""
     settings = daemon.settings
-    places: list[tuple[App, Listener, ServerCertificate | None]] = [
+    places: list[tuple[App, ListenerSettings, ServerCertificate | None]] = [
         (admin_app(daemon), settings.admin, certificates.admin)
     ]
     if "http" in settings.roles:

@@ -14,7 +14,7 @@ from ltzd.actions.site_plugin.redemptions import SiteRedemptions
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.actions.users.registration import UserRegistration
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.daemon.settings.settings import Site
+from ltzd.daemon.settings.settings import SiteSettings
 from ltzd.http.services import SiteServices
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import HostSiteClient
@@ -31,7 +31,7 @@ class LinkOwners:
 
 
 def site_services(  # noqa: PLR0913 (a call of its own for each service would name them twice)
-    settings: Site,
+    settings: SiteSettings,
     desk: RelayContext,
     relayer: Relayer,
     brands: BrandBook,

@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 from ltzd import telemetry
 from ltzd.cache import rate_limits
 from ltzd.cache.rate_limits import TIMEOUT_SECONDS, RateLimit, RateLimits, RateLimitStatus
-from ltzd.dev import ports
+from ltzd.dev.services import ports
 from ltzd.errors import Misconfigured
 from tests.support.services.redis import RedisServer, a_redis_server
 from tests.support.waiting import until
@@ -265,7 +265,7 @@ async def test_a_redis_that_is_not_there_is_said_once_and_counted_around() -> No
     errors = value("ltzd_cache_redis_errors_total")
     with capture_logs() as logs:
         async with RateLimits(url) as limits:
-            assert value("ltzd_cache_redis_away") == 1
+            assert value("ltzd_cache_redis_unavailable") == 1
             assert within(await hits(limits, 100, "x")) == 10
     [said] = logs
     assert (said["event"], said["log_level"]) == ("redis.away", "warning")
@@ -302,7 +302,7 @@ async def comes_back(redis: RedisServer, limits: RateLimits) -> None:
             await hits(limits, 20, "back")
             assert await client.get("ltzd:rl:events_per_ip|60|back") == b"21"
     assert [entry["event"] for entry in logs] == ["redis.back"]
-    assert value("ltzd_cache_redis_away") == 0
+    assert value("ltzd_cache_redis_unavailable") == 0
 
 
 async def test_a_full_redis_refuses_nobody(redis: RedisServer) -> None:
@@ -355,7 +355,7 @@ async def test_a_redis_that_ends_on_the_way_is_counted_around_until_it_is_back(e
             # Some may have been counted by Redis, some here; nobody is refused for nothing.
             assert 10 <= within(await asyncio.gather(*under_way)) <= 20
             assert within(await hits(limits, 30, "z")) == 10
-            assert value("ltzd_cache_redis_away") == 1
+            assert value("ltzd_cache_redis_unavailable") == 1
         assert [entry["event"] for entry in logs] == ["redis.away"]
         await server.start()
         await comes_back(server, limits)

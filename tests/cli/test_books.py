@@ -263,9 +263,9 @@ async def on_chain(db: Connection, database_url: str, data_dir: Path) -> AsyncIt
 
 
 def add_node(data_dir: Path, rpc_url: str, at: dict[str, Address]) -> None:
-    door = json.loads((data_dir / "dev.json").read_text())
+    dev_json = json.loads((data_dir / "dev.json").read_text())
     node = {"rpcUrl": rpc_url, "contracts": {name: hex_of(one) for name, one in at.items()}}
-    (data_dir / "dev.json").write_text(json.dumps(door | node))
+    (data_dir / "dev.json").write_text(json.dumps(dev_json | node))
 
 
 async def test_ltz_itself_agrees_with_the_index_or_is_said_to_differ(

@@ -69,7 +69,7 @@ async def test_the_lines_of_the_page_on_sites_reach_each_endpoint(one_instance: 
     answers = map(json.loads, said.splitlines())
     checked_in, me, perks, redeemed, milestone, board, linked, unlinked = answers
     assert checked_in["streak"]["currentStreak"] == 1
-    assert me["username"] == one_instance.door["site"]["username"]
+    assert me["username"] == one_instance.dev_json["site"]["username"]
     assert {perk["name"] for perk in perks["perks"]} >= {"Free coffee"}
     # Other tests may have been here before: a second coffee is refused.
     assert redeemed.get("confirmationCode") or redeemed["code"] == "redeem_failed"

@@ -36,8 +36,8 @@ class World:
         return replace(self.server.policy(), timeout_seconds=seconds)
 
     async def stands(self, *values: str, name: str = NAME) -> None:
-        assert self.server._book is not None
-        await self.server._book.set(name_of(name), values, "door")
+        assert self.server._store is not None
+        await self.server._store.set(name_of(name), values, "control")
 
     async def at(self, name: str = NAME, seconds: float = 5.0) -> list[str]:
         return await TxtResolver(self.policy(seconds)).resolve(name)

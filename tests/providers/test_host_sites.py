@@ -512,7 +512,9 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 async def log_in(sandbox: Sandbox, username: str) -> Json:
     async with (
         aiohttp.ClientSession() as http,
-        http.post(sandbox.doors()["siteSessionUrl"], json={"username": username}) as response,
+        http.post(
+            sandbox.control_endpoints()["siteSessionUrl"], json={"username": username}
+        ) as response,
     ):
         given: Json = await response.json()
         return given
@@ -537,20 +539,20 @@ async def test_the_sandboxs_sessions_are_log_ins(sandbox: Sandbox, sites: HostSi
 async def test_the_sandboxs_application_password_is_a_log_in(
     sandbox: Sandbox, sites: HostSiteClient
 ) -> None:
-    door = sandbox.site_section()
-    good = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
+    section = sandbox.site_section()
+    good = aiohttp.encode_basic_auth(section["username"], section["applicationPassword"])
     user = await sites.user_of(sandbox.site_url, HostCredentials(authorization=good))
     assert user is not None
-    assert (user.username, user.nonce) == (door["username"], None)
-    bad = aiohttp.encode_basic_auth(door["username"], "abcd EFGH")
+    assert (user.username, user.nonce) == (section["username"], None)
+    bad = aiohttp.encode_basic_auth(section["username"], "abcd EFGH")
     assert await sites.user_of(sandbox.site_url, HostCredentials(authorization=bad)) is None
 
 
 async def test_the_sandboxs_user_has_every_field_of_the_platforms(
     sandbox: Sandbox,
 ) -> None:
-    door = sandbox.site_section()
-    basic = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
+    section = sandbox.site_section()
+    basic = aiohttp.encode_basic_auth(section["username"], section["applicationPassword"])
     url = f"{sandbox.site_url}/wp-json/wp/v2/users/me?context=edit"
     async with (
         aiohttp.ClientSession(headers={"Authorization": basic}) as http,

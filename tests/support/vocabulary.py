@@ -74,7 +74,7 @@ IDENTIFIERS = {
     "rehearse": "simulate",
     "standings": "leaderboard_totals",
     "swallows": "inner_call",
-    "take_back": "revoke",
+    "find_running": "revoke",
     "takes_turns": "serialized_per_user",
     "tell": "notify",
     "tidy": "delete_expired",

@@ -12,8 +12,8 @@ from ltzd.cli.books import views as books_views
 from ltzd.cli.books.views import BrandFigures, Report
 from ltzd.cli.brand.lookup import find_brand
 from ltzd.cli.chain_targets import resolve_chain_target
-from ltzd.cli.output import print_json, print_page, tell
-from ltzd.cli.targets import Place, connected
+from ltzd.cli.output import print_json, print_message, print_page
+from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.rules.books import (
     Disagreement,
@@ -36,14 +36,14 @@ NAMED_ROWS = 20
 
 
 def of(
-    place: Place, data_dir: Path, config: Path | None, brand: str | None, period: Period
+    target: Target, data_dir: Path, config: Path | None, brand: str | None, period: Period
 ) -> Report:
-    return asyncio.run(_of(place, data_dir, config, brand, period))
+    return asyncio.run(_of(target, data_dir, config, brand, period))
 
 
 def show(report: Report, *, as_json: bool) -> None:
     for note in report.notes:
-        tell(note)
+        print_message(note)
     if as_json:
         print_json(books_views.whole(report))
     else:
@@ -52,9 +52,9 @@ def show(report: Report, *, as_json: bool) -> None:
 
 
 async def _of(
-    place: Place, data_dir: Path, config: Path | None, brand: str | None, period: Period
+    target: Target, data_dir: Path, config: Path | None, brand: str | None, period: Period
 ) -> Report:
-    async with connected(place, "books") as connection:
+    async with open_connection(target, "books") as connection:
         async with books.snapshot(connection):
             report = await _read(connection, brand, period)
         if brand is None and report.indexed is not None:

@@ -18,6 +18,6 @@ async def find_brand(connection: Connection, text: str) -> BrandRecord:
     return found[0]
 
 
-def named(record: BrandRecord) -> str:
+def describe_brand(record: BrandRecord) -> str:
     """For sentences."""
     return f"Brand {hex_of(record.id)} ({record.name})"

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from ltzd.chain.contracts import abi
 from ltzd.chain.contracts.reverts import describe, error_name
-from ltzd.dev.chain import Kind
+from ltzd.dev.services.chain import Kind
 from ltzd.values import LTZ, ZERO_ADDRESS, checksummed, hex_of
 from tests.support.chain.contracts import HOUR, Contracts, Party, a_reference, deployed_contracts
 

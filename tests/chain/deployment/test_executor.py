@@ -11,7 +11,7 @@ from ltzd.chain.deployment.plan import DeployedContract, Deployment, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import UnsignedTransaction
-from ltzd.dev.chain import DevChain, Kind
+from ltzd.dev.services.chain import DevChain, Kind
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, hex_of
 from tests.support.chain.chains import a_chain, anvil_chain, tester_chain

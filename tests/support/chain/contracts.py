@@ -17,7 +17,7 @@ from ltzd.chain.contracts import abi, reverts
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer, UnsignedTransaction
-from ltzd.dev.chain import Kind
+from ltzd.dev.services.chain import Kind
 from ltzd.values import LTZ, Address, address_of, checksummed, hex_of
 from tests.support.chain.chains import a_chain
 from tests.support.waiting import until

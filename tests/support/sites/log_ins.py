@@ -53,7 +53,7 @@ class World:
         return (await self.members.member(host, a_log_in())).member
 
     async def token(self, email: str, **more: object) -> dict[str, str]:
-        url = self.sandbox.doors()["identityTokenUrl"]
+        url = self.sandbox.control_endpoints()["identityTokenUrl"]
         async with self.http.post(url, json={"email": email} | more) as answer:
             assert answer.status == 200
             tokens: dict[str, str] = await answer.json()

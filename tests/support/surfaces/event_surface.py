@@ -23,7 +23,7 @@ from eth_hash.auto import keccak
 
 from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.main import _loops
-from ltzd.daemon.settings.accounts import Accounts
+from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import http_app
 from ltzd.dev.sandbox import Sandbox
@@ -340,7 +340,7 @@ def _settings(database_url: str, folder: Path, sandbox: Sandbox, node_url: str) 
             "secret_key": payments.secret_key,
             "signing_secret": payments.signing_secret,
         },
-        "accounts": Accounts.of(sandbox.accounts_policy()),
+        "accounts": AccountSettings.of(sandbox.accounts_policy()),
         "dns": {"nameservers": list(names.nameservers), "port": names.port},
         "http": {"port": 0, "own_origins": [OWN_ORIGIN]},
     }

@@ -252,7 +252,9 @@ async def test_a_node_or_provider_that_is_away_is_told_while_events_are_taken(
     surface.node.is_down = False
     await says("healthy", blockchain="connected")
     fault = {"service": "identity", "drop": True, "times": 1000}
-    async with surface.http.post(surface.sandbox.doors()["faultUrl"], json=fault) as ordered:
+    async with surface.http.post(
+        surface.sandbox.control_endpoints()["faultUrl"], json=fault
+    ) as ordered:
         assert ordered.status == 200
     await says("degraded", identity_provider="unavailable")
     assert (await surface.get("/debug")).status == 200
