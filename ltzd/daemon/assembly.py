@@ -41,7 +41,7 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
+from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
@@ -299,7 +299,7 @@ def _lanes(
         fees=FeePolicy(cap=settings.operator.max_fee_wei),
     )
     target = MintTarget(chain.chain_id, chain.ltz)
-    process = SameProcess(hashes.deliver, lambda: identity.under_way)
+    process = InProcessHooks(hashes.deliver, lambda: identity.under_way)
     return (
         MintLane(pool, url, node, minter, target, signals, policy, process),
         RelayLane(pool, url, node, relay, chain.chain_id, signals, policy),

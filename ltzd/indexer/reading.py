@@ -22,6 +22,7 @@ from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import Broken, NodeUnavailable
 from ltzd.indexer.policy import Contracts
 from ltzd.rules.indexer.contract_facts import EscrowFact, PerkFact, SaleFact, TokenTransferred
+from ltzd.rules.indexer.log_position import PositionedFact
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.rules.perk_charges import MOST_TOKEN_ID
 from ltzd.store.indexer.chains import BlockRow
@@ -29,7 +30,7 @@ from ltzd.values import Address, Hash32, address_of, hex_of
 
 log = structlog.get_logger()
 
-AnyFact = TypeVar("AnyFact", bound=Fact | PerkFact | SaleFact | EscrowFact)
+AnyFact = TypeVar("AnyFact", bound=PositionedFact)
 Log = dict[str, Any]
 
 _LOGS_A_TURN = 200
@@ -204,7 +205,7 @@ async def _decoded(
     """
     found: dict[tuple[int, Hash32, int], AnyFact] = {}
     for turn in _turns(logs):
-        found.update((fact.position.sort_key, fact) for fact in _facts(turn, decode))
+        found.update((fact.position.order, fact) for fact in _facts(turn, decode))
         await asyncio.sleep(0)
     return [fact for _, fact in sorted(found.items(), key=itemgetter(0))]
 

@@ -61,10 +61,10 @@ class RelaySimulator:
 
     async def fees(self) -> Fees:
         """What it would be signed at. Raises ValidationFailed while the cap forbids."""
-        market = await self._market.now()
-        fees = fees_for(market, self._policy)
+        gas_price = await self._market.now()
+        fees = fees_for(gas_price, self._policy)
         if fees is None:
-            asked = market.base_fee + max(market.tip, self._policy.min_tip)
+            asked = gas_price.base_fee + max(gas_price.tip, self._policy.min_tip)
             raise ValidationFailed(
                 "The gas price is above the limit: try again later",
                 gasPriceGwei=asked / GWEI,

@@ -11,7 +11,7 @@ from typing import Any
 from ltzd.chain.node.publish_outcomes import PublishOutcome, classify_publish_error
 from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.errors import NodeUnavailable
-from ltzd.rules.operator.fees import Market
+from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
 _METHOD_NOT_FOUND = -32601
@@ -170,7 +170,7 @@ class Node:
     async def code(self, address: Address) -> bytes:
         return _data(await self._ask("eth_getCode", hex_of(address), "latest"))
 
-    async def gas_price(self, head: Header) -> Market:
+    async def gas_price(self, head: Header) -> GasPrice:
         """What the block after `head` asks. Raises NodeUnavailable on a chain without EIP-1559.
 
         A node that tells no next base fee is taken by `head`'s, from which it differs by an eighth.
@@ -178,7 +178,7 @@ class Node:
         history, tip = await self._rpc.batch(_MARKET)
         return _market(head, history, tip)
 
-    async def current_gas_price(self) -> Market:
+    async def current_gas_price(self) -> GasPrice:
         """As `market` after the newest block, asked in one batch with it."""
         head, history, tip = await self._rpc.batch(
             [("eth_getBlockByNumber", ("latest", False)), *_MARKET]
@@ -294,11 +294,11 @@ def _publication(answer: Any) -> tuple[PublishOutcome, str]:
     return PublishOutcome.ACCEPTED, ""
 
 
-def _market(head: Header, history: Any, tip: Any) -> Market:
+def _market(head: Header, history: Any, tip: Any) -> GasPrice:
     base_fee = head.base_fee if isinstance(history, RpcError) else _next_base_fee(history)
     if base_fee is None:
         raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
-    return Market(base_fee, _number(_must(tip)))
+    return GasPrice(base_fee, _number(_must(tip)))
 
 
 def _next_base_fee(history: Any) -> int | None:

@@ -14,7 +14,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.contracts import ltz, reverts
 from ltzd.chain.node.node import Revert
-from ltzd.operator.lane_context import Desk
+from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.batch import call_of, numbered
 from ltzd.operator.policy import MintTarget
 from ltzd.store.database import Connection
@@ -33,13 +33,13 @@ _NOT_ITS_FAULT = _THE_LANES | {"MintLimitExceeded", "RefAlreadyUsed"}
 """Reverts that another time, or another eye, may judge differently: never a reason to fail."""
 
 
-class Rehearsal:
-    def __init__(self, desk: Desk, target: MintTarget, *, is_careful: bool) -> None:
-        self._desk = desk
+class MintSimulator:
+    def __init__(self, context: LaneContext, target: MintTarget, *, must_simulate: bool) -> None:
+        self._context = context
         self._target = target
         self._due = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
-        self.is_careful = is_careful
+        self.must_simulate = must_simulate
         """After a mint reverted, or would, each batch is simulated until one passes whole."""
 
     async def passing(self, connection: Connection, batch: Part, next_seq: int) -> Part:
@@ -47,9 +47,9 @@ class Rehearsal:
 
         Raises NodeUnavailable.
         """
-        if not self.is_careful and not any(map(_is_suspect, batch)):
+        if not self.must_simulate and not any(map(_is_suspect, batch)):
             return batch
-        now = self._desk.clock()
+        now = self._context.clock()
         if now < self._due:
             return []
         found = await self._sorted_out(connection, batch, next_seq)
@@ -63,9 +63,9 @@ class Rehearsal:
     async def _sorted_out(self, connection: Connection, batch: Part, next_seq: int) -> Part:
         (revert,) = await self._simulate([batch], next_seq)
         if revert is None:
-            self.is_careful = False
+            self.must_simulate = False
             return batch
-        self.is_careful = True
+        self.must_simulate = True
         log.error("mint.would_revert", reason=_reason(revert), rewards=len(batch))
         if _name(revert) in _THE_LANES:
             self._pause = _FIRST_PAUSE_SECONDS
@@ -111,14 +111,16 @@ class Rehearsal:
         }
         if not bad:
             return
-        for failed in await rewards.fail(connection, self._desk.lane, bad):
+        for failed in await rewards.fail(connection, self._context.lane, bad):
             log.error("reward.failed", reward=str(failed), reason=bad[failed])
             telemetry.REWARDS_FAILED.inc()
 
     async def _simulate(self, parts: Sequence[Part], next_seq: int) -> list[Revert | None]:
         calls = [call_of(part, numbered(part, next_seq)) for part in parts]
         gas = [ltz.mint_gas_limit(len(part)) for part in parts]
-        return await self._desk.node.simulate(self._target.ltz, calls, self._desk.lane.wallet, gas)
+        return await self._context.node.simulate(
+            self._target.ltz, calls, self._context.lane.wallet, gas
+        )
 
 
 def _is_suspect(reward: QueuedReward) -> bool:

@@ -1,7 +1,6 @@
 """Facts of PerkNFT, PointsSale and BusinessEscrow: their logs, decoded.
 
-Amounts and prices are LTZ's smallest unit, times Unix seconds, references 32 bytes. As in `facts`,
-a fact's identity is (block hash, log index).
+Amounts and prices are in LTZ's smallest unit, times in Unix seconds, references are 32 bytes.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Facts of the chain that ltzd keeps: canonical logs of its contracts, decoded.
-
-Amounts are LTZ's smallest unit. A fact's identity is (block hash, log index).
-"""
+"""Facts of LTZ: its logs, decoded. Amounts are in LTZ's smallest unit."""
 
 from dataclasses import dataclass
 

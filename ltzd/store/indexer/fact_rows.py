@@ -1,24 +1,18 @@
-"""What the rows of all facts have in common: where their logs stand on the chain."""
+"""The columns that the rows of all facts have: the position of the fact's log on the chain."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from ltzd.rules.indexer.log_position import LogPosition
-
-
-class Positioned(Protocol):
-    @property
-    def position(self) -> LogPosition: ...
+from ltzd.rules.indexer.log_position import PositionedFact
 
 
 def position_columns(
-    those: Sequence[Positioned],
+    facts: Sequence[PositionedFact],
 ) -> tuple[list[bytes], list[int], list[int], list[bytes]]:
     """Block hashes, log indexes, block numbers and transaction hashes: the first four columns."""
-    places = [one.position for one in those]
+    positions = [fact.position for fact in facts]
     return (
-        [position.block_hash for position in places],
-        [position.log_index for position in places],
-        [position.block_number for position in places],
-        [position.transaction_hash for position in places],
+        [position.block_hash for position in positions],
+        [position.log_index for position in positions],
+        [position.block_number for position in positions],
+        [position.transaction_hash for position in positions],
     )

@@ -10,7 +10,7 @@ import pytest
 
 from ltzd.actions.relayer.admission import Conflict, Draft, Outcome, RelayAdmission, Written
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer.calls import RequestedClaim
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.rules.relayer.limits import ClaimLimit
@@ -65,10 +65,10 @@ async def all_at_once(
 async def mine(pool: Pool, first_nonce: int = 0) -> None:
     """A lane sends what is queued, and it is mined."""
     lane = await a_relay_lane(pool)
-    place = Place(5, a_hash("block"), True, Bill(a_hash("mined"), 1, 1))
+    inclusion = Inclusion(5, a_hash("block"), True, GasCost(a_hash("mined"), 1, 1))
     for row in await send(pool, lane, first_nonce):
         async with transaction(pool) as connection:
-            await save(connection, lane, row.id, State.SIGNED, Transaction(State.MINED, place))
+            await save(connection, lane, row.id, State.SIGNED, Transaction(State.MINED, inclusion))
             await relays.follow(connection, [row.id])
 
 

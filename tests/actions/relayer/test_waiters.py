@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.relayer.waiters import RelayWaiters
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
@@ -18,7 +18,7 @@ from tests.support.relays.lanes import OTHER_USER, USER, a_plan, a_relay, a_rela
 from tests.support.rows.core import a_hash, running, save, value
 from tests.support.waiting import until
 
-PLACE = Place(5, a_hash("block"), True, Bill(a_hash("mined"), 50_000, 2))
+PLACE = Inclusion(5, a_hash("block"), True, GasCost(a_hash("mined"), 50_000, 2))
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +47,10 @@ def late() -> float:
 
 
 async def mined(pool: Pool, lane: Lane, rows: list[int], succeeded: bool = True) -> None:
-    place = Place(PLACE.block_number, PLACE.block_hash, succeeded, PLACE.bill)
+    inclusion = Inclusion(PLACE.block_number, PLACE.block_hash, succeeded, PLACE.gas_cost)
     async with transaction(pool) as connection:
         for row in rows:
-            await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, place))
+            await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, inclusion))
         await relays.follow(connection, rows)
 
 

@@ -10,7 +10,7 @@ from ltzd.chain.node.node import Header, Node, Receipt, Revert
 from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
-from ltzd.rules.operator.fees import Market
+from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, hex_of
 from tests.support.chain.scripted_node import Respond, a_server, always, error, refusing, result
 
@@ -182,12 +182,12 @@ async def test_the_market_is_the_next_blocks_base_fee_and_the_usual_tip() -> Non
     history = {"oldestBlock": "0x10", "baseFeePerGas": ["0x7", "0x8"], "gasUsedRatio": [0.5]}
     respond = answering(eth_feeHistory=history, eth_maxPriorityFeePerGas="0x3")
     async with a_server(respond) as rpc:
-        assert await Node(rpc).gas_price(A_HEAD) == Market(base_fee=8, tip=3)
+        assert await Node(rpc).gas_price(A_HEAD) == GasPrice(base_fee=8, tip=3)
 
 
 async def test_a_node_without_a_fee_history_is_taken_by_its_newest_block() -> None:
     async with a_server(answering(eth_maxPriorityFeePerGas="0x3")) as rpc:
-        assert await Node(rpc).gas_price(A_HEAD) == Market(base_fee=7, tip=3)
+        assert await Node(rpc).gas_price(A_HEAD) == GasPrice(base_fee=7, tip=3)
         with pytest.raises(NodeUnavailable, match="EIP-1559"):
             await Node(rpc).gas_price(replace(A_HEAD, base_fee=None))
 

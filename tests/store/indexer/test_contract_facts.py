@@ -192,7 +192,7 @@ class Model:
     def collections(self) -> set[Row]:
         rows: dict[int, dict[str, Any]] = {}
         for one in self.of((CollectionCreated, CollectionUpdated, CollectionBrandSet)):
-            said = {name: getattr(one, name) for name in one.__slots__ if name != "position"}
+            said = {name: getattr(one, name) for name in one.__slots__ if name != "place"}
             rows[one.collection_id] = rows.get(one.collection_id, {}) | said
         minted = Counter(token >> 32 for token in self.holders())
         return {
@@ -308,15 +308,15 @@ async def test_every_row_is_what_the_chain_says_through_every_undo(
 
 def a_claim(number: int = 1, collection: int = 7, holder: int = 1) -> list[AnyFact]:
     token = collection << 32 | number
-    position = LogPosition(1, a_hash("1"), 10 * number % 2**31, a_hash("t"))
-    return [TokenTransferred(position, ZERO_ADDRESS, a_wallet(holder), token)]
+    place = LogPosition(1, a_hash("1"), 10 * number % 2**31, a_hash("t"))
+    return [TokenTransferred(place, ZERO_ADDRESS, a_wallet(holder), token)]
 
 
 def a_collection(collection: int = 7) -> CollectionCreated:
     brand = a_wallet(0xB)
-    position = LogPosition(1, a_hash("1"), 10**6 + collection, a_hash("t"))
+    place = LogPosition(1, a_hash("1"), 10**6 + collection, a_hash("t"))
     return CollectionCreated(
-        position, collection, brand, brand, 10**18, 0, 2, CHARGES, True, False, ""
+        place, collection, brand, brand, 10**18, 0, 2, CHARGES, True, False, ""
     )
 
 
@@ -326,8 +326,8 @@ async def seven(pool: Pool) -> Pool:
     those: list[AnyFact] = [a_collection(), a_collection(8)]
     for number in range(1, 26):
         those += a_claim(number, holder=1 + number % 5)
-    position = LogPosition(1, a_hash("1"), 10**7, a_hash("t"))
-    those.append(TokenTransferred(position, ZERO_ADDRESS, a_wallet(1), 8 << 32 | 1))
+    place = LogPosition(1, a_hash("1"), 10**7, a_hash("t"))
+    those.append(TokenTransferred(place, ZERO_ADDRESS, a_wallet(1), 8 << 32 | 1))
     async with transaction(pool) as connection:
         await write(connection, [BlockRow(1, a_hash("1"), a_hash(""), BORN)], those)
     return pool

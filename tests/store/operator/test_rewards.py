@@ -480,4 +480,6 @@ async def test_a_self_transfer_is_the_newest_attempt_whatever_it_pays(pool: Pool
         (empty.hash,),
     )
     assert tx.tx.is_abandoned
-    assert tx.worst_wei == intent.gas_limit * call.fees.max_fee_per_gas, "the call may be mined yet"
+    assert tx.max_cost_wei == intent.gas_limit * call.fees.max_fee_per_gas, (
+        "the call may be mined yet"
+    )

@@ -12,7 +12,7 @@ import pytest
 
 from ltzd.errors import LaneLost, RateLimited
 from ltzd.rules.operator.fees import Fees
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer import limits as relay_limits
 from ltzd.rules.relayer.calls import RelayStatus, RequestedClaim
 from ltzd.rules.relayer.limits import EarlierRelay, RelayUsage
@@ -39,7 +39,7 @@ from tests.support.relays.lanes import (
 from tests.support.rows.core import a_hash, a_wallet, save, value
 from tests.support.waiting import until
 
-BILL = Bill(a_hash("mined"), 50_000, 2)
+GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
 
 
 async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[RelayUsage]:
@@ -51,8 +51,8 @@ async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> 
     return (await standings(pool, (user, key)))[0]
 
 
-def a_place(succeeded: bool = True, bill: Bill | None = BILL) -> Place:
-    return Place(5, a_hash("block"), succeeded, bill)
+def an_inclusion(succeeded: bool = True, gas_cost: GasCost | None = GAS_COST) -> Inclusion:
+    return Inclusion(5, a_hash("block"), succeeded, gas_cost)
 
 
 async def move(pool: Pool, lane: Lane, row: int, was: State, now: Transaction) -> None:
@@ -62,8 +62,8 @@ async def move(pool: Pool, lane: Lane, row: int, was: State, now: Transaction) -
         await relays.follow(connection, [row])
 
 
-async def mine(pool: Pool, lane: Lane, row: int, place: Place) -> None:
-    await move(pool, lane, row, State.SIGNED, Transaction(State.MINED, place))
+async def mine(pool: Pool, lane: Lane, row: int, inclusion: Inclusion) -> None:
+    await move(pool, lane, row, State.SIGNED, Transaction(State.MINED, inclusion))
 
 
 async def age(pool: Pool, how_old: str, relay: int) -> None:
@@ -140,7 +140,7 @@ async def test_turns_are_remembered_when_they_are_over_and_their_hour_is(pool: P
     (row,) = await send(pool, lane)
     assert (await standing(pool)).has_serialized_in_flight
 
-    await mine(pool, lane, row.id, a_place())
+    await mine(pool, lane, row.id, an_inclusion())
     await age(pool, "90 minutes", relay)
     found = await standing(pool)
     assert (found.has_serialized_in_flight, found.last_serialized_id, found.claims) == (
@@ -383,11 +383,11 @@ async def test_a_relay_follows_its_transaction(pool: Pool) -> None:
     assert (pending.status, pending.sender) == (RelayStatus.PENDING, RELAYER.address)
     assert pending.transaction_hash == a_hash(f"{relay}")
 
-    await mine(pool, lane, row.id, a_place())
+    await mine(pool, lane, row.id, an_inclusion())
     mined = (await progress(pool, relay)).relayed
     assert mined == replace(
         pending,
-        transaction_hash=BILL.transaction_hash,
+        transaction_hash=GAS_COST.transaction_hash,
         status=RelayStatus.CONFIRMED,
         block_number=5,
         gas_used=50_000,
@@ -400,8 +400,8 @@ async def test_a_relay_follows_its_transaction(pool: Pool) -> None:
     assert (await progress(pool, relay)).relayed == pending
     assert await row_states(pool) == ["sent", "sent"]
 
-    await mine(pool, lane, row.id, a_place())
-    await move(pool, lane, row.id, State.MINED, Transaction(State.CONFIRMED, a_place()))
+    await mine(pool, lane, row.id, an_inclusion())
+    await move(pool, lane, row.id, State.MINED, Transaction(State.CONFIRMED, an_inclusion()))
     final = (await progress(pool, relay)).relayed
     assert final == replace(mined, status=RelayStatus.FINAL)
     assert await row_states(pool) == ["mined", "sent"]
@@ -412,9 +412,9 @@ async def test_a_relay_that_reverted_has_failed(pool: Pool, is_final: bool) -> N
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
     (row,) = await send(pool, lane)
-    await mine(pool, lane, row.id, a_place(succeeded=False))
+    await mine(pool, lane, row.id, an_inclusion(succeeded=False))
     if is_final:
-        reverted = Transaction(State.REVERTED, a_place(succeeded=False))
+        reverted = Transaction(State.REVERTED, an_inclusion(succeeded=False))
         await move(pool, lane, row.id, State.MINED, reverted)
     failed = (await progress(pool, relay)).relayed
     assert failed is not None
@@ -441,7 +441,7 @@ async def test_whose_turns_are_taken_is_told_of_many(pool: Pool) -> None:
     third = a_wallet(0xA3)
     await write(pool, a_relay(a_plan(user=third, takes_turns=True)))
     (row,) = await send(pool, lane)
-    await mine(pool, lane, row.id, a_place())
+    await mine(pool, lane, row.id, an_inclusion())
     await write(pool, a_relay(a_plan(claim=(7, 0))), a_relay(a_plan(user=OTHER_USER)))
     async with session(pool) as connection:
         assert await relays.turns_taken(connection, [USER, OTHER_USER, third]) == {USER}
@@ -485,7 +485,7 @@ async def test_of_several_attempts_the_one_that_a_node_has_is_shown(pool: Pool) 
     assert published.relayed.transaction_hash == a_hash(f"{relay}"), "a node has only this"
 
 
-CANCELLED = Place(5, a_hash("block"), False, BILL, is_cancellation=True)
+CANCELLED = Inclusion(5, a_hash("block"), False, GAS_COST, is_cancellation=True)
 """Where a self-transfer is mined in the place of a call."""
 
 

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from ltzd.rules.operator.transactions import Place, Transaction
+from ltzd.rules.operator.transactions import Inclusion, Transaction
 from ltzd.rules.operator.transactions import State as Sending
 from ltzd.rules.site_plugin.redemptions import Offer
 from ltzd.rules.site_plugin.spending import Payment
@@ -162,8 +162,8 @@ async def on_chain(pool: Pool, one: NewRedemption, **changes: Any) -> None:
 
 
 async def insert(pool: Pool, table: str, fact: dict[str, Any]) -> None:
-    places = ", ".join(f"${place}" for place in range(1, len(fact) + 1))
-    sql = f"INSERT INTO {table} ({', '.join(fact)}) VALUES ({places}) ON CONFLICT DO NOTHING"
+    inclusions = ", ".join(f"${inclusion}" for inclusion in range(1, len(fact) + 1))
+    sql = f"INSERT INTO {table} ({', '.join(fact)}) VALUES ({inclusions}) ON CONFLICT DO NOTHING"
     await value(pool, sql, *fact.values())
 
 
@@ -539,8 +539,8 @@ async def test_what_may_yet_come_is_not_failed(pool: Pool, life: str) -> None:
     (row,) = await send(pool, lane)
     async with transaction(pool) as connection:
         for (was, _), (now, succeeded) in pairwise(states):
-            place = None if succeeded is None else Place(2, a_hash("block"), succeeded)
-            await save(connection, lane, row.id, was, Transaction(now, place))
+            inclusion = None if succeeded is None else Inclusion(2, a_hash("block"), succeeded)
+            await save(connection, lane, row.id, was, Transaction(now, inclusion))
             await relays.follow(connection, [row.id])
     for key in ("with its key", "without"):
         if key == "without":

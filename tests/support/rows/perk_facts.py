@@ -27,11 +27,11 @@ def token_of(collection: int, serial: int) -> int:
 
 def made(collection: int, brand: Address, charges: int = 3) -> Fact:
     terms = (collection, brand, brand, 0, 0, 0, charges, True, False, "")
-    return lambda position: CollectionCreated(position, *terms)
+    return lambda place: CollectionCreated(place, *terms)
 
 
 def moved(token: int, sender: Address, recipient: Address) -> Fact:
-    return lambda position: TokenTransferred(position, sender, recipient, token)
+    return lambda place: TokenTransferred(place, sender, recipient, token)
 
 
 def claimed(token: int, user: Address) -> Fact:
@@ -40,7 +40,7 @@ def claimed(token: int, user: Address) -> Fact:
 
 def redeemed(token: int, holder: Address, reference: bytes, amount: int, remaining: int) -> Fact:
     said = (token, holder, reference, amount, remaining)
-    return lambda position: ChargeRedeemed(position, *said)
+    return lambda place: ChargeRedeemed(place, *said)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from ltzd.rules.operator.transactions import Place, State, Transaction
+from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import transactions
@@ -84,9 +84,9 @@ class Rows:
             await transactions.store_attempt(connection, self.lane, self.sent[new.id], empty)
 
     async def move(self, new: NewRedemption, was: State, to: State, ok: bool | None = None) -> None:
-        place = None if ok is None else Place(2, a_hash("block"), ok)
+        inclusion = None if ok is None else Inclusion(2, a_hash("block"), ok)
         async with transaction(self.pool) as connection:
-            await save(connection, self.lane, self.sent[new.id], was, Transaction(to, place))
+            await save(connection, self.lane, self.sent[new.id], was, Transaction(to, inclusion))
             await relays.follow(connection, [self.sent[new.id]])
 
     async def index(self, new: NewRedemption, remaining: int) -> int:
