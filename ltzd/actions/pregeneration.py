@@ -40,10 +40,10 @@ from ltzd.rules.oauth.ids import (
     refuse_fakes,
 )
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.users import pregenerations
-from ltzd.store.users.pregenerations import AccountWallet, Recorded
+from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -77,7 +77,7 @@ class Pregeneration:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
+        brands: BrandCache,
         identities: IdentityProvider,
         accounts: AccountVerifier,
         limits: RateLimits,
@@ -132,7 +132,7 @@ class Pregeneration:
         if not is_fresh:
             raise SignatureRefused("X-LTZ-Nonce has been used")
 
-    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+    async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         """Raises AccountRefused, and Unavailable while asking again may help."""
         try:
             recorded = await self._recorded(request)
@@ -151,7 +151,7 @@ class Pregeneration:
             )
         return recorded
 
-    async def _recorded(self, request: PregenerationRequest) -> Recorded:
+    async def _recorded(self, request: PregenerationRequest) -> RecordedPregeneration:
         account = request.account
         if account.username is not None:
             check_username(account.provider, account.username)

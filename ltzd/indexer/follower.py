@@ -27,8 +27,8 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, undo
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
 from ltzd.store.operator import locks
-from ltzd.store.operator.locks import Term
-from ltzd.store.wakeups import BLOCKS, Signals
+from ltzd.store.operator.locks import LockTerm
+from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import Hash32
 
 log = structlog.get_logger()
@@ -47,7 +47,7 @@ class Follower:
         node: Node,
         chain: ChainIdentity,
         contracts: Sequence[IndexedContract],
-        signals: Signals,
+        wakeups: WakeupHub,
         policy: IndexerPolicy,
         clock: Clock = loop_time,
     ) -> None:
@@ -57,7 +57,7 @@ class Follower:
         self._node = node
         self._chain = chain
         self._contracts = contracts
-        self._signals = signals
+        self._wakeups = wakeups
         self._policy = policy
         self._epoch = 0
         self._head_short_since: float | None = None
@@ -73,7 +73,7 @@ class Follower:
         while True:
             try:
                 name = f"ltzd indexer {self._chain.chain_id}"
-                async with locks.held(self._database_url, name) as term:
+                async with locks.hold_lock(self._database_url, name) as term:
                     await self._serve(term)
             except Unavailable as error:
                 log.warning("indexer.term_over", reason=error.message)
@@ -81,7 +81,7 @@ class Follower:
                 self.is_serving = False
             await asyncio.sleep(self._policy.term_pause_seconds)
 
-    async def _serve(self, term: Term) -> None:
+    async def _serve(self, term: LockTerm) -> None:
         await self.begin_term()
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
@@ -99,11 +99,11 @@ class Follower:
         chain_id = self._chain.chain_id
         addresses = [contract.address for contract in self._contracts]
         async with transaction(self._pool) as connection:
-            follows_all = await chains.follows_all(connection, chain_id, addresses)
+            follows_all = await chains.has_all_facts_of(connection, chain_id, addresses)
             self._epoch = await chains.begin_term(connection, chain_id)
-            await chains.will_follow(connection, chain_id, addresses)
+            await chains.record_contracts(connection, chain_id, addresses)
             cursor = await chains.cursor(connection, chain_id)
-            base = None if follows_all else await chains.go_back(connection, chain_id)
+            base = None if follows_all else await chains.rewind(connection, chain_id)
             if base is not None:
                 log.warning("indexer.reads_again", from_block=base, blocks=cursor.number - base)
                 tables = [table for contract in self._contracts for table in contract.tables]
@@ -191,7 +191,7 @@ class Follower:
                     for batch in slices(facts, _FACTS_PER_INSERT):
                         unmatched_mints += await contract.insert(connection, batch) or 0
                 await wakeups.notify(connection, BLOCKS)
-        self._signals.ring(BLOCKS)
+        self._wakeups.notify(BLOCKS)
         telemetry.BLOCKS.inc(block_range.last[0] - cursor.number)
         for kind, count in counts.items():
             telemetry.FACTS.labels(kind).inc(count)
@@ -231,7 +231,7 @@ class Follower:
             )
             await wakeups.notify(connection, BLOCKS)
         self._head_short_since = None
-        self._signals.ring(BLOCKS)
+        self._wakeups.notify(BLOCKS)
         depth = cursor.number - fork[0]
         telemetry.REORGS.inc()
         telemetry.REORG_DEPTH.observe(depth)

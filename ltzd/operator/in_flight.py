@@ -25,7 +25,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
-from ltzd.store.wakeups import Bell
+from ltzd.store.wakeups import Wakeup
 from ltzd.values import LTZ
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ class InFlightTransactions:
         self.held: str | None = None
         """Why what is in flight can go no further, so that more would only queue up behind it."""
         self._to_mark: list[OpenTransaction] = []
-        self._marks = Bell()
+        self._marks = Wakeup()
 
     async def load(self) -> None:
         """Read what an earlier term left in flight; all of it is to be published again."""
@@ -169,7 +169,7 @@ class InFlightTransactions:
     def published(self, tx: OpenTransaction) -> None:
         """A node holds the bytes; `run` writes it down and tells who waits for the hash."""
         self._to_mark.append(tx)
-        self._marks.ring()
+        self._marks.notify()
         if self._is_newest(tx):
             self._to_publish.pop(tx.nonce, None)
             self._forget_refusals(tx.nonce)

@@ -29,8 +29,8 @@ from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes, locks
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.locks import Term
-from ltzd.store.wakeups import BLOCKS, Signals
+from ltzd.store.operator.locks import LockTerm
+from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -58,7 +58,7 @@ class WalletLane(ABC):
         node: Node,
         signer: Signer,
         chain_id: int,
-        signals: Signals,
+        wakeups: WakeupHub,
         policy: LanePolicy,
     ) -> None:
         self._pool = pool
@@ -67,9 +67,9 @@ class WalletLane(ABC):
         self._signer = signer
         self._chain_id = chain_id
         self._policy = policy
-        self._signals = signals
-        self._due = signals.bell(self.channel)
-        self._blocks = signals.bell(BLOCKS)
+        self._wakeups = wakeups
+        self._due = wakeups.subscribe(self.channel)
+        self._blocks = wakeups.subscribe(BLOCKS)
         self._funds: FundsTracker | None = None
         self.pause = LanePause(self.kind)
         self.is_serving = False
@@ -128,7 +128,7 @@ class WalletLane(ABC):
         # Standing by behind another process, this one waits for nothing but the lock.
         standing_by = asyncio.get_running_loop().call_later(_STANDBY_SECONDS, self.pause.set, None)
         try:
-            async with locks.held(self._database_url, name) as term:
+            async with locks.hold_lock(self._database_url, name) as term:
                 standing_by.cancel()
                 await self._serve_with_node(term)
         except* Stopped as group:
@@ -141,17 +141,17 @@ class WalletLane(ABC):
             self.is_serving = False
             telemetry.LANES_HELD.labels(self.kind).set(0)
 
-    async def _serve_with_node(self, term: Term) -> None:
+    async def _serve_with_node(self, term: LockTerm) -> None:
         """Without a node no term begins, and the lane's row says so while we hold the lock."""
         try:
             await self._serve(term)
         except* NodeUnavailable:
             self.pause.set(NODE)
             async with session(self._pool) as connection:
-                await lanes.show_without_term(connection, self._chain_id, self.wallet, NODE)
+                await lanes.report_pause(connection, self._chain_id, self.wallet, NODE)
             raise
 
-    async def _serve(self, term: Term) -> None:
+    async def _serve(self, term: LockTerm) -> None:
         lane, next_nonce = await self._begin(await self._used_nonces())
         context = LaneContext(self._pool, self._node, lane, self._policy)
         in_flight = InFlightTransactions(self._pool, lane, self._rows())
@@ -175,7 +175,7 @@ class WalletLane(ABC):
             epoch=lane.epoch,
             resumed=in_flight.count(),
         )
-        self._blocks.ring()
+        self._blocks.notify()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(in_flight.run())
@@ -202,11 +202,11 @@ class WalletLane(ABC):
         """Tell the other roles that somebody works here, and why it does not go on."""
         while True:
             async with session(self._pool) as connection:
-                await lanes.show(connection, lane, self.pause.reason)
+                await lanes.report_working(connection, lane, self.pause.reason)
             await asyncio.sleep(_SHOWN_AGAIN_SECONDS)
             await self.pause.changes.wait(_SHOWN_SECONDS)
 
 
-async def _until_lost(term: Term) -> None:
+async def _until_lost(term: LockTerm) -> None:
     await term.lost.wait()
     raise LaneLost("The connection that held the lane's lock is gone")

@@ -12,7 +12,7 @@ from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
-from ltzd.store.wakeups import PUBLISHED, RELAYED, REWARDS, Signals
+from ltzd.store.wakeups import PUBLISHED, RELAYED, REWARDS, WakeupHub
 
 StateChange = tuple[OpenTransaction, list[Effect]]
 """A transaction as it is now, and what that asks for."""
@@ -74,8 +74,8 @@ class OutcomeSink(Protocol):
 class RewardOutcomes:
     """The rewards of a failed or cancelled mint go back to the queue."""
 
-    def __init__(self, signals: Signals, process: InProcessHooks) -> None:
-        self._signals = signals
+    def __init__(self, wakeups: WakeupHub, process: InProcessHooks) -> None:
+        self._wakeups = wakeups
         self._process = process
 
     async def follow(self, connection: Connection, moved: Sequence[StateChange]) -> None:
@@ -86,28 +86,28 @@ class RewardOutcomes:
 
     def tell(self, moved: Sequence[StateChange]) -> None:
         if any(Effect.REQUEUE in effects for _, effects in moved):
-            self._signals.ring(REWARDS)
+            self._wakeups.notify(REWARDS)
 
     def published(self, those: Sequence[OpenTransaction]) -> None:
         for tx in those:
             if tx.hashes[0] not in tx.cancellations:
                 self._process.on_published(tx.rewards, tx.hashes[0])
         if not all(tx.rewards for tx in those):
-            self._signals.ring(PUBLISHED)
+            self._wakeups.notify(PUBLISHED)
 
 
 class RelayOutcomes:
     """A relay that failed is over: nobody has simulated it against the chain of now."""
 
-    def __init__(self, signals: Signals) -> None:
-        self._signals = signals
+    def __init__(self, wakeups: WakeupHub) -> None:
+        self._wakeups = wakeups
 
     async def follow(self, connection: Connection, moved: Sequence[StateChange]) -> None:
         await relays.follow(connection, [tx.id for tx, _ in moved])
 
     def tell(self, moved: Sequence[StateChange]) -> None:
         if moved:
-            self._signals.ring(RELAYED)
+            self._wakeups.notify(RELAYED)
 
     def published(self, those: Sequence[OpenTransaction]) -> None:
         """Who waits for a relay waits for its block."""

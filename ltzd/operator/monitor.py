@@ -35,8 +35,8 @@ from ltzd.rules.operator.transactions import (
 from ltzd.store.database import session
 from ltzd.store.indexer import chains
 from ltzd.store.operator import transactions
-from ltzd.store.operator.transactions import Mined, OpenTransaction
-from ltzd.store.wakeups import Bell
+from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
+from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
 
@@ -58,8 +58,8 @@ class ReceiptMonitor:
         signer: TransactionSigner,
         work: LaneWork,
         guard: SendGuard,
-        blocks: Bell,
-        publisher: Bell,
+        blocks: Wakeup,
+        publisher: Wakeup,
     ) -> None:
         self._context = context
         self._kind = context.lane.kind
@@ -97,7 +97,7 @@ class ReceiptMonitor:
         is_urgent = bool(late) or self._in_flight.held is not None or self._guard.is_paused
         await self._look_around(head, is_urgent=is_urgent)
         if await self._canceller.look() | await self._fee_bumper.look(flight, head):
-            self._publisher.ring()
+            self._publisher.notify()
         await self._repeat(late)
 
     async def _look_around(self, head: Header, *, is_urgent: bool) -> None:
@@ -110,7 +110,7 @@ class ReceiptMonitor:
             await self._work.look()
         if is_new or is_urgent or self._funds.gas_price is None:
             await self._funds.look(head)
-            self._publisher.ring()
+            self._publisher.notify()
         self._head = head
 
     async def _seen_of_flight(self) -> None:
@@ -164,7 +164,7 @@ class ReceiptMonitor:
             elif not inclusion.succeeded:
                 log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
                 self._work.reverted()
-        self._publisher.ring()
+        self._publisher.notify()
 
     async def _check_taken(self, oldest: OpenTransaction) -> None:
         """Whether the oldest nonce was used by somebody else: final, and no receipt is ours."""
@@ -188,7 +188,7 @@ class ReceiptMonitor:
     async def judge_mined(self) -> None:
         """Raises Stopped, NodeUnavailable."""
         async with session(self._context.pool) as connection:
-            mined = await transactions.mined_to_judge(
+            mined = await transactions.mined_to_settle(
                 connection, self._context.lane, _JUDGED_AT_ONCE
             )
         unindexed = [each for each in mined if not each.is_indexed]
@@ -200,9 +200,9 @@ class ReceiptMonitor:
                 heard.append((each.transaction, seen))
         await self._in_flight.hear(heard)
         if any(isinstance(seen, ReceiptLost) for _, seen in heard):
-            self._publisher.ring()
+            self._publisher.notify()
 
-    def _compare(self, mined: Mined, receipt: Receipt | None) -> Observation | None:
+    def _compare(self, mined: MinedTransaction, receipt: Receipt | None) -> Observation | None:
         """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
         tx = mined.transaction
         if receipt is None:
@@ -249,12 +249,12 @@ class ReceiptMonitor:
         if not late:
             return
         self._in_flight.publish_again(late)
-        self._publisher.ring()
+        self._publisher.notify()
         if late[0].nonce == self._in_flight.oldest_first()[0].nonce:
             await self._check_taken(late[0])
 
 
-def _finalized(mined: Mined) -> Observation:
+def _finalized(mined: MinedTransaction) -> Observation:
     """Raises Stopped when a final mint has rewards without a mint on chain."""
     if mined.unminted:
         raise Stopped(

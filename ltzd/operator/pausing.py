@@ -6,7 +6,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock
-from ltzd.store.wakeups import Bell
+from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
 
@@ -20,7 +20,7 @@ class LanePause:
         self._clock = clock
         self._kind = kind
         self.reason: str | None = None
-        self.changes = Bell()
+        self.changes = Wakeup()
         """Rings when the reason is another one."""
         self._told_at: dict[str, float] = {}
 
@@ -33,7 +33,7 @@ class LanePause:
             telemetry.LANES_PAUSED.labels(self._kind, reason).set(1)
             self._tell(reason)
         self.reason = reason
-        self.changes.ring()
+        self.changes.notify()
 
     def _tell(self, reason: str) -> None:
         """Once a minute for each reason: one may come and go with every reward."""

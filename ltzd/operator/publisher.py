@@ -21,7 +21,7 @@ from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.store.operator.transactions import OpenTransaction
-from ltzd.store.wakeups import POLL_SECONDS, Bell
+from ltzd.store.wakeups import POLL_SECONDS, Wakeup
 
 log = structlog.get_logger()
 
@@ -43,14 +43,14 @@ class Publisher:
         in_flight: InFlightTransactions,
         work: LaneWork,
         backoff: RefusalBackoff,
-        bell: Bell,
-        refusals: Bell,
+        bell: Wakeup,
+        refusals: Wakeup,
     ) -> None:
         self._context = context
         self._in_flight = in_flight
         self._work = work
         self._backoff = backoff
-        self._bell = bell
+        self._wakeup = bell
         self._refusals = refusals
         self._signed_at = -math.inf
         self._refused: dict[int, str] = {}
@@ -71,7 +71,7 @@ class Publisher:
         gathers = self._signed_at + self._gather_seconds() - self._context.clock()
         signed = await self._work.sign_next(at_least=self._work.enough if gathers > 0 else 1)
         if signed == 0:
-            await self._bell.wait(gathers if gathers > 0 else POLL_SECONDS)
+            await self._wakeup.wait(gathers if gathers > 0 else POLL_SECONDS)
         else:
             # A full batch left others behind, who have gathered already.
             self._signed_at = -math.inf if signed == self._work.largest else self._context.clock()
@@ -132,5 +132,5 @@ class Publisher:
                 self._in_flight.reject(tx, REFUSED)
             case _:
                 return False
-        self._refusals.ring()
+        self._refusals.notify()
         return True

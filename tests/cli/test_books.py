@@ -23,7 +23,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Connection, open_pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import (
     LTZ,
     ZERO_ADDRESS,
@@ -260,7 +260,7 @@ async def on_chain(db: Connection, database_url: str, data_dir: Path) -> AsyncIt
         policy = IndexerPolicy(follows_deep_reorgs=True)
         pool = await open_pool(database_url)
         node = deployed.node
-        reader = Follower(pool, database_url, node, chain, contracts, Signals(""), policy)
+        reader = Follower(pool, database_url, node, chain, contracts, WakeupHub(""), policy)
         await reader.begin_term()
         yield OnChain(rows, deployed, reader)
         pool.terminate()

@@ -15,7 +15,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, FakeNode, Log
 from tests.support.rows.core import a_wallet, follow
@@ -97,7 +97,7 @@ class Indexing:
 
 async def begin(pool: Pool, url: str, node: FakeNode, policy: IndexerPolicy) -> Indexing:
     chain = await follow(pool, node)
-    follower = Follower(pool, url, node.node, chain, REGISTRY, Signals(""), policy)
+    follower = Follower(pool, url, node.node, chain, REGISTRY, WakeupHub(""), policy)
     await follower.begin_term()
     return Indexing(pool, follower)
 

@@ -93,8 +93,9 @@ WORDS = re.compile(
 
 BARE_SUBJECT = re.compile(
     r"(?:^|(?<=[.!?:;]\s))"
-    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|One|None|Such|It|Some|Others|Nobody)\b"
-    r"(?! if\b| (?:is|are) returned\b)(?=\s+[a-z])"
+    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|None|Such|It|"
+    r"One(?= (?:of|that|who|which|is|may|for)\b))"
+    r"\b(?! if\b| (?:is|are) returned\b)(?=\s+[a-z])"
 )
 
 

@@ -106,7 +106,7 @@ class MintSigner:
     async def seen(self) -> Mapping[int, Inclusion]:
         """A mint needs no receipt, which would repeat all its logs."""
         async with session(self._context.pool) as connection:
-            return await transactions.minted(connection, self._context.lane)
+            return await transactions.indexed_inclusions(connection, self._context.lane)
 
     def reverted(self) -> None:
         self._simulator.must_simulate = True

@@ -172,7 +172,7 @@ async def undo_mints_above(connection: Connection, fork: int) -> None:
         """,
         fork,
     )
-    await standings.take_back(connection, [row["id"] for row in unminted])
+    await standings.subtract(connection, [row["id"] for row in unminted])
 
 
 async def balance(connection: Connection, wallet: Address) -> int:

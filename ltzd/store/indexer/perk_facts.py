@@ -80,11 +80,11 @@ async def _settle(
     redeemed: Collection[asyncpg.Record],
     changed: Collection[asyncpg.Record],
 ) -> None:
-    await tokens.settle(connection, [int(row["token_id"]) for row in (*moved, *redeemed)])
+    await tokens.rebuild(connection, [int(row["token_id"]) for row in (*moved, *redeemed)])
     minted = {
         tokens.collection_of(int(row["token_id"])) for row in moved if row["sender"] == ZERO_ADDRESS
     }
-    await collections.settle(connection, minted | {row["collection_id"] for row in changed})
+    await collections.rebuild(connection, minted | {row["collection_id"] for row in changed})
     touched = {Address(one) for row in moved for one in (row["sender"], row["recipient"])}
     await constraint_results.invalidate(connection, touched - {ZERO_ADDRESS})
 

@@ -24,7 +24,7 @@ async def undo_above(connection: Connection, fork: int, undos: Iterable[Undo]) -
     """
     for undo in undos:
         await undo(connection, fork)
-    await redemption_payments.lose_above(connection, fork)
+    await redemption_payments.mark_lost_above(connection, fork)
     await connection.execute(
         """
         UPDATE transactions
@@ -53,4 +53,4 @@ async def delete_all(connection: Connection, final_number: int, tables: Iterable
         "DELETE FROM blocks WHERE number > (SELECT min(number) FROM blocks)",
         timeout=_DELETE_SECONDS,
     )
-    await redemption_payments.lose_above(connection, final_number)
+    await redemption_payments.mark_lost_above(connection, final_number)

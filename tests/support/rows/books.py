@@ -52,8 +52,8 @@ class BookRows:
         """Two brands, a chain at block 0, a lane."""
         for brand in (ONE, TWO):
             await brands.apply(self.db, brand, sealer)
-        await chains.adopt(self.db, chain, genesis)
-        await lanes.start_seqs(self.db, chain.chain_id, chain.ltz, 0)
+        await chains.start_following(self.db, chain, genesis)
+        await lanes.create_counter(self.db, chain.chain_id, chain.ltz, 0)
         self._lane = await lanes.begin_term(self.db, chain.chain_id, MINTER.address, "mint", 0)
 
     # --- what is owed -------------------------------------------------------------------------
