@@ -14,6 +14,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, collections, tokens
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, hex_of
 from tests.support.chain.contracts import HOUR, Party, a_reference, deployed_contracts
 from tests.support.chain.contracts import Contracts as Deployed
