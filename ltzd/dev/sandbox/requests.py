@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
+from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
 
 Body = Mapping[str, object]
 
