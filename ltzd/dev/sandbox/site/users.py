@@ -71,7 +71,7 @@ class SiteUsers:
         return await self._save(replace(user, email=email, email_confirmed=confirmed))
 
     async def set_confirmed(self, user: HostSiteUser, confirmed: bool | None) -> HostSiteUser:
-        """Sets the reported state; `confirmed` None stands for WordPress core, which reports none."""
+        """Sets the reported state; `confirmed` None plays WordPress core, which reports none."""
         is_core_alone = confirmed is None
         return await self._save(
             replace(user, email_confirmed=confirmed, is_core_alone=is_core_alone)
