@@ -13,14 +13,16 @@ Answer = TypeVar("Answer")
 class SingleFlight(Generic[Key, Answer]):
     """Runs at most one call for each key and `max_calls` in all.
 
-    `name` names the calls' tasks. `error` is raised when there are too many calls, and to the
-    callers of those that `close` ends.
+    `name` names the calls' tasks. `unavailable` makes the error that a caller gets if too many
+    calls are under way, or if `close` ends its call.
     """
 
-    def __init__(self, name: str, max_calls: int, error: type[Unavailable] = Unavailable) -> None:
+    def __init__(
+        self, name: str, max_calls: int, unavailable: Callable[[str], Unavailable] = Unavailable
+    ) -> None:
         self._name = name
         self._max_calls = max_calls
-        self._error = error
+        self._unavailable = unavailable
         self._calls: dict[Key, asyncio.Task[Answer]] = {}
 
     def __len__(self) -> int:
@@ -42,7 +44,7 @@ class SingleFlight(Generic[Key, Answer]):
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if task.cancelled() and not (caller and caller.cancelling()):
-                raise self._error(f"{self._name}: closed") from None
+                raise self._unavailable(f"{self._name}: closed") from None
             raise
 
     def begin(
@@ -52,7 +54,7 @@ class SingleFlight(Generic[Key, Answer]):
         if key in self._calls:
             return self._calls[key]
         if len(self._calls) >= self._max_calls:
-            raise self._error(f"{self._name}: too many calls are under way")
+            raise self._unavailable(f"{self._name}: too many calls are under way")
         task = asyncio.create_task(start(), name=self._name)
         self._calls[key] = task
         task.add_done_callback(lambda done: self._forget(key, done))
