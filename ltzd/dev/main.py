@@ -29,7 +29,7 @@ from ltzd.dev.demo_brands import DemoBrand
 from ltzd.dev.options import DevOptions
 from ltzd.dev.sandbox.server import Sandbox
 from ltzd.dev.services import DevServices
-from ltzd.http.payments.handlers import WEBHOOK
+from ltzd.http.payments.handlers import PAYMENT_WEBHOOK
 from ltzd.rules.domains.txt_records import record_name
 from ltzd.store import database
 from ltzd.store.encryption.sealing import Sealer
@@ -127,7 +127,7 @@ async def _set_up(
     await database.migrate(started.database_url)
     sealer = Sealer.from_file(folder / "master.key", create=True)
     sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, deployment.address("LTZ"))
-    sandbox.events_to(f"http://127.0.0.1:{options.port}{WEBHOOK}")
+    sandbox.events_to(f"http://127.0.0.1:{options.port}{PAYMENT_WEBHOOK}")
     sandbox.set_ltzd_url(f"http://127.0.0.1:{options.port}")
     await sandbox.start()
     stack.push_async_callback(sandbox.stop)

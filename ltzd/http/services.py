@@ -1,4 +1,4 @@
-"""What the HTTP surfaces need from the rest of ltzd, and the rules they are given."""
+"""What the surfaces call in the rest of ltzd, as protocols, and the policy they follow."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
