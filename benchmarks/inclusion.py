@@ -98,7 +98,7 @@ async def _run(work: Work) -> Included:
 async def _signed(rpc: Rpc, signer: Signer, work: Work) -> list[str]:
     to = address_of(work.to)
     calls = [bytes_of(call) for call in work.calls]
-    needed = await Node(rpc).gas_of(to, calls[0], signer.address)
+    needed = await Node(rpc).estimate_gas(to, calls[0], signer.address)
     if not isinstance(needed, int):
         raise SystemExit(f"the calls revert: {needed.text}")
     chain_id = int(await rpc.call("eth_chainId"), 16)

@@ -7,7 +7,7 @@ LtzdError
 │   ├── EventNotConfigured
 │   ├── DuplicateEvent, CooldownActive, MaxClaimsReached
 │   ├── RewardTooLarge, BudgetExhausted, RateLimited     the brand's own limits
-│   │   └── LogInsLimited     of failed log-ins at a site
+│   │   └── LoginRateLimited     of failed log-ins at a site
 │   ├── Unauthorized
 │   │   └── SignatureRefused
 │   ├── MissingFields         `missing` names them
@@ -19,7 +19,7 @@ LtzdError
 │   ├── PaymentRefused    a checkout session that cannot be minted, and why
 │   ├── SiteUnknown, NotLoggedIn                         a site's request
 │   ├── CheckInRefused, RedemptionRefused, MilestoneRefused, LinkRefused     told to its user
-│   ├── TooManyTries      somebody may be guessing; `retryAfterSeconds`
+│   ├── TooManyAttempts      somebody may be guessing; `retryAfterSeconds`
 │   └── NotFound
 │       └── CollectionNotFound, TokenNotFound
 ├── Unavailable           nobody: the same request may succeed later
@@ -31,7 +31,7 @@ LtzdError
 │   │   └── HostSiteBusy      too many requests wait for this one host's site
 │   ├── DatabaseUnavailable
 │   ├── OutcomeUnknown    a transaction that may or may not be mined: look before you repeat
-│   └── LostLane          another process took the lane or the chain: stand by
+│   └── LaneLost          another process took the lane or the chain: stand by
 ├── Misconfigured         the operator of this machine: the text says what to do
 │   └── FileRejected       `faults` lists every fault with its place
 └── Broken                us: an invariant failed, so the daemon stops
@@ -104,7 +104,7 @@ class RateLimited(Refused):
     """Details: `limit`, how many a window allows, and `retryAfterSeconds` until it ends."""
 
 
-class LogInsLimited(RateLimited):
+class LoginRateLimited(RateLimited):
     """An address failed to log in at a site too often. Details as above."""
 
 
@@ -151,7 +151,7 @@ class LinkRefused(Refused):
     """No code of this site's, or a member who may not have the code's wallet."""
 
 
-class TooManyTries(Refused):
+class TooManyAttempts(Refused):
     """Of somebody who may be guessing. Details: `retryAfterSeconds`."""
 
 
@@ -248,7 +248,7 @@ class OutcomeUnknown(Unavailable):
     """The message names the transaction."""
 
 
-class LostLane(Unavailable):
+class LaneLost(Unavailable):
     pass
 
 

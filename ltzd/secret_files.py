@@ -28,7 +28,7 @@ _NAMED_USER, _OWNING_GROUP, _NAMED_GROUP, _MASK = 0x02, 0x04, 0x08, 0x10
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedFile:
+class CheckedFile:
     """A file's content, and a sentence for each thing that others can do with it."""
 
     content: bytes = field(repr=False)
@@ -40,8 +40,8 @@ class JudgedFile:
 
 def read_secret(path: Path) -> bytes:
     """The whole file. Raises Misconfigured, with the mending command if others can read it."""
-    with opened_secret(path) as descriptor:
-        return read_open(descriptor, path)
+    with open_secret(path) as descriptor:
+        return read_descriptor(descriptor, path)
 
 
 def read_secret_text(path: Path) -> str:
@@ -52,17 +52,17 @@ def read_secret_text(path: Path) -> str:
         raise Misconfigured(f"{path} cannot be read: it is not UTF-8 text") from None
 
 
-def read_judged(path: Path) -> JudgedFile:
+def read_checked(path: Path) -> CheckedFile:
     """For a file that may hold a secret: its content tells. Raises Misconfigured."""
-    with opened_file(path) as descriptor:
+    with open_file(path) as descriptor:
         exposed, changeable = _exposed(path, descriptor), _changeable(path, descriptor)
-        return JudgedFile(read_open(descriptor, path), exposed, changeable)
+        return CheckedFile(read_descriptor(descriptor, path), exposed, changeable)
 
 
 @contextmanager
-def opened_secret(path: Path) -> Iterator[int]:
+def open_secret(path: Path) -> Iterator[int]:
     """A descriptor to read the secret from. Raises Misconfigured like `read_secret`."""
-    with opened_file(path) as descriptor:
+    with open_file(path) as descriptor:
         exposed = _exposed(path, descriptor)
         if exposed is not None:
             raise Misconfigured(exposed)
@@ -73,11 +73,11 @@ def write_private(path: Path, text: str) -> None:
     """Write a file whole or not at all, durably, readable by this user alone. Raises OSError."""
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
-    write_new(unfinished, text)
+    create_private(unfinished, text)
     unfinished.replace(path)
 
 
-def write_new(path: Path, text: str) -> None:
+def create_private(path: Path, text: str) -> None:
     """A file that was not there, whole and readable by this user alone, or none.
 
     Raises FileExistsError, OSError.
@@ -93,7 +93,7 @@ def write_new(path: Path, text: str) -> None:
         raise
 
 
-def close_to_others(descriptor: int) -> bool:
+def make_private(descriptor: int) -> bool:
     """Whether this was a file that others could read, and is no more."""
     facts = os.fstat(descriptor)
     if not stat.S_ISREG(facts.st_mode) or not facts.st_mode & 0o077:
@@ -103,7 +103,7 @@ def close_to_others(descriptor: int) -> bool:
 
 
 @contextmanager
-def opened_file(path: Path) -> Iterator[int]:
+def open_file(path: Path) -> Iterator[int]:
     """A descriptor to read a file from that is no secret. Raises Misconfigured."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY)
@@ -117,7 +117,7 @@ def opened_file(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read_open(descriptor: int, path: Path) -> bytes:
+def read_descriptor(descriptor: int, path: Path) -> bytes:
     """What an open file holds from here on; `path` is for the sentence. Raises Misconfigured."""
     content = b""
     try:
@@ -175,10 +175,10 @@ def _is_for_this_user(descriptor: int, facts: os.stat_result) -> bool:
         entries = os.getxattr(descriptor, _ACL)
     except OSError:
         return False
-    return is_list_for(entries, os.geteuid())
+    return grants_only(entries, os.geteuid())
 
 
-def is_list_for(access_list: bytes, user: int) -> bool:
+def grants_only(access_list: bytes, user: int) -> bool:
     """Whether no user but this one, and no group, is given anything by a POSIX access list.
 
     The list is in the kernel's form: a version, then tag, permissions and id of each entry.

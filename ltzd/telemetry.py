@@ -122,7 +122,7 @@ PAYMENT_REVERSALS = _counter(
     "kind",
     "payment",
 )
-ADDRESSES_FOLLOWED = _counter(
+WALLET_MIGRATIONS = _counter(
     "ltzd_actions_addresses_followed_total",
     "E-mail addresses that were to follow the person who has proven them to his wallet",
     "outcome",
@@ -143,7 +143,7 @@ CONSTRAINT_RESULTS = _counter(
     "Kept results of outside services looked for",
     "outcome",
 )
-CONSTRAINT_RESULTS_FORGOTTEN = _counter(
+CONSTRAINT_RESULTS_INVALIDATED = _counter(
     "ltzd_actions_constraint_results_forgotten_total", "Kept results that brands invalidated"
 )
 SITE_CHECKINS = _counter(
@@ -281,10 +281,10 @@ WEBHOOKS_EXHAUSTED = _counter(
 WEBHOOK_ERRORS = _counter(
     "ltzd_deliveries_webhook_errors_total", "Attempts that ended in a fault of our own"
 )
-WEBHOOK_ENDPOINTS_CLOSED = _counter(
+ENDPOINT_DISABLEMENTS = _counter(
     "ltzd_deliveries_endpoints_closed_total", "Brands' endpoints that were disabled"
 )
-WEBHOOKS_UNDER_WAY = _gauge(
+WEBHOOKS_IN_FLIGHT = _gauge(
     "ltzd_deliveries_webhooks_under_way", "Webhooks that this process is posting"
 )
 WEBHOOKS_PENDING = _gauge(
@@ -303,7 +303,7 @@ WEBHOOKS_OVERDUE_SECONDS = _gauge(
 WEBHOOK_ENDPOINTS_DISABLED = _gauge(
     "ltzd_deliveries_disabled_endpoints", "Brands' endpoints that are disabled"
 )
-CHAT_SWEEPS = _counter(
+CHAT_RECHECKS = _counter(
     "ltzd_deliveries_chat_sweeps_total",
     "Looks through the kept results of chat constraints",
     "outcome",
@@ -344,7 +344,7 @@ RATE_LIMIT_HITS = _counter(
     "ltzd_cache_rate_limit_hits_total", "Requests counted by a rate limit", "limit", "outcome"
 )
 REDIS_ERRORS = _counter("ltzd_cache_redis_errors_total", "Calls to Redis that failed")
-REDIS_AWAY = _gauge(
+REDIS_UNAVAILABLE = _gauge(
     "ltzd_cache_redis_away", "Whether rate limits are kept in memory because Redis does not answer"
 )
 

@@ -15,10 +15,10 @@ from uuid import UUID
 import structlog
 
 from ltzd import telemetry
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.mint_capacity import MintCapacity
-from ltzd.actions.users.identity_provider import Identities
-from ltzd.actions.users.registration import Newcomers
+from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.actions.users.registration import UserRegistration
 from ltzd.errors import (
     BrandUnknown,
     MintPending,
@@ -27,7 +27,7 @@ from ltzd.errors import (
     Refused,
     Unavailable,
 )
-from ltzd.providers.payments import OpenSession, PaymentProvider
+from ltzd.providers.payments import CheckoutPage, PaymentProvider
 from ltzd.rules.payments import (
     NOBODYS,
     REFUNDED,
@@ -46,7 +46,7 @@ from ltzd.rules.payments import (
     told_in,
 )
 from ltzd.store import payments
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import rewards
 from ltzd.store.payments import Outcome, ReversalRow
@@ -89,16 +89,16 @@ class Payments:
         self,
         pool: Pool,
         signals: Signals,
-        brands: BrandBook,
-        identity: Identities,
-        hashes: PublishedHashes,
+        brands: BrandCache,
+        identity: IdentityProvider,
+        hashes: MintHashWaiters,
         provider: PaymentProvider | None,
         capacity: MintCapacity,
     ) -> None:
         self._pool = pool
         self._signals = signals
         self._brands = brands
-        self._newcomers = Newcomers(pool, identity)
+        self._newcomers = UserRegistration(pool, identity)
         self._hashes = hashes
         self._provider = provider
         self._capacity = capacity
@@ -106,7 +106,7 @@ class Payments:
 
     # --- checkout -------------------------------------------------------------------------------
 
-    async def open_checkout(self, request: CheckoutRequest) -> OpenSession:
+    async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
         """Raises the narrowest Refused or Unavailable."""
         try:
             opened = await self._open(request)
@@ -120,7 +120,7 @@ class Payments:
         log.info("checkout.opened", brand=hex_of(request.brand_id), session=opened.id)
         return opened
 
-    async def _open(self, request: CheckoutRequest) -> OpenSession:
+    async def _open(self, request: CheckoutRequest) -> CheckoutPage:
         brand = self._brands.get(request.brand_id)
         if brand is None:
             raise BrandUnknown("Unknown brand")
@@ -216,7 +216,7 @@ class Payments:
         return hash_
 
     async def _shared_wait(self, reward: UUID) -> Hash32 | None:
-        """`PublishedHashes` knows one waiter of a reward, and a session may have many."""
+        """`MintHashWaiters` knows one waiter of a reward, and a session may have many."""
         waiting = self._waiting.get(reward)
         if waiting is None:
             waiting = asyncio.create_task(self._hashes.wait(reward, HASH_WAIT_SECONDS))

@@ -15,13 +15,13 @@ import structlog
 from cachetools import LRUCache
 
 from ltzd import telemetry
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
 from ltzd.actions.relayer.relayer import REFUSED_BY_THE_NETWORK
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.contracts import perk_nft, reverts
-from ltzd.concurrency.batcher import Gathering
+from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import (
     HolderChanged,
     IdempotencyKeyReused,
@@ -38,7 +38,7 @@ from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.store import perk_charges as redemptions
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.indexer import collections, tokens
 from ltzd.store.indexer.collections import Owned
@@ -91,7 +91,7 @@ class Redeemed:
 
 
 @dataclass(frozen=True, slots=True)
-class AsOf:
+class IndexedHeight:
     """How far the chain was followed when this was read."""
 
     block: int
@@ -101,8 +101,8 @@ class AsOf:
 class PerkCharges:
     def __init__(
         self,
-        desk: RelayDesk,
-        brands: BrandBook,
+        desk: RelayContext,
+        brands: BrandCache,
         signatures: RequestSignatures,
         limits: RateLimits,
         budgets: GasBudgets = NO_BUDGETS,
@@ -120,10 +120,10 @@ class PerkCharges:
         self._signatures = signatures
         self._limits = limits
         # Reads that come together are one question. One at a time: so more come together.
-        self._looks: Gathering[tuple[int, int], Looked] = Gathering(self._looked_at, at_once=1)
-        self._read_nonces: Gathering[tuple[str, str], bool] = Gathering(self._are_fresh, at_once=1)
+        self._looks: Batcher[tuple[int, int], Looked] = Batcher(self._looked_at, at_once=1)
+        self._read_nonces: Batcher[tuple[str, str], bool] = Batcher(self._are_fresh, at_once=1)
         self._pages: LRUCache[tuple[int, int, int], Page] = LRUCache(_PAGES_KEPT)
-        self._collections: Gathering[int, Owned | None] = Gathering(self._owned, at_once=1)
+        self._collections: Batcher[int, Owned | None] = Batcher(self._owned, at_once=1)
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
         """Who signed. Raises SignatureRefused, in one way for unknown brands and bad signatures."""
@@ -164,13 +164,15 @@ class PerkCharges:
         telemetry.REDEMPTIONS.labels(outcome).inc()
         return redeemed
 
-    async def token(self, reader: Reader, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+    async def token(
+        self, reader: Reader, collection_id: int, token_id: int
+    ) -> tuple[Token, IndexedHeight]:
         """Spends the reader's nonce."""
         looking = self._looks.begin((collection_id, token_id))
         looked = await self._spent(reader, looking)
         perk_charges.own_collection(collection_id, looked.brand, reader.brand)
         token = perk_charges.token_of(looked.token, token_id, collection_id)
-        return token, AsOf(looked.block, looked.final_block)
+        return token, IndexedHeight(looked.block, looked.final_block)
 
     async def _spent(self, reader: Reader, looking: asyncio.Future[Found]) -> Found:
         """What is found, once the nonce is known to be fresh: two round trips in one's time."""
@@ -261,7 +263,7 @@ class PerkCharges:
             return
         call = _call(request.token_id, token.holder, request.amount, left, bytes(32))
         sender = await self._operators.first()
-        revert = await self._node.revert_of(self._contract, call, sender, gas=GAS_LIMIT)
+        revert = await self._node.simulate_call(self._contract, call, sender, gas=GAS_LIMIT)
         if revert is None:
             return
         if revert.data is None:

@@ -19,9 +19,9 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import (
     AccountRefused,
     BrandUnknown,
@@ -40,7 +40,7 @@ from ltzd.rules.oauth.ids import (
     refuse_fakes,
 )
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.users import pregenerations
 from ltzd.store.users.pregenerations import AccountWallet, Recorded
@@ -77,8 +77,8 @@ class Pregeneration:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
-        identities: Identities,
+        brands: BrandCache,
+        identities: IdentityProvider,
         accounts: Accounts,
         limits: RateLimits,
         signatures: RequestSignatures,
@@ -89,7 +89,7 @@ class Pregeneration:
         self._identities = identities
         self._accounts = accounts
         self._limits = limits
-        self._flights: Flights[OAuthAccount, AccountWallet] = Flights(
+        self._flights: SingleFlight[OAuthAccount, AccountWallet] = SingleFlight(
             "pregeneration", _MOST_WAITING
         )
 

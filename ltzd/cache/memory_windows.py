@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from ltzd.cache.windows import Counted
+from ltzd.cache.windows import WindowCount
 
-MOST_WINDOWS = 50_000
+MAX_WINDOWS = 50_000
 """Of each length; some 20 MB. Whoever has more addresses than this makes us forget the oldest."""
 
 _SWEPT_PER_HIT = 2
@@ -30,16 +30,16 @@ class MemoryWindows:
     """
 
     def __init__(
-        self, clock: Callable[[], float] = monotonic, most_windows: int = MOST_WINDOWS
+        self, clock: Callable[[], float] = monotonic, max_windows: int = MAX_WINDOWS
     ) -> None:
         self._clock = clock
-        self._most_windows = most_windows
+        self._most_windows = max_windows
         self._tables: dict[int, OrderedDict[bytes, _Window]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._tables.values()))
 
-    def hit(self, name: bytes, seconds: int) -> Counted:
+    def hit(self, name: bytes, seconds: int) -> WindowCount:
         now = self._clock()
         table = self._tables.setdefault(seconds, OrderedDict())
         _sweep(table, now)
@@ -47,7 +47,7 @@ class MemoryWindows:
         if window is None or window.ends_at <= now:
             window = self._begun(table, name, now + seconds)
         window.count += 1
-        return Counted(window.count, window.ends_at - now)
+        return WindowCount(window.count, window.ends_at - now)
 
     def _begun(self, table: OrderedDict[bytes, _Window], name: bytes, ends_at: float) -> _Window:
         table.pop(name, None)

@@ -15,9 +15,9 @@ from typing import Self
 import structlog
 
 from ltzd import telemetry
-from ltzd.cache.memory_windows import MOST_WINDOWS, MemoryWindows
+from ltzd.cache.memory_windows import MAX_WINDOWS, MemoryWindows
 from ltzd.cache.redis_windows import FAILURES, RedisWindows
-from ltzd.cache.windows import Counted, window_name
+from ltzd.cache.windows import WindowCount, window_name
 
 log = structlog.get_logger()
 
@@ -122,9 +122,9 @@ class RateLimits:
         telemetry.RATE_LIMIT_HITS.labels(limit.name, "over").inc()
         return Window(False, limit.most, 0, time.time() + left_seconds)
 
-    def _remember(self, name: bytes, counted: Counted) -> None:
+    def _remember(self, name: bytes, counted: WindowCount) -> None:
         self._spent.pop(name, None)
-        if len(self._spent) >= MOST_WINDOWS:
+        if len(self._spent) >= MAX_WINDOWS:
             self._spent.popitem(last=False)
         self._spent[name] = _Spent(counted.count, time.monotonic() + counted.left_seconds)
 
@@ -148,7 +148,7 @@ class RateLimits:
                 return are_new
         return [self._memory.hit(name, seconds).count == 1 for name in names]
 
-    async def _count(self, name: bytes, seconds: int) -> Counted:
+    async def _count(self, name: bytes, seconds: int) -> WindowCount:
         if self._redis is None or not self._may_ask():
             return self._memory.hit(name, seconds)
         try:
@@ -173,13 +173,13 @@ class RateLimits:
         telemetry.REDIS_ERRORS.inc()
         if self._retry_at is None:
             log.warning("redis.away", reason=_reason(error))
-            telemetry.REDIS_AWAY.set(1)
+            telemetry.REDIS_UNAVAILABLE.set(1)
         self._retry_at = time.monotonic() + self._retry_seconds
 
     def _answered(self) -> None:
         if self._retry_at is not None:
             log.info("redis.back")
-            telemetry.REDIS_AWAY.set(0)
+            telemetry.REDIS_UNAVAILABLE.set(0)
             self._retry_at = None
 
 

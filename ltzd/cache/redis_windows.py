@@ -13,7 +13,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from ltzd.cache.windows import Counted
+from ltzd.cache.windows import WindowCount
 from ltzd.errors import Misconfigured
 
 PREFIX = b"ltzd:rl:"
@@ -59,10 +59,10 @@ class RedisWindows:
         async with asyncio.timeout(self._patience_seconds):
             await self._redis.ping()
 
-    async def hit(self, name: bytes, seconds: int) -> Counted:
+    async def hit(self, name: bytes, seconds: int) -> WindowCount:
         async with asyncio.timeout(self._patience_seconds):
             count, left_ms = await self._script(keys=[PREFIX + name], args=[seconds * 1000])
-        return Counted(count, left_ms / 1000)
+        return WindowCount(count, left_ms / 1000)
 
     async def spend(self, names: Sequence[bytes], seconds: int) -> list[bool]:
         """Of each whether it was new, in their order; then none is for so long."""

@@ -8,7 +8,7 @@ _LONGEST_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class WindowCount:
     """How many hits the window has, this one included, and how long it still runs."""
 
     count: int

@@ -60,11 +60,11 @@ class Permit:
     def struct_hash(self) -> bytes:
         return keccak(
             _PERMIT
-            + words.of_address(self.owner)
-            + words.of_address(self.spender)
-            + words.of_uint(self.value)
-            + words.of_uint(self.nonce)
-            + words.of_uint(self.deadline)
+            + words.encode_address(self.owner)
+            + words.encode_address(self.spender)
+            + words.encode_uint(self.value)
+            + words.encode_uint(self.nonce)
+            + words.encode_uint(self.deadline)
         )
 
 
@@ -82,12 +82,12 @@ class TransferWithAuthorization:
     def struct_hash(self) -> bytes:
         return keccak(
             _TRANSFER_WITH_AUTHORIZATION
-            + words.of_address(self.sender)
-            + words.of_address(self.recipient)
-            + words.of_uint(self.value)
-            + words.of_uint(self.valid_after)
-            + words.of_uint(self.valid_before)
-            + words.of_bytes32(self.nonce)
+            + words.encode_address(self.sender)
+            + words.encode_address(self.recipient)
+            + words.encode_uint(self.value)
+            + words.encode_uint(self.valid_after)
+            + words.encode_uint(self.valid_before)
+            + words.encode_bytes32(self.nonce)
         )
 
 
@@ -103,12 +103,12 @@ class Claim:
     def struct_hash(self) -> bytes:
         return keccak(
             _CLAIM
-            + words.of_address(self.user)
-            + words.of_uint(self.collection_id)
-            + words.of_uint(self.max_price)
-            + words.of_uint(self.expected_claims)
-            + words.of_bytes32(self.reference)
-            + words.of_uint(self.deadline)
+            + words.encode_address(self.user)
+            + words.encode_uint(self.collection_id)
+            + words.encode_uint(self.max_price)
+            + words.encode_uint(self.expected_claims)
+            + words.encode_bytes32(self.reference)
+            + words.encode_uint(self.deadline)
         )
 
 
@@ -124,12 +124,12 @@ class Buy:
     def struct_hash(self) -> bytes:
         return keccak(
             _BUY
-            + words.of_address(self.buyer)
-            + words.of_uint(self.item_id)
-            + words.of_uint(self.quantity)
-            + words.of_uint(self.max_total)
-            + words.of_bytes32(self.reference)
-            + words.of_uint(self.deadline)
+            + words.encode_address(self.buyer)
+            + words.encode_uint(self.item_id)
+            + words.encode_uint(self.quantity)
+            + words.encode_uint(self.max_total)
+            + words.encode_bytes32(self.reference)
+            + words.encode_uint(self.deadline)
         )
 
 
@@ -139,7 +139,9 @@ class Release:
     deadline: int
 
     def struct_hash(self) -> bytes:
-        return keccak(_RELEASE + words.of_bytes32(self.deal_id) + words.of_uint(self.deadline))
+        return keccak(
+            _RELEASE + words.encode_bytes32(self.deal_id) + words.encode_uint(self.deadline)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +150,12 @@ class Refund:
     deadline: int
 
     def struct_hash(self) -> bytes:
-        return keccak(_REFUND + words.of_bytes32(self.deal_id) + words.of_uint(self.deadline))
+        return keccak(
+            _REFUND + words.encode_bytes32(self.deal_id) + words.encode_uint(self.deadline)
+        )
 
 
-Signable = Permit | TransferWithAuthorization | Claim | Buy | Release | Refund
+TypedMessage = Permit | TransferWithAuthorization | Claim | Buy | Release | Refund
 
 
 @lru_cache(maxsize=64)
@@ -161,12 +165,12 @@ def domain_separator(name: str, chain_id: int, contract: Address) -> bytes:
         _DOMAIN_TYPE
         + keccak(name.encode())
         + _VERSION
-        + words.of_uint(chain_id)
-        + words.of_address(contract)
+        + words.encode_uint(chain_id)
+        + words.encode_address(contract)
     )
 
 
-def digest(message: Signable, separator: bytes) -> Hash32:
+def digest(message: TypedMessage, separator: bytes) -> Hash32:
     """What the signature is over. Raises ValueError for a field that its type cannot hold."""
     return Hash32(keccak(b"\x19\x01" + separator + message.struct_hash()))
 
@@ -203,4 +207,4 @@ def recover(message_digest: Hash32, signature: bytes) -> Address:
 def _word(value: bytes | int) -> bytes:
     """Leading zeros are often left out of r and s."""
     number = int.from_bytes(value, "big") if isinstance(value, bytes) else value
-    return words.of_uint(number)
+    return words.encode_uint(number)

@@ -13,18 +13,18 @@ DEV_FEES = FeePolicy(cap=10**18)
 
 
 @dataclass(frozen=True, slots=True)
-class ChainPlace:
+class ChainTarget:
     rpc_url: str = field(repr=False)
     contracts: OfferContracts
     fees: FeePolicy
 
 
-def chain_place_of(data_dir: Path, config: Path | None) -> ChainPlace:
+def resolve_chain_target(data_dir: Path, config: Path | None) -> ChainTarget:
     """Settings win. Raises Misconfigured."""
     if config is None:
         return _of_dev(data_dir)
     settings = read_settings(config)
-    return ChainPlace(
+    return ChainTarget(
         settings.node.rpc_url.get_secret_value(),
         OfferContracts(
             settings.contracts.perk_nft,
@@ -36,9 +36,9 @@ def chain_place_of(data_dir: Path, config: Path | None) -> ChainPlace:
     )
 
 
-def _of_dev(data_dir: Path) -> ChainPlace:
+def _of_dev(data_dir: Path) -> ChainTarget:
     chain = dev_json.read_chain(data_dir)
     contracts = OfferContracts(
         chain.contracts["PerkNFT"], chain.contracts["PointsSale"], chain.contracts["BusinessEscrow"]
     )
-    return ChainPlace(chain.rpc_url, contracts, DEV_FEES)
+    return ChainTarget(chain.rpc_url, contracts, DEV_FEES)

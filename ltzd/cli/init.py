@@ -18,7 +18,7 @@ from ltzd.cli.output import tell
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.brands.toml_documents import reason_of
-from ltzd.secret_files import write_new
+from ltzd.secret_files import create_private
 
 SETTINGS_FILE, BRAND_FILE = "ltzd.toml", "brand.toml"
 OPTIONS = {
@@ -98,7 +98,7 @@ def _write_all(files: Mapping[Path, str]) -> None:
     try:
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_new(path, text)
+            create_private(path, text)
             written.append(path)
     except OSError as error:
         for path in written:

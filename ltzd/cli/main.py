@@ -174,9 +174,9 @@ def status(
 
     token = None
     if admin_token_file is not None:
-        from ltzd.daemon.settings.section import secret_in
+        from ltzd.daemon.settings.section import secret_from_file
 
-        token = secret_in(admin_token_file).get_secret_value()
+        token = secret_from_file(admin_token_file).get_secret_value()
     url = admin_url or dev_json.read(data_dir).admin_url
     status.status(url, follow, as_json, token, plain_http=plain_http)
 

@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from ltzd.secret_files import close_to_others
+from ltzd.secret_files import make_private
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
 _WIDE = 240
@@ -23,10 +23,10 @@ def print_json(value: Any) -> None:
     print(msgspec.json.format(_JSON.encode(value), indent=2).decode(), flush=True)
 
 
-def print_secrets(value: Any) -> None:
+def print_keys(value: Any) -> None:
     """As `print_json`; a file that standard output goes to is closed to others first."""
     with suppress(OSError, ValueError):  # a stream of tests has no descriptor
-        if close_to_others(sys.stdout.fileno()):
+        if make_private(sys.stdout.fileno()):
             tell("The file that the keys go to was readable by others: its mode is 0600 now.")
     print_json(value)
 

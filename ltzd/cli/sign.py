@@ -98,9 +98,9 @@ def _brand_in(text: str) -> str:
 
 def _key_in(file: Path | None) -> str:
     if file is not None:
-        from ltzd.daemon.settings.section import secret_in
+        from ltzd.daemon.settings.section import secret_from_file
 
-        return secret_in(file).get_secret_value()
+        return secret_from_file(file).get_secret_value()
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key:
         raise Misconfigured(

@@ -20,10 +20,10 @@ from ltzd.errors import DatabaseUnavailable, Unavailable
 class Again(Enum):
     """The answer of an item that must be decided again."""
 
-    AGAIN = "again"
+    RETRY = "again"
 
 
-AGAIN = Again.AGAIN
+RETRY = Again.RETRY
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -41,7 +41,7 @@ class _Waiting(Generic[Item, Answer]):
     """When it gives up; None until it has lost a race."""
 
 
-class GroupCommit(Generic[Item, Answer]):
+class BatchWriter(Generic[Item, Answer]):
     """`write` commits items and answers each, in order: a value, or an exception for its caller.
 
     `kind` is what the metrics call the items.

@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class Gathering(Generic[Item, Answer]):
+class Batcher(Generic[Item, Answer]):
     """`ask` answers items in their order: a value, or an exception for its caller.
 
     What it raises goes to all of them.

@@ -9,7 +9,7 @@ Fact = TypeVar("Fact")
 _FRESH_SECONDS = 1.0
 
 
-class Fresh(Generic[Fact]):
+class CachedValue(Generic[Fact]):
     """A fact that is nothing (no wallet, say) is asked for again at once."""
 
     def __init__(self, ask: Callable[[], Awaitable[Fact]]) -> None:

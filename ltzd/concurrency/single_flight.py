@@ -10,7 +10,7 @@ Key = TypeVar("Key")
 Answer = TypeVar("Answer")
 
 
-class Flights(Generic[Key, Answer]):
+class SingleFlight(Generic[Key, Answer]):
     """At most `most` under way; `name` tells them apart in a list of tasks."""
 
     def __init__(self, name: str, most: int) -> None:

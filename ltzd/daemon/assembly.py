@@ -12,17 +12,17 @@ import structlog
 from ltzd.actions.constraints.chat_members import ChatMembers
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.domain_verification import DomainVerification
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.record import EventHandler
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import Payments
 from ltzd.actions.perk_charges import PerkCharges
 from ltzd.actions.pregeneration import Pregeneration
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.users.identity_provider import Identities
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import Following
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.node.node import Node
@@ -32,7 +32,7 @@ from ltzd.chain.signing import Signer
 from ltzd.daemon.identity_provider import identities
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.sites import LinkOwners, site_services
-from ltzd.deliveries.chat_recheck_loop import ChatSweep
+from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
@@ -41,19 +41,19 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
+from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
-from ltzd.providers.dns_txt import DnsPolicy, TxtRecords
-from ltzd.providers.external_api import ExternalApis
+from ltzd.providers.dns_txt import DnsPolicy, TxtResolver
+from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.account_lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store import database
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
@@ -76,11 +76,11 @@ class Daemon:
     node: Node
     signals: Signals
     limits: RateLimits
-    brands: BrandBook
-    identity: Identities
-    hashes: PublishedHashes
+    brands: BrandCache
+    identity: IdentityProvider
+    hashes: MintHashWaiters
     events: EventHandler
-    relay_desk: RelayDesk
+    relay_desk: RelayContext
     relayer: Relayer
     perk_charges: PerkCharges
     constraints: PurchaseConstraints
@@ -91,12 +91,12 @@ class Daemon:
     lanes: tuple[WalletLane, ...]
     follower: Follower | None
     sender: Sender | None
-    chat_sweep: ChatSweep | None
+    chat_sweep: ChatRecheckLoop | None
     redemption_recheck: RedemptionRecheck | None
 
 
 @asynccontextmanager
-async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
+async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
     """Migrate, connect, check the chain, build; dev mode may ask this machine's own APIs.
 
     Raises Misconfigured, DatabaseUnavailable.
@@ -112,12 +112,12 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         chain = await _chain(settings, pool, node)
         identity, tokens = await identities(settings.identity, pool, sealer, chain, stack)
         signals = Signals(url)
-        brands = BrandBook()
+        brands = BrandCache()
         async with database.session(pool) as connection:
             await brands.refresh(connection)
-        hashes = PublishedHashes(pool, signals)
+        hashes = MintHashWaiters(pool, signals)
         signatures = RequestSignatures(pool, sealer, brands)
-        apis = ExternalApis(GuardPolicy(allow_loopback=is_dev))
+        apis = ExternalApiClient(GuardPolicy(allow_loopback=is_dev))
         stack.push_async_callback(apis.close)
         platform = await _chat_platform(settings, stack)
         constraints = PurchaseConstraints(pool, brands, apis, ChatMembers(pool, identity, platform))
@@ -129,7 +129,7 @@ async def assembled(settings: Settings, *, is_dev: bool = False) -> AsyncIterato
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         desk = _relay_desk(settings, pool, node, chain, signals)
-        users = TokenUsers(tokens, identity, Following(pool, identity))
+        users = TokenAuthenticator(tokens, identity, Following(pool, identity))
         relayer = Relayer(
             desk,
             users,
@@ -214,15 +214,17 @@ async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatf
     return await stack.enter_async_context(ChatPlatform(policy))
 
 
-def _chat_sweep(settings: Settings, pool: Pool, platform: ChatPlatform | None) -> ChatSweep | None:
+def _chat_sweep(
+    settings: Settings, pool: Pool, platform: ChatPlatform | None
+) -> ChatRecheckLoop | None:
     if platform is None or "deliveries" not in settings.roles:
         return None
-    return ChatSweep(pool, settings.database_url.get_secret_value(), platform)
+    return ChatRecheckLoop(pool, settings.database_url.get_secret_value(), platform)
 
 
-def _txt_records(settings: Settings) -> TxtRecords:
+def _txt_records(settings: Settings) -> TxtResolver:
     dns = settings.dns
-    return TxtRecords(DnsPolicy(dns.nameservers, dns.port, dns.timeout_seconds))
+    return TxtResolver(DnsPolicy(dns.nameservers, dns.port, dns.timeout_seconds))
 
 
 async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> PaymentProvider | None:
@@ -266,9 +268,9 @@ def _limits(settings: Settings) -> RateLimits:
 
 def _relay_desk(
     settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
-) -> RelayDesk:
+) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
-    return RelayDesk.of(
+    return RelayContext.of(
         pool, signals, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
     )
 
@@ -279,8 +281,8 @@ def _lanes(
     node: Node,
     chain: ChainIdentity,
     signals: Signals,
-    hashes: PublishedHashes,
-    identity: Identities,
+    hashes: MintHashWaiters,
+    identity: IdentityProvider,
 ) -> tuple[WalletLane, ...]:
     """The users that this process is meeting are rewards on their way to its mint lane."""
     if "operator" not in settings.roles:
@@ -297,7 +299,7 @@ def _lanes(
         fees=FeePolicy(cap=settings.operator.max_fee_wei),
     )
     target = MintTarget(chain.chain_id, chain.ltz)
-    process = SameProcess(hashes.deliver, lambda: identity.under_way)
+    process = InProcessHooks(hashes.deliver, lambda: identity.under_way)
     return (
         MintLane(pool, url, node, minter, target, signals, policy, process),
         RelayLane(pool, url, node, relay, chain.chain_id, signals, policy),

@@ -3,8 +3,8 @@
 from contextlib import AsyncExitStack
 
 from ltzd.actions.users.custodial_signing import ltz_permits
-from ltzd.actions.users.custodial_wallets import LinkingTokens, LocalWallets
-from ltzd.actions.users.identity_provider import Identities, UserTokens
+from ltzd.actions.users.custodial_wallets import CustodialWallets, LinkingTokenVerifier
+from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
 from ltzd.daemon.settings.identity import OidcIdentity, VendorIdentity
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
@@ -20,13 +20,13 @@ async def identities(
     sealer: Sealer,
     chain: ChainIdentity,
     stack: AsyncExitStack,
-) -> tuple[Identities, UserTokens]:
+) -> tuple[IdentityProvider, TokenVerifier]:
     """Raises Misconfigured."""
     if isinstance(settings, OidcIdentity):
         permits = ltz_permits(chain.chain_id, chain.ltz)
-        wallets = LocalWallets(pool, sealer, settings.issuer, [permits])
+        wallets = CustodialWallets(pool, sealer, settings.issuer, [permits])
         issued = await stack.enter_async_context(OidcTokens(settings.policy()))
-        return wallets, LinkingTokens(issued, wallets)
+        return wallets, LinkingTokenVerifier(issued, wallets)
     policy = settings.policy()
     client = await stack.enter_async_context(IdentityClient(policy))
     return client, await stack.enter_async_context(IdentityTokens(policy))

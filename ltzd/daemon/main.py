@@ -17,7 +17,7 @@ import uvloop
 
 from ltzd import __version__, telemetry
 from ltzd.daemon import logs
-from ltzd.daemon.assembly import Daemon, assembled
+from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.certificates import PLAIN, Certificates, context_of
 from ltzd.daemon.plain_connections import warn_of_plain_connections
 from ltzd.daemon.settings.listener import Listener
@@ -50,7 +50,7 @@ def run(settings: Settings) -> None:
     """`ltzd run`: until a signal. Raises Misconfigured, Unavailable, Broken."""
     logs.configure()
     warn_of_plain_connections(settings)
-    with signals_waiting():
+    with signals_blocked():
         uvloop.run(_until_signal(settings, Certificates.of(settings)))
 
 
@@ -61,7 +61,7 @@ async def _until_signal(settings: Settings, certificates: Certificates) -> None:
 
 
 @contextmanager
-def signals_waiting() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Signals wait in the kernel until `stop_on_signals` hears them, SIGHUP too.
 
     One that comes while the event loop installs its handlers could be nobody's and get lost.
@@ -95,7 +95,7 @@ async def run_roles(
     certificates: Certificates = PLAIN,
 ) -> None:
     """Serve until `stop`; `on_ready` is called when the servers listen and the loops run."""
-    async with assembled(settings, is_dev=is_dev) as daemon:
+    async with open_daemon(settings, is_dev=is_dev) as daemon:
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(loop) for loop in _loops(daemon)]
@@ -110,7 +110,7 @@ async def run_roles(
                 _spare_the_collector()
                 log.info("ltzd.ready", version=__version__, roles=list(settings.roles))
                 if not is_dev:
-                    warn_of_gas(settings)
+                    warn_of_unbounded_gas(settings)
                 on_ready()
                 await stop.wait()
                 log.info("ltzd.stopping")
@@ -122,7 +122,7 @@ async def run_roles(
     log.info("ltzd.stopped")
 
 
-def warn_of_gas(settings: Settings) -> None:
+def warn_of_unbounded_gas(settings: Settings) -> None:
     """Where relays are let in: a line in the log for each budget that is 0."""
     if "http" in settings.roles:
         budgets = settings.relay.budgets()

@@ -4,21 +4,21 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from ltzd.actions.mint_capacity import MintCapacity
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer
 from ltzd.actions.site_plugin.check_ins import CheckIns
 from ltzd.actions.site_plugin.leaderboards import Leaderboards
 from ltzd.actions.site_plugin.links import SiteLinks
 from ltzd.actions.site_plugin.members import SiteMembers, SitePolicy
 from ltzd.actions.site_plugin.redemptions import SiteRedemptions
-from ltzd.actions.users.identity_provider import Identities
-from ltzd.actions.users.registration import Newcomers
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.actions.users.registration import UserRegistration
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.daemon.settings.settings import Site
 from ltzd.http.services import SiteServices
 from ltzd.providers import host_sites
-from ltzd.providers.host_sites import HostSites
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.providers.host_sites import HostSiteClient
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.encryption.sealing import Sealer
 
 
@@ -26,26 +26,26 @@ from ltzd.store.encryption.sealing import Sealer
 class LinkOwners:
     """How owners of wallets are known, and what keeps their codes."""
 
-    users: TokenUsers
+    users: TokenAuthenticator
     sealer: Sealer
 
 
 def site_services(  # noqa: PLR0913 (a call of its own for each service would name them twice)
     settings: Site,
-    desk: RelayDesk,
+    desk: RelayContext,
     relayer: Relayer,
-    brands: BrandBook,
-    identity: Identities,
+    brands: BrandCache,
+    identity: IdentityProvider,
     owners: LinkOwners,
     capacity: MintCapacity,
     stack: AsyncExitStack,
     *,
     is_dev: bool,
 ) -> SiteServices:
-    asked = HostSites(host_sites.policy(allow_loopback=is_dev))
+    asked = HostSiteClient(host_sites.policy(allow_loopback=is_dev))
     stack.push_async_callback(asked.close)
     policy = SitePolicy(settings.base_url, settings.rest_prefix)
-    members = SiteMembers(desk.pool, brands, Newcomers(desk.pool, identity), asked, policy)
+    members = SiteMembers(desk.pool, brands, UserRegistration(desk.pool, identity), asked, policy)
     return SiteServices(
         members=members,
         check_ins=CheckIns(desk.pool, desk.signals, brands, capacity),

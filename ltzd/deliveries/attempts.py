@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from ltzd import telemetry
-from ltzd.deliveries.rendering import Letter
+from ltzd.deliveries.rendering import SignedWebhook
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.outbound.guarded_http import AddressRefused, RequestFailed
 from ltzd.rules.webhooks import Verdict, next_attempt, retry_after, verdict_of
@@ -28,7 +28,7 @@ class Answered:
     """What the endpoint asked for by Retry-After."""
 
 
-async def made(http: BrandWebhooks, letter: Letter, now: Callable[[], datetime]) -> Answered:
+async def made(http: BrandWebhooks, letter: SignedWebhook, now: Callable[[], datetime]) -> Answered:
     """Never raises: a fault of our own is a failure of this attempt, not of the next webhook's."""
     try:
         return await _posted(http, letter, now)
@@ -42,7 +42,9 @@ async def made(http: BrandWebhooks, letter: Letter, now: Callable[[], datetime])
         return Answered("failed", f"a fault of ltzd ({type(error).__name__})")
 
 
-async def _posted(http: BrandWebhooks, letter: Letter, now: Callable[[], datetime]) -> Answered:
+async def _posted(
+    http: BrandWebhooks, letter: SignedWebhook, now: Callable[[], datetime]
+) -> Answered:
     answer = await http.post(letter.message, letter.secrets, now())
     verdict = verdict_of(answer.status)
     if verdict is Verdict.DELIVERED:
@@ -51,7 +53,7 @@ async def _posted(http: BrandWebhooks, letter: Letter, now: Callable[[], datetim
     return Answered(verdict.value, f"status {answer.status}", answer.status, patience)
 
 
-def outcome_of(letter: Letter, answered: Answered, now: datetime) -> Outcome:
+def outcome_of(letter: SignedWebhook, answered: Answered, now: datetime) -> Outcome:
     due = letter.due
     if answered.error is None:
         return Outcome(due, now, "delivered", now, answered.status, None)

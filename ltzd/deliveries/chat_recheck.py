@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
-from ltzd.providers.chat import ChatFailed, ChatPlatform
+from ltzd.providers.chat import ChatPlatform, ChatUnavailable
 from ltzd.rules.constraints.chat_queries import ChatQuestion, verdict_over
 from ltzd.rules.constraints.constraints import ChatConstraint, is_satisfied
 from ltzd.rules.constraints.json_paths import Json
@@ -92,7 +92,7 @@ class Look:
         for _ in range(_MOST_WAITS):
             try:
                 self._answers[asked] = await self._platform.observe(constraint, asked.account)
-            except ChatFailed as failure:
+            except ChatUnavailable as failure:
                 self.reasons.add(failure.reason)
                 if not 0 < failure.wait_seconds <= _LONGEST_WAIT_SECONDS:
                     return False

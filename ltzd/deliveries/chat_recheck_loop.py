@@ -12,7 +12,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.deliveries.chat_recheck import Look
-from ltzd.errors import LostLane, Unavailable
+from ltzd.errors import LaneLost, Unavailable
 from ltzd.providers.chat import ChatPlatform
 from ltzd.rules.constraints.constraints import CHAT_KINDS
 from ltzd.store.constraints import results as constraint_results
@@ -31,7 +31,7 @@ _PAGE = 500
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class ChatSweep:
+class ChatRecheckLoop:
     """`sleep` is for the period, and for what the platform asks us to wait."""
 
     def __init__(
@@ -74,7 +74,7 @@ class ChatSweep:
         while not term.lost.is_set():
             await self.sweep()
             await self._until_due(term)
-        raise LostLane("The connection that held the sweep's lock is gone")
+        raise LaneLost("The connection that held the sweep's lock is gone")
 
     async def _until_due(self, term: Term) -> None:
         """Or until the lock is lost."""
@@ -90,7 +90,7 @@ class ChatSweep:
 
 
 def _tell(look: Look, dropped: int) -> None:
-    telemetry.CHAT_SWEEPS.labels("partial" if look.unheard else "whole").inc()
+    telemetry.CHAT_RECHECKS.labels("partial" if look.unheard else "whole").inc()
     telemetry.CHAT_RESULTS_DROPPED.inc(dropped)
     if dropped:
         log.info("chat_sweep.dropped", results=dropped)

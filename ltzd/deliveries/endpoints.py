@@ -14,7 +14,7 @@ from ltzd.values import Address
 _UNHURT = Slots()
 
 
-class Endpoints:
+class EndpointSlots:
     def __init__(self, most_under_way: int, most_at_once: int) -> None:
         """`most_at_once` bounds what is begun together: more would hold up the event loop."""
         self._most_under_way = most_under_way

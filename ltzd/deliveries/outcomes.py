@@ -11,7 +11,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
-from ltzd.store.wakeups import Bell
+from ltzd.store.wakeups import Wakeup
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.store.webhooks.queue import Outcome
 from ltzd.values import hex_of
@@ -22,10 +22,10 @@ _LARGEST = 500
 _PAUSE_SECONDS = 0.5
 
 
-class Outcomes:
+class OutcomeWriter:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._waiting: list[Outcome] = []
 
     def add(self, outcome: Outcome) -> None:
@@ -52,5 +52,5 @@ class Outcomes:
                 telemetry.WEBHOOKS_EXHAUSTED.inc()
                 log.warning("webhook.exhausted", webhook=str(one.due.id), reason=one.error)
         for one in closing:
-            telemetry.WEBHOOK_ENDPOINTS_CLOSED.inc()
+            telemetry.ENDPOINT_DISABLEMENTS.inc()
             log.error("webhooks.endpoint_disabled", brand=hex_of(one.due.brand_id), why=one.closes)

@@ -29,13 +29,13 @@ _BRANDS_KEPT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class SignedWebhook:
     due: Due
     message: Message
     secrets: Sequence[str] = field(repr=False)
 
 
-class Letters:
+class WebhookRenderer:
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
         self._secrets: LRUCache[Address, tuple[int, list[BrandSecret]]] = LRUCache(_BRANDS_KEPT)
@@ -43,13 +43,15 @@ class Letters:
 
     async def written(
         self, connection: Connection, claimed: Sequence[Due], now: datetime
-    ) -> list[Letter]:
+    ) -> list[SignedWebhook]:
         bodies = await webhook_bodies.rendered(connection, claimed)
         letters = []
         for due in claimed:
             secrets = await self._secrets_of(connection, due, now) if due.id in bodies else ()
             if secrets:
-                letters.append(Letter(due, Message(due.id, due.url, bodies[due.id]), secrets))
+                letters.append(
+                    SignedWebhook(due, Message(due.id, due.url, bodies[due.id]), secrets)
+                )
         ready = {letter.due.id for letter in letters}
         if others := [due.id for due in claimed if due.id not in ready]:
             await webhooks.put_off(connection, others, now + _PUT_OFF_FOR)

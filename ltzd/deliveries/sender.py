@@ -14,14 +14,14 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.deliveries import attempts
-from ltzd.deliveries.endpoints import Endpoints
-from ltzd.deliveries.outcomes import Outcomes
-from ltzd.deliveries.rendering import Letter, Letters
+from ltzd.deliveries.endpoints import EndpointSlots
+from ltzd.deliveries.outcomes import OutcomeWriter
+from ltzd.deliveries.rendering import SignedWebhook, WebhookRenderer
 from ltzd.errors import DatabaseUnavailable
-from ltzd.providers.brand_webhooks import MOST_UNDER_WAY, TIMEOUT_SECONDS, BrandWebhooks
+from ltzd.providers.brand_webhooks import MAX_IN_FLIGHT, TIMEOUT_SECONDS, BrandWebhooks
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.wakeups import WEBHOOKS, Bell, Signals
+from ltzd.store.wakeups import WEBHOOKS, Signals, Wakeup
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.store.webhooks import records as webhook_records
 
@@ -52,10 +52,10 @@ class Sender:
         self._news = signals.bell(WEBHOOKS)
         self._http = http
         self._now = now
-        self._letters = Letters(sealer)
-        self._outcomes = Outcomes(pool)
-        self._endpoints = Endpoints(MOST_UNDER_WAY, _MOST_AT_ONCE)
-        self._wake = Bell()
+        self._letters = WebhookRenderer(sealer)
+        self._outcomes = OutcomeWriter(pool)
+        self._endpoints = EndpointSlots(MAX_IN_FLIGHT, _MOST_AT_ONCE)
+        self._wake = Wakeup()
         self._looks = True
         """Whether it is time to look through all brands."""
 
@@ -69,7 +69,7 @@ class Sender:
                 for letter in await self._claimed():
                     self._endpoints.begin(letter.due.brand_id)
                     group.create_task(self._deliver(letter))
-                telemetry.WEBHOOKS_UNDER_WAY.set(self._endpoints.under_way)
+                telemetry.WEBHOOKS_IN_FLIGHT.set(self._endpoints.under_way)
                 if not self._looks and not self._endpoints.free(self._now()):
                     await self._wake.wait()
 
@@ -80,7 +80,7 @@ class Sender:
             self._looks = True
             self._wake.ring()
 
-    async def _claimed(self) -> list[Letter]:
+    async def _claimed(self) -> list[SignedWebhook]:
         """While the database is away, none, after a pause."""
         try:
             async with transaction(self._pool) as connection:
@@ -100,7 +100,7 @@ class Sender:
             self._looks = True
             return []
 
-    async def _deliver(self, letter: Letter) -> None:
+    async def _deliver(self, letter: SignedWebhook) -> None:
         brand = letter.due.brand_id
         answered = await attempts.made(self._http, letter, self._now)
         now = self._now()

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ltzd.chain.deployment import deployed_file
-from ltzd.chain.deployment.executor import Deploying, Manner, begin
-from ltzd.chain.deployment.plan import Deployment, MintLimit, Terms
+from ltzd.chain.deployment.executor import DeploymentExecutor, SendMode, begin
+from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signer
@@ -65,20 +65,20 @@ async def _unlocked(rpc: Rpc) -> list[str]:
 
 
 async def deployed(
-    data_dir: Path, rpc: Rpc, chain_id: int, genesis: Hash32, admin: Signer, terms: Terms
+    data_dir: Path, rpc: Rpc, chain_id: int, genesis: Hash32, admin: Signer, terms: DeploymentTerms
 ) -> Deployment:
     """Those that the data directory remembers and the chain still has, and the others new."""
     file = data_dir / _NAME
-    before = deployed_file.read_of_dev(file, chain_id)
+    before = deployed_file.read_dev_file(file, chain_id)
     if before is None or (before.chain_id, before.genesis) != (chain_id, genesis):
         before = await begin(Node(rpc), chain_id, genesis, admin.address)
-    deploying = Deploying(
+    deploying = DeploymentExecutor(
         rpc,
         admin,
         terms,
         remember=lambda deployment: deployed_file.write(file, deployment),
         tell=lambda _: None,
-        manner=Manner(
+        manner=SendMode(
             # A dev chain's fees are its own; on a full one they may climb over any cap.
             fees=FeePolicy(cap=_FUNDS),
             is_hurried=True,
@@ -89,8 +89,8 @@ async def deployed(
     return await deploying.run(before)
 
 
-def dev_terms(admin: Address, minter: Address, relayer: Address) -> Terms:
-    return Terms(
+def dev_terms(admin: Address, minter: Address, relayer: Address) -> DeploymentTerms:
+    return DeploymentTerms(
         deployer=admin,
         admin_delay_seconds=0,
         minter=minter,

@@ -8,7 +8,12 @@ however often and wherever a start before was killed.
 from typing import Any
 
 from ltzd.chain.contracts import offers
-from ltzd.chain.contracts.offers import CollectionTerms, ItemTerms, OfferContracts, Offers
+from ltzd.chain.contracts.offers import (
+    CollectionSettings,
+    ItemSettings,
+    OfferContracts,
+    OfferReader,
+)
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
@@ -25,7 +30,7 @@ _PATIENCE_SECONDS = 60.0
 ITEM_ID = 1
 
 
-def collection_terms(brand: Address) -> list[CollectionTerms]:
+def collection_terms(brand: Address) -> list[CollectionSettings]:
     """Of collections 1 and 2 (choices.md); a user can pay for both claims with one welcome."""
     return [
         _terms(brand, ltz=0, max_per_user=1, charges=3),
@@ -33,8 +38,8 @@ def collection_terms(brand: Address) -> list[CollectionTerms]:
     ]
 
 
-def item_terms(brand: Address) -> ItemTerms:
-    return ItemTerms(
+def item_terms(brand: Address) -> ItemSettings:
+    return ItemSettings(
         brand=brand,
         payout=brand,
         price=LtzUnits(15 * LTZ),
@@ -52,7 +57,7 @@ async def stand(
     wallet = ColdWallet(rpc, registrar, _FEES, _PATIENCE_SECONDS)
     # A start that was killed may have something under way: it counts as soon as it is mined.
     await wallet.quiet()
-    found = Offers(rpc, contracts)
+    found = OfferReader(rpc, contracts)
     calls = [
         *await _missing_collections(found, contracts, brand.address),
         *await _missing_others(found, contracts, brand.address, business),
@@ -69,7 +74,7 @@ async def stand(
 
 
 async def _missing_collections(
-    found: Offers, contracts: OfferContracts, brand: Address
+    found: OfferReader, contracts: OfferContracts, brand: Address
 ) -> list[tuple[Address, bytes]]:
     """A fresh PerkNFT numbers them 1 and 2: nobody else is a registrar before this is done."""
     return [
@@ -80,7 +85,7 @@ async def _missing_collections(
 
 
 async def _missing_others(
-    found: Offers, contracts: OfferContracts, brand: Address, business: Address
+    found: OfferReader, contracts: OfferContracts, brand: Address, business: Address
 ) -> list[tuple[Address, bytes]]:
     calls = []
     if await found.item(ITEM_ID) is None:
@@ -92,7 +97,7 @@ async def _missing_others(
     return calls
 
 
-async def _collection(found: Offers, perk: Perk) -> dict[str, Any]:
+async def _collection(found: OfferReader, perk: Perk) -> dict[str, Any]:
     collection = await found.collection(perk.collection_id or 0)
     if collection is None:
         raise Broken(f"There is no demo collection {perk.collection_id}")
@@ -106,7 +111,7 @@ async def _collection(found: Offers, perk: Perk) -> dict[str, Any]:
     }
 
 
-async def _item(found: Offers, perk: Perk) -> dict[str, Any]:
+async def _item(found: OfferReader, perk: Perk) -> dict[str, Any]:
     item = await found.item(perk.item_id or 0)
     if item is None:
         raise Broken(f"There is no demo item {perk.item_id}")
@@ -125,8 +130,8 @@ def _number(units: LtzUnits) -> int | float:
     return units // LTZ if units % LTZ == 0 else float(ltz_of(units))
 
 
-def _terms(brand: Address, *, ltz: int, max_per_user: int, charges: int) -> CollectionTerms:
-    return CollectionTerms(
+def _terms(brand: Address, *, ltz: int, max_per_user: int, charges: int) -> CollectionSettings:
+    return CollectionSettings(
         brand=brand,
         payout=brand,
         price=LtzUnits(ltz * LTZ),

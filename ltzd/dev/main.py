@@ -20,7 +20,7 @@ from ltzd.chain.deployment.plan import Deployment
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.daemon import logs
-from ltzd.daemon.main import first_cause, run_roles, signals_waiting, stop_on_signals
+from ltzd.daemon.main import first_cause, run_roles, signals_blocked, stop_on_signals
 from ltzd.daemon.settings.accounts import Accounts
 from ltzd.daemon.settings.settings import Settings
 from ltzd.dev import contracts, data_dir, demo_brands, demo_offers, keys, ports, services
@@ -41,7 +41,7 @@ POLL_SECONDS = 0.05
 
 def run(options: DevOptions) -> None:
     """Until a signal. Raises Misconfigured with a sentence for a person."""
-    with signals_waiting(), data_dir.hold(options.data_dir) as folder:
+    with signals_blocked(), data_dir.hold(options.data_dir) as folder:
         uvloop.run(_run(folder, options))
 
 
@@ -127,7 +127,7 @@ async def _set_up(
     await database.migrate(started.database_url)
     sealer = Sealer.from_file(folder / "master.key", create=True)
     sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, deployment.address("LTZ"))
-    sandbox.events_to(f"http://127.0.0.1:{options.port}{PAYMENT_WEBHOOK}")
+    sandbox.set_payment_events_url(f"http://127.0.0.1:{options.port}{PAYMENT_WEBHOOK}")
     sandbox.set_ltzd_url(f"http://127.0.0.1:{options.port}")
     await sandbox.start()
     stack.push_async_callback(sandbox.stop)
@@ -154,8 +154,8 @@ async def _set_up(
         "brand": brand.door,
         "otherBrand": other.door,
         **offered,
-        "site": sandbox.site_door(),
-        "payments": sandbox.payments_door(),
+        "site": sandbox.site_section(),
+        "payments": sandbox.payments_section(),
         "sandbox": sandbox.doors(),
     }
     hot_keys = {"minter_key_file": minter_file, "relay_key_file": operator_file}

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
-from ltzd.actions.perk_charges import AsOf, Reader, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import IndexedHeight, Reader, Redeemed, RedeemRequest
 from ltzd.actions.pregeneration import PregenerationRequest
 from ltzd.actions.relayer.relayer import RelayAnswer, RelayRequest
-from ltzd.actions.site_plugin.check_ins import CheckedIn
+from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Board
 from ltzd.actions.site_plugin.links import LinkCode, Linked
-from ltzd.actions.site_plugin.members import LoggedIn
+from ltzd.actions.site_plugin.members import AuthenticatedMember
 from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer
 from ltzd.actions.site_plugin.redemptions import Redeemed as SiteRedeemed
 from ltzd.cache.rate_limits import RateLimits, Window
@@ -21,7 +21,7 @@ from ltzd.errors import Refused
 from ltzd.http.requests.client_address import NO_PROXIES, Proxies
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.providers.payments import OpenSession
+from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.limits import Standing
@@ -87,7 +87,9 @@ class PerkCharges(Protocol):
         """Spends the nonce with the redemption. Raises every other refusal."""
         ...
 
-    async def token(self, reader: Reader, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+    async def token(
+        self, reader: Reader, collection_id: int, token_id: int
+    ) -> tuple[Token, IndexedHeight]:
         """Spends the nonce."""
         ...
 
@@ -123,7 +125,7 @@ class Domains(Protocol):
 class Payments(Protocol):
     """`actions/payments.py`, as far as its surface uses it."""
 
-    async def open_checkout(self, request: CheckoutRequest) -> OpenSession:
+    async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
         """Raises every refusal, and PaymentsUnavailable where nothing is sold."""
         ...
 
@@ -156,7 +158,7 @@ class SiteMembers(Protocol):
         """Raises SiteUnknown."""
         ...
 
-    async def member(self, host: str, credentials: HostCredentials) -> LoggedIn:
+    async def member(self, host: str, credentials: HostCredentials) -> AuthenticatedMember:
         """Raises SiteUnknown and NotLoggedIn, and what keeps us from knowing who it is."""
         ...
 
@@ -168,7 +170,7 @@ class SiteMembers(Protocol):
 class CheckIns(Protocol):
     """`actions/site_plugin/check_ins.py`, as far as its surface uses it."""
 
-    async def check_in(self, member: Member) -> CheckedIn:
+    async def check_in(self, member: Member) -> CheckInResult:
         """Raises CheckInRefused."""
         ...
 
@@ -217,7 +219,7 @@ class SiteLinks(Protocol):
         ...
 
     async def link(self, member: Member, typed: str) -> Linked:
-        """Raises LinkRefused, TooManyTries."""
+        """Raises LinkRefused, TooManyAttempts."""
         ...
 
     async def end(self, member: Member) -> None: ...

@@ -19,7 +19,7 @@ from cryptography import x509
 
 from ltzd import telemetry
 from ltzd.errors import Misconfigured
-from ltzd.secret_files import opened_file, opened_secret, read_open
+from ltzd.secret_files import open_file, open_secret, read_descriptor
 from ltzd.values import iso
 
 log = structlog.get_logger()
@@ -57,8 +57,10 @@ class ServerCertificate:
     def _load(self) -> ssl.SSLContext:
         context = _new_context()
         # /dev/fd names the open files, so that the files checked are the files loaded.
-        with opened_file(self._certificate_file) as public, opened_secret(self._key_file) as key:
-            expires_at = _expiry(read_open(public, self._certificate_file), self._certificate_file)
+        with open_file(self._certificate_file) as public, open_secret(self._key_file) as key:
+            expires_at = _expiry(
+                read_descriptor(public, self._certificate_file), self._certificate_file
+            )
             os.lseek(public, 0, os.SEEK_SET)
             try:
                 context.load_cert_chain(

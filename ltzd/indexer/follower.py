@@ -15,9 +15,9 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
-from ltzd.errors import Broken, LostLane, NodeUnavailable, Unavailable
+from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
 from ltzd.indexer.policy import Contracts, IndexerPolicy
-from ltzd.indexer.reading import Stretch, read_head, read_range
+from ltzd.indexer.reading import BlockRange, read_head, read_range
 from ltzd.rules.indexer import contract_facts
 from ltzd.rules.indexer.reorgs import Look, Verdict, fork_point, judge
 from ltzd.store import wakeups as signals
@@ -98,7 +98,7 @@ class Follower:
         while not term.lost.is_set():
             if not await self.step():
                 await asyncio.sleep(self._policy.poll_seconds)
-        raise LostLane("The connection that held the chain's lock is gone")
+        raise LaneLost("The connection that held the chain's lock is gone")
 
     async def _begin(self) -> None:
         """Count the epoch up; read again from the beginning what was read without our contracts."""
@@ -168,7 +168,7 @@ class Follower:
         await self._finalize(cursor, final)
         return stretch.last[0] < head.number
 
-    async def _commit(self, cursor: Cursor, stretch: Stretch, head: Header) -> None:
+    async def _commit(self, cursor: Cursor, stretch: BlockRange, head: Header) -> None:
         with (
             telemetry.timed(telemetry.COMMIT_SECONDS),
             telemetry.timed(telemetry.HEAD_TO_COMMIT_SECONDS),
@@ -267,7 +267,7 @@ class Follower:
         telemetry.HEAD_LAG_BLOCKS.set(max(0, head.number - cursor.number))
 
 
-def _count(stretch: Stretch, blocks: int, ours: int) -> None:
+def _count(stretch: BlockRange, blocks: int, ours: int) -> None:
     """`ours` are the mints that were of our rewards."""
     telemetry.BLOCKS.inc(blocks)
     telemetry.FACTS.labels("transfer").inc(len(stretch.transfers))

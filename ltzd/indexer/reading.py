@@ -55,7 +55,7 @@ _KEPT_OF_BUSINESS_ESCROW: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class BlockRange:
     """`parent_hash` is that of the first block, None where only logs were read."""
 
     parent_hash: Hash32 | None
@@ -75,7 +75,7 @@ class Stretch:
         return self.blocks[-1].number, self.blocks[-1].hash
 
 
-async def read_head(node: Node, contracts: Contracts, first: int, last: int) -> Stretch | None:
+async def read_head(node: Node, contracts: Contracts, first: int, last: int) -> BlockRange | None:
     """Blocks first…last with all headers; None when the node's answers do not fit each other.
 
     That happens while the chain changes under the question; ask again.
@@ -94,7 +94,7 @@ async def read_head(node: Node, contracts: Contracts, first: int, last: int) -> 
     return await _stretch(chain[0].parent_hash, chain, logs, contracts)
 
 
-async def read_range(node: Node, contracts: Contracts, first: int, last: int) -> Stretch | None:
+async def read_range(node: Node, contracts: Contracts, first: int, last: int) -> BlockRange | None:
     """Final blocks first…last by one getLogs; fewer while the node finds the span too large."""
     while True:
         try:
@@ -169,14 +169,14 @@ async def _stretch(
     headers: Sequence[Header],
     logs: Iterable[Log],
     contracts: Contracts,
-) -> Stretch:
+) -> BlockRange:
     told = _by_contract(logs, contracts)
     ltz_facts: list[Fact] = await _decoded(told[contracts.ltz], ltz.decode_log, _of_ltz)
     perks: list[PerkFact] = await _decoded(
         told[contracts.perk_nft], perk_nft.decode_log, _of_others
     )
     _refuse_foreign_tokens(perks, contracts)
-    return Stretch(
+    return BlockRange(
         parent_hash,
         [BlockRow(each.number, each.hash, each.parent_hash, each.timestamp) for each in headers],
         [fact for fact in ltz_facts if isinstance(fact, Transfer)],

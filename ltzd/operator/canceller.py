@@ -10,13 +10,13 @@ import asyncio
 import structlog
 
 from ltzd import telemetry
-from ltzd.operator.funds import Purse
+from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk
 from ltzd.operator.lane_work import Work
 from ltzd.operator.policy import FEES
 from ltzd.operator.signing import TransactionSigner, self_transfer
-from ltzd.rules.operator.fees import Market, cancellation
+from ltzd.rules.operator.fees import GasPrice, cancellation
 from ltzd.rules.operator.transactions import Effect, RefusedForGood, advance
 from ltzd.store.database import session
 from ltzd.store.operator import transactions
@@ -29,7 +29,7 @@ _LONGEST_PAUSE_SECONDS = 120.0
 
 class Canceller:
     def __init__(
-        self, desk: Desk, book: Book, purse: Purse, signer: TransactionSigner, work: Work
+        self, desk: Desk, book: Book, purse: FundsTracker, signer: TransactionSigner, work: Work
     ) -> None:
         self._desk = desk
         self._book = book
@@ -42,7 +42,7 @@ class Canceller:
     async def look(self) -> bool:
         """Deal with everything that was refused for good; True if there is something to publish.
 
-        Raises LostLane, DatabaseUnavailable.
+        Raises LaneLost, DatabaseUnavailable.
         """
         self._offers = {
             nonce: offer for nonce, offer in self._offers.items() if self._book.holds(nonce)
@@ -55,7 +55,7 @@ class Canceller:
                 await self._cancel(tx, market)
         return self._book.has_due
 
-    async def _cancel(self, tx: OpenTransaction, market: Market) -> None:
+    async def _cancel(self, tx: OpenTransaction, market: GasPrice) -> None:
         """Sign and store the self-transfer, or say what that waits for."""
         fees = cancellation(tx.fees, market, self._desk.policy.fees)
         if fees is None:

@@ -14,12 +14,12 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header
-from ltzd.operator.funds import Purse
+from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk
 from ltzd.operator.policy import FEES
 from ltzd.operator.signing import Call, TransactionSigner, self_transfer
-from ltzd.rules.operator.fees import Market, Stuck, Wait, can_pay, replacement, why_stuck
+from ltzd.rules.operator.fees import BumpReason, GasPrice, Wait, bump_reason, can_pay, replacement
 from ltzd.store.database import Connection, session
 from ltzd.store.operator import transactions
 from ltzd.store.operator.transactions import OpenTransaction
@@ -33,8 +33,10 @@ Since = tuple[float, int]
 """When, and at which block, something began."""
 
 
-class Replacer:
-    def __init__(self, desk: Desk, book: Book, purse: Purse, signer: TransactionSigner) -> None:
+class FeeBumper:
+    def __init__(
+        self, desk: Desk, book: Book, purse: FundsTracker, signer: TransactionSigner
+    ) -> None:
         self._desk = desk
         self._book = book
         self._purse = purse
@@ -47,7 +49,7 @@ class Replacer:
     async def look(self, flight: Sequence[OpenTransaction], head: Header) -> bool:
         """Replace what is stuck of `flight`, the oldest transactions; True if that gives work.
 
-        Raises LostLane, DatabaseUnavailable.
+        Raises LaneLost, DatabaseUnavailable.
         """
         self._note(flight, head)
         market = self._purse.market
@@ -62,7 +64,7 @@ class Replacer:
             obstacle = await self._replace(tx, reason, market)
             if obstacle is None:
                 replaced += 1
-            elif reason is not Stuck.PASSED_OVER:
+            elif reason is not BumpReason.PASSED_OVER:
                 held = obstacle
                 break
         self._book.held = held
@@ -82,7 +84,7 @@ class Replacer:
         if oldest != self._oldest[0]:
             self._oldest = (oldest, self._now)
 
-    def _note_fall(self, flight: Sequence[OpenTransaction], market: Market) -> None:
+    def _note_fall(self, flight: Sequence[OpenTransaction], market: GasPrice) -> None:
         """Fees have fallen: what was held because of them is offered as it is.
 
         What a node holds waits anew; what was refused waits on, or fees that wobble would keep it
@@ -100,16 +102,16 @@ class Replacer:
             self._book.offer_again(payable)
         self._base_fee = market.base_fee
 
-    def _why_stuck(self, tx: OpenTransaction, market: Market) -> Stuck | None:
+    def _why_stuck(self, tx: OpenTransaction, market: GasPrice) -> BumpReason | None:
         if self._book.is_rejected(tx):
             return None  # No price helps: `cancelling` frees its nonce.
         if self._book.is_refused(tx):
-            return Stuck.REFUSED
+            return BumpReason.REFUSED
         wait = self._wait(tx)
         if wait is None:
             return None
         policy = self._desk.policy
-        return why_stuck(tx.fees, wait, market, policy.fees, policy.patience)
+        return bump_reason(tx.fees, wait, market, policy.fees, policy.patience)
 
     def _wait(self, tx: OpenTransaction) -> Wait | None:
         """None while its newest bytes have not been handed out.
@@ -123,10 +125,12 @@ class Replacer:
         blocks = self._now[1] - max(since[1], oldest_since[1]) if tx.nonce == oldest else 0
         return Wait(self._now[0] - since[0], blocks)
 
-    async def _replace(self, tx: OpenTransaction, stuck: Stuck, market: Market) -> str | None:
+    async def _replace(
+        self, tx: OpenTransaction, stuck: BumpReason, market: GasPrice
+    ) -> str | None:
         """Sign and store a dearer attempt; or say what the lane waits for."""
         fees = replacement(tx.fees, market, self._desk.policy.fees)
-        if fees is None or (stuck is Stuck.REFUSED and not self._is_worth_a_try(tx)):
+        if fees is None or (stuck is BumpReason.REFUSED and not self._is_worth_a_try(tx)):
             return FEES
         async with self._desk.pen, session(self._desk.pool) as connection:
             call = await self._call_of(connection, tx)

@@ -5,11 +5,11 @@ Units: wei.
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
-from ltzd.rules.operator.fees import FeePolicy, Fees, Market, fees_for
+from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for
 from ltzd.store.operator.lanes import Lane
 
 
-class Purse:
+class FundsTracker:
     """`market` and `block_gas_limit` are None until a block was seen; `fees` also while the cap
     forbids."""
 
@@ -19,7 +19,7 @@ class Purse:
         self._kind = lane.kind
         self._policy = policy
         self.balance: int | None = None
-        self.market: Market | None = None
+        self.market: GasPrice | None = None
         self.fees: Fees | None = None
         self.block_gas_limit: int | None = None
 

@@ -25,7 +25,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
-from ltzd.store.wakeups import Bell
+from ltzd.store.wakeups import Wakeup
 from ltzd.values import LTZ
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ class Book:
         self.held: str | None = None
         """Why what is in flight can go no further, so that more would only queue up behind it."""
         self._to_mark: list[OpenTransaction] = []
-        self._marks = Bell()
+        self._marks = Wakeup()
 
     async def load(self) -> None:
         """Read what an earlier term left in flight; all of it is to be published again."""

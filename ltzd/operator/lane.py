@@ -14,17 +14,17 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import Signer
-from ltzd.errors import LostLane, NodeUnavailable, Unavailable
-from ltzd.operator.funds import Purse
+from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
+from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk
 from ltzd.operator.lane_work import Rows, Work
-from ltzd.operator.monitor import Watcher
+from ltzd.operator.monitor import ReceiptMonitor
 from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import NODE, LanePolicy, Stopped
 from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
-from ltzd.operator.send_guard import Gate
+from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes, locks
@@ -70,7 +70,7 @@ class WalletLane(ABC):
         self._signals = signals
         self._due = signals.bell(self.channel)
         self._blocks = signals.bell(BLOCKS)
-        self._purse: Purse | None = None
+        self._purse: FundsTracker | None = None
         self.pause = LanePause(self.kind)
         self.is_serving = False
         self.stopped: str | None = None
@@ -100,7 +100,7 @@ class WalletLane(ABC):
 
     @abstractmethod
     async def _work(
-        self, desk: Desk, book: Book, gate: Gate, signer: TransactionSigner, next_nonce: int
+        self, desk: Desk, book: Book, gate: SendGuard, signer: TransactionSigner, next_nonce: int
     ) -> Work: ...
 
     async def run(self) -> None:
@@ -151,13 +151,13 @@ class WalletLane(ABC):
         desk = Desk(self._pool, self._node, lane, self._policy)
         book = Book(self._pool, lane, self._rows())
         await book.load()
-        self._purse = purse = Purse(self._node, lane, self._policy.fees)
+        self._purse = purse = FundsTracker(self._node, lane, self._policy.fees)
         backoff = RefusalBackoff()
-        gate = Gate(desk, book, purse, self.pause, backoff)
+        gate = SendGuard(desk, book, purse, self.pause, backoff)
         signer = TransactionSigner(self._signer, desk, purse)
         work = await self._work(desk, book, gate, signer, next_nonce)
         publisher = Publisher(desk, book, work, backoff, self._due, self._blocks)
-        watcher = Watcher(desk, book, purse, signer, work, gate, self._blocks, self._due)
+        watcher = ReceiptMonitor(desk, book, purse, signer, work, gate, self._blocks, self._due)
         await watcher.judge_mined()  # what stopped the last term stops this one before it signs
         self.is_serving, self.stopped = True, None
         telemetry.LANES_HELD.labels(self.kind).set(1)
@@ -202,4 +202,4 @@ class WalletLane(ABC):
 
 async def _until_lost(term: Term) -> None:
     await term.lost.wait()
-    raise LostLane("The connection that held the lane's lock is gone")
+    raise LaneLost("The connection that held the lane's lock is gone")

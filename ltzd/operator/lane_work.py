@@ -6,7 +6,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ltzd.operator.policy import SameProcess
+from ltzd.operator.policy import InProcessHooks
 from ltzd.rules.operator.transactions import Effect, Place, State
 from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
@@ -27,7 +27,7 @@ class Work(Protocol):
     async def sign_next(self, at_least: int = 1) -> int:
         """Sign and store what is due; answers how much that is, with what may never be signed.
 
-        0 when less than `at_least` waits, or the lane may not send now. Raises LostLane,
+        0 when less than `at_least` waits, or the lane may not send now. Raises LaneLost,
         DatabaseUnavailable, NodeUnavailable; nothing is spent then.
         """
         ...
@@ -71,10 +71,10 @@ class Rows(Protocol):
         ...
 
 
-class RewardRows:
+class RewardOutcomes:
     """The rewards of a failed or cancelled mint go back to the queue."""
 
-    def __init__(self, signals: Signals, process: SameProcess) -> None:
+    def __init__(self, signals: Signals, process: InProcessHooks) -> None:
         self._signals = signals
         self._process = process
 
@@ -96,7 +96,7 @@ class RewardRows:
             self._signals.ring(PUBLISHED)
 
 
-class RelayRows:
+class RelayOutcomes:
     """A relay that failed is over: nobody has simulated it against the chain of now."""
 
     def __init__(self, signals: Signals) -> None:

@@ -15,17 +15,17 @@ from ltzd import telemetry
 from ltzd.chain.node.node import Header, Receipt
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.canceller import Canceller
-from ltzd.operator.fee_bumper import Replacer
-from ltzd.operator.funds import Purse
+from ltzd.operator.fee_bumper import FeeBumper
+from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk
 from ltzd.operator.lane_work import Work
 from ltzd.operator.policy import Stopped
-from ltzd.operator.send_guard import Gate
+from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
 from ltzd.rules.operator.transactions import (
-    Bill,
     Finalized,
+    GasCost,
     NonceTaken,
     Observation,
     Place,
@@ -37,7 +37,7 @@ from ltzd.store.database import session
 from ltzd.store.indexer import chains
 from ltzd.store.operator import transactions
 from ltzd.store.operator.transactions import Mined, OpenTransaction
-from ltzd.store.wakeups import Bell
+from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
 
@@ -50,17 +50,17 @@ _MISSES = 3
 _MISSES_SECONDS = 1.5
 
 
-class Watcher:
+class ReceiptMonitor:
     def __init__(
         self,
         desk: Desk,
         book: Book,
-        purse: Purse,
+        purse: FundsTracker,
         signer: TransactionSigner,
         work: Work,
-        gate: Gate,
-        blocks: Bell,
-        publisher: Bell,
+        gate: SendGuard,
+        blocks: Wakeup,
+        publisher: Wakeup,
     ) -> None:
         self._desk = desk
         self._kind = desk.lane.kind
@@ -68,7 +68,7 @@ class Watcher:
         self._purse = purse
         self._work = work
         self._gate = gate
-        self._replacer = Replacer(desk, book, purse, signer)
+        self._replacer = FeeBumper(desk, book, purse, signer)
         self._canceller = Canceller(desk, book, purse, signer, work)
         self._blocks = blocks
         self._publisher = publisher
@@ -264,7 +264,7 @@ def _finalized(mined: Mined) -> Observation:
 
 
 def _place(receipt: Receipt, tx: OpenTransaction) -> Place:
-    bill = Bill(receipt.transaction_hash, receipt.gas_used, receipt.effective_gas_price)
+    bill = GasCost(receipt.transaction_hash, receipt.gas_used, receipt.effective_gas_price)
     is_cancellation = receipt.transaction_hash in tx.cancellations
     return Place(
         receipt.block_number,

@@ -5,7 +5,7 @@ import time
 import structlog
 
 from ltzd import telemetry
-from ltzd.store.wakeups import Bell
+from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
 
@@ -18,7 +18,7 @@ class LanePause:
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self.reason: str | None = None
-        self.changes = Bell()
+        self.changes = Wakeup()
         """Rings when the reason is another one."""
         self._told_at: dict[str, float] = {}
 

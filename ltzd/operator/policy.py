@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from ltzd.errors import Unavailable
-from ltzd.rules.operator.fees import FeePolicy, Patience
+from ltzd.rules.operator.fees import FeePolicy, ResubmissionPolicy
 from ltzd.values import Address, Hash32
 
 OnPublished = Callable[[Sequence[UUID], Hash32], None]
 
 
 @dataclass(frozen=True, slots=True)
-class SameProcess:
+class InProcessHooks:
     """What a lane and the other roles of its process tell each other, sooner than the database.
 
     `on_published` is told the hash of rewards whose mint a node just took; `on_the_way` tells how
@@ -46,7 +46,7 @@ class LanePolicy:
     """How a lane works.
 
     `gather_seconds`: for how long a publication counts as under way at least, while rewards gather;
-    `crowd_seconds`: the same while more of them are on their way.
+    `batch_linger_seconds`: the same while more of them are on their way.
     `repeat_seconds`: how long a publication may lack a receipt before its bytes go again.
     `replace_after_…`: how long, and for how many blocks, before dearer ones do.
     """
@@ -54,15 +54,17 @@ class LanePolicy:
     max_in_flight: int = 64
     poll_seconds: float = 1.0
     gather_seconds: float = 0.005
-    crowd_seconds: float = 0.2
+    batch_linger_seconds: float = 0.2
     repeat_seconds: float = 5.0
     replace_after_seconds: float = 15.0
     replace_after_blocks: int = 3
     fees: FeePolicy = field(default_factory=FeePolicy)
 
     @property
-    def patience(self) -> Patience:
-        return Patience(self.repeat_seconds, self.replace_after_seconds, self.replace_after_blocks)
+    def patience(self) -> ResubmissionPolicy:
+        return ResubmissionPolicy(
+            self.repeat_seconds, self.replace_after_seconds, self.replace_after_blocks
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import math
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.publications import Publication
+from ltzd.chain.node.publications import PublishOutcome
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk
@@ -21,7 +21,7 @@ from ltzd.operator.lane_work import Work
 from ltzd.operator.policy import REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.store.operator.transactions import OpenTransaction
-from ltzd.store.wakeups import POLL_SECONDS, Bell
+from ltzd.store.wakeups import POLL_SECONDS, Wakeup
 
 log = structlog.get_logger()
 
@@ -43,8 +43,8 @@ class Publisher:
         book: Book,
         work: Work,
         backoff: RefusalBackoff,
-        bell: Bell,
-        refusals: Bell,
+        bell: Wakeup,
+        refusals: Wakeup,
     ) -> None:
         self._desk = desk
         self._book = book
@@ -80,7 +80,7 @@ class Publisher:
     def _gather_seconds(self) -> float:
         policy = self._desk.policy
         is_crowd = self._work.on_the_way() >= _CROWD
-        return policy.crowd_seconds if is_crowd else policy.gather_seconds
+        return policy.batch_linger_seconds if is_crowd else policy.gather_seconds
 
     async def step(self) -> bool:
         """Publish the oldest bytes that are due; False when the node would not or could not.
@@ -103,16 +103,16 @@ class Publisher:
             outcomes.append(self._settle(tx, publication, text))
         return all(outcomes)
 
-    def _settle(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
+    def _settle(self, tx: OpenTransaction, publication: PublishOutcome, text: str) -> bool:
         match publication:
-            case Publication.ACCEPTED:
+            case PublishOutcome.ACCEPTED:
                 self._book.published(tx)
                 if not tx.tx.is_abandoned:
                     self._backoff.accepted()
-            case Publication.NONCE_TOO_LOW:
+            case PublishOutcome.NONCE_TOO_LOW:
                 # Mined already, or used by somebody else: only receipts and finality tell.
                 self._book.set_aside(tx)
-            case Publication.UNKNOWN:
+            case PublishOutcome.UNKNOWN:
                 log.warning("publication.unknown", nonce=tx.nonce, reason=text)
                 return False
             case _:
@@ -120,14 +120,14 @@ class Publisher:
         self._refused.pop(tx.nonce, None)
         return True
 
-    def _settle_refusal(self, tx: OpenTransaction, publication: Publication, text: str) -> bool:
+    def _settle_refusal(self, tx: OpenTransaction, publication: PublishOutcome, text: str) -> bool:
         if self._refused.get(tx.nonce) != text:
             self._refused[tx.nonce] = text
             log.error("publication.refused", nonce=tx.nonce, outcome=publication.value, text=text)
         match publication:
-            case Publication.UNDERPRICED:
+            case PublishOutcome.UNDERPRICED:
                 self._book.refused(tx)
-            case Publication.REFUSED_FOR_GOOD:
+            case PublishOutcome.REFUSED_FOR_GOOD:
                 if not tx.tx.is_abandoned:
                     self._backoff.refused()
                 self._book.reject(tx, REFUSED)

@@ -1,6 +1,6 @@
 """Whether a lane may sign now, and what it says when it may not."""
 
-from ltzd.operator.funds import Purse
+from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk
 from ltzd.operator.pausing import LanePause
@@ -12,9 +12,9 @@ _BLOCKS_IN_FLIGHT = 2
 _FEWEST_IN_FLIGHT = 2
 
 
-class Gate:
+class SendGuard:
     def __init__(
-        self, desk: Desk, book: Book, purse: Purse, pause: LanePause, backoff: RefusalBackoff
+        self, desk: Desk, book: Book, purse: FundsTracker, pause: LanePause, backoff: RefusalBackoff
     ) -> None:
         self._backoff = backoff
         self._desk = desk

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ltzd.chain.signing import Signer, Unsigned
 from ltzd.errors import Unavailable
-from ltzd.operator.funds import Purse
+from ltzd.operator.funds import FundsTracker
 from ltzd.operator.lane_context import Desk
 from ltzd.rules.operator import sendable
 from ltzd.rules.operator.fees import Fees
@@ -43,7 +43,7 @@ def self_transfer(wallet: Address) -> Call:
 class TransactionSigner:
     """`beside_wei` is what everything else in flight can cost."""
 
-    def __init__(self, signer: Signer, desk: Desk, purse: Purse) -> None:
+    def __init__(self, signer: Signer, desk: Desk, purse: FundsTracker) -> None:
         self._signer = signer
         self._desk = desk
         self._purse = purse

@@ -12,10 +12,10 @@ from datetime import datetime
 from uuid import UUID
 
 from ltzd import telemetry
-from ltzd.providers.outbound.guarded_connector import LookUp
-from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy
+from ltzd.providers.outbound.guarded_connector import HostResolver
+from ltzd.providers.outbound.guarded_http import Answer, GuardedHttpClient, GuardPolicy
 
-MOST_UNDER_WAY = 1_000
+MAX_IN_FLIGHT = 1_000
 TIMEOUT_SECONDS = 20.0
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - what every secret begins with
 
@@ -26,8 +26,8 @@ def policy(*, allow_loopback: bool = False) -> GuardPolicy:
     return GuardPolicy(
         allow_loopback=allow_loopback,
         timeout_seconds=TIMEOUT_SECONDS,
-        max_per_host=MOST_UNDER_WAY,
-        max_waiting=MOST_UNDER_WAY,
+        max_per_host=MAX_IN_FLIGHT,
+        max_waiting=MAX_IN_FLIGHT,
         look_up_threads=64,
     )
 
@@ -42,8 +42,8 @@ class Message:
 
 
 class BrandWebhooks:
-    def __init__(self, policy: GuardPolicy, look_up: LookUp | None = None) -> None:
-        self._http = GuardedHttp(policy, look_up)
+    def __init__(self, policy: GuardPolicy, look_up: HostResolver | None = None) -> None:
+        self._http = GuardedHttpClient(policy, look_up)
 
     async def close(self) -> None:
         await self._http.close()

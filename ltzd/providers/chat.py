@@ -1,7 +1,7 @@
 """The one client of the chat platform's guilds: which roles a member has, and which level.
 
 Speaks Discord's API for roles; levels come from a URL that the levelling bot answers. What either
-does not say plainly is ChatFailed, never "no member". When it asks us to wait (429), nothing is
+does not say plainly is ChatUnavailable, never "no member". When it asks us to wait (429), nothing is
 asked until then: of the guild that it means, or of the service altogether.
 """
 
@@ -17,7 +17,7 @@ import aiohttp
 
 from ltzd import __version__, telemetry
 from ltzd.errors import Unavailable
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
 from ltzd.rules.constraints.constraints import ChatConstraint, ChatLevel, ChatRole, is_snowflake
 from ltzd.rules.constraints.json_paths import Json
 
@@ -46,7 +46,7 @@ class ChatPolicy:
     max_waiting: int = 1_000
 
 
-class ChatFailed(Unavailable):
+class ChatUnavailable(Unavailable):
     """`reason` is fit for a log; after `wait_seconds` the same question is allowed again."""
 
     def __init__(self, reason: str, wait_seconds: float = 0.0) -> None:
@@ -55,7 +55,7 @@ class ChatFailed(Unavailable):
         self.wait_seconds = wait_seconds
 
 
-def checked_levels_url(text: str) -> str:
+def validate_levels_url(text: str) -> str:
     """Raises ValueError for a template that cannot be asked about a guild's user."""
     if any(text.count(placeholder) != 1 for placeholder in _PLACEHOLDERS):
         raise ValueError("must hold {guild_id} and {user_id}, each once")
@@ -121,7 +121,7 @@ class ChatPlatform:
     async def _roles(self, guild: str, account: str) -> Json:
         policy = self._policy
         if policy.token is None:
-            raise ChatFailed("no bot token is configured")
+            raise ChatUnavailable("no bot token is configured")
         url = f"{policy.base_url.rstrip('/')}/guilds/{guild}/members/{account}"
         headers = {"Authorization": f"Bot {policy.token}"}
         reply = await self._asked(_Call("chat_roles", guild, url, headers))
@@ -129,25 +129,25 @@ class ChatPlatform:
             return None
         roles = _plain(reply).field("roles")
         if not isinstance(roles, list) or len(roles) > _MOST_ROLES:
-            raise ChatFailed("the answer lists no roles")
+            raise ChatUnavailable("the answer lists no roles")
         return [role for role in roles if isinstance(role, str)]
 
     async def _level(self, guild: str, account: str) -> Json:
         template = self._policy.levels_url
         if template is None:
-            raise ChatFailed("no URL of levels is configured")
+            raise ChatUnavailable("no URL of levels is configured")
         reply = await self._asked(_Call("chat_levels", guild, _filled(template, guild, account)))
         if reply.status == 404:
             return None  # whom the bot has never met has no level
         level = _plain(reply).field("level")
         if not isinstance(level, int) or isinstance(level, bool):
-            raise ChatFailed("the answer tells no level")
+            raise ChatUnavailable("the answer tells no level")
         return level
 
     async def _asked(self, call: _Call) -> _Reply:
         """Any answer but a 429, which is waited out if there is time."""
         if self._under_way >= self._policy.max_waiting:
-            raise ChatFailed("too many questions are waiting")
+            raise ChatUnavailable("too many questions are waiting")
         self._under_way += 1
         deadline = asyncio.get_running_loop().time() + self._policy.timeout_seconds
         try:
@@ -167,7 +167,7 @@ class ChatPlatform:
             self._still_until.get((call.service, guild), now) for guild in (call.guild, _ALL_GUILDS)
         )
         if until >= deadline:
-            raise ChatFailed("we are asked to wait", until - now)
+            raise ChatUnavailable("we are asked to wait", until - now)
         if until > now:
             await asyncio.sleep(until - now)
 
@@ -190,13 +190,13 @@ class ChatPlatform:
                 body = await _bounded_body(response)
                 return _Reply(response.status, response.headers, _json_in(body))
         except TimeoutError as error:
-            raise ChatFailed("no answer in time") from error
+            raise ChatUnavailable("no answer in time") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ChatFailed(type(error).__name__) from error
+            raise ChatUnavailable(type(error).__name__) from error
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._is_closed:
-            raise ChatFailed("the client is closed")
+            raise ChatUnavailable("the client is closed")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self._policy.max_concurrent),
@@ -218,7 +218,7 @@ def _filled(template: str, guild: str, account: str) -> str:
 
 def _plain(reply: _Reply) -> _Reply:
     if reply.status != 200:
-        raise ChatFailed(f"status {reply.status}")
+        raise ChatUnavailable(f"status {reply.status}")
     return reply
 
 
@@ -237,7 +237,7 @@ def _wait_wished(reply: _Reply) -> float:
 def _json_in(body: bytes) -> object:
     try:
         return decoded(body)
-    except NotJsonError:
+    except InvalidJsonError:
         return None
 
 

@@ -35,7 +35,7 @@ class DnsPolicy:
     """Questions under way at a time; another one is refused."""
 
 
-class TxtRecords:
+class TxtResolver:
     def __init__(self, policy: DnsPolicy) -> None:
         self._policy = policy
         self._resolver = _resolver(policy)

@@ -1,6 +1,6 @@
 """The one client of brands' own APIs, which purchase constraints ask about a user.
 
-An API that fails in any way has told nothing: ApiFailed, which its caller counts as not satisfied
+An API that fails in any way has told nothing: ExternalApiUnavailable, which its caller counts as not satisfied
 and does not keep. Asking the same question once at a time is the caller's part.
 """
 
@@ -10,9 +10,14 @@ import msgspec
 
 from ltzd import telemetry
 from ltzd.errors import Unavailable
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
-from ltzd.providers.outbound.guarded_connector import LookUp
-from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.guarded_connector import HostResolver
+from ltzd.providers.outbound.guarded_http import (
+    Answer,
+    GuardedHttpClient,
+    GuardPolicy,
+    RequestFailed,
+)
 from ltzd.rules.constraints.constraints import ExternalApi, filled_url, question
 from ltzd.rules.constraints.json_paths import Json
 from ltzd.values import Address
@@ -20,7 +25,7 @@ from ltzd.values import Address
 _EXACT = msgspec.json.Decoder(float_hook=Decimal)
 
 
-class ApiFailed(Unavailable):
+class ExternalApiUnavailable(Unavailable):
     """`reason` is fit for a log: nothing of the URL, nothing that the API sent."""
 
     def __init__(self, reason: str) -> None:
@@ -28,9 +33,9 @@ class ApiFailed(Unavailable):
         self.reason = reason
 
 
-class ExternalApis:
-    def __init__(self, policy: GuardPolicy, look_up: LookUp | None = None) -> None:
-        self._http = GuardedHttp(policy, look_up)
+class ExternalApiClient:
+    def __init__(self, policy: GuardPolicy, look_up: HostResolver | None = None) -> None:
+        self._http = GuardedHttpClient(policy, look_up)
 
     async def close(self) -> None:
         await self._http.close()
@@ -41,7 +46,7 @@ class ExternalApis:
             try:
                 return _json_in(await self._answer(constraint, user))
             except RequestFailed as error:
-                raise ApiFailed(error.reason) from error
+                raise ExternalApiUnavailable(error.reason) from error
 
     async def _answer(self, constraint: ExternalApi, user: Address) -> Answer:
         headers = {"Accept": "application/json"}
@@ -55,15 +60,15 @@ class ExternalApis:
 
 def _json_in(answer: Answer) -> Json:
     if not 200 <= answer.status < 300:
-        raise ApiFailed(f"status {answer.status}")
+        raise ExternalApiUnavailable(f"status {answer.status}")
     kind = answer.content_type
     if kind != "application/json" and not (
         kind.startswith("application/") and kind.endswith("+json")
     ):
-        raise ApiFailed("the content type is not JSON's")
+        raise ExternalApiUnavailable("the content type is not JSON's")
     try:
         decoded(answer.body)  # refuses what is nested too deeply; its numbers are floats
         value: Json = _EXACT.decode(answer.body)
-    except (NotJsonError, ArithmeticError) as error:  # exponents that no Decimal holds
-        raise ApiFailed("the body is not JSON") from error
+    except (InvalidJsonError, ArithmeticError) as error:  # exponents that no Decimal holds
+        raise ExternalApiUnavailable("the body is not JSON") from error
     return value

@@ -19,10 +19,15 @@ from dataclasses import dataclass, field
 from cachetools import TTLCache
 
 from ltzd import telemetry
-from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LogInsLimited
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
-from ltzd.providers.outbound.guarded_connector import LookUp
-from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LoginRateLimited
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.guarded_connector import HostResolver
+from ltzd.providers.outbound.guarded_http import (
+    Answer,
+    GuardedHttpClient,
+    GuardPolicy,
+    RequestFailed,
+)
 
 KEPT_SECONDS = 55.0
 """And the five that a site may take to answer: a log-out counts within a minute."""
@@ -79,16 +84,16 @@ class SiteUser:
     email_confirmed: bool | None = None
 
 
-class HostSites:
+class HostSiteClient:
     """`look_up` stands in for the machine's resolver, `ticks` tells how old an answer is."""
 
     def __init__(
         self,
         policy: GuardPolicy,
-        look_up: LookUp | None = None,
+        look_up: HostResolver | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._http = GuardedHttp(policy, look_up)
+        self._http = GuardedHttpClient(policy, look_up)
         self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, ticks)
         self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, ticks)
         self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MOST_KEPT, 60.0, ticks)
@@ -108,7 +113,7 @@ class HostSites:
         """None for whoever is not logged in; `origin` may have a path, where the site lies in one.
 
         Raises HostSiteUnavailable, HostSiteBusy while too many wait for this site, and
-        LogInsLimited for a good nonce or password that comes in too many forms. The same log-in,
+        LoginRateLimited for a good nonce or password that comes in too many forms. The same log-in,
         asked about at the same time, is asked once.
         """
         headers = forwarded(credentials)
@@ -126,7 +131,7 @@ class HostSites:
                 self._asking[name].add_done_callback(lambda done: self._asked(name, done))
             return await asyncio.shield(self._asking[name])
 
-    def was_confirmed(
+    def was_recently_valid(
         self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
     ) -> bool:
         """Whether the site has confirmed this log-in within the hour and not denied it since.
@@ -156,7 +161,7 @@ class HostSites:
         """
         forms = self._forms.get(_name_of(url, _proof_in(headers)), ())
         if len(forms) >= MOST_FORMS:
-            raise LogInsLimited(
+            raise LoginRateLimited(
                 "This log-in came in too many forms. Please try again in a minute.",
                 limit=MOST_FORMS,
                 retryAfterSeconds=60,
@@ -238,7 +243,7 @@ def _user_in(answer: Answer) -> SiteUser | None:
         raise _unavailable(f"status {answer.status}")
     try:
         said = decoded(answer.body)
-    except NotJsonError as error:
+    except InvalidJsonError as error:
         raise _unavailable("the body is not JSON") from error
     if not isinstance(said, dict):
         raise _unavailable("the body is no user")

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from jwt import InvalidKeyError
 from jwt.algorithms import ECAlgorithm
 
-from ltzd.providers.identity.answers import MalformedError, Reply, object_in
+from ltzd.providers.identity.answers import MalformedAnswerError, Reply, object_in
 
 MOST_KEYS = 100
 """In one set; two are usual while keys change."""
@@ -20,12 +20,12 @@ def signing_keys_in(reply: Reply) -> dict[str, EllipticCurvePublicKey]:
     """
     rows = object_in(reply.body).get("keys")
     if not isinstance(rows, list) or len(rows) > MOST_KEYS:
-        raise MalformedError("the key set has no list of keys, or too long a one")
+        raise MalformedAnswerError("the key set has no list of keys, or too long a one")
     keys: dict[str, EllipticCurvePublicKey] = {}
     for kid, key in _signing_keys(rows):
         keys.setdefault(kid, key)
     if not keys:
-        raise MalformedError("the key set has no key for ES256")
+        raise MalformedAnswerError("the key set has no key for ES256")
     return keys
 
 

@@ -21,7 +21,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.errors import IdempotencyKeyReused, InvalidFields, PaymentRefused, PaymentsUnavailable
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
 from ltzd.rules.payments import CURRENCY, EVENT_TOLERANCE_SECONDS, Order, Session, id_of
 
 log = structlog.get_logger()
@@ -67,7 +67,7 @@ class PaymentsPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenSession:
+class CheckoutPage:
     """Where somebody pays."""
 
     id: str
@@ -103,7 +103,7 @@ class PaymentProvider:
     async def close(self) -> None:
         await self._http.close_async()  # type: ignore[no-untyped-call]
 
-    async def open_session(self, order: Order, idempotency_key: str) -> OpenSession:
+    async def open_session(self, order: Order, idempotency_key: str) -> CheckoutPage:
         """The same key with the same order gives the same session.
 
         Raises InvalidFields for what the provider refuses, and IdempotencyKeyReused.
@@ -133,7 +133,7 @@ class PaymentProvider:
             ),
             _open_session,
         )
-        if isinstance(answer, OpenSession):
+        if isinstance(answer, CheckoutPage):
             return answer
         raise _refusal(answer) from answer
 
@@ -166,7 +166,7 @@ class PaymentProvider:
             raise _not_signed()
         try:
             return decoded(raw)
-        except NotJsonError as error:
+        except InvalidJsonError as error:
             raise PaymentRefused("The event is malformed: it is not JSON") from error
 
     async def _asked(
@@ -223,8 +223,8 @@ def _signed_at(signature: str | None) -> int:
     return next(int(item[1]) for item in items if item[0] == "t")
 
 
-def _open_session(answer: Mapping[str, Any]) -> OpenSession:
-    return OpenSession(_text(answer["id"]), _text(answer["url"]))
+def _open_session(answer: Mapping[str, Any]) -> CheckoutPage:
+    return CheckoutPage(_text(answer["id"]), _text(answer["url"]))
 
 
 def _text(value: object) -> str:

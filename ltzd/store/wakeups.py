@@ -42,7 +42,7 @@ log = structlog.get_logger()
 _LOST: tuple[type[BaseException], ...] = (DatabaseUnavailable, Misconfigured, *database.LOST)
 
 
-class Bell:
+class Wakeup:
     """Rings for one waiter; a ring while nobody waits is heard by the next wait."""
 
     def __init__(self) -> None:
@@ -66,10 +66,10 @@ class Signals:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._bells: dict[str, list[Bell]] = {channel: [] for channel in CHANNELS}
+        self._bells: dict[str, list[Wakeup]] = {channel: [] for channel in CHANNELS}
 
-    def bell(self, channel: str) -> Bell:
-        bell = Bell()
+    def bell(self, channel: str) -> Wakeup:
+        bell = Wakeup()
         self._bells[channel].append(bell)
         return bell
 

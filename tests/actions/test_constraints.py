@@ -12,10 +12,10 @@ import pytest_asyncio
 
 from ltzd.actions.constraints.chat_members import ChatMembers
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import IdentityUnavailable, Unauthorized, Unavailable, ValidationFailed
 from ltzd.providers.chat import ChatPlatform
-from ltzd.providers.external_api import ApiFailed, ExternalApis
+from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailable
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.constraints.constraints import ExternalApi
@@ -24,7 +24,7 @@ from ltzd.rules.indexer.mint_facts import Transfer
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.brands.keys import NewKeys
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints.results import Key
@@ -72,7 +72,7 @@ HOLDS = {"collection_id": PERK, "kind": "nft_holding", "holding_collection_id": 
 HAS = {"collection_id": PERK, "kind": "ltz_balance", "min": 100}
 
 
-class ScriptedApis(ExternalApis):
+class ScriptedApis(ExternalApiClient):
     """Answers by URL; a gate that is shut holds the answers of those who asked before."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class ScriptedApis(ExternalApis):
         answer = self.answers.get(constraint.url)
         await self.gate.wait()
         if answer is None:
-            raise ApiFailed("status 500")
+            raise ExternalApiUnavailable("status 500")
         return answer
 
     def say(self, allowed: bool, url: str = URL) -> None:
@@ -104,7 +104,7 @@ class World:
     pool: Pool
     sealer: Sealer
     ledger: PerkLedger
-    book: BrandBook
+    book: BrandCache
     apis: ScriptedApis
     constraints: PurchaseConstraints
     keys: dict[Address, NewKeys] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class World:
 async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     """Three collections, the last one a rival's; nobody has anything."""
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
-    book, apis = BrandBook(), ScriptedApis()
+    book, apis = BrandCache(), ScriptedApis()
     world = World(pool, sealer, PerkLedger(pool), book, apis, PurchaseConstraints(pool, book, apis))
     await world.ledger.block(
         *(perk_ledger.made(collection, SHOP) for collection in (PERK, BADGE)),
@@ -508,7 +508,7 @@ async def chat(world: World) -> AsyncIterator[Chat]:
     async with a_chat_server() as server:
         linked: Any = LinkedAccounts()
         async with ChatPlatform(server.policy(timeout_seconds=0.5)) as platform:
-            identities: Identities = linked
+            identities: IdentityProvider = linked
             members = ChatMembers(world.pool, identities, platform)
             constraints = PurchaseConstraints(world.pool, world.book, world.apis, members)
             yield Chat(world, server, linked, constraints)

@@ -12,12 +12,12 @@ from ltzd.dev.sandbox.dns.records import name_of
 from ltzd.dev.sandbox.dns.server import DnsServer
 from ltzd.dev.sandbox.faults import DNS, Fault, Faults
 from ltzd.errors import DnsUnavailable
-from ltzd.providers.dns_txt import TxtRecords
+from ltzd.providers.dns_txt import TxtResolver
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.brands.keys import KeyName, NewKeys, Rotation
 from ltzd.store.database import Pool, transaction
 from ltzd.store.encryption.sealing import Sealer
@@ -33,7 +33,7 @@ BOTH = pytest.mark.parametrize("name", ["api_key", "verification_token"])
 class World:
     pool: Pool
     sealer: Sealer
-    book: BrandBook
+    book: BrandCache
     server: DnsServer
     faults: Faults
     keys: dict[Address, NewKeys]
@@ -63,7 +63,7 @@ class World:
 @pytest_asyncio.fixture
 async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
-    book, keys = BrandBook(), {}
+    book, keys = BrandCache(), {}
     async with transaction(pool) as connection:
         for brand in (SHOP, RIVAL):
             said = {"id": hex_of(brand), "name": "Shop", "domains": [f"{brand.hex()[-2:]}.example"]}
@@ -74,7 +74,7 @@ async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     faults = Faults()
     server = DnsServer(tmp_path, faults)
     await server.start()
-    domains = DomainVerification(pool, sealer, book, TxtRecords(server.policy()))
+    domains = DomainVerification(pool, sealer, book, TxtResolver(server.policy()))
     yield World(pool, sealer, book, server, faults, keys, domains)
     await server.stop()
 

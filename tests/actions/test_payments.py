@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from ltzd import telemetry
 from ltzd.actions import mint_capacity
 from ltzd.actions import payments as payments_action
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import CheckoutRequest, MintedPayment, Payments
 from ltzd.dev.sandbox import Sandbox
@@ -42,7 +42,7 @@ from ltzd.providers.payments import PaymentProvider
 from ltzd.rules.payments import NOBODYS
 from ltzd.store import payments
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.payments import Recorded
 from ltzd.store.wakeups import REWARDS, WEBHOOKS, Signals
@@ -93,8 +93,8 @@ class World:
         self.pool = pool
         self.node = node
         self.signals = signals
-        self.book = BrandBook()
-        self.hashes = PublishedHashes(pool, signals)
+        self.book = BrandCache()
+        self.hashes = MintHashWaiters(pool, signals)
         self.is_minting = True
         self.rewards, self.webhooks = signals.bell(REWARDS), signals.bell(WEBHOOKS)
         self.payments: Payments
@@ -301,7 +301,7 @@ async def test_the_brands_limit_of_new_wallets_holds(world: World, sandbox: Sand
     )
 
     kinds = Counter(type(outcome).__name__ for outcome in outcomes)
-    assert kinds == {"OpenSession": 2, "RateLimited": 6}
+    assert kinds == {"CheckoutPage": 2, "RateLimited": 6}
     assert await value(world.pool, "SELECT count(*) FROM users") == 2
     sandbox.faults.order("identity", Fault(times=1_000, status=503))
     with pytest.raises(RateLimited) as refused:

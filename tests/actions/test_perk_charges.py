@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from ltzd.actions import perk_charges as module
 from ltzd.actions.perk_charges import PerkCharges, Reader, Redeemed, RedeemRequest
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import (
@@ -30,7 +30,7 @@ from ltzd.errors import (
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.store import perk_charges as redemptions
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.perk_charges import Standing
 from ltzd.store.relayer import gas_budgets
@@ -116,9 +116,9 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     node.final_depth = 3
     world = RelayWorld(database_url, pool, pool, node)
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
-    desk = RelayDesk.of(pool, world.signals, node.node, contracts, FeePolicy())
+    desk = RelayContext.of(pool, world.signals, node.node, contracts, FeePolicy())
     # Who signed, and whether it is a repetition, is for the surface's tests.
-    charges = PerkCharges(desk, BrandBook(), cast("Any", None), RateLimits())
+    charges = PerkCharges(desk, BrandCache(), cast("Any", None), RateLimits())
     follower = await world.follow()
     node.claim(BRAND, USER, TOKEN, OTHER_TOKEN, charges=CHARGES)
     async with running(follower.run(), desk.board.run()):

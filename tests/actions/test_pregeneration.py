@@ -22,7 +22,7 @@ from ltzd import telemetry
 from ltzd.actions import pregeneration
 from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, Pregeneration, PregenerationRequest
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.users.custodial_wallets import LocalWallets
+from ltzd.actions.users.custodial_wallets import CustodialWallets
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
@@ -43,7 +43,7 @@ from ltzd.rules.request_signatures import SignedRequest, signature
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.users import pregenerations
 from ltzd.store.users.pregenerations import Recorded
@@ -88,7 +88,7 @@ class Process:
     """One process's worth: its own pool, identity client and memory."""
 
     pool: Pool
-    book: BrandBook
+    book: BrandCache
     identity: IdentityClient
     accounts: AccountsAtProviders
     pregeneration: Pregeneration
@@ -109,7 +109,7 @@ async def a_process(
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
-        book, accounts = BrandBook(), AccountsAtProviders()
+        book, accounts = BrandCache(), AccountsAtProviders()
         async with transaction(pool) as connection:
             for brand in (BRAND, RIVAL):
                 said = a_brand(id="0x" + brand.hex(), domains=(f"{brand.hex()[-2:]}.example",))
@@ -513,7 +513,7 @@ async def test_wallets_of_our_own_need_no_fact_beside_the_id(
     process: Process, provider: OAuthProvider
 ) -> None:
     """What only the identity vendor needs is asked for only where that vendor is used."""
-    wallets = LocalWallets(process.pool, SEALER, "https://login.example/", ())
+    wallets = CustodialWallets(process.pool, SEALER, "https://login.example/", ())
     action = Pregeneration(
         process.pool,
         process.book,

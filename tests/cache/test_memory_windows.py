@@ -10,7 +10,7 @@ from limits import RateLimitItemPerSecond
 from limits.aio.storage import MemoryStorage, memory
 from limits.aio.strategies import FixedWindowRateLimiter
 
-from ltzd.cache.memory_windows import MOST_WINDOWS, MemoryWindows
+from ltzd.cache.memory_windows import MAX_WINDOWS, MemoryWindows
 
 SECONDS = (1, 7, 60)
 NAMES = (b"a", b"b", b"c")
@@ -62,7 +62,7 @@ def test_no_table_outgrows_its_bound_and_who_is_not_forgotten_counts_right(
     given_hits: list[tuple[bytes, int, float]],
 ) -> None:
     clock = Clock()
-    windows, naive = MemoryWindows(clock, most_windows=2), NaiveWindows()
+    windows, naive = MemoryWindows(clock, max_windows=2), NaiveWindows()
     for name, seconds, passes in given_hits:
         clock.now += passes
         counted = windows.hit(name, seconds)
@@ -97,10 +97,10 @@ def test_ended_windows_are_swept_while_others_begin() -> None:
 def test_a_crowd_of_strangers_pushes_out_the_oldest_and_fills_no_memory() -> None:
     clock = Clock()
     windows = MemoryWindows(clock)
-    for number in range(MOST_WINDOWS + 10_000):
+    for number in range(MAX_WINDOWS + 10_000):
         windows.hit(b"events|60|%d" % number, 60)
-    assert len(windows) == MOST_WINDOWS
-    assert windows.hit(b"events|60|%d" % (MOST_WINDOWS + 9_999), 60).count == 2
+    assert len(windows) == MAX_WINDOWS
+    assert windows.hit(b"events|60|%d" % (MAX_WINDOWS + 9_999), 60).count == 2
     assert windows.hit(b"events|60|0", 60).count == 1
 
 
@@ -113,4 +113,4 @@ def test_a_full_table_takes_some_twenty_megabytes() -> None:
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken / count * MOST_WINDOWS < 25e6
+    assert taken / count * MAX_WINDOWS < 25e6

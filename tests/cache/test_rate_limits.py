@@ -223,7 +223,7 @@ async def test_a_spent_window_is_known_without_asking_until_it_ends(
 async def test_spent_windows_are_remembered_of_a_bounded_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rate_limits, "MOST_WINDOWS", 3)
+    monkeypatch.setattr(rate_limits, "MAX_WINDOWS", 3)
     async with RateLimits() as limits:
         once = RateLimit("bounded", 1, 60)
         for number in range(5):

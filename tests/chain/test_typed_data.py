@@ -17,8 +17,8 @@ from ltzd.chain.typed_data import (
     Permit,
     Refund,
     Release,
-    Signable,
     TransferWithAuthorization,
+    TypedMessage,
     digest,
     domain_separator,
     recover,
@@ -78,7 +78,7 @@ A_DIGEST = Hash32(keccak(b"a message"))
 A_KEY = b"\x11" * 32
 
 
-def theirs(message: Signable, name: str, chain_id: int, contract: bytes) -> Any:
+def theirs(message: TypedMessage, name: str, chain_id: int, contract: bytes) -> Any:
     kind = type(message)
     values = [getattr(message, field.name) for field in fields(message)]
     return encode_typed_data(
@@ -115,7 +115,7 @@ def theirs(message: Signable, name: str, chain_id: int, contract: bytes) -> Any:
     keys,
 )
 def test_a_digest_and_its_signer_are_those_of_eth_account(
-    message: Signable, name: str, chain_id: int, contract: Address, key: bytes
+    message: TypedMessage, name: str, chain_id: int, contract: Address, key: bytes
 ) -> None:
     expected = theirs(message, name, chain_id, contract)
 
@@ -209,6 +209,6 @@ def test_what_fits_into_no_65_bytes_is_refused(v: int, r: int | bytes, s: int) -
         Permit(Address(b"\x01" * 19), Address(b"\x01" * 20), 1, 1, 1),
     ],
 )
-def test_a_field_that_its_type_cannot_hold_is_refused(message: Signable) -> None:
+def test_a_field_that_its_type_cannot_hold_is_refused(message: TypedMessage) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each case has its own text
         digest(message, bytes(32))

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from eth_account import Account
 
-from ltzd.chain.contracts.offers import OfferContracts, Offers
+from ltzd.chain.contracts.offers import OfferContracts, OfferReader
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.dev import ports
 from ltzd.values import bytes_of, checksummed, hex_of
@@ -402,7 +402,7 @@ async def test_logs_are_asked_for_by_halves_where_a_node_gives_few(place: Place)
     where = OfferContracts(at["PerkNFT"], at["PointsSale"], at["BusinessEscrow"])
 
     async with Stingy(place.contracts.rpc.url) as rpc:
-        found = await Offers(rpc, where).businesses()
+        found = await OfferReader(rpc, where).businesses()
 
     assert [checksummed(one) for one in found][-5:] == businesses
 

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ltzd.concurrency import batch_writer as group_commit
-from ltzd.concurrency.batch_writer import AGAIN, Again, GroupCommit
+from ltzd.concurrency.batch_writer import RETRY, Again, BatchWriter
 from ltzd.errors import DatabaseUnavailable, Refused, Unavailable
 from tests.support.rows.core import running
 
-Commits = GroupCommit[int, str]
+Commits = BatchWriter[int, str]
 
 
 class Book:
@@ -141,7 +141,7 @@ async def test_an_item_that_lost_a_race_goes_into_the_next_commit(book: Book) ->
     def verdict(item: int) -> str | Again:
         if lost.get(item, 0):
             lost[item] -= 1
-            return AGAIN
+            return RETRY
         return f"did {item}"
 
     book.verdict = verdict
@@ -196,7 +196,7 @@ async def test_those_who_go_again_keep_their_order_before_those_who_came_later(b
 
     def verdict(item: int) -> str | Again:
         asked.append(item)
-        return AGAIN if item in {2, 3, 4} and asked.count(item) == 1 else f"did {item}"
+        return RETRY if item in {2, 3, 4} and asked.count(item) == 1 else f"did {item}"
 
     book.verdict = verdict
     book.gate.clear()
@@ -215,7 +215,7 @@ async def test_who_loses_again_and_again_is_told_after_a_bounded_time(
     book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "_PATIENCE_SECONDS", 0.05)
-    book.verdict = lambda item: AGAIN if item == 2 else f"did {item}"
+    book.verdict = lambda item: RETRY if item == 2 else f"did {item}"
     async with committing(Commits(book.write, "item")) as commits, asyncio.timeout(5):
         answers = await submit_all(commits, [1, 2, 3])
     assert (answers[0], answers[2]) == ("did 1", "did 3")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from ltzd.chain.node.rpc import RpcError
-from ltzd.concurrency.batcher import Gathering
+from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import NodeUnavailable
 from tests.support.chain.mint_world import true
 from tests.support.chain.scripted_node import a_server, error, result
@@ -31,14 +31,14 @@ class Oracle:
 async def test_who_comes_alone_is_asked_for_at_once() -> None:
     oracle = Oracle()
     oracle.door.set()
-    gathering = Gathering(oracle.squares)
+    gathering = Batcher(oracle.squares)
     assert [await gathering.ask(2), await gathering.ask(3)] == [4, 9]
     assert oracle.asked == [[2], [3]]
 
 
 async def test_who_comes_meanwhile_is_asked_for_together_and_hears_his_own_answer() -> None:
     oracle = Oracle()
-    gathering = Gathering(oracle.squares, at_once=1, largest=3)
+    gathering = Batcher(oracle.squares, at_once=1, largest=3)
     asking = [asyncio.create_task(gathering.ask(number)) for number in range(1, 6)]
     await until(lambda: true(bool(oracle.asked)))
     late = asyncio.create_task(gathering.ask(6))
@@ -49,7 +49,7 @@ async def test_who_comes_meanwhile_is_asked_for_together_and_hears_his_own_answe
 
 async def test_no_more_questions_are_under_way_than_may_be() -> None:
     oracle = Oracle()
-    gathering = Gathering(oracle.squares, at_once=2, largest=1)
+    gathering = Batcher(oracle.squares, at_once=2, largest=1)
     asking = [asyncio.create_task(gathering.ask(number)) for number in range(5)]
     await until(lambda: true(len(oracle.asked) == 2))
     await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_no_more_questions_are_under_way_than_may_be() -> None:
 async def test_an_answer_that_is_an_exception_is_its_callers_alone() -> None:
     oracle = Oracle()
     oracle.door.set()
-    gathering = Gathering(oracle.squares)
+    gathering = Batcher(oracle.squares)
     wrong, right = await asyncio.gather(gathering.ask(-2), gathering.ask(3), return_exceptions=True)
     assert (str(wrong), right) == ("-2", 9)
 
@@ -69,7 +69,7 @@ async def test_an_answer_that_is_an_exception_is_its_callers_alone() -> None:
 async def test_a_question_that_fails_fails_for_all_and_the_next_is_asked() -> None:
     oracle = Oracle()
     oracle.door.set()
-    gathering = Gathering(oracle.squares)
+    gathering = Batcher(oracle.squares)
     told = await asyncio.gather(gathering.ask(1), gathering.ask(13), return_exceptions=True)
     assert [type(each) for each in told] == [NodeUnavailable, NodeUnavailable]
     assert await gathering.ask(2) == 4
@@ -77,7 +77,7 @@ async def test_a_question_that_fails_fails_for_all_and_the_next_is_asked() -> No
 
 async def test_a_caller_who_goes_away_takes_nobodys_answer_along() -> None:
     oracle = Oracle()
-    gathering = Gathering(oracle.squares, at_once=1)
+    gathering = Batcher(oracle.squares, at_once=1)
     first, second = (asyncio.create_task(gathering.ask(number)) for number in (1, 2))
     await until(lambda: true(oracle.asked == [[1, 2]]))
     first.cancel()
@@ -99,8 +99,8 @@ async def test_a_nodes_questions_share_a_batch_and_each_hears_its_own_error() ->
 
     async with a_server(respond) as rpc:
         told = await asyncio.gather(
-            rpc.gathered("eth_call", "good"),
-            rpc.gathered("eth_call", "bad"),
+            rpc.batched_call("eth_call", "good"),
+            rpc.batched_call("eth_call", "bad"),
             return_exceptions=True,
         )
     assert told[0] == ["good"]
@@ -111,4 +111,4 @@ async def test_a_nodes_questions_share_a_batch_and_each_hears_its_own_error() ->
 async def test_callers_hear_that_the_node_does_not_answer() -> None:
     async with a_server(lambda _: b"no JSON") as rpc:
         with pytest.raises(NodeUnavailable):
-            await rpc.gathered("eth_call")
+            await rpc.batched_call("eth_call")

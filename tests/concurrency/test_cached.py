@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ltzd.concurrency import cached as relay_fresh
-from ltzd.concurrency.cached import Fresh
+from ltzd.concurrency.cached import CachedValue
 from ltzd.errors import NodeUnavailable
 from tests.support.chain.mint_world import true
 from tests.support.waiting import until
@@ -27,28 +27,28 @@ class Source:
 
 async def test_all_who_want_it_in_a_second_hear_one_answer() -> None:
     source = Source()
-    fresh = Fresh(source.ask)
+    fresh = CachedValue(source.ask)
     assert await asyncio.gather(*[fresh.now() for _ in range(5)]) == [[1]] * 5
     assert await fresh.now() == [1]
 
 
 async def test_an_old_fact_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay_fresh, "_FRESH_SECONDS", -1.0)
-    fresh = Fresh(Source().ask)
+    fresh = CachedValue(Source().ask)
     assert [await fresh.now(), await fresh.now()] == [[1], [2]]
 
 
 async def test_nothing_is_asked_for_again_at_once() -> None:
     source = Source()
     source.fact = []
-    fresh = Fresh(source.ask)
+    fresh = CachedValue(source.ask)
     assert await fresh.now() == []
     source.fact = [7]
     assert await fresh.now() == [7]
 
 
 async def test_a_caller_who_goes_away_takes_nobodys_answer_along() -> None:
-    fresh = Fresh(Source().ask)
+    fresh = CachedValue(Source().ask)
     first, second = (asyncio.create_task(fresh.now()) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
@@ -57,7 +57,7 @@ async def test_a_caller_who_goes_away_takes_nobodys_answer_along() -> None:
 
 async def test_what_was_prepared_is_not_asked_for_again() -> None:
     source = Source()
-    fresh = Fresh(source.ask)
+    fresh = CachedValue(source.ask)
     fresh.prepare()
     fresh.prepare()
     assert await fresh.now() == [1]
@@ -70,7 +70,7 @@ async def test_a_preparation_that_failed_is_nobodys_error(
 ) -> None:
     source = Source()
     source.is_gone = True
-    fresh = Fresh(source.ask)
+    fresh = CachedValue(source.ask)
     fresh.prepare()
     await until(lambda: true(source.asked == 1))
     await asyncio.sleep(0)

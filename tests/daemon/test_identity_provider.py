@@ -3,8 +3,8 @@
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from ltzd.actions.users.custodial_wallets import LocalWallets
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.custodial_wallets import CustodialWallets
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.daemon.identity_provider import identities
 from ltzd.daemon.settings.identity import OidcIdentity, VendorIdentity
 from ltzd.providers.identity.client import IdentityClient
@@ -28,8 +28,8 @@ async def test_an_e_mail_user_and_whoever_logs_in_with_it_at_an_issuer_have_one_
     async with an_issuer() as issuer, AsyncExitStack() as stack:
         settings = OidcIdentity(kind="oidc", issuer=issuer.issuer, audience=(AUDIENCE,))
         kept, tokens = await identities(settings, pool, sealer, CHAIN, stack)
-        assert isinstance(kept, LocalWallets)
-        users = TokenUsers(tokens, kept)
+        assert isinstance(kept, CustodialWallets)
+        users = TokenAuthenticator(tokens, kept)
         earned = await kept.wallet_of_email("Ada@shop.example")
 
         claimed = await users.user_of(issuer.token(email="ada@shop.example", email_verified=False))

@@ -17,18 +17,18 @@ from pydantic import BaseModel
 from ltzd import secret_files
 from ltzd.cli import dev_json
 from ltzd.daemon.keys import read_key
-from ltzd.daemon.settings.section import secret_in
+from ltzd.daemon.settings.section import secret_from_file
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.settings.value_types import SecretFile
 from ltzd.errors import Misconfigured
 from ltzd.secret_files import (
-    close_to_others,
-    is_list_for,
-    opened_secret,
-    read_judged,
-    read_open,
+    create_private,
+    grants_only,
+    make_private,
+    open_secret,
+    read_checked,
+    read_descriptor,
     read_secret,
-    write_new,
     write_private,
 )
 from ltzd.store.encryption.sealing import Sealer
@@ -113,9 +113,9 @@ def test_what_was_judged_is_what_is_read(tmp_path: Path) -> None:
     path, other = write_secret(tmp_path / "key", "judged"), tmp_path / "other"
     other.write_text("swapped")
 
-    with opened_secret(path) as descriptor:
+    with open_secret(path) as descriptor:
         other.replace(path)
-        assert read_open(descriptor, path) == b"judged"
+        assert read_descriptor(descriptor, path) == b"judged"
     assert "can be read by others" in fault_of(lambda: read_secret(path))
 
 
@@ -161,7 +161,7 @@ FOR_ME = (
 def test_an_access_list_may_name_this_user_alone(
     entries: tuple[tuple[int, int, int], ...], is_for_me: bool
 ) -> None:
-    assert is_list_for(access_list(*entries), ME) is is_for_me
+    assert grants_only(access_list(*entries), ME) is is_for_me
 
 
 def test_a_credential_that_systemd_opens_to_this_user_is_read(
@@ -199,7 +199,7 @@ def keystore(folder: Path) -> tuple[Path, Path]:
 
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "secret_in": secret_in,
+    "secret_from_file": secret_from_file,
     "read_key": read_key,
     "the first master key": Sealer.from_file,
     "dev.json": lambda path: dev_json.read(path.parent),
@@ -297,7 +297,7 @@ def test_what_ltzd_writes_is_its_owners_alone_whatever_lay_there(tmp_path: Path)
         watched = unfinished.open()
         write_private(path, "new")
         made = tmp_path / "made"
-        write_new(made, "made")
+        create_private(made, "made")
         Sealer.from_file(tmp_path / "master.key", create=True)
     finally:
         os.umask(mask)
@@ -308,7 +308,7 @@ def test_what_ltzd_writes_is_its_owners_alone_whatever_lay_there(tmp_path: Path)
     assert watched.read() == "of a run that was killed", "not the file that others had open"
     watched.close()
     with pytest.raises(FileExistsError):
-        write_new(made, "another")
+        create_private(made, "another")
 
 
 def test_a_link_that_others_have_put_there_is_not_written_through(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_link_that_others_have_put_there_is_not_written_through(tmp_path: Path
     write_private(path, KEY)
     path.with_name("made").symlink_to(theirs)
     with pytest.raises(FileExistsError):
-        write_new(path.with_name("made"), KEY)
+        create_private(path.with_name("made"), KEY)
 
     assert not theirs.exists()
 
@@ -326,11 +326,11 @@ def test_a_file_that_is_written_to_is_closed_to_others(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     with path.open("w") as file:
         path.chmod(0o644)
-        assert close_to_others(file.fileno())
+        assert make_private(file.fileno())
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert not close_to_others(file.fileno())
+        assert not make_private(file.fileno())
     with Path(os.devnull).open("w") as nowhere:
-        assert not close_to_others(nowhere.fileno())
+        assert not make_private(nowhere.fileno())
 
 
 def test_a_file_that_is_no_secret_is_read_and_judged(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_a_file_that_is_no_secret_is_read_and_judged(tmp_path: Path) -> None:
         (0o602, True, True),
     ):
         path.chmod(mode)
-        judged = read_judged(path)
+        judged = read_checked(path)
         assert judged.content == b"text"
         assert (judged.exposed is not None, judged.changeable is not None) == (
             is_exposed,

@@ -82,14 +82,14 @@ def test_a_hangup_that_has_a_use_ends_nothing(ignoring: signal.Signals | None) -
 SIGNALLED_BEFORE_ANYBODY_LISTENS = """
 import asyncio, os, sys
 import uvloop
-from ltzd.daemon.main import signals_waiting, stop_on_signals
+from ltzd.daemon.main import signals_blocked, stop_on_signals
 
 async def main():
     stop = asyncio.Event()
     stop_on_signals(stop)
     await stop.wait()
 
-with signals_waiting():
+with signals_blocked():
     os.kill(os.getpid(), int(sys.argv[1]))
     uvloop.run(main())
 """

@@ -10,7 +10,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from ltzd import telemetry
-from ltzd.deliveries.chat_recheck_loop import LOCK, PERIOD_SECONDS, ChatSweep
+from ltzd.deliveries.chat_recheck_loop import LOCK, PERIOD_SECONDS, ChatRecheckLoop
 from ltzd.providers.chat import ChatPlatform
 from ltzd.rules.constraints.chat_queries import ChatQuestion
 from ltzd.rules.constraints.constraints import ChatConstraint, ChatLevel, ChatRole
@@ -87,8 +87,8 @@ class Swept:
             )
         return [(row[0], row[1]) for row in rows]
 
-    def sweeper(self) -> ChatSweep:
-        return ChatSweep(self.pool, self.url, self.platform, self.clock.sleep)
+    def sweeper(self) -> ChatRecheckLoop:
+        return ChatRecheckLoop(self.pool, self.url, self.platform, self.clock.sleep)
 
     async def sweep(self) -> int:
         return await self.sweeper().sweep()
@@ -205,7 +205,7 @@ async def test_after_the_wait_the_sweep_goes_on(swept: Swept) -> None:
     policy = swept.server.policy(timeout_seconds=0.2)
 
     async with ChatPlatform(policy) as impatient:
-        sweep = ChatSweep(swept.pool, swept.url, impatient)
+        sweep = ChatRecheckLoop(swept.pool, swept.url, impatient)
         assert await sweep.sweep() == 1
     assert len(swept.server.asked) == 2
 

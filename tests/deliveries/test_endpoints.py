@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ltzd.deliveries.endpoints import Endpoints
+from ltzd.deliveries.endpoints import EndpointSlots
 from ltzd.values import Address
 from tests.support.rows.core import a_wallet
 
@@ -12,13 +12,13 @@ NOW = datetime(2025, 3, 1, tzinfo=UTC)
 ONE, TWO, THREE = (a_wallet(number) for number in (1, 2, 3))
 
 
-def begun(endpoints: Endpoints, brand: Address, number: int) -> None:
+def begun(endpoints: EndpointSlots, brand: Address, number: int) -> None:
     for _ in range(number):
         endpoints.begin(brand)
 
 
 def test_a_brand_that_nobody_has_found_something_of_gets_no_places() -> None:
-    endpoints = Endpoints(1_000, 100)
+    endpoints = EndpointSlots(1_000, 100)
     assert endpoints.free(NOW) == {}
 
     endpoints.found([ONE])
@@ -26,7 +26,7 @@ def test_a_brand_that_nobody_has_found_something_of_gets_no_places() -> None:
 
 
 def test_who_gave_less_than_was_asked_for_is_not_asked_again_until_more_is_found() -> None:
-    endpoints = Endpoints(1_000, 100)
+    endpoints = EndpointSlots(1_000, 100)
     endpoints.found([ONE, TWO])
 
     endpoints.claimed({ONE: 4, TWO: 4}, {ONE: 4, TWO: 3})
@@ -37,7 +37,7 @@ def test_who_gave_less_than_was_asked_for_is_not_asked_again_until_more_is_found
 
 
 def test_all_brands_together_never_get_more_than_the_bound() -> None:
-    endpoints = Endpoints(6, 100)
+    endpoints = EndpointSlots(6, 100)
     endpoints.found([ONE, TWO, THREE])
     assert sum(endpoints.free(NOW).values()) == 6
 
@@ -51,7 +51,7 @@ def test_all_brands_together_never_get_more_than_the_bound() -> None:
 
 
 def test_little_is_begun_at_once_and_who_has_least_comes_first() -> None:
-    endpoints = Endpoints(1_000, 3)
+    endpoints = EndpointSlots(1_000, 3)
     endpoints.found([ONE, TWO])
     begun(endpoints, ONE, 2)
 
@@ -64,14 +64,14 @@ def test_little_is_begun_at_once_and_who_has_least_comes_first() -> None:
 def test_a_place_is_of_use_to_others_where_the_bound_had_kept_them_waiting(
     most: int, is_of_use: bool
 ) -> None:
-    endpoints = Endpoints(most, 100)
+    endpoints = EndpointSlots(most, 100)
     begun(endpoints, ONE, 4)
 
     assert endpoints.end(ONE) == is_of_use
 
 
 def test_a_place_is_of_use_to_a_brand_that_may_have_more() -> None:
-    endpoints = Endpoints(1_000, 100)
+    endpoints = EndpointSlots(1_000, 100)
     endpoints.found([ONE])
     begun(endpoints, ONE, 4)
     begun(endpoints, TWO, 1)
@@ -81,7 +81,7 @@ def test_a_place_is_of_use_to_a_brand_that_may_have_more() -> None:
 
 
 def test_failures_and_rests_are_a_brands_own() -> None:
-    endpoints = Endpoints(1_000, 100)
+    endpoints = EndpointSlots(1_000, 100)
     endpoints.found([ONE, TWO, THREE])
     minute = timedelta(minutes=1)
 

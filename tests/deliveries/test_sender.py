@@ -173,7 +173,7 @@ async def test_an_endpoint_that_answers_500_for_days_is_asked_ten_times_and_disa
 ) -> None:
     brand = await world.brand("/broken")
     receiver.behaviours["/broken"] = answering(500)
-    closed = counted(telemetry.WEBHOOK_ENDPOINTS_CLOSED)
+    closed = counted(telemetry.ENDPOINT_DISABLEMENTS)
     await world.minted(brand)
     async with world.sending():
         for attempt, pause in enumerate(PAUSES, 1):
@@ -185,7 +185,7 @@ async def test_an_endpoint_that_answers_500_for_days_is_asked_ten_times_and_disa
         row = await attempted(world, ATTEMPTS)
 
         async def disabled() -> bool:
-            return counted(telemetry.WEBHOOK_ENDPOINTS_CLOSED) == closed + 1
+            return counted(telemetry.ENDPOINT_DISABLEMENTS) == closed + 1
 
         await until(disabled)
         await world.minted(brand)
@@ -446,7 +446,7 @@ async def test_after_a_failure_an_endpoint_gets_one_at_a_time(
 async def test_the_bound_of_all_brands_together_leaves_none_out(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sender, "MOST_UNDER_WAY", 3)
+    monkeypatch.setattr(sender, "MAX_IN_FLIGHT", 3)
     monkeypatch.setattr(sender, "_MOST_AT_ONCE", 2)
     for number in range(5):
         await world.minted(await world.brand(f"/{number}"), 3)
@@ -581,4 +581,4 @@ async def test_the_backlog_is_measured_while_senders_run(world: World, receiver:
             return bool(telemetry.WEBHOOKS_PENDING._value.get() == 6)
 
         await until(measured)
-        assert telemetry.WEBHOOKS_UNDER_WAY._value.get() == MOST_SLOTS
+        assert telemetry.WEBHOOKS_IN_FLIGHT._value.get() == MOST_SLOTS

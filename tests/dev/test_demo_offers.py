@@ -8,7 +8,7 @@ from typing import Any
 import pytest_asyncio
 
 from ltzd.chain.contracts import offers
-from ltzd.chain.contracts.offers import OfferContracts, Offers
+from ltzd.chain.contracts.offers import OfferContracts, OfferReader
 from ltzd.chain.signing import Signer
 from ltzd.dev import demo_offers
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
@@ -49,7 +49,7 @@ class Demo:
 
     async def counts(self) -> tuple[int, int, int]:
         """Collections, items, businesses."""
-        found = Offers(self._contracts.rpc, self._at)
+        found = OfferReader(self._contracts.rpc, self._at)
         businesses = await found.businesses()
         return len(await found.collections()), len(await found.items()), len(businesses)
 

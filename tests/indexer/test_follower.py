@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ltzd.errors import Broken, LostLane, NodeUnavailable
+from ltzd.errors import Broken, LaneLost, NodeUnavailable
 from ltzd.indexer import follower as follower_module
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
@@ -492,13 +492,13 @@ async def test_a_follower_whose_term_is_over_writes_nothing(
 ) -> None:
     newer = await following.another()
     node.mine(logs=[given_to(ANN, 10)])
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await following.step()
     assert await following.balances() == {}
     await newer.catch_up()
 
     node.reorg(1)
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await following.step()
     assert await following.balances() == {ANN: 10}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ltzd.errors import Broken, LostLane
+from ltzd.errors import Broken, LaneLost
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.store.constraints import results as constraint_results
@@ -193,7 +193,7 @@ async def test_a_block_that_is_committed_again_is_refused_and_changes_nothing(
     await following.follower._advance(before, head, None)
     seen = await following.tables(*DERIVED, *FACTS)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await following.follower._advance(before, head, None)
 
     assert await following.tables(*DERIVED, *FACTS) == seen
@@ -254,11 +254,11 @@ async def test_results_go_in_the_very_transaction_that_writes_the_block(
     node.mine(logs=[collection_log(7, BRAND), *claim_logs(ANN, TOKEN)])
 
     async def fails(*_: object) -> None:
-        raise LostLane("too late")
+        raise LaneLost("too late")
 
     with monkeypatch.context() as patch:
         patch.setattr("ltzd.store.wakeups.notify", fails)
-        with pytest.raises(LostLane):
+        with pytest.raises(LaneLost):
             await following.follower.step()
     assert await with_results(following.pool) == {ANN}
     assert await value(following.pool, "SELECT count(*) FROM perk_transfers") == 0

@@ -4,7 +4,7 @@ from typing import cast
 from uuid import UUID
 
 from ltzd.chain.node.node import Node
-from ltzd.operator.mints.limit import MintAllowance
+from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.operator.policy import MintTarget
 from ltzd.store.operator.rewards import QueuedReward
 from ltzd.values import LTZ, Address
@@ -32,7 +32,7 @@ async def test_what_is_left_out_of_a_mint_is_not_kept_for_the_reward_that_is_sav
     """After a mint was refused batches are small: else nine tenths of each would be saved."""
     bucket = Bucket()
     target = MintTarget(31337, B)
-    allowance = MintAllowance(cast("Node", bucket), target, B)
+    allowance = MintLimitTracker(cast("Node", bucket), target, B)
     large = a_reward(0, A, 1_000)
     small = [a_reward(number, B, 1) for number in range(1, 5_000)]
     for _ in range(20):

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from ltzd.operator.mints import simulation as rehearsing
-from ltzd.operator.mints.limit import MintAllowance
+from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.store.database import transaction
 from ltzd.store.operator import rewards
 from ltzd.store.wakeups import REWARDS
@@ -181,7 +181,7 @@ async def test_what_the_bucket_cannot_hold_is_not_failed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit fell after it was looked at, so that the larger reward reverts alone."""
-    monkeypatch.setattr(MintAllowance, "fit", lambda _self, batch, *_: list(batch))
+    monkeypatch.setattr(MintLimitTracker, "fit", lambda _self, batch, *_: list(batch))
     async with world.serving():
         await reverted_once(world)
         world.node.mint_filled = world.node.head.minted + 2 * LTZ

@@ -12,7 +12,7 @@ from aiohttp import web
 from ltzd import __version__
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
-from ltzd.providers.chat import ChatFailed, ChatPlatform, ChatPolicy, checked_levels_url
+from ltzd.providers.chat import ChatPlatform, ChatPolicy, ChatUnavailable, validate_levels_url
 from ltzd.rules.constraints.constraints import ChatLevel, ChatRole
 from tests.support.services.brand_api import never
 from tests.support.services.chat_platform import (
@@ -51,8 +51,8 @@ async def platform(server: ChatServer) -> AsyncIterator[ChatPlatform]:
         yield platform
 
 
-async def failure(platform: ChatPlatform, question: ChatRole | ChatLevel) -> ChatFailed:
-    with pytest.raises(ChatFailed) as failed:
+async def failure(platform: ChatPlatform, question: ChatRole | ChatLevel) -> ChatUnavailable:
+    with pytest.raises(ChatUnavailable) as failed:
         await platform.observe(question, ADA)
     return failed.value
 
@@ -260,7 +260,7 @@ async def test_a_closed_client_asks_nothing(server: ChatServer) -> None:
 )
 def test_a_url_of_levels_names_guild_and_user_and_nothing_else(url: str) -> None:
     with pytest.raises(ValueError, match=r"must hold|may hold"):
-        checked_levels_url(url)
+        validate_levels_url(url)
 
 
 def test_secrets_do_not_show() -> None:
@@ -268,7 +268,7 @@ def test_secrets_do_not_show() -> None:
     assert TOKEN not in repr(policy)
     assert "hidden" not in repr(policy)
     good = "https://bot.example/{guild_id}/{user_id}"
-    assert checked_levels_url(good) == good
+    assert validate_levels_url(good) == good
 
 
 # --- the sandbox speaks the same ----------------------------------------------------------------
@@ -293,7 +293,7 @@ async def test_the_sandboxs_guilds_are_understood(sandbox: Sandbox) -> None:
 
     discord = sandbox.accounts_policy().discord
     assert discord is not None
-    levels = checked_levels_url(sandbox.levels_url())
+    levels = validate_levels_url(sandbox.levels_url())
     async with ChatPlatform(ChatPolicy(discord.base_url, discord.token, levels)) as platform:
         for question in (role_in(), level_in()):
             assert await platform.observe(question, ADA) is None

@@ -21,7 +21,7 @@ from ltzd.dev.sandbox.dns.records import name_of
 from ltzd.dev.sandbox.dns.server import DnsServer
 from ltzd.dev.sandbox.faults import DNS, Fault, Faults
 from ltzd.errors import DnsUnavailable
-from ltzd.providers.dns_txt import MOST_BYTES, MOST_RECORDS, DnsPolicy, TxtRecords
+from ltzd.providers.dns_txt import MOST_BYTES, MOST_RECORDS, DnsPolicy, TxtResolver
 from tests.support.waiting import until
 
 NAME = "_ltz.shop.example"
@@ -40,7 +40,7 @@ class World:
         await self.server._book.set(name_of(name), values, "door")
 
     async def at(self, name: str = NAME, seconds: float = 5.0) -> list[str]:
-        return await TxtRecords(self.policy(seconds)).at(name)
+        return await TxtResolver(self.policy(seconds)).at(name)
 
 
 @pytest_asyncio.fixture
@@ -75,7 +75,7 @@ async def test_a_name_in_another_letter_case_has_the_same_records(world: World) 
 async def test_bytes_that_are_no_text_do_no_harm() -> None:
     records = [b"\xff\xfe;brand_id=\x00", b"fine"]
     async with an_answerer(lambda query: a_response(query, *records)) as policy:
-        assert await TxtRecords(policy).at(NAME) == ["fine", "\ufffd\ufffd;brand_id=\x00"]
+        assert await TxtResolver(policy).at(NAME) == ["fine", "\ufffd\ufffd;brand_id=\x00"]
 
 
 @pytest.mark.parametrize("name", [NAME, "shop.example", "_ltz." + "a." * 124 + "example"])
@@ -102,7 +102,7 @@ async def test_an_alias_is_followed() -> None:
         return response
 
     async with an_answerer(alias) as policy:
-        assert await TxtRecords(policy).at(NAME) == ["far"]
+        assert await TxtResolver(policy).at(NAME) == ["far"]
 
 
 async def test_an_answer_too_long_for_a_datagram_is_asked_for_again_over_tcp(world: World) -> None:
@@ -121,7 +121,7 @@ async def test_no_more_than_a_bounded_part_of_the_records_is_looked_at(world: Wo
 
 
 async def test_a_change_is_seen_at_once(world: World) -> None:
-    records = TxtRecords(world.policy())
+    records = TxtResolver(world.policy())
     for values in (["one"], ["two"], [], ["three"]):
         await world.stands(*values)
         assert await records.at(NAME) == values
@@ -131,7 +131,7 @@ async def test_a_change_is_seen_at_once(world: World) -> None:
 
 
 async def test_a_resolver_that_is_down_is_no_missing_record() -> None:
-    records = TxtRecords(DnsPolicy(("127.0.0.1",), a_port_of_nobody(), 0.2))
+    records = TxtResolver(DnsPolicy(("127.0.0.1",), a_port_of_nobody(), 0.2))
     with pytest.raises(DnsUnavailable, match="Timeout"):
         await records.at(NAME)
 
@@ -169,13 +169,13 @@ async def test_a_resolver_that_will_not_say_is_no_missing_record(code: dns.rcode
 
     async with an_answerer(refusing) as policy:
         with pytest.raises(DnsUnavailable, match="NoNameservers"):
-            await TxtRecords(policy).at(NAME)
+            await TxtResolver(policy).at(NAME)
 
 
 async def test_rubbish_is_no_missing_record() -> None:
     async with an_answerer(lambda _query: b"rubbish") as policy:
         with pytest.raises(DnsUnavailable, match="Timeout"):
-            await TxtRecords(replace(policy, timeout_seconds=0.2)).at(NAME)
+            await TxtResolver(replace(policy, timeout_seconds=0.2)).at(NAME)
 
 
 async def test_an_answer_to_another_question_is_not_taken() -> None:
@@ -186,21 +186,21 @@ async def test_an_answer_to_another_question_is_not_taken() -> None:
 
     async with an_answerer(forging) as policy:
         with pytest.raises(DnsUnavailable, match="Timeout"):
-            await TxtRecords(replace(policy, timeout_seconds=0.2)).at(NAME)
+            await TxtResolver(replace(policy, timeout_seconds=0.2)).at(NAME)
 
 
 async def test_the_second_resolver_answers_when_the_first_is_silent(world: World) -> None:
     await world.stands("there")
     policy = world.policy(1.2)
     # Nobody listens on that address; the port is the server's.
-    records = TxtRecords(replace(policy, nameservers=("127.0.0.2", "127.0.0.1")))
+    records = TxtResolver(replace(policy, nameservers=("127.0.0.2", "127.0.0.1")))
     assert await records.at(NAME) == ["there"]
 
 
 async def test_more_questions_than_may_wait_are_refused_at_once(world: World) -> None:
     await world.stands("there")
     world.faults.order(DNS, Fault(times=2, delay_seconds=0.2))
-    records = TxtRecords(replace(world.policy(), max_waiting=2))
+    records = TxtResolver(replace(world.policy(), max_waiting=2))
     waiting = [asyncio.create_task(records.at(NAME)) for _ in range(2)]
 
     async def both_wait() -> bool:
@@ -221,7 +221,7 @@ async def test_a_machine_without_resolvers_says_so_when_it_is_asked(
 
     monkeypatch.setattr(dns.resolver.BaseResolver, "read_resolv_conf", nothing)
     with pytest.raises(DnsUnavailable, match=r"dns\.nameservers"):
-        await TxtRecords(DnsPolicy()).at(NAME)
+        await TxtResolver(DnsPolicy()).at(NAME)
 
 
 def test_without_nameservers_the_machines_own_are_asked(
@@ -233,7 +233,7 @@ def test_without_nameservers_the_machines_own_are_asked(
     monkeypatch.setattr(
         dns.resolver.BaseResolver, "read_resolv_conf", lambda self, _file: read(self, str(own))
     )
-    resolver = TxtRecords(DnsPolicy(port=5353))._resolver
+    resolver = TxtResolver(DnsPolicy(port=5353))._resolver
     assert resolver is not None
     assert resolver.nameservers == ["192.0.2.53"]
     assert resolver.port == 53

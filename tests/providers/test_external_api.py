@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from ltzd import __version__, telemetry
-from ltzd.providers.external_api import ApiFailed, ExternalApis
+from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailable
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.rules.constraints.constraints import ExternalApi, is_satisfied
 from ltzd.values import address_of
@@ -77,19 +77,19 @@ async def api() -> AsyncIterator[Api]:
 
 
 @pytest.fixture
-async def apis() -> AsyncIterator[ExternalApis]:
-    apis = ExternalApis(DEV)
+async def apis() -> AsyncIterator[ExternalApiClient]:
+    apis = ExternalApiClient(DEV)
     yield apis
     await apis.close()
 
 
-async def reason_of(apis: ExternalApis, question: ExternalApi) -> str:
-    with pytest.raises(ApiFailed) as caught:
+async def reason_of(apis: ExternalApiClient, question: ExternalApi) -> str:
+    with pytest.raises(ExternalApiUnavailable) as caught:
         await apis.ask(question, USER)
     return caught.value.reason
 
 
-async def test_a_get_asks_by_its_url(api: Api, apis: ExternalApis) -> None:
+async def test_a_get_asks_by_its_url(api: Api, apis: ExternalApiClient) -> None:
     api.says('{"allowed": true}')
 
     answer = await apis.ask(api.question(), USER)
@@ -101,7 +101,7 @@ async def test_a_get_asks_by_its_url(api: Api, apis: ExternalApis) -> None:
     assert "Content-Type" not in api.headers[0]
 
 
-async def test_a_post_asks_by_its_body_too(api: Api, apis: ExternalApis) -> None:
+async def test_a_post_asks_by_its_body_too(api: Api, apis: ExternalApiClient) -> None:
     await apis.ask(api.question(method="POST", url=f"{api.base}/check"), USER)
 
     [(method, path, body)] = api.requests
@@ -126,7 +126,7 @@ async def test_a_post_asks_by_its_body_too(api: Api, apis: ExternalApis) -> None
     ],
 )
 async def test_numbers_arrive_with_every_digit(
-    said: str, value: object, api: Api, apis: ExternalApis
+    said: str, value: object, api: Api, apis: ExternalApiClient
 ) -> None:
     api.says(said)
 
@@ -139,7 +139,7 @@ async def test_numbers_arrive_with_every_digit(
     "kind",
     [JSON, "application/json; charset=utf-8", "APPLICATION/JSON", "application/problem+json"],
 )
-async def test_json_comes_under_these_names(kind: str, api: Api, apis: ExternalApis) -> None:
+async def test_json_comes_under_these_names(kind: str, api: Api, apis: ExternalApiClient) -> None:
     api.says("{}", kind=kind)
 
     assert await apis.ask(api.question(), USER) == {}
@@ -150,7 +150,7 @@ async def test_json_comes_under_these_names(kind: str, api: Api, apis: ExternalA
     [None, "text/html", "text/plain", "text/json", "application/jsonx", "text/x+json", "json"],
 )
 async def test_under_other_names_it_is_a_failure(
-    kind: str | None, api: Api, apis: ExternalApis
+    kind: str | None, api: Api, apis: ExternalApiClient
 ) -> None:
     api.says("{}", kind=kind)
 
@@ -159,7 +159,7 @@ async def test_under_other_names_it_is_a_failure(
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 418, 429, 500, 502, 503, 599])
 async def test_an_error_is_a_failure_whatever_its_body_says(
-    status: int, api: Api, apis: ExternalApis
+    status: int, api: Api, apis: ExternalApiClient
 ) -> None:
     api.says('{"allowed": true}', status)
 
@@ -168,7 +168,7 @@ async def test_an_error_is_a_failure_whatever_its_body_says(
 
 
 @pytest.mark.parametrize("status", [200, 201, 203])
-async def test_every_success_is_one(status: int, api: Api, apis: ExternalApis) -> None:
+async def test_every_success_is_one(status: int, api: Api, apis: ExternalApiClient) -> None:
     api.says("true", status)
 
     assert await apis.ask(api.question(), USER) is True
@@ -200,13 +200,13 @@ async def test_every_success_is_one(status: int, api: Api, apis: ExternalApis) -
     ],
     ids=lambda body: body[:12],
 )
-async def test_what_is_no_json_is_a_failure(body: bytes, api: Api, apis: ExternalApis) -> None:
+async def test_what_is_no_json_is_a_failure(body: bytes, api: Api, apis: ExternalApiClient) -> None:
     api.says(body)
 
     assert await reason_of(apis, api.question()) == "the body is not JSON"
 
 
-async def test_what_the_guard_refuses_is_a_failure(api: Api, apis: ExternalApis) -> None:
+async def test_what_the_guard_refuses_is_a_failure(api: Api, apis: ExternalApiClient) -> None:
     api.says(b"[" + b" " * (10 << 20) + b"]")
     assert await reason_of(apis, api.question()) == "the body is longer than 65536 bytes"
 
@@ -222,7 +222,7 @@ async def test_what_the_guard_refuses_is_a_failure(api: Api, apis: ExternalApis)
 
 
 async def test_in_production_this_machine_is_not_asked(api: Api) -> None:
-    apis = ExternalApis(GuardPolicy())
+    apis = ExternalApiClient(GuardPolicy())
     try:
         reason = await reason_of(apis, api.question())
     finally:
@@ -233,11 +233,11 @@ async def test_in_production_this_machine_is_not_asked(api: Api) -> None:
 
 
 async def test_a_failure_tells_nothing_of_the_url_or_the_answer(
-    api: Api, apis: ExternalApis
+    api: Api, apis: ExternalApiClient
 ) -> None:
     api.says("hunter2", 500)
 
-    with pytest.raises(ApiFailed) as caught:
+    with pytest.raises(ExternalApiUnavailable) as caught:
         await apis.ask(api.question(url=f"{api.base}/?key=hunter2"), USER)
 
     told = f"{caught.value} {caught.value.reason} {caught.value.details}"
@@ -251,7 +251,7 @@ def seen(outcome: str) -> float:
     return telemetry.REGISTRY.get_sample_value(name, labels) or 0.0
 
 
-async def test_calls_are_timed_by_their_outcome(api: Api, apis: ExternalApis) -> None:
+async def test_calls_are_timed_by_their_outcome(api: Api, apis: ExternalApiClient) -> None:
     before = seen("ok"), seen("unavailable")
 
     await apis.ask(api.question(), USER)

@@ -23,7 +23,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from ltzd.providers.outbound import guarded_connector
-from ltzd.providers.outbound.guarded_http import Answer, GuardedHttp, GuardPolicy, RequestFailed
+from ltzd.providers.outbound.guarded_http import (
+    Answer,
+    GuardedHttpClient,
+    GuardPolicy,
+    RequestFailed,
+)
 from ltzd.providers.outbound.public_addresses import is_public
 from tests.support.waiting import until
 
@@ -53,8 +58,8 @@ class Names:
 @asynccontextmanager
 async def guarded(
     policy: GuardPolicy = DEV, look_up: Any = None, **changed: Any
-) -> AsyncIterator[GuardedHttp]:
-    client = GuardedHttp(replace(policy, **changed), look_up)
+) -> AsyncIterator[GuardedHttpClient]:
+    client = GuardedHttpClient(replace(policy, **changed), look_up)
     try:
         yield client
     finally:
@@ -636,7 +641,7 @@ async def test_a_name_that_cannot_be_resolved_in_time_occupies_one_thread(
         await until(is_back)
 
 
-async def reason_or_status(http: GuardedHttp, url: str) -> str | int:
+async def reason_or_status(http: GuardedHttpClient, url: str) -> str | int:
     try:
         return (await http.ask("GET", url)).status
     except RequestFailed as error:

@@ -15,12 +15,12 @@ import pytest
 from aiohttp import web
 
 from ltzd.dev.sandbox import Sandbox
-from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LogInsLimited
+from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LoginRateLimited
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import (
     MOST_FORMS,
     HostCredentials,
-    HostSites,
+    HostSiteClient,
     SiteUser,
     forwarded,
 )
@@ -120,8 +120,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def sites(clock: Clock) -> AsyncIterator[HostSites]:
-    sites = HostSites(SHORT, ticks=clock)
+async def sites(clock: Clock) -> AsyncIterator[HostSiteClient]:
+    sites = HostSiteClient(SHORT, ticks=clock)
     yield sites
     await sites.close()
 
@@ -129,7 +129,7 @@ async def sites(clock: Clock) -> AsyncIterator[HostSites]:
 # --- what is asked ------------------------------------------------------------------------------
 
 
-async def test_a_cookies_user_is_told_with_a_fresh_nonce(site: Site, sites: HostSites) -> None:
+async def test_a_cookies_user_is_told_with_a_fresh_nonce(site: Site, sites: HostSiteClient) -> None:
     user = await sites.user_of(site.base, COOKIE)
 
     roles = ("subscriber", "customer")
@@ -140,7 +140,7 @@ async def test_a_cookies_user_is_told_with_a_fresh_nonce(site: Site, sites: Host
 
 
 async def test_a_site_may_lie_below_a_path_and_have_a_rest_prefix_of_its_own(
-    site: Site, sites: HostSites
+    site: Site, sites: HostSiteClient
 ) -> None:
     await sites.user_of(f"{site.base}/blog/", COOKIE, "api")
     assert site.asked == ["/blog/api/wp/v2/users/me?context=edit"]
@@ -199,7 +199,7 @@ def test_a_password_is_sent_on_where_no_cookie_can_count(credentials: HostCreden
     ],
 )
 async def test_where_nothing_can_prove_a_log_in_no_site_is_asked(
-    site: Site, sites: HostSites, credentials: HostCredentials
+    site: Site, sites: HostSiteClient, credentials: HostCredentials
 ) -> None:
     assert await sites.user_of(site.base, credentials) is None
     assert site.asked == []
@@ -218,7 +218,7 @@ async def test_where_nothing_can_prove_a_log_in_no_site_is_asked(
     ],
 )
 async def test_whom_the_site_refuses_is_nobody(
-    site: Site, sites: HostSites, status: int, code: str, message: str
+    site: Site, sites: HostSiteClient, status: int, code: str, message: str
 ) -> None:
     site.says(status, {"code": code, "message": message, "data": {"status": status}})
     assert await sites.user_of(site.base, COOKIE) is None
@@ -246,7 +246,7 @@ async def test_whom_the_site_refuses_is_nobody(
     ],
 )
 async def test_anything_else_is_the_sites_trouble_and_never_a_log_out(
-    site: Site, sites: HostSites, status: int, body: object
+    site: Site, sites: HostSiteClient, status: int, body: object
 ) -> None:
     site.says(status, body, {"Location": "/wp-login.php"})
     with pytest.raises(HostSiteUnavailable) as caught:
@@ -255,7 +255,9 @@ async def test_anything_else_is_the_sites_trouble_and_never_a_log_out(
     assert len(site.asked) == 1, "no redirect is followed"
 
 
-async def test_a_site_that_is_silent_or_away_is_in_trouble(site: Site, sites: HostSites) -> None:
+async def test_a_site_that_is_silent_or_away_is_in_trouble(
+    site: Site, sites: HostSiteClient
+) -> None:
     site.is_silent = True
     with pytest.raises(HostSiteUnavailable):
         await sites.user_of(site.base, COOKIE)
@@ -271,7 +273,7 @@ async def test_a_log_in_is_sent_to_https_on_the_public_internet_only(origin: str
     async def at_home(_host: str) -> list[str]:
         return ["10.0.0.1"]
 
-    sites = HostSites(host_sites.policy(), at_home)
+    sites = HostSiteClient(host_sites.policy(), at_home)
     for place in (origin, "https://site.example"):
         with pytest.raises(HostSiteUnavailable):
             await sites.user_of(place, COOKIE)
@@ -279,7 +281,7 @@ async def test_a_log_in_is_sent_to_https_on_the_public_internet_only(origin: str
 
 
 async def test_outside_dev_mode_this_machine_is_not_asked(site: Site) -> None:
-    sites = HostSites(host_sites.policy())
+    sites = HostSiteClient(host_sites.policy())
     with pytest.raises(HostSiteUnavailable):
         await sites.user_of(site.base, COOKIE)
     await sites.close()
@@ -287,7 +289,7 @@ async def test_outside_dev_mode_this_machine_is_not_asked(site: Site) -> None:
 
 
 async def test_a_user_without_an_address_or_a_fresh_nonce_is_a_user(
-    site: Site, sites: HostSites
+    site: Site, sites: HostSiteClient
 ) -> None:
     site.says(200, ANN | {"email": "", "roles": []}, {"X-WP-Nonce": "not a nonce"})
     assert await sites.user_of(site.base, COOKIE) == SiteUser(42, "ann", None)
@@ -302,7 +304,7 @@ def a_log_in(number: int) -> HostCredentials:
 
 async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Site) -> None:
     """Of the slow host alone: it is called by two names of this machine here."""
-    sites = HostSites(host_sites.policy(allow_loopback=True))
+    sites = HostSiteClient(host_sites.policy(allow_loopback=True))
     slow = [f"{site.base}/{name}" for name in ("one", "two", "three", "four", "five", "six")]
     site.gate.clear()
     waiting = [
@@ -326,7 +328,7 @@ async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Sit
 
 @pytest.mark.parametrize("proof", ["nonce", "password"])
 async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
-    site: Site, sites: HostSites, clock: Clock, proof: str
+    site: Site, sites: HostSiteClient, clock: Clock, proof: str
 ) -> None:
     """The platform ignores foreign cookies, and spaces in an application password."""
 
@@ -341,7 +343,7 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
     for number in range(MOST_FORMS):
         assert await sites.user_of(site.base, form(number)) is not None
     for number in range(MOST_FORMS, 3 * MOST_FORMS):
-        with pytest.raises(LogInsLimited):
+        with pytest.raises(LoginRateLimited):
             await sites.user_of(site.base, form(number))
     assert await sites.user_of(site.base, form(0)) is not None, "it is known"
     assert len(site.asked) == MOST_FORMS
@@ -352,7 +354,7 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
 
 async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
     """More than any bound that all of them could share: 20 hosts with 50 each."""
-    sites = HostSites(
+    sites = HostSiteClient(
         host_sites.policy(allow_loopback=True), look_up=lambda _host: now(["127.0.0.1"])
     )
     site.gate.clear()
@@ -374,7 +376,7 @@ async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
     await sites.close()
 
 
-async def test_those_who_gave_up_leave_their_places(site: Site, sites: HostSites) -> None:
+async def test_those_who_gave_up_leave_their_places(site: Site, sites: HostSiteClient) -> None:
     site.gate.clear()
     waiting = [
         asyncio.create_task(sites.user_of(site.base, a_log_in(number))) for number in range(50)
@@ -390,24 +392,24 @@ async def test_those_who_gave_up_leave_their_places(site: Site, sites: HostSites
 
 
 async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
-    site: Site, sites: HostSites, clock: Clock
+    site: Site, sites: HostSiteClient, clock: Clock
 ) -> None:
-    assert not sites.was_confirmed(site.base, COOKIE)
+    assert not sites.was_recently_valid(site.base, COOKIE)
     await sites.user_of(site.base, COOKIE)
-    assert sites.was_confirmed(site.base, COOKIE)
-    assert not sites.was_confirmed(site.base, BASIC)
-    assert not sites.was_confirmed(f"{site.base}/other", COOKIE)
-    assert not sites.was_confirmed(site.base, HostCredentials())
+    assert sites.was_recently_valid(site.base, COOKIE)
+    assert not sites.was_recently_valid(site.base, BASIC)
+    assert not sites.was_recently_valid(f"{site.base}/other", COOKIE)
+    assert not sites.was_recently_valid(site.base, HostCredentials())
     clock.now += 3_599
-    assert sites.was_confirmed(site.base, COOKIE)
+    assert sites.was_recently_valid(site.base, COOKIE)
     site.says(401, {"code": "rest_not_logged_in"})
     assert await sites.user_of(site.base, COOKIE) is None
-    assert not sites.was_confirmed(site.base, COOKIE)
+    assert not sites.was_recently_valid(site.base, COOKIE)
 
     site.says(200, ANN)
     await sites.user_of(site.base, COOKIE)
     clock.now += 3_600
-    assert not sites.was_confirmed(site.base, COOKIE)
+    assert not sites.was_recently_valid(site.base, COOKIE)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +424,7 @@ async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
     ids=str,
 )
 async def test_only_true_confirms_an_address_and_only_silence_leaves_it_to_the_operator(
-    site: Site, sites: HostSites, said: dict[str, object], confirmed: bool | None
+    site: Site, sites: HostSiteClient, said: dict[str, object], confirmed: bool | None
 ) -> None:
     site.says(200, ANN | said)
     user = await sites.user_of(site.base, COOKIE)
@@ -434,7 +436,7 @@ async def test_only_true_confirms_an_address_and_only_silence_leaves_it_to_the_o
 
 
 async def test_a_log_in_is_believed_for_less_than_a_minute(
-    site: Site, sites: HostSites, clock: Clock
+    site: Site, sites: HostSiteClient, clock: Clock
 ) -> None:
     first = await sites.user_of(site.base, COOKIE)
     site.says(401, {"code": "rest_not_logged_in"})
@@ -454,7 +456,7 @@ async def test_a_log_in_is_believed_for_less_than_a_minute(
     ],
 )
 async def test_what_is_kept_of_one_log_in_is_not_told_of_another(
-    site: Site, sites: HostSites, other: HostCredentials
+    site: Site, sites: HostSiteClient, other: HostCredentials
 ) -> None:
     await sites.user_of(site.base, COOKIE)
     site.says(401, {"code": "rest_not_logged_in"})
@@ -463,14 +465,14 @@ async def test_what_is_kept_of_one_log_in_is_not_told_of_another(
 
 
 async def test_what_does_not_prove_a_log_in_makes_no_other_of_it(
-    site: Site, sites: HostSites
+    site: Site, sites: HostSiteClient
 ) -> None:
     await sites.user_of(site.base, COOKIE)
     await sites.user_of(site.base, HostCredentials(f"_ga=GA1.2; {LOGGED_IN}", NONCE))
     assert len(site.asked) == 1
 
 
-async def test_trouble_is_not_kept(site: Site, sites: HostSites) -> None:
+async def test_trouble_is_not_kept(site: Site, sites: HostSiteClient) -> None:
     site.says(503, {})
     with pytest.raises(HostSiteUnavailable):
         await sites.user_of(site.base, COOKIE)
@@ -478,7 +480,7 @@ async def test_trouble_is_not_kept(site: Site, sites: HostSites) -> None:
     assert await sites.user_of(site.base, COOKIE) is not None
 
 
-async def test_a_pages_many_requests_ask_once(site: Site, sites: HostSites) -> None:
+async def test_a_pages_many_requests_ask_once(site: Site, sites: HostSiteClient) -> None:
     site.gate.clear()
     crowd = [asyncio.create_task(sites.user_of(site.base, COOKIE)) for _ in range(20)]
     await asyncio.sleep(0)
@@ -516,7 +518,7 @@ async def log_in(sandbox: Sandbox, username: str) -> Json:
         return given
 
 
-async def test_the_sandboxs_sessions_are_log_ins(sandbox: Sandbox, sites: HostSites) -> None:
+async def test_the_sandboxs_sessions_are_log_ins(sandbox: Sandbox, sites: HostSiteClient) -> None:
     session = await log_in(sandbox, "ann@shop.example")
     user = await sites.user_of(
         sandbox.site_url, HostCredentials(session["cookie"], session["nonce"])
@@ -533,9 +535,9 @@ async def test_the_sandboxs_sessions_are_log_ins(sandbox: Sandbox, sites: HostSi
 
 
 async def test_the_sandboxs_application_password_is_a_log_in(
-    sandbox: Sandbox, sites: HostSites
+    sandbox: Sandbox, sites: HostSiteClient
 ) -> None:
-    door = sandbox.site_door()
+    door = sandbox.site_section()
     good = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
     user = await sites.user_of(sandbox.site_url, HostCredentials(authorization=good))
     assert user is not None
@@ -547,7 +549,7 @@ async def test_the_sandboxs_application_password_is_a_log_in(
 async def test_the_sandboxs_user_has_every_field_of_the_platforms(
     sandbox: Sandbox,
 ) -> None:
-    door = sandbox.site_door()
+    door = sandbox.site_section()
     basic = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
     url = f"{sandbox.site_url}/wp-json/wp/v2/users/me?context=edit"
     async with (

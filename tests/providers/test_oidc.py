@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 
 from ltzd.errors import IdentityUnavailable, Unauthorized
-from ltzd.providers.identity.answers import MalformedError, Reply
-from ltzd.providers.identity.tokens import LONGEST_TOKEN
-from ltzd.providers.oidc.claims import VouchedUser
+from ltzd.providers.identity.answers import MalformedAnswerError, Reply
+from ltzd.providers.identity.tokens import MAX_TOKEN_LENGTH
+from ltzd.providers.oidc.claims import OidcUser
 from ltzd.providers.oidc.key_sets import issuer_keys_in
 from ltzd.providers.oidc.policy import Algorithm
 from ltzd.providers.oidc.tokens import OidcTokens
@@ -75,7 +75,7 @@ def at_once(check: Coroutine[Any, Any, T]) -> T:
 async def test_a_token_of_the_issuer_tells_its_user(
     algorithm: Algorithm, issuer: Issuer, tokens: OidcTokens
 ) -> None:
-    assert await tokens.user_of(issuer.token(algorithm)) == VouchedUser("user-7", None)
+    assert await tokens.user_of(issuer.token(algorithm)) == OidcUser("user-7", None)
 
 
 @pytest.mark.parametrize("typ", [None, "JWT", "jwt", "at+jwt", "application/at+jwt"])
@@ -108,7 +108,7 @@ async def test_what_the_issuer_vouches_for_comes_with_its_user(issuer: Issuer) -
     async with OidcTokens(policy) as tokens:
         user = await tokens.user_of(issuer.token(**claims))
 
-    assert user == VouchedUser(
+    assert user == OidcUser(
         "o-1",
         None,
         (OAuthAccount("discord", "308994132968210433"), OAuthAccount("telegram", "5394817206")),
@@ -147,7 +147,7 @@ async def test_what_is_not_verified_or_malformed_vouches_for_nothing(
 ) -> None:
     payload = as_json({**issuer.claims(), **claims})
     async with OidcTokens(issuer.policy(account_claims={"discord": "discord"})) as tokens:
-        assert await tokens.user_of(issuer.signed(payload)) == VouchedUser("user-7", None)
+        assert await tokens.user_of(issuer.signed(payload)) == OidcUser("user-7", None)
 
 
 async def test_the_issuers_clock_may_be_five_seconds_ahead(issuer: Issuer) -> None:
@@ -320,7 +320,7 @@ async def test_a_key_in_the_token_itself_is_not_looked_at(
 
 
 async def test_a_token_that_is_too_long_is_not_read(issuer: Issuer, tokens: OidcTokens) -> None:
-    await refused(tokens, issuer.token(pad="x" * LONGEST_TOKEN))
+    await refused(tokens, issuer.token(pad="x" * MAX_TOKEN_LENGTH))
     assert issuer.requests == []
 
 
@@ -674,7 +674,7 @@ def test_a_private_key_in_a_set_counts_as_its_public_half() -> None:
     ids=range(7),
 )
 def test_a_set_without_a_key_for_us_or_with_too_many_makes_no_sense(body: bytes) -> None:
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedAnswerError):
         issuer_keys_in(Reply(200, {}, body), ALL)
 
 

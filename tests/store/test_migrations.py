@@ -13,7 +13,7 @@ from alembic import command
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.rules.operator.fees import Fees
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
 from ltzd.store import database
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
@@ -136,7 +136,7 @@ async def test_lanes_and_their_transactions_go_on_where_they_were_when_relays_ca
     await database.migrate(empty_url)
 
     pool = await database.open_pool(empty_url, size=2)
-    place = Place(5, Hash32(b"\x05" * 32), True, Bill(Hash32(b"\x01" * 32), 40_000, 9))
+    place = Place(5, Hash32(b"\x05" * 32), True, GasCost(Hash32(b"\x01" * 32), 40_000, 9))
     try:
         async with database.transaction(pool) as connection:
             assert await lanes.working(connection, CHAIN, "mint") == []

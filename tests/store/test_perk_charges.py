@@ -222,7 +222,7 @@ async def test_a_redemption_is_nobodys_relay_of_the_hour_and_takes_no_turn(rows:
     await rows.write(a_redemption())
     async with session(rows.pool) as connection:
         (found,) = await relays.standings(connection, [(HOLDER, None, None)])
-    assert (found.used, found.is_turn_taken) == (0, False)
+    assert (found.used, found.has_serialized_in_flight) == (0, False)
 
 
 # --- each once --------------------------------------------------------------------------------

@@ -4,14 +4,14 @@ import asyncio
 
 from ltzd.store import wakeups as signals
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.wakeups import BLOCKS, REWARDS, Bell, Signals
+from ltzd.store.wakeups import BLOCKS, REWARDS, Signals, Wakeup
 from tests.support.rows.core import running, value
 from tests.support.waiting import until
 
 LONG = 30.0
 
 
-async def heard(bell: Bell) -> float:
+async def heard(bell: Wakeup) -> float:
     """Seconds until the bell rings."""
     loop = asyncio.get_running_loop()
     began = loop.time()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from yarl import URL
 
-from ltzd.actions.perk_charges import AsOf
+from ltzd.actions.perk_charges import IndexedHeight
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.errors import (
     DatabaseUnavailable,
@@ -42,7 +42,7 @@ from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.request_signatures import signature
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import address_of
@@ -503,7 +503,7 @@ async def test_finality_is_that_of_the_newest_fact(
 
 
 async def test_what_is_final_need_not_be_deep(surface: Surface) -> None:
-    surface.perks.as_of = AsOf(1_000, 999)
+    surface.perks.as_of = IndexedHeight(1_000, 999)
     surface.perks.tokens[PERK] = a_perk(block_number=999)
     assert (await get(surface, OF_PERK)).body["finality"] == "final"
 
@@ -823,7 +823,7 @@ class SigningBrands:
 
     pool: Pool
     sealer: Sealer
-    book: BrandBook
+    book: BrandCache
     keys: dict[str, str]
 
     async def rotate(self, brand_id: str, *, revoke: bool = False) -> str:
@@ -850,7 +850,7 @@ async def judges(
     sealer = Sealer.from_file(folder / "master.key", create=True)
     async with databases.fresh() as url:
         pool = await open_pool(url)
-        found = SigningBrands(pool, sealer, BrandBook(), {})
+        found = SigningBrands(pool, sealer, BrandCache(), {})
         for number, brand_id in enumerate((BRAND_ID, OTHER_ID)):
             brand = Brand(id=brand_id, name=f"B{number}", domains=(f"b{number}.example",))
             async with transaction(pool) as connection:

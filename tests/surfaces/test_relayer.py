@@ -33,7 +33,7 @@ from ltzd.http.relayer.models import RelayResponse, fingerprint
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.requests.fields import MAX_DATA_BYTES
 from ltzd.http.services import HttpPolicy
-from ltzd.rules.relayer.calls import PermitGiven, RelayAsk, RelayStatus
+from ltzd.rules.relayer.calls import RelayAsk, RelayStatus, SignedPermit
 from ltzd.rules.relayer.gas_budgets import identity_exhausted, total_exhausted
 from ltzd.values import address_of, checksummed
 from tests.support.surfaces.http_surface import (
@@ -708,7 +708,7 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
         user=WALLET,
         value=16,
         gas_limit=90_000,
-        permit=PermitGiven(
+        permit=SignedPermit(
             owner=WALLET,
             spender=address_of(CONTRACT.lower()),
             value=10**18,

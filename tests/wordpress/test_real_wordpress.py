@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from ltzd.providers.host_sites import HostCredentials, HostSites, policy
+from ltzd.providers.host_sites import HostCredentials, HostSiteClient, policy
 from tests.support.sites.wordpress import PASSWORD, Session, WordPressSite, a_wordpress
 
 RICH = "rich@shop.example"
@@ -292,14 +292,14 @@ async def test_one_members_proof_is_nothing_at_another_member(member: Session) -
 
 
 @pytest_asyncio.fixture
-async def ltzd() -> AsyncIterator[HostSites]:
+async def ltzd() -> AsyncIterator[HostSiteClient]:
     """ltzd's own client of host sites."""
-    client = HostSites(policy(allow_loopback=True))
+    client = HostSiteClient(policy(allow_loopback=True))
     yield client
     await client.close()
 
 
-async def read_by(ltzd: HostSites, member: Session) -> tuple[str | None, bool | None]:
+async def read_by(ltzd: HostSiteClient, member: Session) -> tuple[str | None, bool | None]:
     """Address and confirmation, as ltzd has them of the member's session."""
     credentials = HostCredentials(member.headers["Cookie"], member.headers["X-WP-Nonce"])
     user = await ltzd.user_of(member.site.url, credentials)
@@ -308,7 +308,7 @@ async def read_by(ltzd: HostSites, member: Session) -> tuple[str | None, bool | 
 
 
 async def test_ltzd_reads_from_core_alone_whatever_a_member_has_typed(
-    core_alone: WordPressSite, ltzd: HostSites
+    core_alone: WordPressSite, ltzd: HostSiteClient
 ) -> None:
     member = await a_member(core_alone)
     await member.ask("POST", ME, json={"email": "typed@shop.example"})
@@ -316,7 +316,7 @@ async def test_ltzd_reads_from_core_alone_whatever_a_member_has_typed(
 
 
 async def test_ltzd_reads_that_nobody_has_confirmed_the_address(
-    member: Session, ltzd: HostSites
+    member: Session, ltzd: HostSiteClient
 ) -> None:
     user = await member.me()
     await member.ask("POST", ME, json={"email": RICH})
@@ -324,7 +324,7 @@ async def test_ltzd_reads_that_nobody_has_confirmed_the_address(
 
 
 async def test_ltzd_reads_that_a_member_has_confirmed_the_address(
-    member: Session, ltzd: HostSites
+    member: Session, ltzd: HostSiteClient
 ) -> None:
     email = await confirm(member)
     assert await read_by(ltzd, member) == (email, True)

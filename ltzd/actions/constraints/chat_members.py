@@ -6,9 +6,9 @@ token's subject, and those that his wallet was made for before he ever logged in
 
 import asyncio
 
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import IdentityUnavailable
-from ltzd.providers.chat import ChatFailed, ChatPlatform
+from ltzd.providers.chat import ChatPlatform, ChatUnavailable
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.constraints.chat_queries import verdict_over
 from ltzd.rules.constraints.constraints import ChatConstraint, is_satisfied
@@ -29,7 +29,7 @@ class ChatMembers:
     def __init__(
         self,
         pool: Pool,
-        identities: Identities | None = None,
+        identities: IdentityProvider | None = None,
         platform: ChatPlatform | None = None,
     ) -> None:
         self._pool = pool
@@ -50,20 +50,20 @@ class ChatMembers:
         return tuple(sorted(found)[:MOST_ACCOUNTS])
 
     async def is_met(self, constraint: ChatConstraint, accounts: tuple[str, ...]) -> bool:
-        """Raises ChatFailed."""
+        """Raises ChatUnavailable."""
         heard = await asyncio.gather(*(self._heard(constraint, account) for account in accounts))
-        failures = [one for one in heard if isinstance(one, ChatFailed)]
-        verdict = verdict_over(None if isinstance(one, ChatFailed) else one for one in heard)
+        failures = [one for one in heard if isinstance(one, ChatUnavailable)]
+        verdict = verdict_over(None if isinstance(one, ChatUnavailable) else one for one in heard)
         if verdict is None:
             raise failures[0]
         return verdict
 
-    async def _heard(self, constraint: ChatConstraint, account: str) -> bool | ChatFailed:
+    async def _heard(self, constraint: ChatConstraint, account: str) -> bool | ChatUnavailable:
         if self._platform is None:
-            return ChatFailed("no chat platform is configured")
+            return ChatUnavailable("no chat platform is configured")
         try:
             return is_satisfied(constraint, await self._platform.observe(constraint, account))
-        except ChatFailed as failure:
+        except ChatUnavailable as failure:
             return failure
 
     async def _linked(self, speaker: TokenUser) -> tuple[OAuthAccount, ...]:

@@ -18,8 +18,8 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.constraints.chat_members import PLATFORM, ChatMembers
 from ltzd.errors import Unauthorized, Unavailable, ValidationFailed
-from ltzd.providers.chat import ChatFailed
-from ltzd.providers.external_api import ApiFailed, ExternalApis
+from ltzd.providers.chat import ChatUnavailable
+from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailable
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.constraints.chat_queries import ChatQuestion
 from ltzd.rules.constraints.constraints import (
@@ -32,7 +32,7 @@ from ltzd.rules.constraints.constraints import (
     is_satisfied,
 )
 from ltzd.store.brands import keys as brand_keys
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.chat_claims import MOST_CLAIMS, ChatClaim
@@ -77,8 +77,8 @@ class PurchaseConstraints:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
-        apis: ExternalApis,
+        brands: BrandCache,
+        apis: ExternalApiClient,
         members: ChatMembers | None = None,
     ) -> None:
         self._pool = pool
@@ -164,7 +164,7 @@ class PurchaseConstraints:
             gone = await constraint_results.invalidate_api(
                 connection, api_url, brand=brand, user=user, collection_id=collection_id
             )
-        telemetry.CONSTRAINT_RESULTS_FORGOTTEN.inc(gone)
+        telemetry.CONSTRAINT_RESULTS_INVALIDATED.inc(gone)
         return gone
 
     def _refuse_in_doubt(self, collection_id: int) -> None:
@@ -253,7 +253,7 @@ class PurchaseConstraints:
         constraint = question.constraint
         try:
             is_met = await self._said(question)
-        except (ApiFailed, ChatFailed) as failure:
+        except (ExternalApiUnavailable, ChatUnavailable) as failure:
             log.warning(
                 "constraint.service_failed",
                 kind=constraint.kind,

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 from msgspec import structs
 
-from ltzd.concurrency.batch_writer import AGAIN, Again
+from ltzd.concurrency.batch_writer import RETRY, Again
 from ltzd.errors import LtzdError, Refused, SignatureRefused
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.event_handler.brand_limits import (
@@ -141,7 +141,7 @@ def decide_all(group: Sequence[Claim], standing: Standing, known: Collection[str
             verdicts.append(WRITTEN)
             continue
         if key[0] in waiting and one.check.shares_a_count():
-            verdicts.append(AGAIN)
+            verdicts.append(RETRY)
             continue
         is_new = not one.is_known_user and key[2] not in known and key[2] not in newcomers
         try:
@@ -151,7 +151,7 @@ def decide_all(group: Sequence[Claim], standing: Standing, known: Collection[str
             continue
         if key in taken:
             waiting.add(key[0])
-            verdicts.append(AGAIN)
+            verdicts.append(RETRY)
             continue
         taken.add(key)
         claim = ClaimRecord(claim.claims + 1, one.event.id, standing.now)
@@ -223,7 +223,7 @@ def outcomes_of(
             outcomes.append(Written(structs.replace(one.event, wallet=wallet), is_new))
             announced.add(key[2])
         elif isinstance(verdict, NewEvent | Again) or key[0] in lost:
-            outcomes.append(AGAIN)
+            outcomes.append(RETRY)
         else:
             outcomes.append(verdict)
     return outcomes

@@ -19,7 +19,7 @@ from ltzd.values import Hash32
 log = structlog.get_logger()
 
 
-class PublishedHashes:
+class MintHashWaiters:
     def __init__(self, pool: Pool, signals: Signals) -> None:
         self._pool = pool
         self._bell = signals.bell(PUBLISHED)

@@ -21,12 +21,12 @@ from cachetools import LRUCache
 
 from ltzd import telemetry
 from ltzd.actions.event_handler.batch_decision import Check, Claim, Written
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.ids import event_ids
 from ltzd.actions.event_handler.writer import EventWriter
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.errors import (
     AutomationDisabled,
@@ -45,7 +45,7 @@ from ltzd.rules.event_handler.brand_limits import (
 )
 from ltzd.rules.event_handler.claims import check_channel, is_bypass, reward_of
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
 from ltzd.store.event_handler.events import EventRow
@@ -113,9 +113,9 @@ class EventHandler:
         self,
         pool: Pool,
         signals: Signals,
-        brands: BrandBook,
-        identity: Identities,
-        hashes: PublishedHashes,
+        brands: BrandCache,
+        identity: IdentityProvider,
+        hashes: MintHashWaiters,
         signatures: RequestSignatures,
         limits: RateLimits,
         capacity: MintCapacity,

@@ -16,7 +16,7 @@ from ltzd.actions.event_handler.batch_decision import (
     decide_all,
     outcomes_of,
 )
-from ltzd.concurrency.batch_writer import AGAIN, Again, GroupCommit
+from ltzd.concurrency.batch_writer import RETRY, Again, BatchWriter
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
@@ -37,7 +37,7 @@ class EventWriter:
         self._signals = signals
         self._known = known
         self._unsure: dict[UUID, float] = {}
-        self._commits = GroupCommit[Claim, Written](self._write, "event")
+        self._commits = BatchWriter[Claim, Written](self._write, "event")
 
     async def run(self) -> None:
         """Commit what `write` gathers, until cancelled."""
@@ -55,7 +55,7 @@ class EventWriter:
         try:
             standing = await self._standing(group)
         except DatabaseUnavailable as error:
-            return await self._hold_unsure(group, [AGAIN] * len(group), error)
+            return await self._hold_unsure(group, [RETRY] * len(group), error)
         verdicts = decide_all(group, standing, self._known)
         accepted = [new for new in verdicts if isinstance(new, NewEvent)]
         found = [one.event.id for one, v in zip(group, verdicts, strict=True) if v is WRITTEN]
@@ -121,7 +121,7 @@ class EventWriter:
         held: list[Written | Exception | Again] = []
         for one, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, Again) and self._unsure.get(one.event.id, now) > now:
-                held.append(AGAIN)
+                held.append(RETRY)
             else:
                 self._unsure.pop(one.event.id, None)
                 held.append(error if isinstance(outcome, Again) else outcome)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Self
 
-from ltzd.actions.relayer.simulation import RelayRehearsal
-from ltzd.actions.relayer.waiters import RelayBoard
-from ltzd.actions.relayer.wallets import RelayOperators
+from ltzd.actions.relayer.simulation import RelaySimulator
+from ltzd.actions.relayer.waiters import RelayWaiters
+from ltzd.actions.relayer.wallets import RelayWallets
 from ltzd.chain.node.node import Node
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.rules.operator.fees import FeePolicy
@@ -14,14 +14,14 @@ from ltzd.store.wakeups import Signals
 
 
 @dataclass(frozen=True, slots=True)
-class RelayDesk:
+class RelayContext:
     pool: Pool
     signals: Signals
     node: Node
     contracts: RelayContracts
-    board: RelayBoard
-    rehearsal: RelayRehearsal
-    operators: RelayOperators
+    board: RelayWaiters
+    rehearsal: RelaySimulator
+    operators: RelayWallets
 
     @classmethod
     def of(
@@ -32,7 +32,7 @@ class RelayDesk:
             signals,
             node,
             contracts,
-            RelayBoard(pool, signals),
-            RelayRehearsal(node, fees),
-            RelayOperators(pool, contracts.chain_id),
+            RelayWaiters(pool, signals),
+            RelaySimulator(node, fees),
+            RelayWallets(pool, contracts.chain_id),
         )

@@ -25,7 +25,7 @@ class _Guess:
     stale_at: float
 
 
-class GasGuesses:
+class GasEstimateCache:
     """`ticks` counts seconds."""
 
     def __init__(self, ticks: Callable[[], float] = time.monotonic) -> None:

@@ -13,15 +13,15 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
-from ltzd.actions.relayer.writer import Draft, Overtaken, RelayWriting
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.relayer.writer import Conflict, Draft, RelayAdmission
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.contracts import perk_nft
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.relayer import calls as relay_calls
-from ltzd.chain.relayer.calls import Understood
-from ltzd.concurrency.batcher import Gathering
+from ltzd.chain.relayer.calls import DecodedRelay
+from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import (
     LtzdError,
     NodeUnavailable,
@@ -33,12 +33,12 @@ from ltzd.errors import (
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.relayer import limits as relay_limits
 from ltzd.rules.relayer.calls import (
-    ClaimAsked,
     RelayAsk,
     Relayed,
     RelayPlan,
     RelayStatus,
     RelayWindow,
+    RequestedClaim,
 )
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
 from ltzd.rules.relayer.limits import ClaimLimit, Standing
@@ -81,8 +81,8 @@ class RelayAnswer:
 class Relayer:
     def __init__(
         self,
-        desk: RelayDesk,
-        users: TokenUsers,
+        desk: RelayContext,
+        users: TokenAuthenticator,
         constraints: PurchaseConstraints,
         policy: RelayPolicy,
     ) -> None:
@@ -95,10 +95,8 @@ class Relayer:
         self._users = users
         self._constraints = constraints
         self._policy = policy
-        self._writing = RelayWriting(desk.pool, desk.signals, policy.gas_budgets)
-        self._standings: Gathering[tuple[Address, str | None], Standing] = Gathering(
-            self._standings_of
-        )
+        self._writing = RelayAdmission(desk.pool, desk.signals, policy.gas_budgets)
+        self._standings: Batcher[tuple[Address, str | None], Standing] = Batcher(self._standings_of)
 
     async def run(self) -> None:
         await self._writing.run()
@@ -123,7 +121,7 @@ class Relayer:
         self._rehearsal.prepare()
         return await self._counted(request, await self._standing(request), deadline)
 
-    async def refuse_hopeless(
+    async def precheck(
         self, user: Address, collection_id: int | None, speaker: TokenUser | None
     ) -> None:
         """What any purchase of the user's would be refused for now, or any claim from a collection.
@@ -204,7 +202,7 @@ class Relayer:
         understood = relay_calls.understood(request.ask, self._contracts)
         relay_limits.check_hour(standing)
         identity = await self._refuse_over_budget(request.ask.user, request.speaker)
-        if understood.takes_turns and standing.is_turn_taken:
+        if understood.takes_turns and standing.has_serialized_in_flight:
             # What is signed for after the one in flight, its permit say, is judged after it.
             await self._limits(request, understood.claim, standing)
             await self._turn(request.ask.user, deadline)
@@ -214,7 +212,7 @@ class Relayer:
         draft = replace(await self._draft(request, plan, claim_limit, standing), identity=identity)
         _in_time(deadline)
         outcome = await self._writing.write(draft)
-        if isinstance(outcome, Overtaken):
+        if isinstance(outcome, Conflict):
             if outcome.by is not None:
                 await self._board.end(outcome.by, deadline)
             return None
@@ -238,7 +236,7 @@ class Relayer:
                 GasLedger(budgets, await gas_budgets.spent(connection, [identity])).check(identity)
         return identity
 
-    async def _plan(self, understood: Understood) -> RelayPlan:
+    async def _plan(self, understood: DecodedRelay) -> RelayPlan:
         questions = understood.questions
         try:
             answers = await self._node.views(questions) if questions else []
@@ -247,7 +245,7 @@ class Relayer:
         return understood.plan(answers, await self._operators.all())
 
     async def _limits(
-        self, request: RelayRequest, claim: ClaimAsked | None, standing: Standing
+        self, request: RelayRequest, claim: RequestedClaim | None, standing: Standing
     ) -> ClaimLimit | None:
         relay_limits.check_hour(standing)
         claim_limit = None if claim is None else await self._claim_limit(request.ask, claim)
@@ -259,7 +257,7 @@ class Relayer:
             )
         return claim_limit
 
-    async def _claim_limit(self, ask: RelayAsk, claim: ClaimAsked) -> ClaimLimit | None:
+    async def _claim_limit(self, ask: RelayAsk, claim: RequestedClaim) -> ClaimLimit | None:
         """None for no collection: the simulation says so."""
         collection = claim.collection_id
         try:
@@ -296,7 +294,7 @@ class Relayer:
             gas_limit=0,
             worst_wei=0,
             claim_limit=claim_limit,
-            last_turn=standing.last_turn,
+            last_serialized_id=standing.last_serialized_id,
             idempotency_key=request.idempotency_key,
             fingerprint=request.fingerprint,
         )
@@ -310,7 +308,7 @@ class Relayer:
         fees = await self._rehearsal.fees()
         return replace(draft, gas_limit=gas_limit, worst_wei=gas_limit * fees.max_fee_per_gas)
 
-    async def _recount(self, ask: RelayAsk, claim: ClaimAsked | None) -> None:
+    async def _recount(self, ask: RelayAsk, claim: RequestedClaim | None) -> None:
         """A claim that reverts because another took the last place meanwhile is over the limit."""
         limit = None if claim is None else await self._claim_limit(ask, claim)
         if limit is not None and limit.most is not None and limit.on_chain >= limit.most:

@@ -7,11 +7,11 @@ NodeUnavailable where the node cannot say. Nothing is spent.
 import asyncio
 from contextlib import suppress
 
-from ltzd.actions.relayer.gas_estimates import GasGuesses
+from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words as words
 from ltzd.chain.contracts import reverts
 from ltzd.chain.node.node import Node, Revert
-from ltzd.concurrency.cached import Fresh
+from ltzd.concurrency.cached import CachedValue
 from ltzd.errors import (
     ClaimLimitReached,
     NodeUnavailable,
@@ -30,12 +30,12 @@ _BEGINNERS = 8
 """Calls like no other so far that are estimated at once."""
 
 
-class RelayRehearsal:
+class RelaySimulator:
     def __init__(self, node: Node, policy: FeePolicy) -> None:
         self._node = node
         self._policy = policy
-        self._market = Fresh(node.market_now)
-        self._guesses = GasGuesses()
+        self._market = CachedValue(node.current_gas_price)
+        self._guesses = GasEstimateCache()
         self._beginning = asyncio.Semaphore(_BEGINNERS)
 
     async def gas_limit(self, plan: RelayPlan, sender: Address, wanted: int | None) -> int:
@@ -90,7 +90,7 @@ class RelayRehearsal:
         """What a call that failed in this block says there, or said before it."""
         for at in (block, block - 1):
             try:
-                revert = await self._node.revert_of(to, data, sender, at=at)
+                revert = await self._node.simulate_call(to, data, sender, at=at)
             except NodeUnavailable:
                 continue
             if revert is not None and revert.data is not None:
@@ -100,7 +100,7 @@ class RelayRehearsal:
     async def _swallowed(self, call: tuple[Address, bytes], sender: Address) -> int:
         """Gas without which a call inside fails unseen: its own, and room for what is around."""
         to, data = call
-        needed = await self._node.gas_of(to, data, sender)
+        needed = await self._node.estimate_gas(to, data, sender)
         if isinstance(needed, Revert):
             raise _refusal(needed)
         return _with_room(needed)
@@ -126,7 +126,7 @@ class RelayRehearsal:
         return _with_room(needed)
 
     async def _needed(self, plan: RelayPlan, sender: Address) -> int:
-        needed = await self._node.gas_of(plan.to, plan.data, sender)
+        needed = await self._node.estimate_gas(plan.to, plan.data, sender)
         if isinstance(needed, Revert):
             raise _refusal(needed)
         if needed < intrinsic_gas(plan.data):
@@ -134,7 +134,7 @@ class RelayRehearsal:
         return needed
 
     async def _passes_with(self, plan: RelayPlan, sender: Address, gas: int) -> bool:
-        return await self._node.revert_of(plan.to, plan.data, sender, gas=gas) is None
+        return await self._node.simulate_call(plan.to, plan.data, sender, gas=gas) is None
 
 
 def _with_room(needed: int) -> int:
@@ -155,7 +155,7 @@ def _refusal(revert: Revert) -> Refused | NodeUnavailable:
 
 
 def _claim_limit(data: bytes) -> ClaimLimitReached:
-    read = words.Words(data[4:])
+    read = words.WordReader(data[4:])
     return claim_limit_reached(read.uint(), read.uint(), read.uint())
 
 

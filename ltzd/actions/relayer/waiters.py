@@ -25,7 +25,7 @@ News = TypeVar("News")
 Waiting = defaultdict[Key, set[asyncio.Future[News]]]
 
 
-class RelayBoard:
+class RelayWaiters:
     def __init__(self, pool: Pool, signals: Signals) -> None:
         self._pool = pool
         self._bell = signals.bell(RELAYED)

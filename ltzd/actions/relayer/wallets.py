@@ -1,6 +1,6 @@
 """Which relay wallets somebody serves now: simulations are theirs, and permits may name them."""
 
-from ltzd.concurrency.cached import Fresh
+from ltzd.concurrency.cached import CachedValue
 from ltzd.errors import Unavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes
@@ -9,11 +9,11 @@ from ltzd.values import Address
 KIND = "relay"
 
 
-class RelayOperators:
+class RelayWallets:
     def __init__(self, pool: Pool, chain_id: int) -> None:
         self._pool = pool
         self._chain_id = chain_id
-        self._wallets = Fresh(self._working)
+        self._wallets = CachedValue(self._working)
 
     def prepare(self) -> None:
         """Begin to ask for what `all` and `first` tell."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from ltzd.concurrency.batch_writer import AGAIN, Again, GroupCommit
+from ltzd.concurrency.batch_writer import RETRY, Again, BatchWriter
 from ltzd.errors import Refused
 from ltzd.rules.relayer import limits as relay_limits
 from ltzd.rules.relayer.calls import RelayPlan, RelayWindow
@@ -35,7 +35,7 @@ class Draft:
     gas_limit: int
     worst_wei: int
     claim_limit: ClaimLimit | None
-    last_turn: int | None
+    last_serialized_id: int | None
     idempotency_key: str | None
     fingerprint: bytes
     failure: str | None = None
@@ -52,21 +52,21 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaken:
+class Conflict:
     """Another of the user's came between: simulate again, after relay `by` where one is named."""
 
     by: int | None = None
 
 
-Outcome = Written | Overtaken
+Outcome = Written | Conflict
 
 
-class RelayWriting:
+class RelayAdmission:
     def __init__(self, pool: Pool, signals: Signals, budgets: GasBudgets) -> None:
         self._pool = pool
         self._signals = signals
         self._budgets = budgets
-        self._commits: GroupCommit[Draft, Outcome] = GroupCommit(
+        self._commits: BatchWriter[Draft, Outcome] = BatchWriter(
             self._write, "relay", width=2, largest=100
         )
 
@@ -97,7 +97,7 @@ class RelayWriting:
         _note(chosen, answers)
         by_user = {draft.plan.user: answer for draft, answer in zip(chosen, answers, strict=True)}
         return [
-            by_user[draft.plan.user] if first[draft.plan.user] is draft else AGAIN
+            by_user[draft.plan.user] if first[draft.plan.user] is draft else RETRY
             for draft in drafts
         ]
 
@@ -127,16 +127,17 @@ class RelayWriting:
 
     def _admitted(
         self, draft: Draft, standing: Standing, ledger: GasLedger | None
-    ) -> Overtaken | None:
+    ) -> Conflict | None:
         relay_limits.check_hour(standing)
         if draft.claim_limit is not None:
             relay_limits.check_claims(standing, draft.claim_limit)
         if draft.plan.takes_turns and (
-            standing.is_turn_taken or standing.last_turn != draft.last_turn
+            standing.has_serialized_in_flight
+            or standing.last_serialized_id != draft.last_serialized_id
         ):
-            return Overtaken()
-        if standing.twin is not None:
-            return Overtaken(standing.twin)
+            return Conflict()
+        if standing.duplicate_id is not None:
+            return Conflict(standing.duplicate_id)
         if ledger is not None:
             ledger.admit(draft.identity, draft.worst_wei)
         return None

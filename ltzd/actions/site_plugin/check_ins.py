@@ -34,7 +34,7 @@ from ltzd.rules.site_plugin.streaks import (
     own_share,
     shown,
 )
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.site_plugin import check_ins as checkins
 from ltzd.store.site_plugin.check_ins import NewCheckIn, NewMilestone, Standing
@@ -55,7 +55,7 @@ _BUDGET_SPENT = "Today's rewards have all been given out. Please come back tomor
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedIn:
+class CheckInResult:
     """`reward` is in whole LTZ, and 0 when today was claimed already."""
 
     streak: StreakShown
@@ -65,7 +65,7 @@ class CheckedIn:
 
 class CheckIns:
     def __init__(
-        self, pool: Pool, signals: Signals, brands: BrandBook, capacity: MintCapacity
+        self, pool: Pool, signals: Signals, brands: BrandCache, capacity: MintCapacity
     ) -> None:
         self._pool = pool
         self._signals = signals
@@ -78,7 +78,7 @@ class CheckIns:
             standing = await checkins.standing(connection, member)
         return _shown(standing, brand, site)
 
-    async def check_in(self, member: Member) -> CheckedIn:
+    async def check_in(self, member: Member) -> CheckInResult:
         """Raises CheckInRefused with a message for the member."""
         with _counted(telemetry.SITE_CHECKINS):
             brand, site = self._site_of(member)
@@ -95,7 +95,7 @@ class CheckIns:
 
     async def _check_in(
         self, connection: Connection, member: Member, brand: Brand, site: Site, most: int | None
-    ) -> CheckedIn:
+    ) -> CheckInResult:
         """`most`: the LTZ that the mint limit can ever hold, if that is known and not 0."""
         while True:
             standing = await checkins.standing(connection, member)
@@ -104,7 +104,7 @@ class CheckIns:
                 raise CheckInRefused(_MOVED)
             claim = checked_in(standing.streak, today, site)
             if claim is None or _has_checked_in(standing, today):
-                return CheckedIn(_shown(standing, brand, site), 0, already_claimed=True)
+                return CheckInResult(_shown(standing, brand, site), 0, already_claimed=True)
             own_days = days_with(claim, standing.own_days)
             if most and claim.reward > most:
                 raise CheckInRefused(_UNMINTABLE)
@@ -121,7 +121,7 @@ class CheckIns:
             if await checkins.write_check_in(connection, new):
                 self._tell(member, claim)
                 streak = shown(claim.streak, today, site, standing.claimed)
-                return CheckedIn(streak, claim.reward, already_claimed=False)
+                return CheckInResult(streak, claim.reward, already_claimed=False)
 
     def _tell(self, member: Member, claim: CheckIn) -> None:
         """What has been committed."""

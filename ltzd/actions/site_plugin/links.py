@@ -18,14 +18,14 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.site_plugin.members import SiteMembers
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.errors import (
     LinkRefused,
     LtzdError,
     NotFound,
     RateLimited,
     SiteUnknown,
-    TooManyTries,
+    TooManyAttempts,
     ValidationFailed,
 )
 from ltzd.providers.identity.tokens import TokenUser
@@ -63,7 +63,9 @@ class Linked:
 
 
 class SiteLinks:
-    def __init__(self, pool: Pool, members: SiteMembers, users: TokenUsers, sealer: Sealer) -> None:
+    def __init__(
+        self, pool: Pool, members: SiteMembers, users: TokenAuthenticator, sealer: Sealer
+    ) -> None:
         self._pool = pool
         self._members = members
         self._users = users
@@ -123,7 +125,7 @@ class SiteLinks:
     async def link(self, member: Member, typed: str) -> Linked:
         """Give the member the wallet of the code's owner.
 
-        Raises LinkRefused, and TooManyTries after too many wrong codes, whatever this one is.
+        Raises LinkRefused, and TooManyAttempts after too many wrong codes, whatever this one is.
         """
         try:
             linked = await self._linked(member, rules.typed_code(typed))
@@ -199,6 +201,6 @@ def _outcome_of(error: LtzdError) -> str:
     match error:
         case LinkRefused():
             return "refused"
-        case TooManyTries():
+        case TooManyAttempts():
             return "locked_out"
     return "unavailable"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from ltzd.actions.users.registration import Newcomers
+from ltzd.actions.users.registration import UserRegistration
 from ltzd.errors import (
     HostSiteUnavailable,
     InvalidFields,
@@ -18,9 +18,9 @@ from ltzd.errors import (
     SiteUnknown,
 )
 from ltzd.providers.email_addresses import proven_address
-from ltzd.providers.host_sites import HostCredentials, HostSites, SiteUser
+from ltzd.providers.host_sites import HostCredentials, HostSiteClient, SiteUser
 from ltzd.rules.brands.configuration import Brand
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin import members as site_members
@@ -48,7 +48,7 @@ class SitePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedIn:
+class AuthenticatedMember:
     """`nonce` is a fresh one of the same log-in, to be passed back."""
 
     member: Member
@@ -59,9 +59,9 @@ class SiteMembers:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
-        newcomers: Newcomers,
-        host_sites: HostSites,
+        brands: BrandCache,
+        newcomers: UserRegistration,
+        host_sites: HostSiteClient,
         policy: SitePolicy,
     ) -> None:
         self._pool = pool
@@ -77,7 +77,7 @@ class SiteMembers:
             raise SiteUnknown("No loyalty programme is configured for this site.")
         return brand
 
-    async def member(self, host: str, credentials: HostCredentials) -> LoggedIn:
+    async def member(self, host: str, credentials: HostCredentials) -> AuthenticatedMember:
         """Who has logged in with these credentials.
 
         Raises SiteUnknown, NotLoggedIn, NoEmailAddress, RateLimited for too many new wallets, and
@@ -97,11 +97,13 @@ class SiteMembers:
             member = await self._rename(known, username)
         else:
             member = known.member
-        return LoggedIn(replace(member, email_confirmed=user.email_confirmed), user.nonce)
+        return AuthenticatedMember(
+            replace(member, email_confirmed=user.email_confirmed), user.nonce
+        )
 
     def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
         """Whether the site has confirmed this log-in within the hour and not denied it since."""
-        return self._host_sites.was_confirmed(
+        return self._host_sites.was_recently_valid(
             self._base_url(host), credentials, self._policy.rest_prefix
         )
 

@@ -18,10 +18,10 @@ from weakref import WeakValueDictionary
 import structlog
 
 from ltzd import telemetry
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer
-from ltzd.actions.site_plugin.relay_requests import SiteOrders, speaker_of
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.site_plugin.relay_requests import RedemptionRequests, speaker_of
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import (
     LtzdError,
     RedemptionRefused,
@@ -98,11 +98,11 @@ class _Order:
 
 
 class SiteRedemptions:
-    def __init__(self, desk: RelayDesk, relayer: Relayer, identity: Identities) -> None:
+    def __init__(self, desk: RelayContext, relayer: Relayer, identity: IdentityProvider) -> None:
         self._pool = desk.pool
         self._board = desk.board
         self._relayer = relayer
-        self._orders = SiteOrders(desk.node, desk.contracts, identity)
+        self._orders = RedemptionRequests(desk.node, desk.contracts, identity)
         self._turns: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
 
     async def perks(self, brand: Brand) -> list[PerkOffer]:
@@ -183,9 +183,7 @@ class SiteRedemptions:
         """Before there is a row, since whoever tries may try for ever."""
         member = order.member
         try:
-            await self._relayer.refuse_hopeless(
-                member.wallet, perk.collection_id, speaker_of(member)
-            )
+            await self._relayer.precheck(member.wallet, perk.collection_id, speaker_of(member))
         except Refused as refusal:
             raise RedemptionRefused(redeeming.sentence_of(refusal)) from refusal
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ltzd.actions.relayer.relayer import RelayRequest
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.chain.contracts import abi, ltz, perk_nft, points_sale, reverts
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
@@ -17,7 +17,7 @@ from ltzd.chain.relayer.calls import Question, RelayContracts
 from ltzd.chain.typed_data import DOMAIN_NAMES
 from ltzd.errors import NodeUnavailable, RedemptionRefused
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.rules.relayer.calls import PermitGiven, RelayAsk
+from ltzd.rules.relayer.calls import RelayAsk, SignedPermit
 from ltzd.rules.site_plugin import redemptions as redeeming
 from ltzd.rules.site_plugin.redemptions import Offer, Standing
 from ltzd.store.site_plugin.members import Member
@@ -43,8 +43,8 @@ def speaker_of(member: Member) -> TokenUser | None:
     return None if member.subject is None else TokenUser(member.subject, None)
 
 
-class SiteOrders:
-    def __init__(self, node: Node, contracts: RelayContracts, identity: Identities) -> None:
+class RedemptionRequests:
+    def __init__(self, node: Node, contracts: RelayContracts, identity: IdentityProvider) -> None:
         self._node = node
         self._contracts = contracts
         self._identity = identity
@@ -72,7 +72,7 @@ class SiteOrders:
             speaker_of(member),
         )
 
-    async def _permit(self, one: Redemption, spender: Address, nonce: int) -> PermitGiven:
+    async def _permit(self, one: Redemption, spender: Address, nonce: int) -> SignedPermit:
         """For this price and once. Raises RedemptionRefused for a key that is not kept for us."""
         head, _ = await self._node.head_and_final()
         # A chain that nobody uses has an old head, and one that was hurried a head of tomorrow.
@@ -89,7 +89,7 @@ class SiteOrders:
             signature = await self._identity.sign_typed_data(one.wallet, data)
         except ValueError as error:
             raise RedemptionRefused(redeeming.ANOTHERS_WALLET) from error
-        return PermitGiven(one.wallet, spender, one.price, deadline, signature)
+        return SignedPermit(one.wallet, spender, one.price, deadline, signature)
 
 
 def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[Question]:
@@ -108,14 +108,14 @@ def _standing_in(sold: OnChain, answers: Sequence[bytes]) -> Standing:
     offer, balance, nonce, *claims = answers
     return Standing(
         offer=_item(offer) if sold.collection_id is None else _collection(offer),
-        balance=ltz.decode_number(balance),
-        permit_nonce=ltz.decode_number(nonce),
+        balance=ltz.decode_uint(balance),
+        permit_nonce=ltz.decode_uint(nonce),
         claims=perk_nft.decode_claims(claims[0]) if claims else 0,
     )
 
 
 def _collection(answer: bytes) -> Offer:
-    ((params, minted, _uri),) = abi.decode_answer("PerkNFT", "collection", answer)
+    ((params, minted, _uri),) = abi.decode_result("PerkNFT", "collection", answer)
     brand, _payout, price, max_supply, max_per_user, _charges, is_active, needs_signature = params
     return Offer(
         brand=brand,
@@ -128,7 +128,7 @@ def _collection(answer: bytes) -> Offer:
 
 
 def _item(answer: bytes) -> Offer:
-    (_payout, price, stock, sold, _most, is_active, _burns), brand = abi.decode_answer(
+    (_payout, price, stock, sold, _most, is_active, _burns), brand = abi.decode_result(
         "PointsSale", "item", answer
     )
     return Offer(brand=brand, price=price, is_active=is_active, left=max(0, stock - sold))

@@ -14,14 +14,14 @@ import coincurve
 from eth_hash.auto import keccak
 
 from ltzd.chain import typed_data as eip712
-from ltzd.chain.typed_data import Permit, Signable, domain_separator, signature_of
+from ltzd.chain.typed_data import Permit, TypedMessage, domain_separator, signature_of
 from ltzd.values import Address, address_of
 
 PrimaryType = Literal["Permit"]
 
 
 @dataclass(frozen=True, slots=True)
-class SignedHere:
+class AllowedMessage:
     """One kind of message that may be signed, in the one domain that it may be signed for."""
 
     primary_type: PrimaryType
@@ -30,8 +30,8 @@ class SignedHere:
     contract: Address
 
 
-def ltz_permits(chain_id: int, ltz: Address) -> SignedHere:
-    return SignedHere("Permit", eip712.DOMAIN_NAMES["LTZ"], chain_id, ltz)
+def ltz_permits(chain_id: int, ltz: Address) -> AllowedMessage:
+    return AllowedMessage("Permit", eip712.DOMAIN_NAMES["LTZ"], chain_id, ltz)
 
 
 def new_key() -> tuple[bytes, Address]:
@@ -41,7 +41,10 @@ def new_key() -> tuple[bytes, Address]:
 
 
 def sign(
-    secret: bytes, wallet: Address, typed_data: Mapping[str, Any], allowed: Collection[SignedHere]
+    secret: bytes,
+    wallet: Address,
+    typed_data: Mapping[str, Any],
+    allowed: Collection[AllowedMessage],
 ) -> bytes:
     """65 bytes (r, s, v of 27 or 28). Raises ValueError for what is not in `allowed`, is not the
     wallet's to say, or is no such message."""
@@ -51,7 +54,7 @@ def sign(
 
 
 def digest_of(
-    wallet: Address, typed_data: Mapping[str, Any], allowed: Collection[SignedHere]
+    wallet: Address, typed_data: Mapping[str, Any], allowed: Collection[AllowedMessage]
 ) -> bytes:
     """Raises ValueError."""
     try:
@@ -63,7 +66,7 @@ def digest_of(
     return eip712.digest(message, domain_separator(kind.domain_name, kind.chain_id, kind.contract))
 
 
-def _kind_of(typed_data: Mapping[str, Any], allowed: Collection[SignedHere]) -> SignedHere:
+def _kind_of(typed_data: Mapping[str, Any], allowed: Collection[AllowedMessage]) -> AllowedMessage:
     _check_members("typed data", typed_data, ("types", "primaryType", "domain", "message"))
     domain = typed_data["domain"]
     _check_members("domain", domain, ("name", "version", "chainId", "verifyingContract"))
@@ -89,7 +92,7 @@ def _permit(message: Mapping[str, Any], wallet: Address) -> Permit:
     return Permit(owner, _address(message["spender"]), *numbers)
 
 
-_BUILDERS: Final[Mapping[PrimaryType, Callable[[Mapping[str, Any], Address], Signable]]] = {
+_BUILDERS: Final[Mapping[PrimaryType, Callable[[Mapping[str, Any], Address], TypedMessage]]] = {
     "Permit": _permit,
 }
 _TYPES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {

@@ -16,11 +16,11 @@ from uuid import uuid4
 import structlog
 
 from ltzd.actions.users import custodial_signing as local_signing
-from ltzd.actions.users.custodial_signing import SignedHere
+from ltzd.actions.users.custodial_signing import AllowedMessage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.providers.identity.client import IdentityUser, Person
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.providers.oidc.claims import OUR_PREFIX, VouchedUser
+from ltzd.providers.oidc.claims import RESERVED_SUBJECT_PREFIX, OidcUser
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
@@ -31,11 +31,11 @@ from ltzd.values import Address, hex_of
 log = structlog.get_logger()
 
 
-class LocalWallets:
+class CustodialWallets:
     """`issuer` makes the tokens: another issuer's subjects are other people."""
 
     def __init__(
-        self, pool: Pool, sealer: Sealer, issuer: str, signed_here: Collection[SignedHere]
+        self, pool: Pool, sealer: Sealer, issuer: str, signed_here: Collection[AllowedMessage]
     ) -> None:
         self._pool = pool
         self._sealer = sealer
@@ -67,7 +67,7 @@ class LocalWallets:
             user = await self._user_called(connection, subject)
             return () if user is None else await local_users.accounts_of(connection, user)
 
-    async def person_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> Person | None:
         async with session(self._pool) as connection:
             root = await local_users.root_of(connection, self._login(subject))
             if root is None:
@@ -94,7 +94,7 @@ class LocalWallets:
                 return True
         return False
 
-    async def link(self, user: VouchedUser) -> tuple[Address, ...]:
+    async def link(self, user: OidcUser) -> tuple[Address, ...]:
         """The wallets of who has logged in, home first; his first one is made if need be.
 
         Every user to whom a name leads that the token vouches for, and whom nobody owns yet,
@@ -115,14 +115,14 @@ class LocalWallets:
     def _login(self, subject: str) -> Name:
         return Name("subject", f"{self._issuer} {subject}")
 
-    def _names_in(self, user: VouchedUser) -> list[Name]:
+    def _names_in(self, user: OidcUser) -> list[Name]:
         accounts = [Name(account.provider, account.user_id) for account in user.accounts]
         emails = [] if user.email is None else [Name("email", user.email)]
         return [self._login(user.subject), *emails, *accounts]
 
     async def _user_called(self, connection: Connection, subject: str) -> str | None:
         """No issuer has subjects that begin as ours do (`oidc_claims.py`)."""
-        if subject.startswith(OUR_PREFIX):
+        if subject.startswith(RESERVED_SUBJECT_PREFIX):
             return subject
         return await local_users.root_of(connection, self._login(subject))
 
@@ -171,19 +171,19 @@ class LocalWallets:
 
     def _new_user(self) -> SealedUser:
         secret, wallet = local_signing.new_key()
-        subject = f"{OUR_PREFIX}{uuid4()}"
+        subject = f"{RESERVED_SUBJECT_PREFIX}{uuid4()}"
         sealed = self._sealer.seal_wallet_key(secret, subject, wallet)
         return SealedUser(subject, wallet, self._sealer.key_id, sealed)
 
 
 class _VouchingTokens(Protocol):
-    async def user_of(self, token: str) -> VouchedUser: ...
+    async def user_of(self, token: str) -> OidcUser: ...
 
 
-class LinkingTokens:
+class LinkingTokenVerifier:
     """Tokens whose users are linked as they come, and named with all their wallets."""
 
-    def __init__(self, tokens: _VouchingTokens, wallets: LocalWallets) -> None:
+    def __init__(self, tokens: _VouchingTokens, wallets: CustodialWallets) -> None:
         self._tokens = tokens
         self._wallets = wallets
 

@@ -14,7 +14,7 @@ from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
 
-class Identities(Protocol):
+class IdentityProvider(Protocol):
     @property
     def under_way(self) -> int:
         """How many users are being looked up or made now."""
@@ -38,7 +38,7 @@ class Identities(Protocol):
         """The accounts that are proven to be the user's."""
         ...
 
-    async def person_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> Person | None:
         """Who he is, if he is known and has a wallet."""
         ...
 
@@ -51,7 +51,7 @@ class Identities(Protocol):
         ...
 
 
-class UserTokens(Protocol):
+class TokenVerifier(Protocol):
     async def user_of(self, token: str) -> TokenUser:
         """Raises Unauthorized."""
         ...

@@ -4,7 +4,7 @@ He has a row once this answers, so that a later event of his brings no new walle
 counts towards the new wallets that the brand allows itself in an hour.
 """
 
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.event_handler.brand_limits import rate_limited, refuse_more_wallets, wallets_of
 from ltzd.store import payments
@@ -13,8 +13,8 @@ from ltzd.store.users import users
 from ltzd.store.users.users import User
 
 
-class Newcomers:
-    def __init__(self, pool: Pool, identity: Identities) -> None:
+class UserRegistration:
+    def __init__(self, pool: Pool, identity: IdentityProvider) -> None:
         self._pool = pool
         self._identity = identity
 

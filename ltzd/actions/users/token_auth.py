@@ -1,13 +1,13 @@
 """Whose token it is, and which wallets its user may speak for."""
 
-from ltzd.actions.users.identity_provider import Identities, UserTokens
+from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
 from ltzd.actions.users.wallet_migration import Following
 from ltzd.errors import ValidationFailed
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.values import Address
 
 
-class TokenUsers:
+class TokenAuthenticator:
     """An identity token names its user's wallets itself; for an access token we ask the provider.
 
     Once his wallets are known, the addresses that he has proven follow him.
@@ -16,7 +16,7 @@ class TokenUsers:
     """
 
     def __init__(
-        self, tokens: UserTokens, identity: Identities, following: Following | None = None
+        self, tokens: TokenVerifier, identity: IdentityProvider, following: Following | None = None
     ) -> None:
         self._tokens = tokens
         self._identity = identity

@@ -13,7 +13,7 @@ import structlog
 from cachetools import TTLCache
 
 from ltzd import telemetry
-from ltzd.actions.users.identity_provider import Identities
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import Unavailable
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.store.database import Pool, session
@@ -29,7 +29,7 @@ _MOST_USERS = 20_000
 
 class Following:
     def __init__(
-        self, pool: Pool, identity: Identities, ticks: Callable[[], float] = monotonic
+        self, pool: Pool, identity: IdentityProvider, ticks: Callable[[], float] = monotonic
     ) -> None:
         self._pool = pool
         self._identity = identity
@@ -43,7 +43,7 @@ class Following:
         try:
             await self._settle(user)
         except Unavailable as error:
-            telemetry.ADDRESSES_FOLLOWED.labels("unavailable").inc()
+            telemetry.WALLET_MIGRATIONS.labels("unavailable").inc()
             log.warning("user.not_followed", reason=type(error).__name__)
         except BaseException:
             self._looked_at.pop(user, None)
@@ -52,7 +52,7 @@ class Following:
     async def _settle(self, user: TokenUser) -> None:
         if user.emails is not None and not await self._is_due(user.subject, user.emails):
             return
-        person = await self._identity.person_of(user.subject)
+        person = await self._identity.profile_of(user.subject)
         if person is None:
             return
         emails = person.emails if user.emails is None else user.emails
@@ -60,7 +60,7 @@ class Following:
         async with session(self._pool) as connection:
             followed = await users.follow(connection, person.id, emails, home.subject, home.wallet)
         for one in followed:
-            telemetry.ADDRESSES_FOLLOWED.labels("moved").inc()
+            telemetry.WALLET_MIGRATIONS.labels("moved").inc()
             log.info(
                 "user.followed", user=str(one.id), left=hex_of(one.left), wallet=hex_of(home.wallet)
             )

@@ -76,7 +76,7 @@ def role_id(role: str) -> bytes:
     return bytes(32) if role == "DEFAULT_ADMIN" else keccak(f"{role}_ROLE".encode())
 
 
-def decode_answer(contract: str, function: str, data: bytes) -> tuple[Any, ...]:
+def decode_result(contract: str, function: str, data: bytes) -> tuple[Any, ...]:
     """What a function returned. Raises ValueError."""
     outputs = _function(contract, function)["outputs"]
     return _decoded(f"{contract}.{function} answers", outputs, data)

@@ -19,40 +19,40 @@ def topic(signature: str) -> bytes:
     return keccak(signature.encode())
 
 
-def of_address(value: bytes) -> bytes:
+def encode_address(value: bytes) -> bytes:
     if len(value) != 20:
         raise ValueError(f"an address has 20 bytes, this has {len(value)}")
     return bytes(12) + value
 
 
-def of_uint(value: int, bits: int = 256) -> bytes:
+def encode_uint(value: int, bits: int = 256) -> bytes:
     if not 0 <= value < 1 << bits:
         raise ValueError(f"a uint{bits} lies between 0 and 2^{bits} - 1")
     return value.to_bytes(32, "big")
 
 
-def of_bytes32(value: bytes) -> bytes:
+def encode_bytes32(value: bytes) -> bytes:
     if len(value) != 32:
         raise ValueError(f"bytes32 has 32 bytes, this has {len(value)}")
     return value
 
 
-def of_bytes(value: bytes) -> bytes:
+def encode_bytes(value: bytes) -> bytes:
     """`bytes` as it stands behind its offset: length, bytes, zeros up to a whole word."""
-    return of_uint(len(value)) + value + bytes(-len(value) % 32)
+    return encode_uint(len(value)) + value + bytes(-len(value) % 32)
 
 
-def of_bytes_list(values: Sequence[bytes]) -> bytes:
+def encode_bytes_list(values: Sequence[bytes]) -> bytes:
     """`bytes[]` as it stands behind its offset: count, offsets, then each with its length."""
-    tails = [of_bytes(value) for value in values]
+    tails = [encode_bytes(value) for value in values]
     offset, heads = 32 * len(values), []
     for tail in tails:
-        heads.append(of_uint(offset))
+        heads.append(encode_uint(offset))
         offset += len(tail)
-    return b"".join((of_uint(len(values)), *heads, *tails))
+    return b"".join((encode_uint(len(values)), *heads, *tails))
 
 
-class Words:
+class WordReader:
     """Words read one after the other; `end` refuses what is left over.
 
     Dynamic values are read where every encoder puts them: the last argument, right behind its
@@ -85,12 +85,12 @@ class Words:
     def boolean(self) -> bool:
         return self.uint(1) == 1
 
-    def last_bytes(self) -> bytes:
+    def last_bytes_argument(self) -> bytes:
         """The last argument, of type `bytes`."""
         self._expect_here(self.uint())
         return self._bytes()
 
-    def last_bytes_list(self) -> list[bytes]:
+    def last_bytes_list_argument(self) -> list[bytes]:
         """The last argument, of type `bytes[]`."""
         self._expect_here(self.uint())
         count = self.uint()
@@ -128,7 +128,7 @@ class Log:
     def __init__(self, log: Mapping[str, Any]) -> None:
         try:
             self.topics = [hash_of(one) for one in log["topics"]]
-            self.data = Words(bytes_of(log["data"]))
+            self.data = WordReader(bytes_of(log["data"]))
             self.place = Place(
                 int(log["blockNumber"], 16),
                 hash_of(log["blockHash"]),
@@ -137,7 +137,7 @@ class Log:
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("the log is malformed") from error
-        self.indexed = Words(b"".join(self.topics[1:]))
+        self.indexed = WordReader(b"".join(self.topics[1:]))
 
     @property
     def topic(self) -> bytes:

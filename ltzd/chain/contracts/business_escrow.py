@@ -10,7 +10,7 @@ from typing import Any
 
 from ltzd.chain.contracts import abi
 from ltzd.chain.contracts import abi_words as words
-from ltzd.chain.contracts.abi_words import Log, Words
+from ltzd.chain.contracts.abi_words import Log, WordReader
 from ltzd.chain.typed_data import Refund, Release
 from ltzd.rules.indexer.contract_facts import (
     DealLocked,
@@ -67,16 +67,16 @@ def refund_with_sig_call(refund: Refund, signature: bytes) -> bytes:
 
 
 def reclaim_call(deal_id: bytes) -> bytes:
-    return RECLAIM + words.of_bytes32(deal_id)
+    return RECLAIM + words.encode_bytes32(deal_id)
 
 
 def deal_call(deal_id: bytes) -> bytes:
-    return DEAL + words.of_bytes32(deal_id)
+    return DEAL + words.encode_bytes32(deal_id)
 
 
 def decode_deal(answer: bytes) -> Deal:
     """Raises ValueError."""
-    read = Words(answer)
+    read = WordReader(answer)
     deal = Deal(
         user=read.address(),
         amount=read.uint(96),
@@ -89,12 +89,12 @@ def decode_deal(answer: bytes) -> Deal:
 
 
 def is_business_call(business: Address) -> bytes:
-    return IS_BUSINESS + words.of_address(business)
+    return IS_BUSINESS + words.encode_address(business)
 
 
 def decode_is_business(answer: bytes) -> bool:
     """Raises ValueError."""
-    read = Words(answer)
+    read = WordReader(answer)
     is_business = read.boolean()
     read.end()
     return is_business

@@ -83,10 +83,10 @@ def permit_call(permit: Permit, signature: bytes) -> bytes:
     return b"".join(
         (
             PERMIT,
-            words.of_address(permit.owner),
-            words.of_address(permit.spender),
-            words.of_uint(permit.value),
-            words.of_uint(permit.deadline),
+            words.encode_address(permit.owner),
+            words.encode_address(permit.spender),
+            words.encode_uint(permit.value),
+            words.encode_uint(permit.deadline),
             signature_words(signature),
         )
     )
@@ -98,12 +98,12 @@ def transfer_with_authorization_call(
     return b"".join(
         (
             TRANSFER_WITH_AUTHORIZATION,
-            words.of_address(transfer.sender),
-            words.of_address(transfer.recipient),
-            words.of_uint(transfer.value),
-            words.of_uint(transfer.valid_after),
-            words.of_uint(transfer.valid_before),
-            words.of_bytes32(transfer.nonce),
+            words.encode_address(transfer.sender),
+            words.encode_address(transfer.recipient),
+            words.encode_uint(transfer.value),
+            words.encode_uint(transfer.valid_after),
+            words.encode_uint(transfer.valid_before),
+            words.encode_bytes32(transfer.nonce),
             signature_words(signature),
         )
     )
@@ -114,29 +114,29 @@ def transfer_from_call(owner: Address, recipient: Address, amount: int) -> bytes
     return b"".join(
         (
             TRANSFER_FROM,
-            words.of_address(owner),
-            words.of_address(recipient),
-            words.of_uint(amount),
+            words.encode_address(owner),
+            words.encode_address(recipient),
+            words.encode_uint(amount),
         )
     )
 
 
 def balance_of_call(holder: Address) -> bytes:
-    return BALANCE_OF + words.of_address(holder)
+    return BALANCE_OF + words.encode_address(holder)
 
 
 def allowance_call(owner: Address, spender: Address) -> bytes:
-    return ALLOWANCE + words.of_address(owner) + words.of_address(spender)
+    return ALLOWANCE + words.encode_address(owner) + words.encode_address(spender)
 
 
 def nonces_call(owner: Address) -> bytes:
     """Asks for the nonce of the owner's next permit."""
-    return NONCES + words.of_address(owner)
+    return NONCES + words.encode_address(owner)
 
 
-def decode_number(answer: bytes) -> int:
+def decode_uint(answer: bytes) -> int:
     """A balance, an allowance, a nonce. Raises ValueError."""
-    read = words.Words(answer)
+    read = words.WordReader(answer)
     number = read.uint()
     read.end()
     return number

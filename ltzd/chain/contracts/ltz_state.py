@@ -61,7 +61,7 @@ async def _tag(rpc: Rpc, node: Node, contract: Address, number: int, block_hash:
 async def _numbers(rpc: Rpc, contract: Address, asked: Sequence[bytes], tag: str) -> list[int]:
     answers = await rpc.batch([_call(contract, data, tag) for data in asked])
     try:
-        return [ltz.decode_number(bytes.fromhex(answer[2:])) for answer in answers]
+        return [ltz.decode_uint(bytes.fromhex(answer[2:])) for answer in answers]
     except (TypeError, ValueError) as error:
         raise NodeUnavailable("its answers are not those of LTZ") from error
 

@@ -17,7 +17,7 @@ _CALLS_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionTerms:
+class CollectionSettings:
     """`charges`, `requires_sig` and `uri` never change."""
 
     brand: Address
@@ -34,12 +34,12 @@ class CollectionTerms:
 @dataclass(frozen=True, slots=True)
 class Collection:
     id: int
-    terms: CollectionTerms
+    terms: CollectionSettings
     minted: int
 
 
 @dataclass(frozen=True, slots=True)
-class ItemTerms:
+class ItemSettings:
     """`stock` counts what was sold, too."""
 
     brand: Address
@@ -54,7 +54,7 @@ class ItemTerms:
 @dataclass(frozen=True, slots=True)
 class Item:
     id: int
-    terms: ItemTerms
+    terms: ItemSettings
     sold: int
 
 
@@ -68,7 +68,7 @@ class OfferContracts:
     first_block: int = 0
 
 
-def create_collection(terms: CollectionTerms) -> bytes:
+def create_collection(terms: CollectionSettings) -> bytes:
     params = (
         terms.brand,
         terms.payout,
@@ -82,7 +82,7 @@ def create_collection(terms: CollectionTerms) -> bytes:
     return abi.call("PerkNFT", "createCollection", params, terms.uri)
 
 
-def change_collection(id_: int, old: CollectionTerms, new: CollectionTerms) -> bytes | None:
+def change_collection(id_: int, old: CollectionSettings, new: CollectionSettings) -> bytes | None:
     """One call for all that differs of what may; None where nothing does."""
     calls = []
     limits = (new.price, new.max_supply, new.max_per_user, new.active)
@@ -97,7 +97,7 @@ def change_collection(id_: int, old: CollectionTerms, new: CollectionTerms) -> b
     return calls[0] if calls else None
 
 
-def set_item(id_: int, terms: ItemTerms, metadata: bytes) -> bytes:
+def set_item(id_: int, terms: ItemSettings, metadata: bytes) -> bytes:
     item = (
         terms.payout,
         terms.price,
@@ -114,7 +114,7 @@ def set_business(business: Address, *, approved: bool) -> bytes:
     return abi.call("BusinessEscrow", "setBusiness", business, approved)
 
 
-def created_collection(logs: Sequence[dict[str, Any]], perk_nft: Address) -> int:
+def created_collection_id(logs: Sequence[dict[str, Any]], perk_nft: Address) -> int:
     """The id in the logs of a `createCollection`."""
     try:
         for log in logs:
@@ -127,7 +127,7 @@ def created_collection(logs: Sequence[dict[str, Any]], perk_nft: Address) -> int
     raise NodeUnavailable("The receipt holds no CollectionCreated")
 
 
-class Offers:
+class OfferReader:
     """Reads what is on offer from one node."""
 
     def __init__(self, rpc: Rpc, contracts: OfferContracts) -> None:
@@ -250,7 +250,7 @@ def _collection(id_: int, answer: Any) -> Collection | None:
     if found is None:
         return None
     ((params, minted, uri),) = found
-    return Collection(id_, CollectionTerms(*(*params, uri)), minted)
+    return Collection(id_, CollectionSettings(*(*params, uri)), minted)
 
 
 def _item(id_: int, answer: Any) -> Item | None:
@@ -258,7 +258,7 @@ def _item(id_: int, answer: Any) -> Item | None:
     if found is None:
         return None
     (payout, price, stock, sold, max_per_order, active, burns), brand = found
-    return Item(id_, ItemTerms(brand, payout, price, stock, max_per_order, active, burns), sold)
+    return Item(id_, ItemSettings(brand, payout, price, stock, max_per_order, active, burns), sold)
 
 
 def _found(answer: Any, contract: str, function: str, unknown: str) -> tuple[Any, ...] | None:
@@ -272,7 +272,7 @@ def _must(answer: Any, contract: str, function: str) -> tuple[Any, ...]:
     if isinstance(answer, RpcError):
         raise NodeUnavailable(f"{contract}.{function}: {answer.message}") from answer
     try:
-        return abi.decode_answer(contract, function, bytes_of(answer))
+        return abi.decode_result(contract, function, bytes_of(answer))
     except (AttributeError, TypeError, ValueError) as error:
         raise NodeUnavailable(
             f"{contract}.{function} answers nonsense: is that contract at this address?"

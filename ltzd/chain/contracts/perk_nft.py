@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ltzd.chain.contracts import abi
 from ltzd.chain.contracts import abi_words as words
-from ltzd.chain.contracts.abi_words import Log, Words
+from ltzd.chain.contracts.abi_words import Log, WordReader
 from ltzd.chain.typed_data import Claim
 from ltzd.rules.indexer.contract_facts import (
     ChargeRedeemed,
@@ -64,11 +64,11 @@ def claim_for_call(
     return b"".join(
         (
             CLAIM_FOR,
-            words.of_address(user),
-            words.of_uint(collection_id),
-            words.of_uint(max_price),
-            words.of_uint(expected_claims),
-            words.of_bytes32(reference),
+            words.encode_address(user),
+            words.encode_uint(collection_id),
+            words.encode_uint(max_price),
+            words.encode_uint(expected_claims),
+            words.encode_bytes32(reference),
         )
     )
 
@@ -93,46 +93,46 @@ def redeem_charge_call(
     return b"".join(
         (
             REDEEM_CHARGE,
-            words.of_uint(token),
-            words.of_address(holder),
-            words.of_uint(amount),
-            words.of_uint(expected_remaining),
-            words.of_bytes32(reference),
+            words.encode_uint(token),
+            words.encode_address(holder),
+            words.encode_uint(amount),
+            words.encode_uint(expected_remaining),
+            words.encode_bytes32(reference),
         )
     )
 
 
 def charges_of_call(token: int) -> bytes:
-    return CHARGES_OF + words.of_uint(token)
+    return CHARGES_OF + words.encode_uint(token)
 
 
 def decode_charges(answer: bytes) -> Charges:
     """Raises ValueError."""
-    read = Words(answer)
+    read = WordReader(answer)
     charges = Charges(read.uint(16), read.uint(16))
     read.end()
     return charges
 
 
 def claims_of_call(user: Address, collection_id: int) -> bytes:
-    return CLAIMS_OF + words.of_address(user) + words.of_uint(collection_id)
+    return CLAIMS_OF + words.encode_address(user) + words.encode_uint(collection_id)
 
 
 def decode_claims(answer: bytes) -> int:
     """Raises ValueError."""
-    read = Words(answer)
+    read = WordReader(answer)
     claims = read.uint(16)
     read.end()
     return claims
 
 
 def collection_call(collection_id: int) -> bytes:
-    return COLLECTION + words.of_uint(collection_id)
+    return COLLECTION + words.encode_uint(collection_id)
 
 
 def decode_max_per_user(answer: bytes) -> int | None:
     """Of a collection; None where it sets none. Raises ValueError."""
-    read = Words(answer)
+    read = WordReader(answer)
     if read.uint() != 32:
         raise ValueError("a collection's answer begins with its offset")
     read.address(), read.address(), read.uint(96), read.uint(32)
@@ -140,12 +140,12 @@ def decode_max_per_user(answer: bytes) -> int | None:
 
 
 def owner_of_call(token: int) -> bytes:
-    return OWNER_OF + words.of_uint(token)
+    return OWNER_OF + words.encode_uint(token)
 
 
 def decode_owner(answer: bytes) -> Address:
     """Raises ValueError."""
-    read = Words(answer)
+    read = WordReader(answer)
     owner = read.address()
     read.end()
     return owner

@@ -8,7 +8,7 @@ from typing import Any
 
 from ltzd.chain.contracts import abi
 from ltzd.chain.contracts import abi_words as words
-from ltzd.chain.contracts.abi_words import Log, Words
+from ltzd.chain.contracts.abi_words import Log, WordReader
 from ltzd.chain.typed_data import Buy
 from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact
 from ltzd.values import Address
@@ -28,11 +28,11 @@ def buy_for_call(
     return b"".join(
         (
             BUY_FOR,
-            words.of_address(buyer),
-            words.of_uint(item_id),
-            words.of_uint(quantity),
-            words.of_uint(max_total),
-            words.of_bytes32(reference),
+            words.encode_address(buyer),
+            words.encode_uint(item_id),
+            words.encode_uint(quantity),
+            words.encode_uint(max_total),
+            words.encode_bytes32(reference),
         )
     )
 
@@ -52,12 +52,12 @@ def buy_with_sig_call(buy: Buy, signature: bytes) -> bytes:
 
 
 def is_order_placed_call(buyer: Address, reference: bytes) -> bytes:
-    return IS_ORDER_PLACED + words.of_address(buyer) + words.of_bytes32(reference)
+    return IS_ORDER_PLACED + words.encode_address(buyer) + words.encode_bytes32(reference)
 
 
 def decode_is_order_placed(answer: bytes) -> bool:
     """Raises ValueError."""
-    read = Words(answer)
+    read = WordReader(answer)
     is_placed = read.boolean()
     read.end()
     return is_placed

@@ -11,7 +11,7 @@ PERMIT_LTZ = words.selector("permitLTZ(address,uint256,uint256,uint8,bytes32,byt
 
 def multicall(calls: Sequence[bytes]) -> bytes:
     """All of them in one transaction, or none. LTZ has it too."""
-    return MULTICALL + words.of_uint(32) + words.of_bytes_list(calls)
+    return MULTICALL + words.encode_uint(32) + words.encode_bytes_list(calls)
 
 
 def permit_ltz_call(permit: Permit, signature: bytes) -> bytes:
@@ -19,9 +19,9 @@ def permit_ltz_call(permit: Permit, signature: bytes) -> bytes:
     return b"".join(
         (
             PERMIT_LTZ,
-            words.of_address(permit.owner),
-            words.of_uint(permit.value),
-            words.of_uint(permit.deadline),
+            words.encode_address(permit.owner),
+            words.encode_uint(permit.value),
+            words.encode_uint(permit.deadline),
             signature_words(signature),
         )
     )
@@ -31,4 +31,4 @@ def signature_words(signature: bytes) -> bytes:
     """v, r, s of 65 bytes. Raises ValueError."""
     if len(signature) != 65:
         raise ValueError(f"a signature has 65 bytes, this has {len(signature)}")
-    return words.of_uint(signature[64], 8) + signature[:64]
+    return words.encode_uint(signature[64], 8) + signature[:64]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ltzd.chain.contracts import reverts
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.publications import Publication
+from ltzd.chain.node.publications import PublishOutcome
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signed, Signer, Unsigned
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
@@ -134,13 +134,13 @@ class ColdWallet:
             return  # it may have arrived: its receipt will tell
         wallet = checksummed(self._signer.address)
         match outcome:
-            case Publication.ACCEPTED:
+            case PublishOutcome.ACCEPTED:
                 return
-            case Publication.UNAFFORDABLE:
+            case PublishOutcome.UNAFFORDABLE:
                 raise Misconfigured(
                     f"{wallet} cannot pay for the gas, so nothing was sent; fund it."
                 )
-            case Publication.NONCE_TOO_LOW:
+            case PublishOutcome.NONCE_TOO_LOW:
                 raise Refused(
                     f"Another transaction of {wallet} was mined meanwhile, so this one was not "
                     "sent; look at that one before you repeat the command."

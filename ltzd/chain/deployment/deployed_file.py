@@ -57,7 +57,7 @@ def _nonce(said: Any) -> int | None:
     return None if said is None else int(said)
 
 
-def read_of_dev(path: Path, chain_id: int) -> Deployment | None:
+def read_dev_file(path: Path, chain_id: int) -> Deployment | None:
     """As `read`; ltzd 0.1 wrote down LTZ alone, and no chain id."""
     try:
         said = json.loads(path.read_text(encoding="utf-8"))

@@ -13,11 +13,11 @@ from ltzd.chain.contracts import abi, reverts
 from ltzd.chain.contracts.runtime_code import is_ours
 from ltzd.chain.deployment.plan import (
     Deployment,
+    DeploymentTerms,
     Grant,
     MintLimit,
     Standing,
     Step,
-    Terms,
     faults_of,
     faults_on_chain,
     forbidden_grants,
@@ -27,7 +27,7 @@ from ltzd.chain.deployment.plan import (
     wanted_grants,
 )
 from ltzd.chain.node.node import Header, Node
-from ltzd.chain.node.publications import Publication
+from ltzd.chain.node.publications import PublishOutcome
 from ltzd.chain.node.rpc import Call, Rpc, RpcError
 from ltzd.chain.signing import Signed, Signer, Unsigned
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable, Unavailable
@@ -42,7 +42,7 @@ _ETHER = 10**18
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class SendMode:
     """How to go about it.
 
     `is_hurried` sends everything at once, with limits of gas that are guessed: right for a dev
@@ -65,17 +65,17 @@ class _View:
     standing: Mapping[str, Standing]
 
 
-class Deploying:
+class DeploymentExecutor:
     """`remember` makes what it is given durable; `tell` hears a sentence for each step."""
 
     def __init__(
         self,
         rpc: Rpc,
         signer: Signer,
-        terms: Terms,
+        terms: DeploymentTerms,
         remember: Callable[[Deployment], None],
         tell: Callable[[str], None],
-        manner: Manner | None = None,
+        manner: SendMode | None = None,
     ) -> None:
         if faults := faults_of(terms):
             raise FileRejected(faults)
@@ -85,7 +85,7 @@ class Deploying:
         self._terms = terms
         self._remember = remember
         self._tell = tell
-        self._manner = manner or Manner()
+        self._manner = manner or SendMode()
 
     async def run(self, before: Deployment) -> Deployment:
         """Raises Misconfigured, Unavailable; then the same call later goes on."""
@@ -275,12 +275,12 @@ class Deploying:
     async def _publish(self, signed: Signed) -> None:
         """A nonce that is taken or about to be is an earlier run's, and the next look shows it."""
         outcome, text = await self._node.publish(signed.raw)
-        if outcome is Publication.UNAFFORDABLE:
+        if outcome is PublishOutcome.UNAFFORDABLE:
             raise Misconfigured(
                 f"The wallet {checksummed(self._signer.address)} cannot pay for the gas: "
                 "send it some, then run this again."
             )
-        if outcome in {Publication.REFUSED, Publication.REFUSED_FOR_GOOD}:
+        if outcome in {PublishOutcome.REFUSED, PublishOutcome.REFUSED_FOR_GOOD}:
             raise Misconfigured(f"The node does not take the transaction: {text}")
 
     async def _mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> bool:
@@ -325,7 +325,7 @@ def _standing(
 ) -> Standing:
     try:
         values = [
-            abi.decode_answer(contract, function, _bytes(answer))
+            abi.decode_result(contract, function, _bytes(answer))
             for function, answer in zip(functions, answers, strict=True)
         ]
     except ValueError as error:

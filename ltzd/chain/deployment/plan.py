@@ -44,12 +44,12 @@ class MintLimit:
     capacity: int
     window_seconds: int
 
-    def as_kept(self) -> "MintLimit":
+    def rounded_as_stored(self) -> "MintLimit":
         return replace(self, capacity=self.capacity // _LIMIT_UNIT * _LIMIT_UNIT)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class DeploymentTerms:
     """Who is to hold what. `heir` is to take over from the deployer as admin."""
 
     deployer: Address
@@ -134,12 +134,12 @@ class Step:
     nonce: int | None = None
 
 
-def faults_of(terms: Terms) -> list[str]:
+def faults_of(terms: DeploymentTerms) -> list[str]:
     """What least privilege and the contracts forbid; a sentence each."""
     return list(_faults_of(terms))
 
 
-def _faults_of(terms: Terms) -> Iterator[str]:
+def _faults_of(terms: DeploymentTerms) -> Iterator[str]:
     cold = {terms.deployer: "deployer", terms.heir: "admin"}
     for role in ("GUARDIAN", "REGISTRAR", "SETTLER", "ARBITER"):
         cold |= dict.fromkeys(terms.holders(role), role.lower())
@@ -157,14 +157,14 @@ def _faults_of(terms: Terms) -> Iterator[str]:
     if (terms.minter is None) != (terms.mint_limit is None):
         yield "A minter needs a limit, and a limit its minter: give both."
     if terms.mint_limit is not None:
-        kept = terms.mint_limit.as_kept()
+        kept = terms.mint_limit.rounded_as_stored()
         if not 0 < kept.capacity <= _MOST_LIMIT_UNITS * _LIMIT_UNIT:
             yield "The mint limit must lie between 0.000001 LTZ and 3 * 10^20 LTZ."
         if not 0 < kept.window_seconds < 2**40:
             yield "The mint limit's window must be at least a second."
 
 
-def wanted_grants(terms: Terms, contract: str) -> list[Grant]:
+def wanted_grants(terms: DeploymentTerms, contract: str) -> list[Grant]:
     return [
         Grant(contract, role, account)
         for role in (*HOT_ROLES[contract], *COLD_ROLES[contract])
@@ -172,7 +172,7 @@ def wanted_grants(terms: Terms, contract: str) -> list[Grant]:
     ]
 
 
-def forbidden_grants(terms: Terms, contract: str) -> list[Grant]:
+def forbidden_grants(terms: DeploymentTerms, contract: str) -> list[Grant]:
     """What no hot key may hold, whoever granted it."""
     cold = ("DEFAULT_ADMIN", *COLD_ROLES[contract])
     found = [Grant(contract, role, account) for account in terms.hot() for role in cold]
@@ -208,7 +208,9 @@ def place(
     return replace(before, deployer=deployer, placed={**before.placed, **fresh})
 
 
-def plan(terms: Terms, deployment: Deployment, standing: Mapping[str, Standing]) -> list[Step]:
+def plan(
+    terms: DeploymentTerms, deployment: Deployment, standing: Mapping[str, Standing]
+) -> list[Step]:
     """All steps that are left, creations first. `standing` holds what has been created."""
     missing = [one for one in abi.CONTRACTS if one not in standing]
     creations = [_creation(terms, deployment, one) for one in missing]
@@ -223,7 +225,7 @@ def is_ready(step: Step, standing: Mapping[str, Standing]) -> bool:
     return step.contract in standing
 
 
-def _creation(terms: Terms, deployment: Deployment, contract: str) -> Step:
+def _creation(terms: DeploymentTerms, deployment: Deployment, contract: str) -> Step:
     paid_in = () if contract == "LTZ" else (deployment.address("LTZ"),)
     data = abi.creation_code(contract, *paid_in, terms.deployer, terms.admin_delay_seconds)
     placed = deployment.placed[contract]
@@ -238,7 +240,7 @@ def _creation(terms: Terms, deployment: Deployment, contract: str) -> Step:
 
 
 def _calls(
-    terms: Terms, deployment: Deployment, contract: str, standing: Standing | None
+    terms: DeploymentTerms, deployment: Deployment, contract: str, standing: Standing | None
 ) -> Step | None:
     """Everything that a contract lacks, in one transaction of its admin."""
     left = list(_left(terms, contract, standing))
@@ -251,12 +253,14 @@ def _calls(
     return Step(contract, deployment.address(contract), data, gas_limit, words)
 
 
-def _left(terms: Terms, contract: str, standing: Standing | None) -> Iterator[tuple[bytes, str]]:
+def _left(
+    terms: DeploymentTerms, contract: str, standing: Standing | None
+) -> Iterator[tuple[bytes, str]]:
     granted = standing.granted if standing else frozenset()
     limit = terms.mint_limit
     if contract == "LTZ" and limit is not None and terms.minter is not None:
         known = standing.mint_limit if standing else None
-        if known != limit.as_kept():
+        if known != limit.rounded_as_stored():
             # Before the role: a minter whose limit is another's mistake must not mint meanwhile.
             amount, seconds = limit.capacity, limit.window_seconds
             yield (
@@ -277,12 +281,12 @@ def _left(terms: Terms, contract: str, standing: Standing | None) -> Iterator[tu
         )
 
 
-def faults_on_chain(terms: Terms, standing: Mapping[str, Standing]) -> list[str]:
+def faults_on_chain(terms: DeploymentTerms, standing: Mapping[str, Standing]) -> list[str]:
     """What the chain shows that the terms do not allow, and no step of ours puts right."""
     return [fault for one in standing for fault in _faults_on_chain(terms, one, standing[one])]
 
 
-def _faults_on_chain(terms: Terms, contract: str, standing: Standing) -> Iterator[str]:
+def _faults_on_chain(terms: DeploymentTerms, contract: str, standing: Standing) -> Iterator[str]:
     for grant in forbidden_grants(terms, contract):
         if grant in standing.granted:
             yield f"{grant} must be revoked: a key that lies on a server holds no other role."

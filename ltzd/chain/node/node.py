@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ltzd.chain.node.publications import Publication, outcome_of
+from ltzd.chain.node.publications import PublishOutcome, outcome_of
 from ltzd.chain.node.rpc import Call, Rpc, RpcError
 from ltzd.errors import NodeUnavailable
-from ltzd.rules.operator.fees import Market
+from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
 _METHOD_NOT_FOUND = -32601
@@ -170,7 +170,7 @@ class Node:
     async def code(self, address: Address) -> bytes:
         return _data(await self._ask("eth_getCode", hex_of(address), "latest"))
 
-    async def market(self, head: Header) -> Market:
+    async def market(self, head: Header) -> GasPrice:
         """What the block after `head` asks. Raises NodeUnavailable on a chain without EIP-1559.
 
         A node that tells no next base fee is taken by `head`'s, from which it differs by an eighth.
@@ -178,7 +178,7 @@ class Node:
         history, tip = await self._rpc.batch(_MARKET)
         return _market(head, history, tip)
 
-    async def market_now(self) -> Market:
+    async def current_gas_price(self) -> GasPrice:
         """As `market` after the newest block, asked in one batch with it."""
         head, history, tip = await self._rpc.batch(
             [("eth_getBlockByNumber", ("latest", False)), *_MARKET]
@@ -209,7 +209,7 @@ class Node:
                 raise answer
         return [_data(answer) for answer in answers]
 
-    async def gas_of(self, to: Address, data: bytes, sender: Address) -> int | Revert:
+    async def estimate_gas(self, to: Address, data: bytes, sender: Address) -> int | Revert:
         """Gas that a call needs, or how it would revert."""
         call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
         try:
@@ -217,7 +217,7 @@ class Node:
         except RpcError as error:
             return _reverted(error)
 
-    async def revert_of(
+    async def simulate_call(
         self,
         to: Address,
         data: bytes,
@@ -230,7 +230,7 @@ class Node:
         if gas is not None:
             call["gas"] = hex(gas)
         try:
-            _data(await self._rpc.gathered("eth_call", call, _block_tag(at)))
+            _data(await self._rpc.batched_call("eth_call", call, _block_tag(at)))
         except RpcError as error:
             return _reverted(error)
         return None
@@ -254,7 +254,7 @@ class Node:
         answers = await self._rpc.batch([("eth_call", (each, "latest")) for each in requests])
         return [_revert(answer) for answer in answers]
 
-    async def publish(self, raw: bytes) -> tuple[Publication, str]:
+    async def publish(self, raw: bytes) -> tuple[PublishOutcome, str]:
         """Hand signed bytes to the node; the text is its own, for logs.
 
         Raises NodeUnavailable when the outcome is unknown: the bytes may have arrived.
@@ -263,9 +263,9 @@ class Node:
             await self._rpc.call("eth_sendRawTransaction", hex_of(raw))
         except RpcError as error:
             return outcome_of(error), error.message
-        return Publication.ACCEPTED, ""
+        return PublishOutcome.ACCEPTED, ""
 
-    async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[Publication, str]]:
+    async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[PublishOutcome, str]]:
         """Hand several to the node, in order and in one batch.
 
         Bytes without an answer of their own among the others' are UNKNOWN. Raises NodeUnavailable
@@ -286,19 +286,19 @@ class Node:
             raise NodeUnavailable(f"{method}: {error.message}") from error
 
 
-def _publication(answer: Any) -> tuple[Publication, str]:
+def _publication(answer: Any) -> tuple[PublishOutcome, str]:
     if isinstance(answer, NodeUnavailable):
-        return Publication.UNKNOWN, answer.message
+        return PublishOutcome.UNKNOWN, answer.message
     if isinstance(answer, RpcError):
         return outcome_of(answer), answer.message
-    return Publication.ACCEPTED, ""
+    return PublishOutcome.ACCEPTED, ""
 
 
-def _market(head: Header, history: Any, tip: Any) -> Market:
+def _market(head: Header, history: Any, tip: Any) -> GasPrice:
     base_fee = head.base_fee if isinstance(history, RpcError) else _next_base_fee(history)
     if base_fee is None:
         raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
-    return Market(base_fee, _number(_must(tip)))
+    return GasPrice(base_fee, _number(_must(tip)))
 
 
 def _next_base_fee(history: Any) -> int | None:

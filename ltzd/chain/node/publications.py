@@ -10,7 +10,7 @@ from enum import Enum
 from ltzd.chain.node.rpc import RpcError
 
 
-class Publication(Enum):
+class PublishOutcome(Enum):
     """A publication without any answer is NodeUnavailable where it was the only one."""
 
     ACCEPTED = "accepted"
@@ -122,19 +122,19 @@ _SENDER_FOR_GOOD = (
 _FOR_GOOD = _any_of(*_GAS_FOR_GOOD, *_FEES_FOR_GOOD, *_FORM_FOR_GOOD, *_SENDER_FOR_GOOD)
 
 
-def outcome_of(error: RpcError) -> Publication:
+def outcome_of(error: RpcError) -> PublishOutcome:
     """What a node says by this error object about the bytes it was given."""
     text = error.message
     if "execution reverted" in text.lower():
-        return Publication.REFUSED
+        return PublishOutcome.REFUSED
     for pattern, publication in (
-        (_KNOWN, Publication.ACCEPTED),
-        (_NONCE, Publication.NONCE_TOO_LOW),
-        (_FUNDS, Publication.UNAFFORDABLE),
+        (_KNOWN, PublishOutcome.ACCEPTED),
+        (_NONCE, PublishOutcome.NONCE_TOO_LOW),
+        (_FUNDS, PublishOutcome.UNAFFORDABLE),
         # Before the price, whose "fee cap" is another one than the node's own.
-        (_FOR_GOOD, Publication.REFUSED_FOR_GOOD),
-        (_PRICE, Publication.UNDERPRICED),
+        (_FOR_GOOD, PublishOutcome.REFUSED_FOR_GOOD),
+        (_PRICE, PublishOutcome.UNDERPRICED),
     ):
         if pattern.search(text):
             return publication
-    return Publication.REFUSED
+    return PublishOutcome.REFUSED

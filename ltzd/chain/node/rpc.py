@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from ltzd import telemetry
-from ltzd.concurrency.batcher import Gathering
+from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import LtzdError, NodeUnavailable
 
 Call: TypeAlias = tuple[str, Sequence[object]]
@@ -44,7 +44,7 @@ class Rpc:
         self._policy = policy or RpcPolicy()
         self._ids = itertools.count(1)
         self._session: aiohttp.ClientSession | None = None
-        self._gathering: Gathering[Call, Any] = Gathering(self.batch)
+        self._gathering: Batcher[Call, Any] = Batcher(self.batch)
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -94,7 +94,7 @@ class Rpc:
             }
             return [_outcome_or_none(by_id.get(envelope["id"])) for envelope in envelopes]
 
-    async def gathered(self, method: str, *params: object) -> Any:
+    async def batched_call(self, method: str, *params: object) -> Any:
         """As `call`, in one batch with what others ask meanwhile: a tenth of the cost when many do.
 
         Raises NodeUnavailable, RpcError.

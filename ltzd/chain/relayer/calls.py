@@ -24,15 +24,15 @@ from ltzd.chain.relayer.signatures import check_signature
 from ltzd.chain.typed_data import DOMAIN_NAMES, domain_separator
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import Part, Party
-from ltzd.rules.relayer.calls import ClaimAsked, PermitGiven, RelayAsk, RelayPlan
+from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, RequestedClaim, SignedPermit
 from ltzd.rules.relayer.limits import check_gas_limit
 from ltzd.values import Address, checksummed, hex_of
 
 Question = tuple[Address, bytes]
 
 _READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
-    "nonce": ltz.decode_number,
-    "allowance": ltz.decode_number,
+    "nonce": ltz.decode_uint,
+    "allowance": ltz.decode_uint,
     "deal": business_escrow.decode_deal,
 }
 
@@ -74,7 +74,7 @@ class RelayContracts:
 
 
 @dataclass(frozen=True, slots=True)
-class Understood:
+class DecodedRelay:
     """An ask that keeps the rules as far as they can be judged without the chain.
 
     `main` is the call, or the permit if that is all there is. `permit` stood in the data or beside.
@@ -84,7 +84,7 @@ class Understood:
     contracts: RelayContracts
     contract: str
     main: Call
-    permit: PermitGiven | None
+    permit: SignedPermit | None
 
     @property
     def function(self) -> str:
@@ -95,11 +95,11 @@ class Understood:
         return self.main.row.takes_turns
 
     @property
-    def claim(self) -> ClaimAsked | None:
+    def claim(self) -> RequestedClaim | None:
         said = self.main.arguments
         if "expectedClaims" not in said:
             return None
-        return ClaimAsked(said["id"], said["expectedClaims"])
+        return RequestedClaim(said["id"], said["expectedClaims"])
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -185,18 +185,18 @@ class Understood:
         return relayed.multicall([encode(signed, self.permit.signature), self.main.data])
 
 
-def understood(ask: RelayAsk, contracts: RelayContracts) -> Understood:
+def understood(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
     """Raises ContractNotWhitelisted, ValidationFailed."""
     contract = contracts.name_of(ask.to)
     permit, main = _arranged(contract, ask)
-    asked = Understood(ask, contracts, contract, main, permit)
+    asked = DecodedRelay(ask, contracts, contract, main, permit)
     _check_principal(asked)
     _check_permit(asked)
     _check_limits(ask)
     return asked
 
 
-def _arranged(contract: str, ask: RelayAsk) -> tuple[PermitGiven | None, Call]:
+def _arranged(contract: str, ask: RelayAsk) -> tuple[SignedPermit | None, Call]:
     calls = calls_in(contract, ask.data)
     permits = [each for each in calls if each.row.part is Part.PERMIT]
     moves = [each for each in calls if each.row.part is not Part.PERMIT]
@@ -212,7 +212,7 @@ def _arranged(contract: str, ask: RelayAsk) -> tuple[PermitGiven | None, Call]:
     return permit, (moves or permits)[0]
 
 
-def _check_principal(asked: Understood) -> None:
+def _check_principal(asked: DecodedRelay) -> None:
     main, user = asked.main, asked.ask.user
     principal, message = main.row.principal, main.row.signs
     if not isinstance(principal, Party) and main.arguments[principal] != user:
@@ -221,7 +221,7 @@ def _check_principal(asked: Understood) -> None:
         check_signature(main, message, user, asked.contracts.separator(asked.contract))
 
 
-def _check_permit(asked: Understood) -> None:
+def _check_permit(asked: DecodedRelay) -> None:
     permit, main, contract = asked.permit, asked.main, asked.contract
     if permit is None:
         if main.row.part is Part.SPENDING:

@@ -11,27 +11,27 @@ from typing import Any, Final
 
 from ltzd.chain.contracts import abi
 from ltzd.chain.contracts import abi_words as words
-from ltzd.chain.contracts.abi_words import Words
+from ltzd.chain.contracts.abi_words import WordReader
 from ltzd.chain.contracts.relayed import MULTICALL, multicall
 from ltzd.errors import ValidationFailed
 from ltzd.rules.relayer.allowed_calls import TABLE, Row, functions_of
 from ltzd.values import hex_of
 
-_READERS: Final[Mapping[str, Callable[[Words], Any]]] = {
-    "address": Words.address,
+_READERS: Final[Mapping[str, Callable[[WordReader], Any]]] = {
+    "address": WordReader.address,
     "uint8": lambda read: read.uint(8),
     "uint40": lambda read: read.uint(40),
-    "uint256": Words.uint,
-    "bytes32": Words.word,
-    "bytes": Words.last_bytes,
+    "uint256": WordReader.uint,
+    "bytes32": WordReader.word,
+    "bytes": WordReader.last_bytes_argument,
 }
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
-    "address": words.of_address,
-    "uint8": lambda value: words.of_uint(value, 8),
-    "uint40": lambda value: words.of_uint(value, 40),
-    "uint256": words.of_uint,
-    "bytes32": words.of_bytes32,
-    "bytes": words.of_bytes,
+    "address": words.encode_address,
+    "uint8": lambda value: words.encode_uint(value, 8),
+    "uint40": lambda value: words.encode_uint(value, 40),
+    "uint256": words.encode_uint,
+    "bytes32": words.encode_bytes32,
+    "bytes": words.encode_bytes,
 }
 
 
@@ -67,9 +67,9 @@ def calls_in(contract: str, data: bytes) -> list[Call]:
 
 
 def _multicall_in(contract: str, data: bytes) -> list[bytes]:
-    read = Words(data[4:])
+    read = WordReader(data[4:])
     try:
-        inner = read.last_bytes_list()
+        inner = read.last_bytes_list_argument()
         read.end()
     except ValueError as error:
         raise _misencoded(contract, "multicall", str(error)) from error
@@ -101,7 +101,7 @@ class _Shape:
     types: Mapping[str, str]
 
     def arguments_in(self, data: bytes) -> dict[str, Any]:
-        read = Words(data[4:])
+        read = WordReader(data[4:])
         try:
             arguments = {name: _READERS[kind](read) for name, kind in self.types.items()}
             read.end()
@@ -117,7 +117,7 @@ class _Shape:
         written = [self.selector]
         for name, kind in self.types.items():
             if kind == "bytes":
-                written.append(words.of_uint(32 * len(self.types)))
+                written.append(words.encode_uint(32 * len(self.types)))
             written.append(_WRITERS[kind](arguments[name]))
         return b"".join(written)
 

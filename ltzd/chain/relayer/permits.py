@@ -11,28 +11,28 @@ from ltzd.chain.relayer.decoding import Call
 from ltzd.chain.relayer.signatures import is_signed_by
 from ltzd.chain.typed_data import Permit
 from ltzd.errors import ValidationFailed
-from ltzd.rules.relayer.calls import PermitGiven
+from ltzd.rules.relayer.calls import SignedPermit
 from ltzd.values import Address, checksummed
 
-MOST_USED_SINCE: Final = 8
+MAX_USED_NONCES_BACK: Final = 8
 """How many permits back a used one is still recognised."""
 
 
-def permit_in(call: Call, to: Address) -> PermitGiven:
+def permit_in(call: Call, to: Address) -> SignedPermit:
     """Of a `permit` or a `permitLTZ`; the latter's spender is the contract called."""
     said, (_, signature) = call.arguments, call.signed()
     spender = said.get("spender", to)
-    return PermitGiven(said["owner"], spender, said["value"], said["deadline"], signature)
+    return SignedPermit(said["owner"], spender, said["value"], said["deadline"], signature)
 
 
-def check_owner(permit: PermitGiven, user: Address) -> None:
+def check_owner(permit: SignedPermit, user: Address) -> None:
     if permit.owner != user:
         raise ValidationFailed(
             "The permit's owner must be the authenticated user", owner=checksummed(permit.owner)
         )
 
 
-def check_spender(permit: PermitGiven, allowed: Sequence[Address]) -> None:
+def check_spender(permit: SignedPermit, allowed: Sequence[Address]) -> None:
     if permit.spender not in allowed:
         raise ValidationFailed(
             "This spender may not be permitted here",
@@ -41,7 +41,7 @@ def check_spender(permit: PermitGiven, allowed: Sequence[Address]) -> None:
         )
 
 
-def check_spent_whole(permit: PermitGiven, call: Call) -> None:
+def check_spent_whole(permit: SignedPermit, call: Call) -> None:
     """No allowance to a wallet of the operator's outlives the transaction."""
     if permit.value != call.arguments["value"]:
         raise ValidationFailed(
@@ -51,9 +51,9 @@ def check_spent_whole(permit: PermitGiven, call: Call) -> None:
         )
 
 
-def signed_permit(permit: PermitGiven, nonce: int, separator: bytes) -> Permit:
+def signed_permit(permit: SignedPermit, nonce: int, separator: bytes) -> Permit:
     """The permit with the nonce it was signed for: `nonce`, the owner's next, or a used one."""
-    for signed_for in range(nonce, max(nonce - MOST_USED_SINCE, 0) - 1, -1):
+    for signed_for in range(nonce, max(nonce - MAX_USED_NONCES_BACK, 0) - 1, -1):
         signed = Permit(permit.owner, permit.spender, permit.value, signed_for, permit.deadline)
         if is_signed_by(permit.owner, signed, permit.signature, separator):
             return signed
@@ -62,7 +62,7 @@ def signed_permit(permit: PermitGiven, nonce: int, separator: bytes) -> Permit:
     )
 
 
-def check_used(permit: PermitGiven, allowance: int | None) -> None:
+def check_used(permit: SignedPermit, allowance: int | None) -> None:
     """Whether a used permit still allows what it says: more would outlive the transaction, less
     would not do. `allowance` is None for a permit alone, which has nothing left to do."""
     if allowance != permit.value:

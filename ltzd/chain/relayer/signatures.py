@@ -9,15 +9,15 @@ from ltzd.chain.typed_data import (
     Claim,
     Refund,
     Release,
-    Signable,
     TransferWithAuthorization,
+    TypedMessage,
     digest,
     recover,
 )
 from ltzd.errors import ValidationFailed
 from ltzd.values import Address, checksummed
 
-MESSAGES: Final[Mapping[str, Callable[..., Signable]]] = {
+MESSAGES: Final[Mapping[str, Callable[..., TypedMessage]]] = {
     message.__name__: message
     for message in (Claim, Buy, Release, Refund, TransferWithAuthorization)
 }
@@ -36,7 +36,7 @@ def check_signature(call: Call, message: str, user: Address, separator: bytes) -
         )
 
 
-def is_signed_by(who: Address, message: Signable, signature: bytes, separator: bytes) -> bool:
+def is_signed_by(who: Address, message: TypedMessage, signature: bytes, separator: bytes) -> bool:
     try:
         return recover(digest(message, separator), signature) == who
     except ValueError:

@@ -9,9 +9,9 @@ from ltzd.chain.contracts.ltz_state import LtzState
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.cli.books import views as books_views
-from ltzd.cli.books.views import BrandBooks, Report
-from ltzd.cli.brand.lookup import brand_called
-from ltzd.cli.chain_targets import chain_place_of
+from ltzd.cli.books.views import BrandFigures, Report
+from ltzd.cli.brand.lookup import find_brand
+from ltzd.cli.chain_targets import resolve_chain_target
 from ltzd.cli.output import print_json, print_page, tell
 from ltzd.cli.targets import Place, connected
 from ltzd.errors import Misconfigured, NodeUnavailable
@@ -66,7 +66,7 @@ async def _read(connection: Connection, brand: str | None, period: Period) -> Re
     known = (
         await brand_records.every_brand(connection)
         if brand is None
-        else [await brand_called(connection, brand)]
+        else [await find_brand(connection, brand)]
     )
     only = None if brand is None else known[0].id
     above = await disagreements.above_the_index(connection)
@@ -79,13 +79,13 @@ async def _read(connection: Connection, brand: str | None, period: Period) -> Re
     )
 
 
-def _rows(known: list[BrandRecord], figures: dict[Address, Figures]) -> tuple[BrandBooks, ...]:
+def _rows(known: list[BrandRecord], figures: dict[Address, Figures]) -> tuple[BrandFigures, ...]:
     """A row for every brand, then those that only the books know, then nobody's."""
     names = {record.id: record.name for record in known}
     gone = sorted(figures.keys() - names.keys() - {ZERO_ADDRESS})
     nobodys = [ZERO_ADDRESS] if ZERO_ADDRESS in figures else []
     return tuple(
-        BrandBooks(id_, names.get(id_), figures.get(id_, Figures()))
+        BrandFigures(id_, names.get(id_), figures.get(id_, Figures()))
         for id_ in (*names, *gone, *nobodys)
     )
 
@@ -117,7 +117,7 @@ async def _with_chain(
 async def _ask_chain(indexed: IndexedLtz, data_dir: Path, config: Path | None) -> LtzState:
     if indexed.number < indexed.first_block:
         raise NodeUnavailable("nothing of it has been read yet")
-    async with Rpc(chain_place_of(data_dir, config).rpc_url) as rpc:
+    async with Rpc(resolve_chain_target(data_dir, config).rpc_url) as rpc:
         chain_id = await Node(rpc).chain_id()
         if chain_id != indexed.chain_id:
             raise NodeUnavailable(f"the node's is {chain_id}, the database's {indexed.chain_id}")

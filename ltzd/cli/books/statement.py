@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from ltzd.cli.books.views import dollars
-from ltzd.cli.brand.lookup import brand_called
+from ltzd.cli.brand.lookup import find_brand
 from ltzd.cli.csv_output import Sheet
 from ltzd.cli.output import tell
 from ltzd.cli.targets import Place, connected
@@ -38,7 +38,7 @@ async def _write(place: Place, brand: str, period: Period, file: str) -> tuple[i
     """How many rows, and the sum of their LTZ."""
     count = ltz = 0
     async with connected(place, "books") as connection, books.snapshot(connection):
-        record = await brand_called(connection, brand)
+        record = await find_brand(connection, brand)
         with Sheet(file) as sheet:
             sheet.add(HEADER)
             async for line in statements.lines(connection, record.id, period):

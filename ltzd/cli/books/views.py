@@ -15,7 +15,7 @@ from ltzd.values import ZERO_ADDRESS, Address, hex_of, iso
 
 
 @dataclass(frozen=True, slots=True)
-class BrandBooks:
+class BrandFigures:
     """`name` is None for a brand that is gone, and for nobody's payments (`ZERO_ADDRESS`)."""
 
     id: Address
@@ -35,7 +35,7 @@ class Report:
     """
 
     period: Period
-    brands: tuple[BrandBooks, ...]
+    brands: tuple[BrandFigures, ...]
     disagreements: tuple[Disagreement, ...]
     indexed: IndexedLtz | None
     notes: tuple[str, ...]

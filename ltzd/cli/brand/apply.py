@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from ltzd.cli.output import print_secrets, tell
+from ltzd.cli.output import print_keys, tell
 from ltzd.cli.targets import Place, connected, place_of
 from ltzd.errors import Misconfigured
 from ltzd.rules.brands.changes import changes
@@ -75,7 +75,7 @@ async def _apply(place: Place, brand: Brand, *, dry_run: bool) -> None:
     for warning in warnings(brand):
         tell(f"Warning: {warning}")
     if applied is not None and applied.keys is not None:
-        print_secrets(applied.keys.as_json())
+        print_keys(applied.keys.as_json())
         tell("These keys are shown only now: keep them.")
 
 

@@ -7,7 +7,7 @@ from ltzd.store.database import Connection
 from ltzd.values import hex_of
 
 
-async def brand_called(connection: Connection, text: str) -> BrandRecord:
+async def find_brand(connection: Connection, text: str) -> BrandRecord:
     """Raises NotFound."""
     found = await brand_records.called(connection, text)
     if not found:

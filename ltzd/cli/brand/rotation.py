@@ -2,8 +2,8 @@
 
 import asyncio
 
-from ltzd.cli.brand.lookup import brand_called, named
-from ltzd.cli.output import print_secrets, tell
+from ltzd.cli.brand.lookup import find_brand, named
+from ltzd.cli.output import print_keys, tell
 from ltzd.cli.targets import Place, connected
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands.keys import FIELDS, KeyName, Rotation
@@ -17,11 +17,11 @@ def rotate(place: Place, brand: str, key: KeyName, *, revoke: bool) -> None:
 async def _rotate(place: Place, brand: str, key: KeyName, *, revoke: bool) -> None:
     sealer = place.sealer()
     async with connected(place, "brand rotate-key") as connection:
-        record = await brand_called(connection, brand)
+        record = await find_brand(connection, brand)
         rotation = await brand_keys.rotate(connection, record.id, key, sealer, revoke=revoke)
     # Shown after the commit: a key that might not count must not be given to anybody.
     shown = {"brandId": hex_of(record.id), FIELDS[key]: rotation.key}
-    print_secrets(shown)
+    print_keys(shown)
     tell(f"{named(record)} has a new {key}, in force within a second. {_end_of_old(rotation)}")
     tell("The key is shown only now: keep it.")
     if place.data_dir is not None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ltzd.cli.brand.lookup import brand_called, named
+from ltzd.cli.brand.lookup import find_brand, named
 from ltzd.cli.output import tell
 from ltzd.cli.targets import Place, connected
 from ltzd.store.brands import records as brand_records
@@ -25,11 +25,11 @@ def turn(place: Place, brand: str, switch: Switch, *, on: bool) -> None:
 
 async def _turn(place: Place, brand: str, switch: Switch, *, on: bool) -> None:
     async with connected(place, f"brand {switch}") as connection:
-        record = await brand_called(connection, brand)
+        record = await find_brand(connection, brand)
         if await brand_records.switch(connection, record.id, switch, on=on):
             tell(f"{named(record)} {DONE[switch, on]}")
             return
-        record = await brand_called(connection, brand)
+        record = await find_brand(connection, brand)
     since = record.since(switch)
     tell(
         f"{named(record)} is not {switch}: nothing changes."

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from ltzd.cli.brand.lookup import brand_called
+from ltzd.cli.brand.lookup import find_brand
 from ltzd.cli.output import plain, print_json, print_page, tell
 from ltzd.cli.targets import Place, connected
 from ltzd.errors import NotFound
@@ -78,7 +78,7 @@ async def _view(place: Place, text: str) -> View:
         connected(place, "brand show") as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
-        return await _read(connection, await brand_called(connection, text), sealer)
+        return await _read(connection, await find_brand(connection, text), sealer)
 
 
 async def _read(connection: Connection, record: BrandRecord, sealer: Sealer) -> View:

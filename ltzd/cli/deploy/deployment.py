@@ -8,8 +8,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from ltzd.chain.deployment import deployed_file
-from ltzd.chain.deployment.executor import Deploying, Manner, begin
-from ltzd.chain.deployment.plan import Deployment, MintLimit, Terms
+from ltzd.chain.deployment.executor import DeploymentExecutor, SendMode, begin
+from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
@@ -48,7 +48,7 @@ class Roles:
     settlers: Sequence[str]
     arbiters: Sequence[str]
 
-    def terms(self, deployer: Address) -> Terms:
+    def terms(self, deployer: Address) -> DeploymentTerms:
         """Raises FileRejected, naming each option that is wrong."""
         faults: list[str] = []
 
@@ -65,7 +65,7 @@ class Roles:
                     faults.append(f"--{option} {text}: {error}")
             return tuple(dict.fromkeys(found))
 
-        terms = Terms(
+        terms = DeploymentTerms(
             deployer=deployer,
             admin_delay_seconds=self.admin_delay_seconds,
             heir=one("admin", self.admin),
@@ -123,16 +123,21 @@ def deploy(
     signer = Signer(read_key(key_file, password_file))
     terms = roles.terms(signer.address)
     rpc_url = read_node(place.config).rpc_url.get_secret_value()
-    manner = Manner(fees=FeePolicy(cap=_wei(max_fee_gwei)))
+    manner = SendMode(fees=FeePolicy(cap=_wei(max_fee_gwei)))
     asyncio.run(_deploy(place, Rpc(rpc_url), signer, terms, manner, is_rehearsal))
 
 
 async def _deploy(
-    place: Place, rpc: Rpc, signer: Signer, terms: Terms, manner: Manner, is_rehearsal: bool
+    place: Place,
+    rpc: Rpc,
+    signer: Signer,
+    terms: DeploymentTerms,
+    manner: SendMode,
+    is_rehearsal: bool,
 ) -> None:
     async with rpc:
         before = await _before(place, Node(rpc), signer.address)
-        deploying = Deploying(
+        deploying = DeploymentExecutor(
             rpc,
             signer,
             terms,
@@ -178,7 +183,7 @@ async def _genesis(node: Node) -> Hash32:
     return block.hash
 
 
-def _tell_what_follows(place: Place, terms: Terms, done: Deployment) -> None:
+def _tell_what_follows(place: Place, terms: DeploymentTerms, done: Deployment) -> None:
     tell(f"All four contracts stand and were checked; {place.out} remembers them.")
     if terms.heir is not None:
         tell(

@@ -7,7 +7,7 @@ from ltzd.store.database import Connection
 from ltzd.store.event_handler.history import EventHistory, history_of
 
 
-async def event_called(connection: Connection, text: str) -> EventHistory:
+async def find_event(connection: Connection, text: str) -> EventHistory:
     """Raises NotFound."""
     try:
         event_id = UUID(text)

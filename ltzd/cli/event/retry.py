@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ltzd.cli.event.lookup import event_called
+from ltzd.cli.event.lookup import find_event
 from ltzd.cli.output import tell
 from ltzd.cli.targets import Place, connected
 from ltzd.errors import Refused
@@ -15,11 +15,11 @@ def retry(place: Place, event_id: str) -> None:
 
 async def _retry(place: Place, text: str) -> None:
     async with connected(place, "event retry") as connection:
-        event = await event_called(connection, text)
+        event = await find_event(connection, text)
         async with connection.transaction():
             is_queued = await rewards.retry(connection, event.id)
         if not is_queued:
-            event = await event_called(connection, text)
+            event = await find_event(connection, text)
             raise Refused(
                 f"Event {event.id} is {event.status}: only a failed one goes back into the queue. "
                 "Nothing changed."

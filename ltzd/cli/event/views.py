@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group
 from rich.table import Table
 
-from ltzd.cli.event.lookup import event_called
+from ltzd.cli.event.lookup import find_event
 from ltzd.cli.output import plain, print_json, print_page
 from ltzd.cli.targets import Place, connected
 from ltzd.rules.operator.fees import GWEI
@@ -26,7 +26,7 @@ def show(place: Place, event_id: str, *, as_json: bool) -> None:
 
 async def _read(place: Place, text: str) -> EventHistory:
     async with connected(place, "event show") as connection:
-        return await event_called(connection, text)
+        return await find_event(connection, text)
 
 
 def _whole(event: EventHistory) -> dict[str, Any]:

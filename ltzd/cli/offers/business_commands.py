@@ -36,12 +36,12 @@ def create(
     config: ConfigInstead = None,
 ) -> None:
     """Approve a business."""
-    from ltzd.cli.chain_targets import chain_place_of
+    from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
     from ltzd.cli.offers.registrar import Means
 
     means = Means(key, password_file, unsigned, sender)
-    place = partial(chain_place_of, data_dir, config)
+    place = partial(resolve_chain_target, data_dir, config)
     offer_changes.set_business(address, means, place, approved=True)
 
 
@@ -59,12 +59,12 @@ def set_(
     config: ConfigInstead = None,
 ) -> None:
     """Approve a business, or revoke its approval."""
-    from ltzd.cli.chain_targets import chain_place_of
+    from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
     from ltzd.cli.offers.registrar import Means
 
     means = Means(key, password_file, unsigned, sender)
-    place = partial(chain_place_of, data_dir, config)
+    place = partial(resolve_chain_target, data_dir, config)
     offer_changes.set_business(address, means, place, approved=approved)
 
 
@@ -75,7 +75,7 @@ def list_(
     config: ConfigInstead = None,
 ) -> None:
     """List all businesses that were ever approved."""
-    from ltzd.cli.chain_targets import chain_place_of
+    from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import views as offer_views
 
-    offer_views.list_businesses(chain_place_of(data_dir, config), as_json=as_json)
+    offer_views.list_businesses(resolve_chain_target(data_dir, config), as_json=as_json)

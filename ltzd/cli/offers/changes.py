@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ltzd.chain.contracts import offers
-from ltzd.chain.contracts.offers import CollectionTerms, ItemTerms
-from ltzd.cli.chain_targets import ChainPlace
+from ltzd.chain.contracts.offers import CollectionSettings, ItemSettings
+from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.offers.options import (
     Business,
     ChangedCollection,
@@ -20,7 +20,7 @@ from ltzd.cli.offers.views import business_view, collection_view, item_view
 from ltzd.errors import NotFound, Refused
 from ltzd.values import LtzUnits
 
-PlaceOf = Callable[[], ChainPlace]
+PlaceOf = Callable[[], ChainTarget]
 """Asked only once the options are understood, so that all of their faults come first."""
 Given = Mapping[str, object]
 """Options by field; None is not given."""
@@ -29,7 +29,7 @@ Given = Mapping[str, object]
 def create_collection(given: Given, switches: Given, means: Means, place: PlaceOf) -> None:
     """`switches` are `active` and `requires_sig`."""
     said = understood(NewCollection, given, means.faults())
-    terms = CollectionTerms(
+    terms = CollectionSettings(
         brand=said.brand,
         payout=said.payout or said.brand,
         price=LtzUnits(said.price),
@@ -43,12 +43,12 @@ def create_collection(given: Given, switches: Given, means: Means, place: PlaceO
     asyncio.run(_create_collection(terms, means, place()))
 
 
-async def _create_collection(terms: CollectionTerms, means: Means, place: ChainPlace) -> None:
+async def _create_collection(terms: CollectionSettings, means: Means, place: ChainTarget) -> None:
     async with desk(place, means) as at:
         perk_nft = at.contracts.perk_nft
         mined = await at.carry_out(perk_nft, offers.create_collection(terms))
     if mined is not None:
-        id_ = offers.created_collection(mined.logs, perk_nft)
+        id_ = offers.created_collection_id(mined.logs, perk_nft)
         show(collection_view(id_, terms, minted=0), mined)
 
 
@@ -57,7 +57,7 @@ def set_collection(given: Given, means: Means, place: PlaceOf) -> None:
     asyncio.run(_set_collection(said, means, place()))
 
 
-async def _set_collection(said: ChangedCollection, means: Means, place: ChainPlace) -> None:
+async def _set_collection(said: ChangedCollection, means: Means, place: ChainTarget) -> None:
     async with desk(place, means) as at:
         old = await at.offers.collection(said.collection)
         if old is None:
@@ -74,7 +74,7 @@ async def _set_collection(said: ChangedCollection, means: Means, place: ChainPla
 def create_item(given: Given, switches: Given, means: Means, place: PlaceOf) -> None:
     """`switches` are `active` and `burns`."""
     said = understood(NewItem, given, means.faults())
-    terms = ItemTerms(
+    terms = ItemSettings(
         brand=said.brand,
         payout=said.payout or said.brand,
         price=LtzUnits(said.price),
@@ -87,7 +87,7 @@ def create_item(given: Given, switches: Given, means: Means, place: PlaceOf) -> 
 
 
 async def _create_item(
-    id_: int, terms: ItemTerms, metadata: bytes, means: Means, place: ChainPlace
+    id_: int, terms: ItemSettings, metadata: bytes, means: Means, place: ChainTarget
 ) -> None:
     async with desk(place, means) as at:
         # The contract would take it as a change of what is there.
@@ -103,7 +103,7 @@ def set_item(given: Given, means: Means, place: PlaceOf) -> None:
     asyncio.run(_set_item(said, means, place()))
 
 
-async def _set_item(said: ChangedItem, means: Means, place: ChainPlace) -> None:
+async def _set_item(said: ChangedItem, means: Means, place: ChainTarget) -> None:
     async with desk(place, means) as at:
         old = await at.offers.item(said.item)
         if old is None:
@@ -127,7 +127,9 @@ def set_business(address: str, means: Means, place: PlaceOf, *, approved: bool) 
     asyncio.run(_set_business(said, means, place(), approved=approved))
 
 
-async def _set_business(said: Business, means: Means, place: ChainPlace, *, approved: bool) -> None:
+async def _set_business(
+    said: Business, means: Means, place: ChainTarget, *, approved: bool
+) -> None:
     async with desk(place, means) as at:
         view = business_view(said.business, approved=approved)
         if await at.offers.is_business(said.business) == approved:

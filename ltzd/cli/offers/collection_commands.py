@@ -64,12 +64,12 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter per option
     config: ConfigInstead = None,
 ) -> None:
     """Create a collection: free, once per user and without end, where no option says otherwise."""
-    from ltzd.cli.chain_targets import chain_place_of
+    from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
     from ltzd.cli.offers.registrar import Means
 
     means = Means(key, password_file, unsigned, sender)
-    place = partial(chain_place_of, data_dir, config)
+    place = partial(resolve_chain_target, data_dir, config)
     given = {
         "brand": brand,
         "charges": charges,
@@ -100,12 +100,12 @@ def set_(  # noqa: PLR0913, PLR0917 - one parameter per option
     config: ConfigInstead = None,
 ) -> None:
     """Change a collection; what no option names stays as it is."""
-    from ltzd.cli.chain_targets import chain_place_of
+    from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
     from ltzd.cli.offers.registrar import Means
 
     means = Means(key, password_file, unsigned, sender)
-    place = partial(chain_place_of, data_dir, config)
+    place = partial(resolve_chain_target, data_dir, config)
     given = {
         "collection": collection,
         "brand": brand,
@@ -125,7 +125,7 @@ def list_(
     config: ConfigInstead = None,
 ) -> None:
     """List all collections as they stand."""
-    from ltzd.cli.chain_targets import chain_place_of
+    from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import views as offer_views
 
-    offer_views.list_collections(chain_place_of(data_dir, config), as_json=as_json)
+    offer_views.list_collections(resolve_chain_target(data_dir, config), as_json=as_json)

@@ -56,12 +56,12 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter per option
     config: ConfigInstead = None,
 ) -> None:
     """Put an item up for sale; without a price it is free."""
-    from ltzd.cli.chain_targets import chain_place_of
+    from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
     from ltzd.cli.offers.registrar import Means
 
     means = Means(key, password_file, unsigned, sender)
-    place = partial(chain_place_of, data_dir, config)
+    place = partial(resolve_chain_target, data_dir, config)
     given = {
         "item": item,
         "brand": brand,
@@ -98,12 +98,12 @@ def set_(  # noqa: PLR0913, PLR0917 - one parameter per option
     config: ConfigInstead = None,
 ) -> None:
     """Change an item; what no option names stays as it is, and what was sold stays sold."""
-    from ltzd.cli.chain_targets import chain_place_of
+    from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
     from ltzd.cli.offers.registrar import Means
 
     means = Means(key, password_file, unsigned, sender)
-    place = partial(chain_place_of, data_dir, config)
+    place = partial(resolve_chain_target, data_dir, config)
     given = {
         "item": item,
         "brand": brand,
@@ -125,7 +125,7 @@ def list_(
     config: ConfigInstead = None,
 ) -> None:
     """List all items as they stand."""
-    from ltzd.cli.chain_targets import chain_place_of
+    from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import views as offer_views
 
-    offer_views.list_items(chain_place_of(data_dir, config), as_json=as_json)
+    offer_views.list_items(resolve_chain_target(data_dir, config), as_json=as_json)

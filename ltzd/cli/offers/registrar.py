@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ltzd.chain.contracts.offers import Offers
+from ltzd.chain.contracts.offers import OfferReader
 from ltzd.chain.deployment.cold_wallet import ColdWallet, Mined, simulate
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
-from ltzd.cli.chain_targets import ChainPlace
+from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.offers.options import sender_of
 from ltzd.cli.output import print_json, tell
 from ltzd.daemon.keys import read_key
@@ -52,13 +52,13 @@ class Means:
 class Desk:
     """One command's way to the chain."""
 
-    def __init__(self, rpc: Rpc, place: ChainPlace, means: Means) -> None:
+    def __init__(self, rpc: Rpc, place: ChainTarget, means: Means) -> None:
         self._rpc = rpc
         self._node = Node(rpc)
         self._fees = place.fees
         self._means = means
         self.contracts = place.contracts
-        self.offers = Offers(rpc, place.contracts)
+        self.offers = OfferReader(rpc, place.contracts)
 
     async def carry_out(self, to: Address, data: bytes) -> Mined | None:
         """None when nothing was sent, since the transaction was printed."""
@@ -95,7 +95,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(place: ChainPlace, means: Means) -> AsyncIterator[Desk]:
+async def desk(place: ChainTarget, means: Means) -> AsyncIterator[Desk]:
     async with Rpc(place.rpc_url) as rpc:
         yield Desk(rpc, place, means)
 

@@ -6,9 +6,15 @@ from typing import Any, TypeVar
 
 from rich.table import Column, Table
 
-from ltzd.chain.contracts.offers import Collection, CollectionTerms, Item, ItemTerms, Offers
+from ltzd.chain.contracts.offers import (
+    Collection,
+    CollectionSettings,
+    Item,
+    ItemSettings,
+    OfferReader,
+)
 from ltzd.chain.node.rpc import Rpc
-from ltzd.cli.chain_targets import ChainPlace
+from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.output import plain, print_json, print_page, tell
 from ltzd.rules.amounts import ltz_of
 from ltzd.values import Address, checksummed
@@ -16,7 +22,7 @@ from ltzd.values import Address, checksummed
 T = TypeVar("T")
 
 
-def collection_view(id_: int, terms: CollectionTerms, minted: int) -> dict[str, Any]:
+def collection_view(id_: int, terms: CollectionSettings, minted: int) -> dict[str, Any]:
     return {
         "collectionId": id_,
         "brand": checksummed(terms.brand),
@@ -32,7 +38,7 @@ def collection_view(id_: int, terms: CollectionTerms, minted: int) -> dict[str, 
     }
 
 
-def item_view(id_: int, terms: ItemTerms, sold: int) -> dict[str, Any]:
+def item_view(id_: int, terms: ItemSettings, sold: int) -> dict[str, Any]:
     return {
         "itemId": id_,
         "brand": checksummed(terms.brand),
@@ -50,29 +56,29 @@ def business_view(business: Address, *, approved: bool) -> dict[str, Any]:
     return {"business": checksummed(business), "approved": approved}
 
 
-def list_collections(place: ChainPlace, *, as_json: bool) -> None:
+def list_collections(place: ChainTarget, *, as_json: bool) -> None:
     found: list[Collection] = _read(place, lambda offers: offers.collections())
     views = [collection_view(one.id, one.terms, one.minted) for one in found]
     _show(views, as_json=as_json, without="collection")
 
 
-def list_items(place: ChainPlace, *, as_json: bool) -> None:
+def list_items(place: ChainTarget, *, as_json: bool) -> None:
     found: list[Item] = _read(place, lambda offers: offers.items())
     _show(
         [item_view(one.id, one.terms, one.sold) for one in found], as_json=as_json, without="item"
     )
 
 
-def list_businesses(place: ChainPlace, *, as_json: bool) -> None:
+def list_businesses(place: ChainTarget, *, as_json: bool) -> None:
     found = _read(place, lambda offers: offers.businesses())
     views = [business_view(one, approved=approved) for one, approved in found.items()]
     _show(views, as_json=as_json, without="business")
 
 
-def _read(place: ChainPlace, ask: Callable[[Offers], Awaitable[T]]) -> T:
+def _read(place: ChainTarget, ask: Callable[[OfferReader], Awaitable[T]]) -> T:
     async def read() -> T:
         async with Rpc(place.rpc_url) as rpc:
-            return await ask(Offers(rpc, place.contracts))
+            return await ask(OfferReader(rpc, place.contracts))
 
     return asyncio.run(read())
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from ltzd.cli.brand.lookup import brand_called, named
+from ltzd.cli.brand.lookup import find_brand, named
 from ltzd.cli.output import tell
 from ltzd.cli.targets import Place, connected
 from ltzd.errors import NotFound, Refused
@@ -59,14 +59,14 @@ async def _refuse_others(connection: Connection, ids: Sequence[UUID]) -> None:
 
 async def _replay_since(place: Place, text: str, since: datetime, state: State | None) -> None:
     async with connected(place, "webhooks replay") as connection, connection.transaction():
-        brand = await brand_called(connection, text)
+        brand = await find_brand(connection, text)
         count = await webhook_records.replay_since(connection, brand.id, since, state)
     tell(f"Since {iso(since)}: {_sentence(count)}")
 
 
 async def _enable(place: Place, text: str) -> None:
     async with connected(place, "webhooks enable") as connection:
-        brand = await brand_called(connection, text)
+        brand = await find_brand(connection, text)
         count = await webhook_records.enable(connection, brand.id)
     if count is None:
         raise Refused(f"The endpoint of {named(brand)} is not disabled. Nothing changed.")

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from ltzd.cli.brand.lookup import brand_called
+from ltzd.cli.brand.lookup import find_brand
 from ltzd.cli.output import plain, print_json, print_page, tell
 from ltzd.cli.targets import Place, connected
 from ltzd.store.webhooks import records as webhook_records
@@ -42,7 +42,7 @@ def list_webhooks(
 
 async def _read(place: Place, brand: str | None, state: State | None, limit: int) -> Found:
     async with connected(place, "webhooks list") as connection:
-        id_ = None if brand is None else (await brand_called(connection, brand)).id
+        id_ = None if brand is None else (await find_brand(connection, brand)).id
         return (
             await webhook_records.listed(connection, id_, state, limit),
             await webhook_records.disabled_endpoints(connection, id_),

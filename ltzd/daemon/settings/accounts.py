@@ -10,10 +10,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from ltzd.daemon.settings.section import Section, given_secret
+from ltzd.daemon.settings.section import Section, resolve_secret
 from ltzd.daemon.settings.value_types import SecretFile, WebUrl
 from ltzd.providers.oauth import account_access as vendors
-from ltzd.providers.oauth.account_access import AccountsPolicy
+from ltzd.providers.oauth.account_access import AccountLookupPolicy
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthProvider
 
 _Secret = Annotated[SecretStr, Field(min_length=1)]
@@ -26,11 +26,11 @@ class _WithToken(Section):
 
     @model_validator(mode="after")
     def _has_its_token(self) -> Self:
-        self.refuse_unless_one_each("token")
+        self.require_exactly_one("token")
         return self
 
     def secret(self) -> str:
-        return given_secret(self.token, self.token_file).get_secret_value()
+        return resolve_secret(self.token, self.token_file).get_secret_value()
 
 
 class _WithClientSecret(Section):
@@ -39,11 +39,11 @@ class _WithClientSecret(Section):
 
     @model_validator(mode="after")
     def _has_its_secret(self) -> Self:
-        self.refuse_unless_one_each("client_secret")
+        self.require_exactly_one("client_secret")
         return self
 
     def secret(self) -> str:
-        return given_secret(self.client_secret, self.client_secret_file).get_secret_value()
+        return resolve_secret(self.client_secret, self.client_secret_file).get_secret_value()
 
 
 class Discord(_WithToken):
@@ -76,7 +76,7 @@ class Github(Section):
     def access(self) -> vendors.GithubAccess:
         if self.token is None and self.token_file is None:
             return vendors.GithubAccess(None, self.base_url)
-        token = given_secret(self.token, self.token_file).get_secret_value()
+        token = resolve_secret(self.token, self.token_file).get_secret_value()
         return vendors.GithubAccess(token, self.base_url)
 
 
@@ -87,11 +87,11 @@ class Google(Section):
 
     @model_validator(mode="after")
     def _has_its_key(self) -> Self:
-        self.refuse_unless_one_each("api_key")
+        self.require_exactly_one("api_key")
         return self
 
     def access(self) -> vendors.GoogleAccess:
-        key = given_secret(self.api_key, self.api_key_file).get_secret_value()
+        key = resolve_secret(self.api_key, self.api_key_file).get_secret_value()
         return vendors.GoogleAccess(key, self.base_url)
 
 
@@ -147,7 +147,7 @@ class Accounts(Section):
     """How long every other answer does; that a provider is away is never kept."""
 
     @classmethod
-    def of(cls, policy: AccountsPolicy) -> Self:
+    def of(cls, policy: AccountLookupPolicy) -> Self:
         """The settings that make this policy, as far as it can be set."""
         given = {name: getattr(policy, name) for name in cls.model_fields}
         rows = {
@@ -168,9 +168,9 @@ class Accounts(Section):
                 if hasattr(section, url):
                     yield f"accounts.{name}.{url}", getattr(section, url)
 
-    def policy(self) -> AccountsPolicy:
+    def policy(self) -> AccountLookupPolicy:
         """Raises Misconfigured for a secret's file that cannot be read."""
-        return AccountsPolicy(
+        return AccountLookupPolicy(
             discord=None if self.discord is None else self.discord.access(),
             twitter=None if self.twitter is None else self.twitter.access(),
             github=None if self.github is None else self.github.access(),

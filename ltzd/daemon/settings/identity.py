@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from ltzd.daemon.settings.section import Section, given_secret
+from ltzd.daemon.settings.section import Section, resolve_secret
 from ltzd.daemon.settings.value_types import (
     Algorithms,
     ClaimName,
@@ -41,7 +41,7 @@ class VendorIdentity(Section):
 
     @model_validator(mode="after")
     def _has_one_secret(self) -> Self:
-        self.refuse_unless_one_each("app_secret")
+        self.require_exactly_one("app_secret")
         return self
 
     @model_validator(mode="after")
@@ -53,7 +53,7 @@ class VendorIdentity(Section):
         return self
 
     def secret(self) -> SecretStr:
-        return given_secret(self.app_secret, self.app_secret_file)
+        return resolve_secret(self.app_secret, self.app_secret_file)
 
     def policy(self) -> IdentityPolicy:
         """Raises Misconfigured for a secret's file that cannot be read."""
@@ -64,7 +64,7 @@ class VendorIdentity(Section):
             app_secret=self.secret().get_secret_value(),
             issuer=self.issuer,
             signer_id=self.signer_id,
-            signer_key=given_secret(self.signer_key, self.signer_key_file).get_secret_value()
+            signer_key=resolve_secret(self.signer_key, self.signer_key_file).get_secret_value()
             if has_signer
             else None,
         )

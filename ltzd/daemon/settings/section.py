@@ -11,22 +11,22 @@ from ltzd.secret_files import read_secret_text
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    def refuse_unless_one_each(self, *names: str) -> None:
+    def require_exactly_one(self, *names: str) -> None:
         """Raises ValueError unless each secret is given once, itself or as its file."""
         for name in names:
             if (getattr(self, name) is None) == (getattr(self, f"{name}_file") is None):
                 raise ValueError(f"give either {name} or {name}_file")
 
 
-def given_secret(secret: SecretStr | None, file: Path | None) -> SecretStr:
+def resolve_secret(secret: SecretStr | None, file: Path | None) -> SecretStr:
     """One of the two, as the section's check has made sure."""
     if secret is not None:
         return secret
     assert file is not None
-    return secret_in(file)
+    return secret_from_file(file)
 
 
-def secret_in(path: Path) -> SecretStr:
+def secret_from_file(path: Path) -> SecretStr:
     """The text of a secret's file. Raises Misconfigured, also if others can read it; no secret is
     empty."""
     text = read_secret_text(path)

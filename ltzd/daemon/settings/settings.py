@@ -29,7 +29,7 @@ from ltzd.daemon.settings.accounts import Accounts
 from ltzd.daemon.settings.identity import Identity
 from ltzd.daemon.settings.inline_secrets import inline_secrets
 from ltzd.daemon.settings.listener import Listener
-from ltzd.daemon.settings.section import Section, given_secret, secret_in
+from ltzd.daemon.settings.section import Section, resolve_secret, secret_from_file
 from ltzd.daemon.settings.value_types import (
     ROLES,
     ContractAddress,
@@ -53,7 +53,7 @@ from ltzd.daemon.settings.value_types import (
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.toml_documents import Place, TomlFile, dotted, reason_of
 from ltzd.rules.relayer.gas_budgets import GasBudgets
-from ltzd.secret_files import read_judged
+from ltzd.secret_files import read_checked
 from ltzd.values import Address
 
 PREFIX = "LTZD_"
@@ -117,7 +117,7 @@ class Admin(Listener):
         return self
 
     def token(self) -> SecretStr | None:
-        return None if self.token_file is None else secret_in(self.token_file)
+        return None if self.token_file is None else secret_from_file(self.token_file)
 
 
 class Contracts(Section):
@@ -197,10 +197,10 @@ class Payments(Section):
         return self
 
     def key(self) -> SecretStr:
-        return given_secret(self.secret_key, self.secret_key_file)
+        return resolve_secret(self.secret_key, self.secret_key_file)
 
     def events_secret(self) -> SecretStr:
-        return given_secret(self.signing_secret, self.signing_secret_file)
+        return resolve_secret(self.signing_secret, self.signing_secret_file)
 
 
 class Dns(Section):
@@ -332,7 +332,7 @@ def read_node(path: Path) -> Node:
 def _toml_file(path: Path) -> tuple[TomlFile, list[str]]:
     """The file, and a fault if others can change it, or read a secret that it holds itself."""
     try:
-        judged = read_judged(path)
+        judged = read_checked(path)
         text = judged.content.decode()
     except Misconfigured as error:
         raise Misconfigured(f"The settings file {error.message}.") from error

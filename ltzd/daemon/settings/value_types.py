@@ -14,11 +14,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
 from ltzd.errors import Misconfigured
-from ltzd.providers.chat import checked_levels_url
+from ltzd.providers.chat import validate_levels_url
 from ltzd.providers.oidc.policy import Algorithm
 from ltzd.rules.domains.names import is_ip_address
 from ltzd.rules.oauth.accounts import OAuthProvider
-from ltzd.secret_files import read_judged, read_secret
+from ltzd.secret_files import read_checked, read_secret
 from ltzd.values import Address, address_of, checksummed
 
 Role = Literal["http", "operator", "indexer", "deliveries"]
@@ -80,7 +80,7 @@ def _issuer_url(text: str) -> str:
 
 def _levels_url(text: str) -> str:
     _check_url(text, ("https", "http"), needs_host=True)
-    return checked_levels_url(text)
+    return validate_levels_url(text)
 
 
 def _site_url(text: str) -> str:
@@ -150,7 +150,7 @@ def _readable(path: Path) -> Path:
     """A file that is no secret, such as a certificate, unless a key lies in it too."""
 
     def read() -> bytes:
-        file = read_judged(path)
+        file = read_checked(path)
         if b"PRIVATE KEY-----" in file.content and file.exposed is not None:
             raise Misconfigured(file.exposed)
         return file.content

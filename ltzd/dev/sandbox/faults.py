@@ -17,7 +17,7 @@ from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
     allow_only,
-    door_object,
+    control_body,
     json_reply,
     number_in,
     text_in,
@@ -80,7 +80,7 @@ class Faults:
         return fault
 
     async def door(self, request: web.Request) -> web.Response:
-        body = await door_object(request)
+        body = await control_body(request)
         service = text_in(body, "service")
         known = (*SERVICES, DNS)
         if service not in known:

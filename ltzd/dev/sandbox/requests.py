@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
 
 Body = Mapping[str, object]
 
@@ -28,14 +28,14 @@ def json_reply(value: object, status: int = 200) -> web.Response:
 async def json_object(request: web.Request) -> Body:
     try:
         value = decoded(await request.read())
-    except NotJsonError as error:
+    except InvalidJsonError as error:
         raise BadInputError("body", "must be JSON") from error
     if not isinstance(value, dict):
         raise BadInputError("body", "must be a JSON object")
     return value
 
 
-async def door_object(request: web.Request) -> Body:
+async def control_body(request: web.Request) -> Body:
     """A door's request: null is absence, as it is at ltzd's own surfaces."""
     body = await json_object(request)
     return {name: value for name, value in body.items() if value is not None}

@@ -19,9 +19,9 @@ from ltzd.dev.sandbox.faults import Faults
 from ltzd.dev.sandbox.identity.api import PREFIX as IDENTITY_PREFIX
 from ltzd.dev.sandbox.identity.api import IdentityApi
 from ltzd.dev.sandbox.identity.credentials import AppCredentials, SigningKeys
-from ltzd.dev.sandbox.identity.token_control import TokenDoor
-from ltzd.dev.sandbox.identity.tokens import TokenMint
-from ltzd.dev.sandbox.identity.users import UserBook
+from ltzd.dev.sandbox.identity.token_control import TokenControl
+from ltzd.dev.sandbox.identity.tokens import TokenIssuer
+from ltzd.dev.sandbox.identity.users import UserStore
 from ltzd.dev.sandbox.identity.wallet_app import WalletApp
 from ltzd.dev.sandbox.identity.wallet_rpc import app_signer
 from ltzd.dev.sandbox.journal import Journal, Record
@@ -41,7 +41,7 @@ from ltzd.dev.sandbox.webhooks.inbox import WebhookInbox
 from ltzd.errors import Misconfigured
 from ltzd.providers.dns_txt import DnsPolicy
 from ltzd.providers.identity.client import IdentityPolicy
-from ltzd.providers.oauth.account_access import AccountsPolicy
+from ltzd.providers.oauth.account_access import AccountLookupPolicy
 from ltzd.providers.payments import PaymentsPolicy
 from ltzd.values import Address
 
@@ -136,7 +136,7 @@ class Sandbox:
         assert self._payments is not None, "the sandbox has not started"
         return self._payments.policy(self.url)
 
-    def payments_door(self) -> dict[str, str]:
+    def payments_section(self) -> dict[str, str]:
         """The `payments` part of dev.json."""
         policy = self.payments_policy()
         return {
@@ -147,7 +147,7 @@ class Sandbox:
 
     @property
     def site_url(self) -> str:
-        """The host site, for `HostSites.user_of`."""
+        """The host site, for `HostSiteClient.user_of`."""
         return self.url + SITE_PREFIX
 
     @property
@@ -155,12 +155,12 @@ class Sandbox:
         """Its pages, for a person."""
         return self.url + DEMO_SITE
 
-    def site_door(self) -> dict[str, str]:
+    def site_section(self) -> dict[str, str]:
         """The `site` part of dev.json."""
         assert self._site is not None, "the sandbox has not started"
         return self._site.door()
 
-    def accounts_policy(self) -> AccountsPolicy:
+    def accounts_policy(self) -> AccountLookupPolicy:
         """How the eight OAuth providers are asked here."""
         assert self._accounts is not None, "the sandbox has not started"
         return self._accounts.policy(self.url)
@@ -174,11 +174,11 @@ class Sandbox:
         assert self._accounts is not None, "the sandbox has not started"
         self._accounts.end_client_tokens()
 
-    def events_to(self, url: str) -> None:
+    def set_payment_events_url(self, url: str) -> None:
         """Where the payment provider's signed events go; before this they wait."""
         self._events_url = url
         if self._payments is not None:
-            self._payments.events_to(url)
+            self._payments.set_payment_events_url(url)
 
     def set_ltzd_url(self, url: str) -> None:
         """ltzd's public surface, which the host site's loyalty routes lead to; before this 503."""
@@ -225,7 +225,7 @@ class Sandbox:
     async def _open_payments(self) -> Payments:
         payments = await Payments.open(self._path.with_name("payments.jsonl"))
         if self._events_url is not None:
-            payments.events_to(self._events_url)
+            payments.set_payment_events_url(self._events_url)
         return payments
 
     async def _open_site(self) -> HostSite:
@@ -237,7 +237,7 @@ class Sandbox:
     def _application(
         self,
         app: AppCredentials,
-        users: UserBook,
+        users: UserStore,
         payments: Payments,
         site: HostSite,
         accounts: AccountApis,
@@ -249,8 +249,8 @@ class Sandbox:
         self._keys = SigningKeys(app)
         application.add_routes(IdentityApi(users, app, self._keys).routes())
         application.add_routes(Explorer(self._node, self._ltz).routes())
-        mint = TokenMint(app.app_id, self._keys)
-        token_door = TokenDoor(users, mint)
+        mint = TokenIssuer(app.app_id, self._keys)
+        token_door = TokenControl(users, mint)
         application.router.add_post("/doors/identity-token", token_door.open)
         application.add_routes(site.routes(token_door.wallet_of_email))
         self._wallet_app = WalletApp(token_door.log_in)
@@ -344,9 +344,9 @@ class Sandbox:
         )
 
 
-async def _recalled(journal: Journal, records: list[Record]) -> tuple[AppCredentials, UserBook]:
+async def _recalled(journal: Journal, records: list[Record]) -> tuple[AppCredentials, UserStore]:
     """What the journal remembers; a new journal gets credentials first."""
-    users = UserBook(journal)
+    users = UserStore(journal)
     if not records:
         app = AppCredentials.new()
         await journal.durable(journal.append(app.record()))

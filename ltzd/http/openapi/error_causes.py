@@ -31,7 +31,7 @@ from ltzd.errors import (
     IdentityUnavailable,
     InvalidFields,
     LinkRefused,
-    LogInsLimited,
+    LoginRateLimited,
     LtzdError,
     MaxClaimsReached,
     MilestoneRefused,
@@ -51,7 +51,7 @@ from ltzd.errors import (
     SignatureRefused,
     SiteUnknown,
     TokenNotFound,
-    TooManyTries,
+    TooManyAttempts,
     TransactionFailed,
     Unauthorized,
     Unavailable,
@@ -217,13 +217,13 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
         "a rate limit is exceeded",
         RateLimited("Rate limit exceeded", limit=100, retryAfterSeconds=42),
     ),
-    LogInsLimited: ErrorCause(
+    LoginRateLimited: ErrorCause(
         "too many log-ins from the address have failed at this host",
-        LogInsLimited("Too many log-ins have failed", limit=60, retryAfterSeconds=42),
+        LoginRateLimited("Too many log-ins have failed", limit=60, retryAfterSeconds=42),
     ),
-    TooManyTries: ErrorCause(
+    TooManyAttempts: ErrorCause(
         "too many wrong codes were typed",
-        TooManyTries(
+        TooManyAttempts(
             "You have typed too many wrong codes. Please try again in 10 minutes with a new code.",
             retryAfterSeconds=600,
         ),

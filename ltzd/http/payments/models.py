@@ -10,7 +10,7 @@ from ltzd.errors import InvalidFields
 from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.requests.fields import BrandId, Email, SourceUrl, faults_in, field_error
 from ltzd.http.requests.idempotency_key import key_faults
-from ltzd.providers.payments import OpenSession
+from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.payments import CURRENCY, LEAST_CENTS, MOST_CENTS, SESSION_ID
 from ltzd.values import address_of, checksummed, hex_of
 
@@ -94,7 +94,7 @@ class CreateCheckoutResponse(ResponseModel):
     session_id: str
 
     @staticmethod
-    def body(session: OpenSession) -> dict[str, object]:
+    def body(session: CheckoutPage) -> dict[str, object]:
         return {"success": True, "checkoutUrl": session.url, "sessionId": session.id}
 
 

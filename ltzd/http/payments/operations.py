@@ -32,7 +32,7 @@ from ltzd.http.payments.models import (
     PaymentWebhookBody,
     PaymentWebhookResponse,
 )
-from ltzd.providers.payments import OpenSession
+from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.payments import LEAST_CENTS, MOST_CENTS, Payment, not_found, refused_refund
 from ltzd.values import Hash32, address_of
 
@@ -84,7 +84,7 @@ OPERATIONS = (
                 CreateCheckoutResponse,
                 {
                     "opened": CreateCheckoutResponse.body(
-                        OpenSession(_SESSION, f"https://pay.example/{_SESSION}")
+                        CheckoutPage(_SESSION, f"https://pay.example/{_SESSION}")
                     )
                 },
             ),

@@ -22,7 +22,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from ltzd.actions.perk_charges import AsOf, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import IndexedHeight, Redeemed, RedeemRequest
 from ltzd.errors import InvalidFields, MissingFields
 from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.requests.fields import AddressText, field_error, invalid_fields
@@ -291,7 +291,7 @@ class CheckPerkStatusResponse(ResponseModel):
     )
 
     @staticmethod
-    def body(token: Token, as_of: AsOf) -> dict[str, object]:
+    def body(token: Token, as_of: IndexedHeight) -> dict[str, object]:
         return {
             "success": True,
             "collectionId": token.collection_id,
@@ -343,7 +343,7 @@ class ListPerkHoldersResponse(ResponseModel):
         }
 
 
-def finality_of(token: Token, as_of: AsOf) -> Finality:
+def finality_of(token: Token, as_of: IndexedHeight) -> Finality:
     if token.block_number <= as_of.final_block:
         return "final"
     return "safe" if token.block_number <= as_of.block - SAFE_DEPTH else "seen"

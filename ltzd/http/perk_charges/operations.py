@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
-from ltzd.actions.perk_charges import AsOf, Redeemed
+from ltzd.actions.perk_charges import IndexedHeight, Redeemed
 from ltzd.errors import (
     InvalidFields,
     LtzdError,
@@ -175,9 +175,11 @@ OPERATIONS = (
                 "The token",
                 CheckPerkStatusResponse,
                 {
-                    "active": CheckPerkStatusResponse.body(_token_example(3), AsOf(4_720, 4_600)),
+                    "active": CheckPerkStatusResponse.body(
+                        _token_example(3), IndexedHeight(4_720, 4_600)
+                    ),
                     "exhausted": CheckPerkStatusResponse.body(
-                        _token_example(10), AsOf(4_900, 4_800)
+                        _token_example(10), IndexedHeight(4_900, 4_800)
                     ),
                 },
             ),

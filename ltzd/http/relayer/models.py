@@ -23,7 +23,7 @@ from ltzd.http.requests.fields import (
     uint256_of,
 )
 from ltzd.http.requests.idempotency_key import key_faults
-from ltzd.rules.relayer.calls import PermitGiven, RelayAsk, Relayed, RelayStatus
+from ltzd.rules.relayer.calls import RelayAsk, Relayed, RelayStatus, SignedPermit
 from ltzd.values import address_of, bytes_of, checksummed, hex_of
 
 REQUIRED = ("to", "data", "userAddress")
@@ -50,8 +50,8 @@ class RelayPermit(RequestModel):
             return permit
         return {name: value for name, value in permit.items() if value is not None}
 
-    def given(self) -> PermitGiven:
-        return PermitGiven(
+    def given(self) -> SignedPermit:
+        return SignedPermit(
             owner=address_of(self.owner),
             spender=address_of(self.spender),
             value=uint256_of(self.value),

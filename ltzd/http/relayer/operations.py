@@ -1,7 +1,7 @@
 """/relay as the OpenAPI document describes it."""
 
 from ltzd.actions.relayer.relayer import REFUSED_BY_THE_NETWORK
-from ltzd.chain.contracts.abi_words import of_uint, selector
+from ltzd.chain.contracts.abi_words import encode_uint, selector
 from ltzd.errors import (
     InvalidFields,
     MissingFields,
@@ -37,7 +37,7 @@ _EXPLORER = "https://explorer.example"
 
 def _call_example(**more: object) -> dict[str, object]:
     claim = (int(_USER, 16), 7, 25 * LTZ, 0, 1)
-    data = selector(_CLAIM_FOR) + b"".join(map(of_uint, claim))
+    data = selector(_CLAIM_FOR) + b"".join(map(encode_uint, claim))
     return {"to": checksummed(_PERK_NFT), "data": hex_of(data), "userAddress": _USER} | more
 
 

@@ -20,13 +20,13 @@ from ltzd.errors import (
     HostSiteBusy,
     HostSiteUnavailable,
     LinkRefused,
-    LogInsLimited,
+    LoginRateLimited,
     MilestoneRefused,
     NotLoggedIn,
     RedemptionRefused,
     Refused,
     SiteUnknown,
-    TooManyTries,
+    TooManyAttempts,
 )
 from ltzd.http.errors import BodyTooLarge, BodyUnreadable
 from ltzd.http.openapi.operations import raises
@@ -78,7 +78,7 @@ LOG_IN_ERRORS = (
     NoEmailAddress,
     HostSiteUnavailable,
     HostSiteBusy,
-    LogInsLimited,
+    LoginRateLimited,
 )
 BODY_ERRORS = (BodyUnreadable, BodyTooLarge)
 
@@ -142,7 +142,7 @@ class SitePluginHandlers:
         bonus = await self._check_ins.claim_milestone(member, days)
         return site_reply(ClaimMilestoneResponse.body(days, bonus))
 
-    @raises(*LOG_IN_ERRORS, *BODY_ERRORS, InvalidParams, LinkRefused, TooManyTries)
+    @raises(*LOG_IN_ERRORS, *BODY_ERRORS, InvalidParams, LinkRefused, TooManyAttempts)
     async def link(self, request: Request) -> Reply:
         body = await _body_or_error(request)
         member = await self._member(request)

@@ -8,9 +8,9 @@ limit.
 
 from sanic.request import Request
 
-from ltzd.actions.site_plugin.members import LoggedIn
+from ltzd.actions.site_plugin.members import AuthenticatedMember
 from ltzd.cache.rate_limits import RateLimit, RateLimits
-from ltzd.errors import HostSiteRefused, LogInsLimited, NotLoggedIn
+from ltzd.errors import HostSiteRefused, LoginRateLimited, NotLoggedIn
 from ltzd.http.requests.client_address import client_network
 from ltzd.http.requests.rate_limits import seconds_left
 from ltzd.http.services import SiteMembers
@@ -25,8 +25,10 @@ class LogInLimit:
         self._members = members
         self._limits = limits
 
-    async def member(self, request: Request, host: str, credentials: HostCredentials) -> LoggedIn:
-        """As `SiteMembers.member`; also raises LogInsLimited.
+    async def member(
+        self, request: Request, host: str, credentials: HostCredentials
+    ) -> AuthenticatedMember:
+        """As `SiteMembers.member`; also raises LoginRateLimited.
 
         Credentials that cannot prove a log-in do not count, since the site is not asked. A refusal
         by a firewall in front of the site counts: the client can provoke it.
@@ -46,8 +48,8 @@ class LogInLimit:
             raise
 
 
-def too_many_log_ins(seconds: int) -> LogInsLimited:
-    return LogInsLimited(
+def too_many_log_ins(seconds: int) -> LoginRateLimited:
+    return LoginRateLimited(
         f"Too many log-ins have failed from your address. Please try again in {seconds} seconds.",
         limit=FAILED_LOG_INS.most,
         retryAfterSeconds=seconds,

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
-from ltzd.actions.site_plugin.check_ins import CheckedIn
+from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Board
 from ltzd.actions.site_plugin.links import Linked
 from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer, Redeemed
@@ -213,7 +213,7 @@ class CheckInResponse(ResponseModel):
     already_claimed: bool
 
     @staticmethod
-    def body(check_in: CheckedIn) -> dict[str, object]:
+    def body(check_in: CheckInResult) -> dict[str, object]:
         return {
             "success": True,
             "streak": SiteStreak.body(check_in.streak),

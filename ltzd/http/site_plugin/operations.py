@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from uuid import UUID
 
-from ltzd.actions.site_plugin.check_ins import CheckedIn
+from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Board, Entry
 from ltzd.actions.site_plugin.links import Linked
 from ltzd.actions.site_plugin.members import no_email
@@ -133,9 +133,11 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
                     CheckInResponse,
                     {
                         "claimed": CheckInResponse.body(
-                            CheckedIn(_STREAK, 15, already_claimed=False)
+                            CheckInResult(_STREAK, 15, already_claimed=False)
                         ),
-                        "again": CheckInResponse.body(CheckedIn(_STREAK, 0, already_claimed=True)),
+                        "again": CheckInResponse.body(
+                            CheckInResult(_STREAK, 0, already_claimed=True)
+                        ),
                     },
                 ),
             },

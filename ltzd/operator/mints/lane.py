@@ -8,11 +8,11 @@ from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import Desk
-from ltzd.operator.lane_work import RewardRows, Rows, Work
-from ltzd.operator.mints.signer import Counters, Minter
-from ltzd.operator.mints.simulation import Rehearsal
-from ltzd.operator.policy import MINT, LanePolicy, MintTarget, SameProcess, Stopped
-from ltzd.operator.send_guard import Gate
+from ltzd.operator.lane_work import RewardOutcomes, Rows, Work
+from ltzd.operator.mints.signer import Counters, MintSigner
+from ltzd.operator.mints.simulation import MintSimulator
+from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget, Stopped
+from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, rewards, transactions
@@ -33,25 +33,27 @@ class MintLane(WalletLane):
         target: MintTarget,
         signals: Signals,
         policy: LanePolicy,
-        process: SameProcess | None = None,
+        process: InProcessHooks | None = None,
     ) -> None:
         super().__init__(pool, database_url, node, signer, target.chain_id, signals, policy)
         self._target = target
-        self._process = process or SameProcess()
+        self._process = process or InProcessHooks()
         self._next_seq = 0
 
     def _rows(self) -> Rows:
-        return RewardRows(self._signals, self._process)
+        return RewardOutcomes(self._signals, self._process)
 
     async def _work(
-        self, desk: Desk, book: Book, gate: Gate, signer: TransactionSigner, next_nonce: int
+        self, desk: Desk, book: Book, gate: SendGuard, signer: TransactionSigner, next_nonce: int
     ) -> Work:
         async with session(self._pool) as connection:
             has_reverted = await transactions.has_reverted(connection, desk.lane)
             last_brand = await rewards.last_brand(connection, self._next_seq)
-        rehearsal = Rehearsal(desk, self._target, is_careful=has_reverted)
+        rehearsal = MintSimulator(desk, self._target, must_simulate=has_reverted)
         counters = Counters(next_nonce, self._next_seq, last_brand)
-        return Minter(desk, book, gate, signer, self._target, rehearsal, counters, self._process)
+        return MintSigner(
+            desk, book, gate, signer, self._target, rehearsal, counters, self._process
+        )
 
     async def _begin(self, used: int) -> tuple[Lane, int]:
         """Check the references against the chain, then count the epoch up."""

@@ -16,7 +16,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import MintTarget
-from ltzd.rules.operator.mint_turns import Bucket, MintAsk, Reserve, allot
+from ltzd.rules.operator.mint_turns import Bucket, MintRequest, Reserve, allot
 from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
 from ltzd.store.operator.lanes import Lane
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 _PUT_BACK_AT_ONCE = 1_000
 
 
-class MintAllowance:
+class MintLimitTracker:
     """`saver` is the reward that the bucket is being filled for, if there is one."""
 
     def __init__(self, node: Node, target: MintTarget, minter: Address) -> None:
@@ -67,7 +67,7 @@ class MintAllowance:
         if self._capacity == 0:
             return []  # minting is switched off: every reward waits, and stays in the queue
         asks = [
-            MintAsk(reward.id, None if reward.is_payment else reward.brand_id, reward.ltz * LTZ)
+            MintRequest(reward.id, None if reward.is_payment else reward.brand_id, reward.ltz * LTZ)
             for reward in waiting
         ]
         bucket = Bucket(

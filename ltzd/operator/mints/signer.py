@@ -11,10 +11,10 @@ from ltzd.chain.contracts import ltz
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk
 from ltzd.operator.mints.batch import call_of, numbered
-from ltzd.operator.mints.limit import MintAllowance
-from ltzd.operator.mints.simulation import Rehearsal
-from ltzd.operator.policy import BALANCE, MINT_LIMIT, WOULD_REVERT, MintTarget, SameProcess
-from ltzd.operator.send_guard import Gate
+from ltzd.operator.mints.limit import MintLimitTracker
+from ltzd.operator.mints.simulation import MintSimulator
+from ltzd.operator.policy import BALANCE, MINT_LIMIT, WOULD_REVERT, InProcessHooks, MintTarget
+from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import Call, TransactionSigner
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle
@@ -42,7 +42,7 @@ class Counters:
     last_brand: bytes = b""
 
 
-class Minter:
+class MintSigner:
     """Holds the lane's counters in memory.
 
     While the term lasts nobody else moves them, and the statement that stores an intent refuses if
@@ -58,19 +58,19 @@ class Minter:
         self,
         desk: Desk,
         book: Book,
-        gate: Gate,
+        gate: SendGuard,
         signer: TransactionSigner,
         target: MintTarget,
-        rehearsal: Rehearsal,
+        rehearsal: MintSimulator,
         counters: Counters,
-        process: SameProcess,
+        process: InProcessHooks,
     ) -> None:
         self._desk = desk
         self._book = book
         self._gate = gate
         self._signer = signer
         self._target = target
-        self._allowance = MintAllowance(desk.node, target, desk.lane.wallet)
+        self._allowance = MintLimitTracker(desk.node, target, desk.lane.wallet)
         self._rehearsal = rehearsal
         self._process = process
         self._next_nonce = counters.next_nonce
@@ -108,7 +108,7 @@ class Minter:
             return await transactions.minted(connection, self._desk.lane)
 
     def reverted(self) -> None:
-        self._rehearsal.is_careful = True
+        self._rehearsal.must_simulate = True
 
     def abandoned(self, tx: OpenTransaction) -> None:
         """A smaller batch may be taken: its size, its fee or its gas may have been too much.

@@ -34,13 +34,13 @@ _NOT_ITS_FAULT = _THE_LANES | {"MintLimitExceeded", "RefAlreadyUsed"}
 """Reverts that another time, or another eye, may judge differently: never a reason to fail."""
 
 
-class Rehearsal:
-    def __init__(self, desk: Desk, target: MintTarget, *, is_careful: bool) -> None:
+class MintSimulator:
+    def __init__(self, desk: Desk, target: MintTarget, *, must_simulate: bool) -> None:
         self._desk = desk
         self._target = target
         self._due = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
-        self.is_careful = is_careful
+        self.must_simulate = must_simulate
         """After a mint reverted, or would, each batch is simulated until one passes whole."""
 
     async def passing(self, connection: Connection, batch: Part, next_seq: int) -> Part:
@@ -48,7 +48,7 @@ class Rehearsal:
 
         Raises NodeUnavailable.
         """
-        if not self.is_careful and not any(map(_is_suspect, batch)):
+        if not self.must_simulate and not any(map(_is_suspect, batch)):
             return batch
         now = asyncio.get_running_loop().time()
         if now < self._due:
@@ -64,9 +64,9 @@ class Rehearsal:
     async def _sorted_out(self, connection: Connection, batch: Part, next_seq: int) -> Part:
         (revert,) = await self._simulate([batch], next_seq)
         if revert is None:
-            self.is_careful = False
+            self.must_simulate = False
             return batch
-        self.is_careful = True
+        self.must_simulate = True
         log.error("mint.would_revert", reason=_reason(revert), rewards=len(batch))
         if _name(revert) in _THE_LANES:
             self._pause = _FIRST_PAUSE_SECONDS

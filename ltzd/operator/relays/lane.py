@@ -3,10 +3,10 @@
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import Desk
-from ltzd.operator.lane_work import RelayRows, Rows, Work
+from ltzd.operator.lane_work import RelayOutcomes, Rows, Work
 from ltzd.operator.policy import RELAY
-from ltzd.operator.relays.signer import RelayWriter
-from ltzd.operator.send_guard import Gate
+from ltzd.operator.relays.signer import RelaySigner
+from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import transaction
 from ltzd.store.operator import lanes
@@ -19,12 +19,12 @@ class RelayLane(WalletLane):
     channel = RELAYS
 
     def _rows(self) -> Rows:
-        return RelayRows(self._signals)
+        return RelayOutcomes(self._signals)
 
     async def _work(
-        self, desk: Desk, book: Book, gate: Gate, signer: TransactionSigner, next_nonce: int
+        self, desk: Desk, book: Book, gate: SendGuard, signer: TransactionSigner, next_nonce: int
     ) -> Work:
-        return RelayWriter(desk, book, gate, signer, self._signals, next_nonce)
+        return RelaySigner(desk, book, gate, signer, self._signals, next_nonce)
 
     async def _begin(self, used: int) -> tuple[Lane, int]:
         wallet = self._signer.address

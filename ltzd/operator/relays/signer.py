@@ -12,7 +12,7 @@ from ltzd import telemetry
 from ltzd.operator.in_flight import Book
 from ltzd.operator.lane_context import Desk
 from ltzd.operator.policy import BALANCE
-from ltzd.operator.send_guard import Gate
+from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import Call, TransactionSigner
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle, least_gas
@@ -26,7 +26,7 @@ from ltzd.store.wakeups import RELAYED, Signals
 log = structlog.get_logger()
 
 
-class RelayWriter:
+class RelaySigner:
     """Holds the lane's next nonce in memory, as `minting.Minter` does."""
 
     largest = 100
@@ -37,7 +37,7 @@ class RelayWriter:
         self,
         desk: Desk,
         book: Book,
-        gate: Gate,
+        gate: SendGuard,
         signer: TransactionSigner,
         signals: Signals,
         next_nonce: int,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ltzd.errors import AccountRefused, InvalidFields, LtzdError
 from ltzd.providers.email_addresses import proven_address
-from ltzd.providers.identity.answers import MalformedError
+from ltzd.providers.identity.answers import MalformedAnswerError
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 
 MOST_ACCOUNTS = 64
@@ -115,7 +115,7 @@ _PROVIDERS: Mapping[str, OAuthProvider] = {kind.type: name for name, kind in _KI
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class UserQuery:
     """Whom we look for: the one user who lists `row`, which also makes him.
 
     `refused` is raised when the provider refuses the name itself, `elsewhere` when the user it
@@ -139,17 +139,17 @@ class Sought:
         return name.lower() if self.key == "address" and isinstance(name, str) else name
 
 
-def sought_email(email: str) -> Sought:
-    return Sought(
+def sought_email(email: str) -> UserQuery:
+    return UserQuery(
         {"type": "email", "address": email},
         "address",
         ("email/address", {"address": email}),
         InvalidFields(["userEmail: the identity provider refuses this address"]),
-        MalformedError("the user does not have the e-mail address asked for"),
+        MalformedAnswerError("the user does not have the e-mail address asked for"),
     )
 
 
-def sought_account(account: OAuthAccount) -> Sought:
+def sought_account(account: OAuthAccount) -> UserQuery:
     """Raises AccountRefused."""
     kind = _KINDS[account.provider]
     row = _row(kind, account)
@@ -157,7 +157,7 @@ def sought_account(account: OAuthAccount) -> Sought:
     if kind.look_up is not None:
         path, name = kind.look_up
         look_up = (path, {name: row[name]})
-    return Sought(
+    return UserQuery(
         row,
         kind.key,
         look_up,

@@ -1,6 +1,6 @@
 """What the identity provider's answers mean, decided without I/O.
 
-Nothing that the provider sends is trusted: a shape that is not understood raises `MalformedError`,
+Nothing that the provider sends is trusted: a shape that is not understood raises `MalformedAnswerError`,
 never a KeyError, and no text of the provider reaches a message of ours (it may hold an e-mail
 address).
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TypeGuard
 
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
 from ltzd.values import ZERO_ADDRESS, Address, address_of, checksummed
 
 _DID = re.compile(r"did:privy:[a-z0-9]+")
@@ -25,7 +25,7 @@ MOST_WALLETS = 256
 """Of one user; later ones do not count."""
 
 
-class MalformedError(Exception):
+class MalformedAnswerError(Exception):
     """The provider answered something that is not what we asked for."""
 
 
@@ -46,7 +46,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundUser:
+class ProviderUser:
     """`rows` are the linked accounts as they came."""
 
     subject: str
@@ -54,14 +54,14 @@ class FoundUser:
     rows: Sequence[object] = field(repr=False)
 
 
-def user_in(reply: Reply) -> FoundUser:
+def user_in(reply: Reply) -> ProviderUser:
     user = object_in(reply.body)
     subject, accounts = user.get("id"), user.get("linked_accounts")
     if not isinstance(subject, str) or not is_subject(subject):
-        raise MalformedError("the user has no usable id")
+        raise MalformedAnswerError("the user has no usable id")
     if not isinstance(accounts, list):
-        raise MalformedError("the user has no list of linked accounts")
-    return FoundUser(subject, first_wallet(accounts), accounts)
+        raise MalformedAnswerError("the user has no list of linked accounts")
+    return ProviderUser(subject, first_wallet(accounts), accounts)
 
 
 def is_subject(text: str) -> bool:
@@ -74,9 +74,9 @@ def rows_in(reply: Reply, subject: str) -> list[object]:
     user = object_in(reply.body)
     accounts = user.get("linked_accounts")
     if user.get("id") != subject:
-        raise MalformedError("the user is not the one asked for")
+        raise MalformedAnswerError("the user is not the one asked for")
     if not isinstance(accounts, list):
-        raise MalformedError("the user has no list of linked accounts")
+        raise MalformedAnswerError("the user has no list of linked accounts")
     return accounts
 
 
@@ -98,7 +98,7 @@ def ethereum_wallets(accounts: Sequence[object]) -> tuple[Address, ...]:
             break
         if isinstance(account, dict) and _is_proven_wallet(account):
             # What is no address is nobody's wallet, and no reason to refuse the others.
-            with contextlib.suppress(MalformedError):
+            with contextlib.suppress(MalformedAnswerError):
                 found[_wallet_address(account.get("address"))] = None
     return tuple(found)
 
@@ -141,7 +141,7 @@ def pause_wished(reply: Reply, now: float) -> float | None:
 def object_in(body: bytes) -> dict[str, object]:
     found = _object_or_none(body)
     if found is None:
-        raise MalformedError("the answer is no JSON object")
+        raise MalformedAnswerError("the answer is no JSON object")
     return found
 
 
@@ -183,17 +183,17 @@ def _wallet_address(text: object) -> Address:
     try:
         address = address_of(text) if isinstance(text, str) else ZERO_ADDRESS
     except ValueError as error:
-        raise MalformedError("the wallet's address is none") from error
+        raise MalformedAnswerError("the wallet's address is none") from error
     # A wrong checksum is a damaged address, and what is minted to it is gone.
     if address == ZERO_ADDRESS or text not in {checksummed(address), "0x" + address.hex()}:
-        raise MalformedError("the wallet's address is none")
+        raise MalformedAnswerError("the wallet's address is none")
     return address
 
 
 def _object_or_none(body: bytes) -> dict[str, object] | None:
     try:
         value = decoded(body)
-    except NotJsonError:
+    except InvalidJsonError:
         return None
     return value if isinstance(value, dict) else None
 

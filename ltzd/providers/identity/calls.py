@@ -18,7 +18,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable
-from ltzd.providers.identity.answers import MalformedError, Reply, pause_wished, slug_in
+from ltzd.providers.identity.answers import MalformedAnswerError, Reply, pause_wished, slug_in
 
 # The largest true answer, a user with every account linked, has a few kilobytes.
 _LARGEST_ANSWER_BYTES = 1 << 20
@@ -58,7 +58,7 @@ class IdentityPolicy:
     max_waiting: int = 10_000
 
 
-class TransientFailure(IdentityUnavailable):
+class TransientIdentityFailure(IdentityUnavailable):
     """This attempt failed and the next may not; `wait_seconds` is the least pause before it.
 
     `reason` is fit for a log.
@@ -94,10 +94,10 @@ class IdentityCalls:
         except TimeoutError as error:
             _log.warning("identity_unavailable", reason="no answer in time")
             raise IdentityUnavailable("The identity provider did not answer in time") from error
-        except TransientFailure as error:
+        except TransientIdentityFailure as error:
             _log.warning("identity_unavailable", reason=error.reason)
             raise IdentityUnavailable(error.message) from error
-        except MalformedError as error:
+        except MalformedAnswerError as error:
             _log.warning("identity_answer_malformed", reason=str(error))
             raise IdentityUnavailable("The identity provider's answer makes no sense") from error
 
@@ -118,11 +118,11 @@ class IdentityCalls:
         while True:
             try:
                 return await self.ask_once(method, path, body, headers=headers)
-            except TransientFailure as failure:
+            except TransientIdentityFailure as failure:
                 attempt += 1
                 await self.pause(attempt, failure, deadline)
 
-    async def pause(self, attempt: int, failure: TransientFailure, deadline: float) -> None:
+    async def pause(self, attempt: int, failure: TransientIdentityFailure, deadline: float) -> None:
         """Wait before repeating, or raise `failure` when there is no time or attempt left."""
         growing = self._policy.first_pause_seconds * 2 ** (attempt - 1)
         seconds = max(failure.wait_seconds, growing * _jitter.uniform(0.5, 1.0))
@@ -139,13 +139,13 @@ class IdentityCalls:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """One request. Raises TransientFailure for whatever a repeat may cure."""
+        """One request. Raises TransientIdentityFailure for whatever a repeat may cure."""
         async with self._places:
             with telemetry.timed_provider("identity"):
                 reply = await self._attempt(method, path, body, headers)
                 if reply.is_ok or not reply.is_passing:
                     return reply
-                raise TransientFailure(
+                raise TransientIdentityFailure(
                     "The identity provider is not available",
                     f"status {reply.status} {slug_in(reply) or ''}",
                     self._wait_after(reply),
@@ -170,7 +170,7 @@ class IdentityCalls:
             ) as response:
                 return Reply(response.status, response.headers, await _bounded_body(response))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise TransientFailure(
+            raise TransientIdentityFailure(
                 "The identity provider cannot be reached", type(error).__name__
             ) from error
 

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy
-from ltzd.providers.identity.links import LinkBook
+from ltzd.providers.identity.links import LinkedAccountCache
 from ltzd.providers.identity.signing import WalletSigner
 from ltzd.providers.identity.users import IdentityUser, Person, Users
 from ltzd.rules.oauth.accounts import OAuthAccount
@@ -34,7 +34,7 @@ class IdentityClient:
         self._policy = policy
         self._calls = IdentityCalls(policy)
         self._users = Users(policy, self._calls)
-        self._links = LinkBook(policy, self._calls, ticks)
+        self._links = LinkedAccountCache(policy, self._calls, ticks)
         self._signer = WalletSigner(policy, self._calls)
 
     async def __aenter__(self) -> Self:
@@ -80,13 +80,13 @@ class IdentityClient:
         """
         return await self._links.accounts_of(subject)
 
-    async def person_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> Person | None:
         """By what was told within the last minute; None of one without an embedded wallet.
 
         His home is his wallet with the lowest index: the one that his names get when they are asked
         for.
         """
-        return await self._links.person_of(subject)
+        return await self._links.profile_of(subject)
 
     async def sign_typed_data(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:
         """EIP-712 JSON with `types`, `primaryType`, `domain` and `message`; bytes may stay bytes.

@@ -17,7 +17,7 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from ltzd import telemetry
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy, refusal_in
 from ltzd.providers.key_sets import signing_keys_in
@@ -36,12 +36,12 @@ _NEVER = float("-inf")
 _log = structlog.get_logger(__name__)
 
 
-class KeptKeys(ABC, Generic[Key]):
+class KeyCache(ABC, Generic[Key]):
     """Keys by their id; `told` asks whoever makes the tokens for those of now."""
 
     def __init__(self, ticks: Callable[[], float]) -> None:
         self._ticks = ticks
-        self._flights: Flights[None, None] = Flights("identity keys", 1)
+        self._flights: SingleFlight[None, None] = SingleFlight("identity keys", 1)
         self._keys: Mapping[str, Key] = {}
         self._asked_at = _NEVER
         self._flights_begun = 0
@@ -124,7 +124,7 @@ class KeptKeys(ABC, Generic[Key]):
         telemetry.IDENTITY_KEYS_READ_AT.set_to_current_time()
 
 
-class SigningKeys(KeptKeys[EllipticCurvePublicKey]):
+class SigningKeys(KeyCache[EllipticCurvePublicKey]):
     """The vendor's, for one application."""
 
     def __init__(

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import (
-    MalformedError,
+    MalformedAnswerError,
     ethereum_wallets,
     first_wallet,
     is_subject,
@@ -67,13 +67,13 @@ class _Known:
         return now - self.read_at < KEPT_SECONDS and is_answer
 
 
-class LinkBook:
+class LinkedAccountCache:
     def __init__(
         self, policy: IdentityPolicy, calls: IdentityCalls, ticks: Callable[[], float]
     ) -> None:
         self._calls = calls
         self._ticks = ticks
-        self._flights: Flights[str, Links] = Flights("identity links", policy.max_waiting)
+        self._flights: SingleFlight[str, Links] = SingleFlight("identity links", policy.max_waiting)
         self._known: LRUCache[str, _Known] = LRUCache(MOST_USERS)
 
     async def close(self) -> None:
@@ -99,7 +99,7 @@ class LinkBook:
     async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
         return (await self._fresh(subject)).accounts
 
-    async def person_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> Person | None:
         links = await self._fresh(subject)
         if links.home is None:
             return None
@@ -148,6 +148,6 @@ class LinkBook:
 
 def _home(rows: Sequence[object]) -> Address | None:
     """A damaged one leads nobody there, and is no reason to doubt the others."""
-    with contextlib.suppress(MalformedError):
+    with contextlib.suppress(MalformedAnswerError):
         return first_wallet(rows)
     return None

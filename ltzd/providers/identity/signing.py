@@ -24,7 +24,13 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
 )
 
 from ltzd.errors import IdentityUnavailable, Misconfigured
-from ltzd.providers.identity.answers import MalformedError, Reply, object_in, slug_in, wallet_id_in
+from ltzd.providers.identity.answers import (
+    MalformedAnswerError,
+    Reply,
+    object_in,
+    slug_in,
+    wallet_id_in,
+)
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy, refusal_in
 from ltzd.providers.identity.typed_data import digest_of, normalised, on_the_wire, signer_of
 from ltzd.values import Address, bytes_of, checksummed, hex_of
@@ -142,5 +148,5 @@ def _signature_in(reply: Reply, digest: bytes, wallet: Address) -> bytes:
     except ValueError:
         is_the_wallets = False
     if not is_the_wallets:
-        raise MalformedError("the signature is not the wallet's")
+        raise MalformedAnswerError("the signature is not the wallet's")
     return signature

@@ -27,12 +27,12 @@ from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import ethereum_wallets
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy
 from ltzd.providers.identity.keys import SigningKeys
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
-LONGEST_TOKEN = 16 * 1024
-EARLY_SECONDS = 5.0
+MAX_TOKEN_LENGTH = 16 * 1024
+CLOCK_SKEW_SECONDS = 5.0
 """How far our clock may be behind the provider's: a token is used in the second it is made.
 
 There is no such allowance for `exp`. The other way round it would only lengthen the life of a
@@ -133,7 +133,7 @@ class IdentityTokens:
             raise _refused("wrong_claims")
         if now >= claims.exp:
             raise _refused("expired")
-        if max(claims.iat, claims.nbf) > now + EARLY_SECONDS:
+        if max(claims.iat, claims.nbf) > now + CLOCK_SKEW_SECONDS:
             raise _refused("wrong_claims")
         if not claims.sub or (claims.linked_accounts is None and not claims.sid):
             raise _refused("wrong_claims")
@@ -147,7 +147,7 @@ class IdentityTokens:
 
 def _key_id_in(token: str) -> str:
     """The key that the token says it is signed with; nothing is verified yet."""
-    parts = _TOKEN.fullmatch(token) if len(token) <= LONGEST_TOKEN else None
+    parts = _TOKEN.fullmatch(token) if len(token) <= MAX_TOKEN_LENGTH else None
     if parts is None:
         raise _refused("malformed")
     try:
@@ -177,7 +177,7 @@ def _rows_in(claims: _Claims) -> list[object] | None:
         return None
     try:
         rows = decoded(claims.linked_accounts.encode())
-    except NotJsonError:
+    except InvalidJsonError:
         raise _refused("wrong_claims") from None
     if not isinstance(rows, list):
         raise _refused("wrong_claims")

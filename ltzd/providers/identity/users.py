@@ -8,11 +8,11 @@ name changes hands, and an e-mail address that nobody has proven may be another 
 
 from dataclasses import dataclass, field
 
-from ltzd.concurrency.single_flight import Flights
-from ltzd.providers.identity.accounts import Sought, sought_account, sought_email
+from ltzd.concurrency.single_flight import SingleFlight
+from ltzd.providers.identity.accounts import UserQuery, sought_account, sought_email
 from ltzd.providers.identity.answers import (
-    FoundUser,
-    MalformedError,
+    MalformedAnswerError,
+    ProviderUser,
     Reply,
     existing_subject_in,
     slug_in,
@@ -21,7 +21,7 @@ from ltzd.providers.identity.answers import (
 from ltzd.providers.identity.calls import (
     IdentityCalls,
     IdentityPolicy,
-    TransientFailure,
+    TransientIdentityFailure,
     refusal_in,
 )
 from ltzd.rules.oauth.accounts import OAuthAccount
@@ -54,7 +54,7 @@ class Users:
 
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls) -> None:
         self._calls = calls
-        self._flights: Flights[str | OAuthAccount, IdentityUser] = Flights(
+        self._flights: SingleFlight[str | OAuthAccount, IdentityUser] = SingleFlight(
             "identity look-up", policy.max_waiting
         )
         self._wallets = [_wallet_order(policy)]
@@ -74,19 +74,19 @@ class Users:
         # Shared by callers who say the same of it: one's wrong details are not the other's failure.
         return await self._shared(account, sought_account(account))
 
-    async def _shared(self, name: str | OAuthAccount, sought: Sought) -> IdentityUser:
+    async def _shared(self, name: str | OAuthAccount, sought: UserQuery) -> IdentityUser:
         return await self._flights.share(name, lambda: self._in_time(sought))
 
-    async def _in_time(self, sought: Sought) -> IdentityUser:
+    async def _in_time(self, sought: UserQuery) -> IdentityUser:
         async with self._calls.question() as deadline:
             user = await self._look_up(sought, deadline) or await self._make(sought, deadline)
             if user.wallet is None:
                 user = await self._give_wallet(user.subject, deadline)
             if user.wallet is None:
-                raise MalformedError("the user has no wallet after one was made")
+                raise MalformedAnswerError("the user has no wallet after one was made")
             return IdentityUser(user.subject, user.wallet)
 
-    async def _look_up(self, sought: Sought, deadline: float) -> FoundUser | None:
+    async def _look_up(self, sought: UserQuery, deadline: float) -> ProviderUser | None:
         if sought.look_up is None:
             return None
         path, body = sought.look_up
@@ -96,7 +96,7 @@ class Users:
         user = _user_or_refusal(reply, sought)
         return user if sought.is_listed_in(user.rows) else None
 
-    async def _make(self, sought: Sought, deadline: float) -> FoundUser:
+    async def _make(self, sought: UserQuery, deadline: float) -> ProviderUser:
         body = {"linked_accounts": [sought.row], "wallets": self._wallets}
         reply = await self._calls.ask("POST", "/v1/users", body, deadline=deadline)
         # Made since we looked: by another process, or by our first attempt whose answer was lost.
@@ -109,13 +109,13 @@ class Users:
             raise sought.elsewhere
         return user
 
-    async def _read(self, subject: str, deadline: float) -> FoundUser:
+    async def _read(self, subject: str, deadline: float) -> ProviderUser:
         reply = await self._calls.ask("GET", f"/v1/users/{subject}", deadline=deadline)
         if not reply.is_ok:
             raise refusal_in(reply)
         return user_in(reply)
 
-    async def _give_wallet(self, subject: str, deadline: float) -> FoundUser:
+    async def _give_wallet(self, subject: str, deadline: float) -> ProviderUser:
         """Reads before each attempt: repeated blindly, this call makes a second wallet."""
         attempt = 0
         while True:
@@ -124,11 +124,11 @@ class Users:
                 return user
             try:
                 return await self._post_wallet(subject)
-            except TransientFailure as failure:
+            except TransientIdentityFailure as failure:
                 attempt += 1
                 await self._calls.pause(attempt, failure, deadline)
 
-    async def _post_wallet(self, subject: str) -> FoundUser:
+    async def _post_wallet(self, subject: str) -> ProviderUser:
         reply = await self._calls.ask_once(
             "POST",
             f"/v1/users/{subject}/wallets",
@@ -147,7 +147,7 @@ def _wallet_order(policy: IdentityPolicy) -> dict[str, object]:
     return order
 
 
-def _user_or_refusal(reply: Reply, sought: Sought) -> FoundUser:
+def _user_or_refusal(reply: Reply, sought: UserQuery) -> ProviderUser:
     if reply.is_ok:
         return user_in(reply)
     refusal, slug = refusal_in(reply), slug_in(reply)

@@ -87,7 +87,7 @@ class TiktokAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountsPolicy:
+class AccountLookupPolicy:
     """`timeout_seconds` bounds one question to `AccountLookups`, repeats and queueing included;
     `attempt_seconds` one request. `exists_seconds` and `missing_seconds` are how long such an
     answer counts without being asked for again."""

@@ -14,24 +14,24 @@ from typing import Final, Protocol, Self
 import structlog
 from cachetools import TLRUCache
 
-from ltzd.concurrency.single_flight import Flights
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import Unavailable
-from ltzd.providers.oauth.account_access import AccountsPolicy
+from ltzd.providers.oauth.account_access import AccountLookupPolicy
 from ltzd.providers.oauth.lookup_answers import (
-    LookUpFailed,
+    AccountLookupUnavailable,
     Verdict,
     Verified,
     cannot_check,
     missing,
 )
-from ltzd.providers.oauth.lookup_calls import LookUpCalls, LookUpSession
+from ltzd.providers.oauth.lookup_calls import LookupCalls, LookupSession
 from ltzd.providers.oauth.lookups_by_id import discord, github, google, telegram, twitter
-from ltzd.providers.oauth.lookups_by_name import InstagramLookUp, TiktokLookUp
-from ltzd.providers.oauth.lookups_spotify import SpotifyLookUp
+from ltzd.providers.oauth.lookups_by_name import InstagramLookup, TiktokLookup
+from ltzd.providers.oauth.lookups_spotify import SpotifyLookup
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import OAuthIdInvalid, bare_username, check_id, is_same_username
 
-__all__ = ["AccountLookups", "AccountsPolicy", "Verdict", "Verified"]
+__all__ = ["AccountLookups", "AccountLookupPolicy", "Verdict", "Verified"]
 
 _Key = tuple[OAuthProvider, str, str]
 
@@ -42,16 +42,20 @@ _log = structlog.get_logger(__name__)
 
 class _LookUp(Protocol):
     async def verify(self, account: OAuthAccount, deadline: float) -> Verified:
-        """Raises LookUpFailed. `deadline` is in the event loop's time."""
+        """Raises AccountLookupUnavailable. `deadline` is in the event loop's time."""
         ...
 
 
 class AccountLookups:
-    def __init__(self, policy: AccountsPolicy, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, policy: AccountLookupPolicy, ticks: Callable[[], float] = time.monotonic
+    ) -> None:
         self._policy = policy
-        self._session = LookUpSession()
+        self._session = LookupSession()
         self._look_ups = _look_ups(policy, self._session)
-        self._flights: Flights[_Key, Verified] = Flights("account look-up", policy.max_waiting)
+        self._flights: SingleFlight[_Key, Verified] = SingleFlight(
+            "account look-up", policy.max_waiting
+        )
         self._kept: TLRUCache[_Key, Verified] = TLRUCache(
             policy.max_kept, lambda _, found, now: now + self._keeps(found), ticks
         )
@@ -97,8 +101,8 @@ class AccountLookups:
                 found = await look_up.verify(account, deadline)
         except TimeoutError as error:
             _log.warning("account_look_up_unavailable", provider=key[0], reason="no answer in time")
-            raise LookUpFailed("no answer in time") from error
-        except LookUpFailed as error:
+            raise AccountLookupUnavailable("no answer in time") from error
+        except AccountLookupUnavailable as error:
             _log.warning("account_look_up_unavailable", provider=key[0], reason=error.reason)
             raise
         self._kept[key] = found
@@ -121,9 +125,11 @@ def _tells_of(kept: Verified, account: OAuthAccount) -> bool:
     return None in names or is_same_username(account.provider, str(names[0]), str(names[1]))
 
 
-def _look_ups(policy: AccountsPolicy, session: LookUpSession) -> Mapping[OAuthProvider, _LookUp]:
+def _look_ups(
+    policy: AccountLookupPolicy, session: LookupSession
+) -> Mapping[OAuthProvider, _LookUp]:
     """One for each provider that is configured."""
-    calls = {name: LookUpCalls(name, policy, session) for name in PROVIDERS}
+    calls = {name: LookupCalls(name, policy, session) for name in PROVIDERS}
     found: dict[OAuthProvider, _LookUp] = {}
     if policy.discord is not None:
         found["discord"] = discord(policy.discord, calls["discord"])
@@ -136,9 +142,9 @@ def _look_ups(policy: AccountsPolicy, session: LookUpSession) -> Mapping[OAuthPr
     if policy.telegram is not None:
         found["telegram"] = telegram(policy.telegram, calls["telegram"])
     if policy.spotify is not None:
-        found["spotify"] = SpotifyLookUp(policy.spotify, calls["spotify"])
+        found["spotify"] = SpotifyLookup(policy.spotify, calls["spotify"])
     if policy.instagram is not None:
-        found["instagram"] = InstagramLookUp(policy.instagram, calls["instagram"])
+        found["instagram"] = InstagramLookup(policy.instagram, calls["instagram"])
     if policy.tiktok is not None:
-        found["tiktok"] = TiktokLookUp(policy.tiktok, calls["tiktok"])
+        found["tiktok"] = TiktokLookup(policy.tiktok, calls["tiktok"])
     return found

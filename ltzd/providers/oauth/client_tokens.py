@@ -6,8 +6,13 @@ One is used until shortly before it ends; who needs one while it is being made w
 import asyncio
 from typing import Final
 
-from ltzd.providers.oauth.lookup_answers import Answer, LookUpFailed, refused, unexpected
-from ltzd.providers.oauth.lookup_calls import LookUpCalls, Question
+from ltzd.providers.oauth.lookup_answers import (
+    AccountLookupUnavailable,
+    Answer,
+    refused,
+    unexpected,
+)
+from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
 from ltzd.rules.oauth.accounts import OAuthProvider
 
 _ENDS_EARLY_SECONDS: Final = 60.0
@@ -18,7 +23,7 @@ _LONGEST_TOKEN: Final = 4_096
 class ClientTokens:
     """`question` is the whole request for a token."""
 
-    def __init__(self, provider: OAuthProvider, question: Question, calls: LookUpCalls) -> None:
+    def __init__(self, provider: OAuthProvider, question: Question, calls: LookupCalls) -> None:
         self._provider = provider
         self._question = question
         self._calls = calls
@@ -27,7 +32,7 @@ class ClientTokens:
         self._good_until = 0.0
 
     async def token(self, deadline: float) -> str:
-        """Raises LookUpFailed."""
+        """Raises AccountLookupUnavailable."""
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if self._token is None or now >= self._good_until:
@@ -51,9 +56,9 @@ class ClientTokens:
             raise refused(self._provider, answer)
         token, seconds = body.get("access_token"), body.get("expires_in")
         if not isinstance(token, str) or not _is_token(token):
-            raise LookUpFailed("an answer without a token")
+            raise AccountLookupUnavailable("an answer without a token")
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-            raise LookUpFailed("a token without its end")
+            raise AccountLookupUnavailable("a token without its end")
         lasts = min(float(seconds), _LONGEST_SECONDS)
         return token, max(lasts / 2, lasts - _ENDS_EARLY_SECONDS)
 

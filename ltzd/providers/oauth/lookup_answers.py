@@ -1,7 +1,7 @@
 """What all OAuth providers' answers have in common: the verdict, the reading, the wish to wait.
 
 Nothing that a provider sends is trusted. What is not plainly one of the answers that it documents
-raises LookUpFailed, which is the verdict `unavailable` and never `missing`; its reason is fit for a
+raises AccountLookupUnavailable, which is the verdict `unavailable` and never `missing`; its reason is fit for a
 log and holds nothing that the provider or the caller wrote.
 """
 
@@ -14,7 +14,7 @@ from typing import Final, Literal
 import structlog
 
 from ltzd.errors import Unavailable
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
 from ltzd.rules.oauth.accounts import OAuthProvider
 from ltzd.rules.webhooks import retry_after
 
@@ -48,13 +48,13 @@ def cannot_check(reason: str) -> Verified:
     return Verified("cannot_check", reason=reason)
 
 
-class LookUpFailed(Unavailable):
+class AccountLookupUnavailable(Unavailable):
     def __init__(self, reason: str) -> None:
         super().__init__("The OAuth provider gave no usable answer", reason=reason)
         self.reason = reason
 
 
-class PassingFailure(LookUpFailed):
+class TransientLookupFailure(AccountLookupUnavailable):
     """A repeat may cure it."""
 
 
@@ -67,10 +67,10 @@ class Answer:
     body: bytes
 
     def json_object(self) -> dict[str, object]:
-        """Raises LookUpFailed."""
+        """Raises AccountLookupUnavailable."""
         found = self._decoded()
         if not isinstance(found, dict):
-            raise LookUpFailed(f"status {self.status} without a JSON object")
+            raise AccountLookupUnavailable(f"status {self.status} without a JSON object")
         return found
 
     def part(self, *names: str) -> dict[str, object]:
@@ -83,7 +83,7 @@ class Answer:
     def _decoded(self) -> object:
         try:
             return decoded(self.body)
-        except NotJsonError:
+        except InvalidJsonError:
             return None
 
     @property
@@ -108,17 +108,19 @@ class Answer:
         return None if wished is None else min(max(wished, 0.0), _LONGEST_WAIT_SECONDS)
 
 
-def unexpected(answer: Answer) -> LookUpFailed:
-    return LookUpFailed(f"status {answer.status}")
+def unexpected(answer: Answer) -> AccountLookupUnavailable:
+    return AccountLookupUnavailable(f"status {answer.status}")
 
 
-def refused(provider: OAuthProvider, answer: Answer) -> LookUpFailed:
+def refused(provider: OAuthProvider, answer: Answer) -> AccountLookupUnavailable:
     """Our own credential, not the account: the operator has to know."""
     _log.error("account_look_up_misconfigured", provider=provider, status=answer.status)
-    return LookUpFailed(f"the provider refuses our credential with status {answer.status}")
+    return AccountLookupUnavailable(
+        f"the provider refuses our credential with status {answer.status}"
+    )
 
 
-def refused_or_unexpected(provider: OAuthProvider, answer: Answer) -> LookUpFailed:
+def refused_or_unexpected(provider: OAuthProvider, answer: Answer) -> AccountLookupUnavailable:
     return refused(provider, answer) if answer.status in {401, 403} else unexpected(answer)
 
 
@@ -133,7 +135,7 @@ def name_in(row: Mapping[str, object], field: str) -> str | None:
 def needed_name(row: Mapping[str, object], field: str) -> str:
     name = name_in(row, field)
     if name is None:
-        raise LookUpFailed("the account has no username")
+        raise AccountLookupUnavailable("the account has no username")
     return name
 
 
@@ -150,7 +152,7 @@ def text_in(row: Mapping[str, object], field: str) -> str:
 def must_be(expected: object, found: object) -> None:
     """The account of the answer is the one that was asked for."""
     if found != expected or type(found) is not type(expected):
-        raise LookUpFailed("the account is not the one asked for")
+        raise AccountLookupUnavailable("the account is not the one asked for")
 
 
 def _after_header(text: str | None, now: datetime) -> float | None:

@@ -16,8 +16,12 @@ import msgspec
 from yarl import URL
 
 from ltzd import __version__, telemetry
-from ltzd.providers.oauth.account_access import AccountsPolicy
-from ltzd.providers.oauth.lookup_answers import Answer, LookUpFailed, PassingFailure
+from ltzd.providers.oauth.account_access import AccountLookupPolicy
+from ltzd.providers.oauth.lookup_answers import (
+    AccountLookupUnavailable,
+    Answer,
+    TransientLookupFailure,
+)
 from ltzd.rules.oauth.accounts import OAuthProvider
 
 _LARGEST_ANSWER_BYTES = 1 << 18
@@ -41,7 +45,7 @@ class Question:
     form: Mapping[str, str] | None = field(default=None, repr=False)
 
 
-class LookUpSession:
+class LookupSession:
     """The connections of all providers."""
 
     def __init__(self) -> None:
@@ -72,7 +76,7 @@ class LookUpSession:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._is_closed:
-            raise LookUpFailed("the client is closed")
+            raise AccountLookupUnavailable("the client is closed")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
@@ -80,11 +84,11 @@ class LookUpSession:
         return self._session
 
 
-class LookUpCalls:
+class LookupCalls:
     """To one provider. Deadlines are in the event loop's time."""
 
     def __init__(
-        self, provider: OAuthProvider, policy: AccountsPolicy, session: LookUpSession
+        self, provider: OAuthProvider, policy: AccountLookupPolicy, session: LookupSession
     ) -> None:
         self._provider = provider
         self._policy = policy
@@ -93,12 +97,12 @@ class LookUpCalls:
         self._still_until = 0.0
 
     async def ask(self, question: Question, deadline: float) -> Answer:
-        """The answer, once it is neither 5xx nor a limit. Raises LookUpFailed."""
+        """The answer, once it is neither 5xx nor a limit. Raises AccountLookupUnavailable."""
         attempt = 0
         while True:
             try:
                 return await self._once(question, deadline)
-            except PassingFailure as failure:
+            except TransientLookupFailure as failure:
                 attempt += 1
                 await self._pause(attempt, failure, deadline)
 
@@ -115,14 +119,14 @@ class LookUpCalls:
         """In our place among the few, so that not all of them ask at once when it is over."""
         while (now := _now()) < self._still_until:
             if self._still_until >= deadline:
-                raise LookUpFailed("the provider asks us to wait")
+                raise AccountLookupUnavailable("the provider asks us to wait")
             await asyncio.sleep(self._still_until - now)
 
     async def _attempt(self, question: Question, seconds: float) -> Answer:
         try:
             return await self._session.exchange(question, seconds)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise PassingFailure(type(error).__name__) from error
+            raise TransientLookupFailure(type(error).__name__) from error
 
     def keep_still(self, seconds: float) -> None:
         """The provider wants no questions for so long."""
@@ -132,11 +136,11 @@ class LookUpCalls:
         if answer.is_limiting:
             wished = answer.wait_wished(datetime.now(UTC))
             self.keep_still(self._policy.rate_limit_pause_seconds if wished is None else wished)
-            raise PassingFailure("too many requests")
+            raise TransientLookupFailure("too many requests")
         if answer.status >= 500 or answer.status == 408:
-            raise PassingFailure(f"status {answer.status}")
+            raise TransientLookupFailure(f"status {answer.status}")
 
-    async def _pause(self, attempt: int, failure: PassingFailure, deadline: float) -> None:
+    async def _pause(self, attempt: int, failure: TransientLookupFailure, deadline: float) -> None:
         growing = self._policy.first_pause_seconds * 2 ** (attempt - 1)
         seconds = growing * _jitter.uniform(0.5, 1.0)
         if attempt >= self._policy.max_attempts or _now() + seconds >= deadline:

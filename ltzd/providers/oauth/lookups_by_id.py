@@ -17,8 +17,8 @@ from ltzd.providers.oauth.account_access import (
     TwitterAccess,
 )
 from ltzd.providers.oauth.lookup_answers import (
+    AccountLookupUnavailable,
     Answer,
-    LookUpFailed,
     Verified,
     cannot_check,
     missing,
@@ -30,7 +30,7 @@ from ltzd.providers.oauth.lookup_answers import (
     text_in,
     unexpected,
 )
-from ltzd.providers.oauth.lookup_calls import LookUpCalls, Question
+from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
 from ltzd.rules.oauth.accounts import OAuthAccount
 
 _DISCORD_UNKNOWN_USER: Final = 10013
@@ -41,10 +41,10 @@ _GITHUB_VERSION: Final = "2022-11-28"
 
 
 @dataclass(frozen=True, slots=True)
-class LookUpById:
+class LookupById:
     question: Callable[[str], Question]
     verdict: Callable[[Answer, str], Verified]
-    calls: LookUpCalls
+    calls: LookupCalls
 
     async def verify(self, account: OAuthAccount, deadline: float) -> Verified:
         # Its form is checked, but what goes into a URL is made fit for it where it does.
@@ -52,12 +52,12 @@ class LookUpById:
         return self.verdict(answer, account.user_id)
 
 
-def discord(access: DiscordAccess, calls: LookUpCalls) -> LookUpById:
+def discord(access: DiscordAccess, calls: LookupCalls) -> LookupById:
     headers = {
         "Authorization": f"Bot {access.token}",
         "User-Agent": f"DiscordBot (ltzd, {__version__})",  # the form demanded of bots
     }
-    return LookUpById(
+    return LookupById(
         lambda id_: Question(f"{access.base_url}/users/{id_}", headers), discord_verdict, calls
     )
 
@@ -85,9 +85,9 @@ def _discord_user(user: dict[str, object], user_id: str) -> Verified:
     return Verified("exists", username, name_in(user, "global_name"))
 
 
-def twitter(access: TwitterAccess, calls: LookUpCalls) -> LookUpById:
+def twitter(access: TwitterAccess, calls: LookupCalls) -> LookupById:
     headers = {"Authorization": f"Bearer {access.token}"}
-    return LookUpById(
+    return LookupById(
         lambda id_: Question(f"{access.base_url}/users/{id_}", headers), twitter_verdict, calls
     )
 
@@ -103,7 +103,7 @@ def twitter_verdict(answer: Answer, user_id: str) -> Verified:
         return Verified("exists", needed_name(user, "username"), name_in(user, "name"))
     first = errors[0] if isinstance(errors, list) and errors else None
     if not isinstance(first, dict):
-        raise LookUpFailed("an answer without a user")
+        raise AccountLookupUnavailable("an answer without a user")
     return _twitter_error(first, user_id)
 
 
@@ -114,17 +114,17 @@ def _twitter_error(error: dict[str, object], user_id: str) -> Verified:
         return missing("Twitter knows no user with this id")
     if error.get("title") == "Forbidden" or any(part in kind for part in _TWITTER_FORBIDDEN):
         return cannot_check("Twitter tells nothing of this user, who may be suspended")
-    raise LookUpFailed("an error of an unknown kind")
+    raise AccountLookupUnavailable("an error of an unknown kind")
 
 
-def github(access: GithubAccess, calls: LookUpCalls) -> LookUpById:
+def github(access: GithubAccess, calls: LookupCalls) -> LookupById:
     headers = {
         "Accept": "application/vnd.github+json",
         "X-GitHub-Api-Version": _GITHUB_VERSION,
     }
     if access.token is not None:
         headers["Authorization"] = f"Bearer {access.token}"
-    return LookUpById(
+    return LookupById(
         lambda id_: Question(f"{access.base_url}/user/{id_}", headers), github_verdict, calls
     )
 
@@ -146,9 +146,9 @@ def _github_user(user: dict[str, object], user_id: str) -> Verified:
     return Verified("exists", username, name_in(user, "name"), name_in(user, "email"))
 
 
-def telegram(access: TelegramAccess, calls: LookUpCalls) -> LookUpById:
+def telegram(access: TelegramAccess, calls: LookupCalls) -> LookupById:
     url = f"{access.base_url}/bot{quote(access.token, safe=':')}/getChat?chat_id="
-    return LookUpById(lambda id_: Question(url + id_), telegram_verdict, calls)
+    return LookupById(lambda id_: Question(url + id_), telegram_verdict, calls)
 
 
 def telegram_verdict(answer: Answer, user_id: str) -> Verified:
@@ -169,9 +169,9 @@ def telegram_verdict(answer: Answer, user_id: str) -> Verified:
     raise unexpected(answer)
 
 
-def google(access: GoogleAccess, calls: LookUpCalls) -> LookUpById:
+def google(access: GoogleAccess, calls: LookupCalls) -> LookupById:
     query = f"?personFields=names&key={quote(access.api_key, safe='')}"
-    return LookUpById(
+    return LookupById(
         lambda id_: Question(f"{access.base_url}/people/{id_}{query}"), google_verdict, calls
     )
 

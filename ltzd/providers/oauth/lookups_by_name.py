@@ -13,8 +13,8 @@ from ltzd.errors import AccountRefused
 from ltzd.providers.oauth.account_access import InstagramAccess, TiktokAccess
 from ltzd.providers.oauth.client_tokens import ClientTokens
 from ltzd.providers.oauth.lookup_answers import (
+    AccountLookupUnavailable,
     Answer,
-    LookUpFailed,
     Verified,
     cannot_check,
     name_in,
@@ -24,7 +24,7 @@ from ltzd.providers.oauth.lookup_answers import (
     text_in,
     unexpected,
 )
-from ltzd.providers.oauth.lookup_calls import LookUpCalls, Question
+from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.rules.oauth.ids import bare_username, check_username, is_same_username
 
@@ -39,10 +39,10 @@ _TIKTOK_REFUSED: Final = frozenset(
 )
 
 
-class InstagramLookUp:
+class InstagramLookup:
     """Business discovery."""
 
-    def __init__(self, access: InstagramAccess, calls: LookUpCalls) -> None:
+    def __init__(self, access: InstagramAccess, calls: LookupCalls) -> None:
         self._access = access
         self._calls = calls
 
@@ -57,7 +57,7 @@ class InstagramLookUp:
         answer = await self._calls.ask(question, deadline)
         if answer.status != 200 and number_in(answer.part("error"), "code") in _GRAPH_LIMITS:
             self._calls.keep_still(_GRAPH_LIMIT_SECONDS)
-            raise LookUpFailed("too many questions")
+            raise AccountLookupUnavailable("too many questions")
         return instagram_verdict(answer, username)
 
 
@@ -66,7 +66,7 @@ def instagram_verdict(answer: Answer, username: str) -> Verified:
         found = answer.part("business_discovery")
         name = needed_name(found, "username")
         if not is_same_username("instagram", name, username):
-            raise LookUpFailed("the account is not the one asked for")
+            raise AccountLookupUnavailable("the account is not the one asked for")
         return Verified("exists", name)
     error = answer.part("error")
     code = number_in(error, "code")
@@ -77,10 +77,10 @@ def instagram_verdict(answer: Answer, username: str) -> Verified:
     raise unexpected(answer)
 
 
-class TiktokLookUp:
+class TiktokLookup:
     """The research API."""
 
-    def __init__(self, access: TiktokAccess, calls: LookUpCalls) -> None:
+    def __init__(self, access: TiktokAccess, calls: LookupCalls) -> None:
         self._url = f"{access.base_url}/research/user/info/?fields=display_name"
         self._calls = calls
         form = {
@@ -124,7 +124,7 @@ def tiktok_verdict(answer: Answer, username: str) -> Verified:
 def _found(body: Mapping[str, object], username: str) -> Verified:
     user = body.get("data")
     if not isinstance(user, dict) or not user:
-        raise LookUpFailed("an answer without a user")
+        raise AccountLookupUnavailable("an answer without a user")
     return Verified("exists", username, name_in(user, "display_name"))
 
 

@@ -12,8 +12,8 @@ import aiohttp
 from ltzd.providers.oauth.account_access import SpotifyAccess
 from ltzd.providers.oauth.client_tokens import ClientTokens
 from ltzd.providers.oauth.lookup_answers import (
+    AccountLookupUnavailable,
     Answer,
-    LookUpFailed,
     Verified,
     cannot_check,
     missing,
@@ -21,14 +21,14 @@ from ltzd.providers.oauth.lookup_answers import (
     refused,
     refused_or_unexpected,
 )
-from ltzd.providers.oauth.lookup_calls import LookUpCalls, Question
+from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
 from ltzd.rules.oauth.accounts import OAuthAccount
 
 _GRANT: Final = {"grant_type": "client_credentials"}
 
 
-class SpotifyLookUp:
-    def __init__(self, access: SpotifyAccess, calls: LookUpCalls) -> None:
+class SpotifyLookup:
+    def __init__(self, access: SpotifyAccess, calls: LookupCalls) -> None:
         self._access = access
         self._calls = calls
         pair = aiohttp.encode_basic_auth(access.client_id, access.client_secret)
@@ -68,9 +68,9 @@ def spotify_verdict(answer: Answer, user_id: str, extended_quota: bool) -> Verif
 def _user(user: dict[str, object], user_id: str) -> Verified:
     found = user.get("id")
     if not isinstance(found, str) or found.lower() != user_id.lower():
-        raise LookUpFailed("the account is not the one asked for")
+        raise AccountLookupUnavailable("the account is not the one asked for")
     if user.get("type") != "user":
-        raise LookUpFailed("the account is no user's")
+        raise AccountLookupUnavailable("the account is no user's")
     if found != user_id:
         # Another spelling would be another account to us, with another wallet.
         return missing("Spotify writes this id in another letter case")

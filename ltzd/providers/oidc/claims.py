@@ -13,14 +13,14 @@ from typing import Literal
 from ltzd import telemetry
 from ltzd.errors import Unauthorized
 from ltzd.providers.email_addresses import proven_address
-from ltzd.providers.identity.tokens import EARLY_SECONDS, TokenUser
+from ltzd.providers.identity.tokens import CLOCK_SKEW_SECONDS, TokenUser
 from ltzd.providers.oidc.policy import OidcPolicy
 from ltzd.rules.oauth.accounts import OAuthAccount
 
 Claims = Mapping[str, object]
 Reason = Literal["malformed", "unknown_key", "bad_signature", "wrong_claims", "expired"]
 
-OUR_PREFIX = "ltzd:"
+RESERVED_SUBJECT_PREFIX = "ltzd:"
 """Subjects that begin so are those we give ourselves, and no issuer's."""
 
 LONGEST_NAME = 255
@@ -28,7 +28,7 @@ _MOST_AUDIENCES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class VouchedUser(TokenUser):
+class OidcUser(TokenUser):
     """All of it is the issuer's word. `email` is in lower case."""
 
     email: str | None = None
@@ -40,15 +40,19 @@ def refused(reason: Reason) -> Unauthorized:
     return Unauthorized("Invalid or expired token")
 
 
-def user_in(claims: Claims, policy: OidcPolicy, now: float) -> VouchedUser:
+def user_in(claims: Claims, policy: OidcPolicy, now: float) -> OidcUser:
     """Raises Unauthorized. `now` is in Unix seconds."""
     if claims.get("iss") != policy.issuer or not _is_for_us(claims.get("aud"), policy):
         raise refused("wrong_claims")
     _check_times(claims, now)
     subject = claims.get(policy.subject_claim)
-    if not isinstance(subject, str) or not _is_name(subject) or subject.startswith(OUR_PREFIX):
+    if (
+        not isinstance(subject, str)
+        or not _is_name(subject)
+        or subject.startswith(RESERVED_SUBJECT_PREFIX)
+    ):
         raise refused("wrong_claims")
-    return VouchedUser(
+    return OidcUser(
         subject, wallets=None, accounts=_accounts(claims, policy), email=_email(claims, policy)
     )
 
@@ -67,7 +71,7 @@ def _check_times(claims: Claims, now: float) -> None:
     begins = _seconds(claims, "nbf") if "nbf" in claims else made
     if now >= ends:
         raise refused("expired")
-    if max(made, begins) > now + EARLY_SECONDS:
+    if max(made, begins) > now + CLOCK_SKEW_SECONDS:
         raise refused("wrong_claims")
 
 

@@ -13,7 +13,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable
-from ltzd.providers.identity.answers import MalformedError, Reply, object_in
+from ltzd.providers.identity.answers import MalformedAnswerError, Reply, object_in
 from ltzd.providers.oidc.policy import OidcPolicy
 
 _WELL_KNOWN = "/.well-known/openid-configuration"
@@ -30,13 +30,15 @@ def discovery_url(policy: OidcPolicy) -> str:
 
 
 def key_set_url_in(reply: Reply, policy: OidcPolicy) -> str:
-    """Where the keys are, in the issuer's discovery document. Raises MalformedError."""
+    """Where the keys are, in the issuer's discovery document. Raises MalformedAnswerError."""
     document = object_in(reply.body)
     if document.get("issuer") != policy.issuer:
-        raise MalformedError("the discovery document is of another issuer than identity.issuer")
+        raise MalformedAnswerError(
+            "the discovery document is of another issuer than identity.issuer"
+        )
     url = document.get("jwks_uri")
     if not isinstance(url, str) or not _may_be_asked(url, policy):
-        raise MalformedError("the discovery document has no usable jwks_uri")
+        raise MalformedAnswerError("the discovery document has no usable jwks_uri")
     return url
 
 
@@ -62,7 +64,7 @@ class IssuerDocuments:
             await self._session.close()
 
     async def key_set(self) -> Reply:
-        """Discovered anew each time, since an issuer may move it. Raises MalformedError, and
+        """Discovered anew each time, since an issuer may move it. Raises MalformedAnswerError, and
         IdentityUnavailable."""
         try:
             async with asyncio.timeout(self._policy.timeout_seconds):

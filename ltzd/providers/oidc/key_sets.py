@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from ltzd.providers.identity.answers import MalformedError, Reply, object_in
+from ltzd.providers.identity.answers import MalformedAnswerError, Reply, object_in
 from ltzd.providers.key_sets import MOST_KEYS
 from ltzd.providers.oidc.policy import Algorithm
 
@@ -32,18 +32,18 @@ def place_of(algorithm: str, kid: str) -> str:
 
 
 def issuer_keys_in(reply: Reply, algorithms: tuple[Algorithm, ...]) -> dict[str, PublicKey]:
-    """By `place_of`. Raises MalformedError; so does a set without a key that we could use, since
+    """By `place_of`. Raises MalformedAnswerError; so does a set without a key that we could use, since
     an issuer that signs has one."""
     rows = object_in(reply.body).get("keys")
     if not isinstance(rows, list) or len(rows) > MOST_KEYS:
-        raise MalformedError("the key set has no list of keys, or too long a one")
+        raise MalformedAnswerError("the key set has no list of keys, or too long a one")
     keys: dict[str, PublicKey] = {}
     for row in rows:
         if isinstance(row, dict):
             for place, key in _keys_of(row, algorithms):
                 keys.setdefault(place, key)
     if not keys:
-        raise MalformedError(f"the key set has no key for {', '.join(algorithms)}")
+        raise MalformedAnswerError(f"the key set has no key for {', '.join(algorithms)}")
     return keys
 
 

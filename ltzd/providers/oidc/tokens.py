@@ -22,14 +22,14 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable
-from ltzd.providers.identity.answers import MalformedError
-from ltzd.providers.identity.keys import KeptKeys
-from ltzd.providers.identity.tokens import LONGEST_TOKEN
-from ltzd.providers.oidc.claims import Claims, VouchedUser, refused, user_in
+from ltzd.providers.identity.answers import MalformedAnswerError
+from ltzd.providers.identity.keys import KeyCache
+from ltzd.providers.identity.tokens import MAX_TOKEN_LENGTH
+from ltzd.providers.oidc.claims import Claims, OidcUser, refused, user_in
 from ltzd.providers.oidc.discovery import IssuerDocuments
 from ltzd.providers.oidc.key_sets import PublicKey, issuer_keys_in, place_of
 from ltzd.providers.oidc.policy import Algorithm, OidcPolicy
-from ltzd.providers.outbound.bounded_json import NotJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
 
 # Three parts in base64url without padding; the shortest signature is one of 64 bytes.
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{2,1024})\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86,1400}")
@@ -52,7 +52,7 @@ class _Header(msgspec.Struct, frozen=True):
 _header_decoder = msgspec.json.Decoder(_Header)
 
 
-class IssuerKeys(KeptKeys[PublicKey]):
+class IssuerKeyCache(KeyCache[PublicKey]):
     """By algorithm and key id; see `place_of`."""
 
     def __init__(
@@ -65,7 +65,7 @@ class IssuerKeys(KeptKeys[PublicKey]):
     async def told(self) -> dict[str, PublicKey]:
         try:
             return issuer_keys_in(await self._documents.key_set(), self._algorithms)
-        except MalformedError as error:
+        except MalformedAnswerError as error:
             _log.warning("identity_answer_malformed", reason=str(error))
             raise IdentityUnavailable("The token issuer's answer makes no sense") from error
 
@@ -83,7 +83,7 @@ class OidcTokens:
         self._clock = clock
         self._jws = jwt.PyJWS(algorithms=list(policy.algorithms))
         self._documents = IssuerDocuments(policy)
-        self._keys = IssuerKeys(policy, self._documents, ticks)
+        self._keys = IssuerKeyCache(policy, self._documents, ticks)
 
     async def __aenter__(self) -> Self:
         return self
@@ -100,7 +100,7 @@ class OidcTokens:
         await self._keys.close()
         await self._documents.close()
 
-    async def user_of(self, token: str) -> VouchedUser:
+    async def user_of(self, token: str) -> OidcUser:
         header = self._header_of(token)
         try:
             key = await self._keys.key(place_of(header.alg, header.kid))
@@ -115,7 +115,7 @@ class OidcTokens:
 
     def _header_of(self, token: str) -> _Header:
         """What the token says of itself; nothing is verified yet."""
-        parts = _TOKEN.fullmatch(token) if len(token) <= LONGEST_TOKEN else None
+        parts = _TOKEN.fullmatch(token) if len(token) <= MAX_TOKEN_LENGTH else None
         if parts is None:
             raise refused("malformed")
         try:
@@ -143,7 +143,7 @@ class OidcTokens:
             raise refused("malformed") from None
         try:
             claims = decoded(payload)
-        except NotJsonError:
+        except InvalidJsonError:
             claims = None
         if not isinstance(claims, dict):
             raise refused("wrong_claims")

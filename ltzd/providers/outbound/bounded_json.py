@@ -10,16 +10,16 @@ import msgspec
 _MOST_BRACKETS = 5_000
 
 
-class NotJsonError(ValueError):
+class InvalidJsonError(ValueError):
     pass
 
 
 def decoded(body: bytes) -> object:
-    """The JSON value in `body`. Raises NotJsonError."""
+    """The JSON value in `body`. Raises InvalidJsonError."""
     if body.count(b"[") + body.count(b"{") > _MOST_BRACKETS:
-        raise NotJsonError("too many brackets")
+        raise InvalidJsonError("too many brackets")
     try:
         value: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise NotJsonError("no JSON") from error
+        raise InvalidJsonError("no JSON") from error
     return value

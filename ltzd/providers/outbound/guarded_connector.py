@@ -14,7 +14,7 @@ from functools import cache
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-LookUp = Callable[[str], Awaitable[Sequence[str]]]
+HostResolver = Callable[[str], Awaitable[Sequence[str]]]
 """From a name to its IP addresses. Raises OSError."""
 
 
@@ -24,14 +24,14 @@ def trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class AddressRefusedError(OSError):
+class ForbiddenAddressError(OSError):
     """An OSError, since that is what aiohttp expects of a resolver and a socket."""
 
 
 class GuardedConnector(aiohttp.TCPConnector):
     """However many connections there are to other hosts, none waits for them."""
 
-    def __init__(self, look_up: LookUp, is_allowed: Callable[[str], bool]) -> None:
+    def __init__(self, look_up: HostResolver, is_allowed: Callable[[str], bool]) -> None:
         super().__init__(
             resolver=_GuardedResolver(look_up, is_allowed),
             use_dns_cache=False,
@@ -45,7 +45,7 @@ class GuardedConnector(aiohttp.TCPConnector):
     def _socket_to(self, where: aiohttp.AddrInfoType) -> socket.socket:
         family, kind, protocol, _, address = where
         if not self._is_allowed(str(address[0])):
-            raise AddressRefusedError("the address is not allowed")
+            raise ForbiddenAddressError("the address is not allowed")
         return socket.socket(family, kind, protocol)
 
     async def connect(
@@ -59,12 +59,12 @@ class GuardedConnector(aiohttp.TCPConnector):
         peer = None if transport is None else transport.get_extra_info("peername")
         if peer is None or not self._is_allowed(str(peer[0])):
             connection.close()
-            raise AddressRefusedError("the connection leads to an address that is not allowed")
+            raise ForbiddenAddressError("the connection leads to an address that is not allowed")
         return connection
 
 
 class _GuardedResolver(AbstractResolver):
-    def __init__(self, look_up: LookUp, is_allowed: Callable[[str], bool]) -> None:
+    def __init__(self, look_up: HostResolver, is_allowed: Callable[[str], bool]) -> None:
         self._look_up = look_up
         self._is_allowed = is_allowed
 
@@ -77,7 +77,7 @@ class _GuardedResolver(AbstractResolver):
             raise OSError("no such name") from error
         # One bad address refuses the name: else its owner could wait until the good ones fail.
         if not addresses or not all(map(self._is_allowed, addresses)):
-            raise AddressRefusedError("an address of the host is not allowed")
+            raise ForbiddenAddressError("an address of the host is not allowed")
         return [_resolved(host, address, port) for address in addresses]
 
     async def close(self) -> None:

@@ -21,7 +21,11 @@ from yarl import URL
 
 from ltzd import __version__
 from ltzd.errors import Unavailable
-from ltzd.providers.outbound.guarded_connector import AddressRefusedError, GuardedConnector, LookUp
+from ltzd.providers.outbound.guarded_connector import (
+    ForbiddenAddressError,
+    GuardedConnector,
+    HostResolver,
+)
 from ltzd.providers.outbound.public_addresses import is_public
 from ltzd.rules.domains.customer_urls import is_loopback_host
 from ltzd.rules.domains.names import url_host
@@ -69,10 +73,10 @@ class AddressRefused(RequestFailed):
     """The URL's host is not on the public internet."""
 
 
-class GuardedHttp:
+class GuardedHttpClient:
     """`look_up` stands in for the machine's resolver."""
 
-    def __init__(self, policy: GuardPolicy, look_up: LookUp | None = None) -> None:
+    def __init__(self, policy: GuardPolicy, look_up: HostResolver | None = None) -> None:
         self._policy = policy
         self._threads = ThreadPoolExecutor(policy.look_up_threads, "guarded look-up")
         self._look_up = look_up or self._ask_the_system
@@ -220,7 +224,7 @@ class GuardedHttp:
 def _failure_of(error: Exception) -> RequestFailed:
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, AddressRefusedError):
+        if isinstance(cause, ForbiddenAddressError):
             return AddressRefused(str(cause))
         cause = cause.__cause__
     return RequestFailed(type(error).__name__)

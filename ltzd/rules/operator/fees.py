@@ -26,14 +26,14 @@ class Fees:
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class GasPrice:
     """What the next block asks: its base fee, and the tip that is usual."""
 
     base_fee: int
     tip: int
 
 
-def fees_for(market: Market, policy: FeePolicy) -> Fees | None:
+def fees_for(market: GasPrice, policy: FeePolicy) -> Fees | None:
     """Fees that outlast six full blocks of growth (2 x base fee), or None while the cap forbids.
 
     The cap forbids when even the next block's base fee and tip would pass it.
@@ -44,7 +44,7 @@ def fees_for(market: Market, policy: FeePolicy) -> Fees | None:
     return Fees(min(2 * market.base_fee + tip, policy.cap), tip)
 
 
-def replacement(highest: Fees, market: Market, policy: FeePolicy) -> Fees | None:
+def replacement(highest: Fees, market: GasPrice, policy: FeePolicy) -> Fees | None:
     """Fees of the next attempt: a tenth over the highest so far, and what the next block asks.
 
     None while the cap forbids either. Then the bytes that exist go out again until fees fall.
@@ -57,7 +57,7 @@ def replacement(highest: Fees, market: Market, policy: FeePolicy) -> Fees | None
     return fees if fees and fees.max_fee_per_gas <= policy.cap else None
 
 
-def cancellation(highest: Fees, market: Market, policy: FeePolicy) -> Fees | None:
+def cancellation(highest: Fees, market: GasPrice, policy: FeePolicy) -> Fees | None:
     """Fees of a self-transfer that takes the nonce of bytes which nodes refuse for good.
 
     As `replacement`, for the nodes that took the bytes all the same. Where the cap forbids another
@@ -76,12 +76,12 @@ def _raised(fee: int) -> int:
     return fee + max(1, -(-fee // _RAISE))
 
 
-def can_pay(fees: Fees, market: Market, policy: FeePolicy) -> bool:
+def can_pay(fees: Fees, market: GasPrice, policy: FeePolicy) -> bool:
     """Whether the next block can hold it: its base fee, and a tip that is one, are covered."""
     return fees.max_fee_per_gas >= market.base_fee + policy.min_tip
 
 
-class Stuck(Enum):
+class BumpReason(Enum):
     """Why a transaction is replaced; a label of metrics."""
 
     BASE_FEE = "base_fee"
@@ -101,21 +101,21 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ResubmissionPolicy:
     late_seconds: float = 5.0
     passed_over_seconds: float = 15.0
     passed_over_blocks: int = 3
 
 
-def why_stuck(
-    fees: Fees, wait: Wait, market: Market, policy: FeePolicy, patience: Patience
-) -> Stuck | None:
+def bump_reason(
+    fees: Fees, wait: Wait, market: GasPrice, policy: FeePolicy, patience: ResubmissionPolicy
+) -> BumpReason | None:
     """Why an attempt that a node holds will not be mined by itself; None while it may be.
 
     Without blocks nothing is mined at any price, so they count beside the seconds.
     """
     if not can_pay(fees, market, policy):
-        return Stuck.BASE_FEE if wait.seconds >= patience.late_seconds else None
+        return BumpReason.BASE_FEE if wait.seconds >= patience.late_seconds else None
     if wait.blocks < patience.passed_over_blocks or wait.seconds < patience.passed_over_seconds:
         return None
-    return Stuck.PASSED_OVER
+    return BumpReason.PASSED_OVER

@@ -20,7 +20,7 @@ from ltzd.values import Address
 
 
 @dataclass(frozen=True, slots=True)
-class MintAsk:
+class MintRequest:
     """A reward that waits; `brand` is None for a payment, which waits for no other payment."""
 
     reward: UUID
@@ -42,7 +42,7 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True)
-class Allotment:
+class MintAllocation:
     """`taken` may be minted together, in this order; `over_capacity` can never be minted."""
 
     taken: tuple[UUID, ...]
@@ -62,7 +62,9 @@ class Bucket:
     refill: int = 0
 
 
-def allot(asks: Sequence[MintAsk], bucket: Bucket, reserve: Reserve, at_most: int) -> Allotment:
+def allot(
+    asks: Sequence[MintRequest], bucket: Bucket, reserve: Reserve, at_most: int
+) -> MintAllocation:
     """One round: what goes into the next mint of at most so many rewards."""
     capacity, spendable = bucket.capacity, bucket.spendable
     possible = [ask for ask in asks if ask.units <= capacity]
@@ -71,7 +73,7 @@ def allot(asks: Sequence[MintAsk], bucket: Bucket, reserve: Reserve, at_most: in
     kept = 0 if saver is None else _kept(saver, bucket, reserve)
     free = max(0, spendable - kept)
     taken: list[UUID] = []
-    waiting: list[MintAsk] = []
+    waiting: list[MintRequest] = []
     blocked: set[Address] = set()
     for ask in possible:
         if len(taken) == at_most:
@@ -89,10 +91,10 @@ def allot(asks: Sequence[MintAsk], bucket: Bucket, reserve: Reserve, at_most: in
             waiting.append(ask)
             if ask.brand is not None:
                 blocked.add(ask.brand)
-    return Allotment(tuple(taken), over_capacity, _saved(waiting, saver, kept, free, reserve))
+    return MintAllocation(tuple(taken), over_capacity, _saved(waiting, saver, kept, free, reserve))
 
 
-def _kept(saver: MintAsk, bucket: Bucket, before: Reserve) -> int:
+def _kept(saver: MintRequest, bucket: Bucket, before: Reserve) -> int:
     """What was kept, and half of what came since; never more than there is, or is needed.
 
     The refill counts where it is more than what came: into a full bucket nothing comes, and others
@@ -103,7 +105,7 @@ def _kept(saver: MintAsk, bucket: Bucket, before: Reserve) -> int:
 
 
 def _saved(
-    waiting: Sequence[MintAsk], saver: MintAsk | None, kept: int, free: int, before: Reserve
+    waiting: Sequence[MintRequest], saver: MintRequest | None, kept: int, free: int, before: Reserve
 ) -> Reserve:
     """The reserve after the round: the saver goes on, or the next one in turn begins."""
     following = _next_saver(waiting, before.last_brand)
@@ -121,7 +123,7 @@ def _saved(
     return replace(before, saver=following.reward, kept=share, free=kept + free - share)
 
 
-def _next_saver(waiting: Sequence[MintAsk], last_brand: bytes) -> MintAsk | None:
+def _next_saver(waiting: Sequence[MintRequest], last_brand: bytes) -> MintRequest | None:
     """The oldest payment that waits; else the reward of the brand whose turn to save it is."""
     payment = next((ask for ask in waiting if ask.brand is None), None)
     if payment is not None:
@@ -129,6 +131,6 @@ def _next_saver(waiting: Sequence[MintAsk], last_brand: bytes) -> MintAsk | None
     return min(waiting, key=lambda ask: _place(ask, last_brand), default=None)
 
 
-def _place(ask: MintAsk, last_brand: bytes) -> tuple[bool, bytes]:
+def _place(ask: MintRequest, last_brand: bytes) -> tuple[bool, bytes]:
     brand = ask.brand or b""
     return brand <= last_brand, brand

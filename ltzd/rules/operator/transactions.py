@@ -31,7 +31,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class GasCost:
     """Which attempt was mined, and what it cost. The price is in wei per gas."""
 
     transaction_hash: Hash32
@@ -50,7 +50,7 @@ class Place:
     block_number: int
     block_hash: Hash32
     succeeded: bool
-    bill: Bill | None = field(default=None, compare=False)
+    bill: GasCost | None = field(default=None, compare=False)
     is_cancellation: bool = False
 
 

@@ -11,7 +11,7 @@ from ltzd.values import Address, Hash32
 
 
 @dataclass(frozen=True, slots=True)
-class PermitGiven:
+class SignedPermit:
     """An EIP-2612 permit beside the call (spec 2.7). `signature` has 65 bytes: r, s, v."""
 
     owner: Address
@@ -30,11 +30,11 @@ class RelayAsk:
     user: Address
     value: int = 0
     gas_limit: int | None = None
-    permit: PermitGiven | None = None
+    permit: SignedPermit | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimAsked:
+class RequestedClaim:
     """A claim counts once `expected_claims` of the user's claims are on chain, and never again."""
 
     collection_id: int
@@ -57,7 +57,7 @@ class RelayPlan:
     function: str
     takes_turns: bool
     wallet: Address | None = None
-    claim: ClaimAsked | None = None
+    claim: RequestedClaim | None = None
     swallows: tuple[Address, bytes] | None = None
 
     @property

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
 from ltzd.rules.operator.sendable import least_gas
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
-from ltzd.rules.relayer.calls import ClaimAsked, RelayWindow
+from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim
 
 RELAYS_AN_HOUR = 35
 """Spec 8."""
@@ -37,12 +37,12 @@ class Standing:
     window_start: datetime | None
     used: int
     earlier: Earlier | None
-    is_turn_taken: bool
-    last_turn: int | None
+    has_serialized_in_flight: bool
+    last_serialized_id: int | None
     """The newest relay of his that took a turn: another one tells that the chain has moved on."""
-    claims: Sequence[ClaimAsked]
+    claims: Sequence[RequestedClaim]
     """Those in flight."""
-    twin: int | None = None
+    duplicate_id: int | None = None
     """A relay of his in flight that is the same call."""
 
     @property
@@ -59,7 +59,7 @@ class Standing:
 class ClaimLimit:
     """What the chain says: the user's claims in the collection, and how many it allows."""
 
-    claim: ClaimAsked
+    claim: RequestedClaim
     on_chain: int
     most: int | None
 

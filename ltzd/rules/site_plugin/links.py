@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from ltzd.errors import TooManyTries
+from ltzd.errors import TooManyAttempts
 
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's base 32: without I, L and O, which are read as 1 and 0, and without U."""
@@ -58,13 +58,13 @@ def typed_code(text: str) -> str:
 
 
 def check_tries(tries: Tries, now: datetime) -> None:
-    """Raises TooManyTries after too many wrong codes, also if the next one is right."""
+    """Raises TooManyAttempts after too many wrong codes, also if the next one is right."""
     if tries.wrong < MOST_WRONG_CODES or tries.since is None:
         return
     left = tries.since + WRONG_CODES_WINDOW - now
     if left > timedelta():
         seconds = max(1, -(-left // _ONE_SECOND))
-        raise TooManyTries(
+        raise TooManyAttempts(
             "You have typed too many wrong codes. "
             f"Please try again in {_in_minutes(seconds)} with a new code.",
             retryAfterSeconds=seconds,

@@ -60,7 +60,7 @@ async def _apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applie
     await _forget_totals(connection, brand, old)
     keys = NewKeys.of(brand.id) if is_new else None
     if keys is not None:
-        await brand_keys.write_new(connection, brand.address, keys, sealer)
+        await brand_keys.create_private(connection, brand.address, keys, sealer)
     await signals.notify(connection, signals.BRANDS)
     return Applied(changed=True, keys=keys)
 
@@ -97,7 +97,7 @@ class _Entry:
     is_paused: bool
 
 
-class BrandBook:
+class BrandCache:
     """The brands of this process's memory, a moment behind the database.
 
     Call `refresh` when signals.BRANDS rings and at least once a second; it is cheap when nothing

@@ -84,7 +84,7 @@ class KeyAge:
     retired_until: tuple[datetime, ...]
 
 
-async def write_new(
+async def create_private(
     connection: Connection, brand_id: Address, keys: NewKeys, sealer: Sealer
 ) -> None:
     """The first keys of a brand that has none."""

@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ltzd.errors import Misconfigured
-from ltzd.secret_files import read_secret_text, write_new
+from ltzd.secret_files import create_private, read_secret_text
 from ltzd.values import Address, hex_of
 
 _NONCE_BYTES = 12
@@ -140,7 +140,7 @@ def _make_key_file(path: Path) -> None:
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         unfinished.unlink(missing_ok=True)
-        write_new(unfinished, secrets.token_hex(32) + "\n")
+        create_private(unfinished, secrets.token_hex(32) + "\n")
         with suppress(FileExistsError):
             path.hardlink_to(unfinished)
     except OSError as error:

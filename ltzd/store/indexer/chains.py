@@ -1,14 +1,14 @@
 """The chain this database follows: its identity, the indexer's cursor, and the blocks behind it.
 
 The cursor moves by compare-and-set on its hash and the term's epoch, in the transaction that
-writes the facts; a holder whose term is over hears LostLane.
+writes the facts; a holder whose term is over hears LaneLost.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
 
@@ -131,7 +131,7 @@ async def move_cursor(
     to: tuple[int, Hash32],
     head_number: int,
 ) -> None:
-    """Raises LostLane when another holder moved it."""
+    """Raises LaneLost when another holder moved it."""
     number, block_hash = to
     moved = await connection.fetchval(
         """
@@ -149,7 +149,7 @@ async def move_cursor(
         head_number,
     )
     if moved is None:
-        raise LostLane("Another process follows the chain")
+        raise LaneLost("Another process follows the chain")
 
 
 async def raise_finality(

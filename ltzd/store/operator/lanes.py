@@ -1,12 +1,12 @@
 """Lanes: the wallets that sign, their next nonce, and the counter of references.
 
 Every write of a lane's holder names its epoch (`transactions.store_signed`, `transactions.save`); a
-holder whose term is over hears LostLane.
+holder whose term is over hears LaneLost.
 """
 
 from dataclasses import dataclass
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
@@ -53,7 +53,7 @@ async def begin_term(
 async def show(connection: Connection, lane: Lane, paused_for: str | None = None) -> None:
     """Somebody works in this lane now, and waits for `paused_for`, if for anything.
 
-    Raises LostLane when another process serves it by now.
+    Raises LaneLost when another process serves it by now.
     """
     done = await connection.fetchval(
         """
@@ -70,7 +70,7 @@ async def show(connection: Connection, lane: Lane, paused_for: str | None = None
         paused_for,
     )
     if not done:
-        raise LostLane("Another process serves this lane")
+        raise LaneLost("Another process serves this lane")
 
 
 async def show_without_term(

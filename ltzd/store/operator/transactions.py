@@ -10,10 +10,10 @@ from uuid import UUID
 
 import asyncpg
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import TRANSACTION_GAS
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.wakeups import ORIGIN
@@ -83,7 +83,7 @@ async def store_signed(
 ) -> tuple[int, datetime]:
     """Write intent and attempt, take the nonce and the seqs, tie the rewards: all or nothing.
 
-    Answers the intent's id and time. Raises LostLane when nonce, counter, epoch or a reward are no
+    Answers the intent's id and time. Raises LaneLost when nonce, counter, epoch or a reward are no
     longer as the lane knows them: somebody else works with them.
     """
     row = await connection.fetchrow(
@@ -142,7 +142,7 @@ async def store_signed(
         lane.epoch,
     )
     if row is None:
-        raise LostLane("Another process works on this lane, its references or its rewards")
+        raise LaneLost("Another process works on this lane, its references or its rewards")
     return row["id"], row["created_at"]
 
 
@@ -157,7 +157,7 @@ async def call_of(connection: Connection, intent: int) -> tuple[Address, bytes]:
 async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt: Attempt) -> None:
     """Write another attempt of an intent that has no receipt.
 
-    Raises LostLane when it has one by now, or the lane's term is over.
+    Raises LaneLost when it has one by now, or the lane's term is over.
     """
     done = await connection.fetchval(
         """
@@ -184,7 +184,7 @@ async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt
         attempt.is_cancellation,
     )
     if not done:
-        raise LostLane("A transaction is no longer as the lane knows it, or the term is over")
+        raise LaneLost("A transaction is no longer as the lane knows it, or the term is over")
 
 
 async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> None:
@@ -214,7 +214,7 @@ async def save(
 ) -> None:
     """Write what `advance` decided: each transaction as it was, and as it is now.
 
-    Raises LostLane when a row or the lane's term is another. A row may still be `signed` when it
+    Raises LaneLost when a row or the lane's term is another. A row may still be `signed` when it
     was published: marking it comes later.
     """
     places = [after.tx.place for _, after in those]
@@ -262,7 +262,7 @@ async def save(
         [place is not None and place.is_cancellation for place in places],
     )
     if len(done) != len(those):
-        raise LostLane("A transaction is no longer as the lane knows it, or the term is over")
+        raise LaneLost("A transaction is no longer as the lane knows it, or the term is over")
 
 
 async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]:
@@ -406,9 +406,9 @@ def _place(row: asyncpg.Record) -> Place | None:
     )
 
 
-def _bill(row: asyncpg.Record) -> Bill | None:
+def _bill(row: asyncpg.Record) -> GasCost | None:
     """None for a mint that the indexer saw before any receipt was asked for."""
     attempt = row["mined_attempt"]
     if attempt is None:
         return None
-    return Bill(Hash32(attempt), row["gas_used"], row["effective_gas_price"])
+    return GasCost(Hash32(attempt), row["gas_used"], row["effective_gas_price"])

@@ -11,9 +11,9 @@ from decimal import Decimal
 
 import asyncpg
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.rules.operator.transactions import State
-from ltzd.rules.relayer.calls import ClaimAsked, Relayed, RelayPlan, RelayStatus
+from ltzd.rules.relayer.calls import Relayed, RelayPlan, RelayStatus, RequestedClaim
 from ltzd.rules.relayer.limits import WINDOW, Earlier, Standing
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
@@ -98,7 +98,7 @@ async def standings(
     rows = await connection.fetch(
         """
         SELECT now() AS at, w.window_start, coalesce(w.used, 0) AS used, e.id, e.fingerprint,
-               o.is_turn_taken, o.collections, o.expected, o.twin, l.last_turn
+               o.has_serialized_in_flight, o.collections, o.expected, o.twin, l.last_serialized_id
           FROM unnest($1::bytea[], $2::text[], $4::bytea[])
                WITH ORDINALITY AS asked (user_address, key, digest, n)
           LEFT JOIN LATERAL (
@@ -111,7 +111,7 @@ async def standings(
           LEFT JOIN relays e
             ON e.user_address = asked.user_address AND e.idempotency_key = asked.key
          CROSS JOIN LATERAL (
-               SELECT coalesce(bool_or(takes_turns), false) AS is_turn_taken,
+               SELECT coalesce(bool_or(takes_turns), false) AS has_serialized_in_flight,
                       array_agg(collection_id) FILTER (WHERE collection_id IS NOT NULL)
                         AS collections,
                       min(id) FILTER (WHERE sha256(to_address || data) = asked.digest) AS twin,
@@ -120,7 +120,7 @@ async def standings(
                  FROM relays r
                 WHERE r.user_address = asked.user_address AND r.state IN ('queued', 'sent')) AS o
          CROSS JOIN LATERAL (
-               SELECT max(id) AS last_turn
+               SELECT max(id) AS last_serialized_id
                  FROM relays r
                 WHERE r.user_address = asked.user_address AND r.takes_turns
                   AND window_start > now() - 2 * $3::interval) AS l
@@ -141,10 +141,10 @@ def _standing(row: asyncpg.Record) -> Standing:
         window_start=row["window_start"],
         used=row["used"],
         earlier=None if row["id"] is None else Earlier(row["id"], row["fingerprint"]),
-        is_turn_taken=row["is_turn_taken"],
-        last_turn=row["last_turn"],
-        claims=[ClaimAsked(int(collection), int(expected)) for collection, expected in claims],
-        twin=row["twin"],
+        has_serialized_in_flight=row["has_serialized_in_flight"],
+        last_serialized_id=row["last_serialized_id"],
+        claims=[RequestedClaim(int(collection), int(expected)) for collection, expected in claims],
+        duplicate_id=row["twin"],
     )
 
 
@@ -231,7 +231,7 @@ async def store_signed(
 ) -> list[Row]:
     """Write intents and attempts of relays that `queued` gave, and take their nonces.
 
-    All or nothing: raises LostLane when the lane's nonce or epoch is another.
+    All or nothing: raises LaneLost when the lane's nonce or epoch is another.
     """
     rows = await connection.fetch(
         """
@@ -281,7 +281,7 @@ async def store_signed(
         [one.attempt.fees.max_priority_fee_per_gas for one in those],
     )
     if len(rows) != len(those):
-        raise LostLane("Another process works on this lane")
+        raise LaneLost("Another process works on this lane")
     return [Row(*row) for row in rows]
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from uuid import uuid4
 
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import transactions
 from ltzd.store.wakeups import PUBLISHED, Signals
@@ -21,13 +21,13 @@ LONG = 20.0
 
 
 async def test_a_hash_that_does_not_come_is_none(pool: Pool) -> None:
-    hashes = PublishedHashes(pool, Signals(""))
+    hashes = MintHashWaiters(pool, Signals(""))
     async with running(hashes.run()):
         assert await hashes.wait(uuid4(), 0.05) is None
 
 
 async def test_this_processs_lane_tells_at_once(pool: Pool) -> None:
-    hashes = PublishedHashes(pool, Signals(""))
+    hashes = MintHashWaiters(pool, Signals(""))
     rewards = [uuid4() for _ in range(3)]
     waits = [asyncio.create_task(hashes.wait(reward, LONG)) for reward in rewards]
     await asyncio.sleep(0)
@@ -42,7 +42,7 @@ async def test_this_processs_lane_tells_at_once(pool: Pool) -> None:
 
 async def test_another_processs_publication_is_found_in_the_rows(pool: Pool) -> None:
     bells = Signals("")
-    hashes = PublishedHashes(pool, bells)
+    hashes = MintHashWaiters(pool, bells)
     ids = await queue_rewards(pool, 3)
     lane = await a_lane(pool)
     async with running(hashes.run()):
@@ -63,7 +63,7 @@ async def test_another_processs_publication_is_found_in_the_rows(pool: Pool) -> 
 
 
 async def test_a_waiter_that_gives_up_leaves_nothing_behind(pool: Pool) -> None:
-    hashes = PublishedHashes(pool, Signals(""))
+    hashes = MintHashWaiters(pool, Signals(""))
     reward = uuid4()
     wait = asyncio.create_task(hashes.wait(reward, LONG))
     await asyncio.sleep(0)

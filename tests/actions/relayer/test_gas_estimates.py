@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ltzd.actions.relayer.gas_estimates import GasGuesses
-from ltzd.actions.relayer.simulation import RelayRehearsal
+from ltzd.actions.relayer.gas_estimates import GasEstimateCache
+from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.chain.node.node import Node
 from ltzd.errors import TransactionFailed
 from ltzd.rules.operator.fees import FeePolicy
@@ -45,9 +45,9 @@ class Chain:
 
 
 @asynccontextmanager
-async def rehearsal(chain: Chain) -> AsyncIterator[RelayRehearsal]:
+async def rehearsal(chain: Chain) -> AsyncIterator[RelaySimulator]:
     async with a_server(chain) as rpc:
-        yield RelayRehearsal(Node(rpc), FeePolicy())
+        yield RelaySimulator(Node(rpc), FeePolicy())
 
 
 async def test_a_call_like_another_is_run_once_and_not_estimated() -> None:
@@ -104,7 +104,7 @@ class Clock:
 
 
 def test_a_guess_covers_what_was_needed_and_the_limit_of_all() -> None:
-    guesses = GasGuesses()
+    guesses = GasEstimateCache()
     guesses.learn(PLAN, 80_001)
     assert guesses.of(LIKE_IT) == 85_000
     guesses.learn(PLAN, MAX_GAS_LIMIT - 1)
@@ -113,7 +113,7 @@ def test_a_guess_covers_what_was_needed_and_the_limit_of_all() -> None:
 
 def test_now_and_then_one_must_estimate_while_the_others_go_on() -> None:
     clock = Clock()
-    guesses = GasGuesses(clock)
+    guesses = GasEstimateCache(clock)
     guesses.learn(PLAN, 80_000)
     clock.now = 10.0
     assert [guesses.of(PLAN), guesses.of(PLAN)] == [None, 80_000]
@@ -122,7 +122,7 @@ def test_now_and_then_one_must_estimate_while_the_others_go_on() -> None:
 
 
 def test_strange_calls_do_not_fill_the_memory() -> None:
-    guesses = GasGuesses()
+    guesses = GasEstimateCache()
     for length in range(1_000):
         guesses.learn(a_plan(bytes(length)), 80_000)
     assert sum(guesses.has(a_plan(bytes(length))) for length in range(1_000)) <= 64

@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import RelayAnswer, Relayer, RelayPolicy, RelayRequest
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.contracts import abi
 from ltzd.errors import (
     NodeUnavailable,
@@ -56,7 +56,7 @@ class Desk:
     def __init__(self, world: RelayWorld) -> None:
         self.world = world
         self._numbers = iter(range(1, 1_000))
-        self._desk = RelayDesk.of(
+        self._desk = RelayContext.of(
             world.pool,
             world.signals,
             world.node.node,
@@ -68,7 +68,10 @@ class Desk:
     def relayer(self, policy: RelayPolicy = SHORT) -> Relayer:
         nobody = Anybody()
         relayer = Relayer(
-            self._desk, cast("TokenUsers", nobody), cast("PurchaseConstraints", nobody), policy
+            self._desk,
+            cast("TokenAuthenticator", nobody),
+            cast("PurchaseConstraints", nobody),
+            policy,
         )
         self.loops.append(relayer.run())
         return relayer
@@ -328,6 +331,6 @@ async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(desk: D
             found = await reason_of(relayer, desk.request(speaker=speaker))
             assert found == (ValidationFailed, "total_gas_budget_exhausted")
         with pytest.raises(ValidationFailed):
-            await relayer.refuse_hopeless(USER, None, ANN)
+            await relayer.precheck(USER, None, ANN)
     assert [desk.world.node.asked[method] for method in methods] == before
     assert await row_states(desk.world.eyes) == ["mined"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ltzd.actions.relayer.simulation import RelayRehearsal
+from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.chain.node.node import Node
 from ltzd.concurrency import cached as relay_fresh
 from ltzd.errors import (
@@ -78,9 +78,9 @@ class Script:
 
 
 @asynccontextmanager
-async def rehearsal(script: Script, policy: FeePolicy = CAP) -> AsyncIterator[RelayRehearsal]:
+async def rehearsal(script: Script, policy: FeePolicy = CAP) -> AsyncIterator[RelaySimulator]:
     async with a_server(script, timeout_seconds=0.3) as rpc:
-        yield RelayRehearsal(Node(rpc), policy)
+        yield RelaySimulator(Node(rpc), policy)
 
 
 async def refusal(script: Script, wanted: int | None = None) -> LtzdError:

@@ -6,24 +6,24 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ltzd.actions.relayer.waiters import RelayBoard
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.actions.relayer.waiters import RelayWaiters
+from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import relays
 from ltzd.store.relayer.relays import Progress
-from ltzd.store.wakeups import CHANNELS, RELAYED, Bell, Signals
+from ltzd.store.wakeups import CHANNELS, RELAYED, Signals, Wakeup
 from tests.support.relays.lanes import OTHER_USER, USER, a_plan, a_relay, a_relay_lane, send, write
 from tests.support.rows.core import a_hash, running, save, value
 from tests.support.waiting import until
 
-PLACE = Place(5, a_hash("block"), True, Bill(a_hash("mined"), 50_000, 2))
+PLACE = Place(5, a_hash("block"), True, GasCost(a_hash("mined"), 50_000, 2))
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_found_by_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Bell.wait, "__defaults__", (60.0,))
+    monkeypatch.setattr(Wakeup.wait, "__defaults__", (60.0,))
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def signals(database_url: str) -> Signals:
 
 
 @pytest_asyncio.fixture
-async def board(pool: Pool, signals: Signals) -> AsyncIterator[RelayBoard]:
-    board = RelayBoard(pool, signals)
+async def board(pool: Pool, signals: Signals) -> AsyncIterator[RelayWaiters]:
+    board = RelayWaiters(pool, signals)
     async with running(board.run()):
         yield board
 
@@ -55,7 +55,7 @@ async def mined(pool: Pool, lane: Lane, rows: list[int], succeeded: bool = True)
 
 
 async def test_everybody_who_waits_hears_the_end_of_his_own_relay_by_one_bell(
-    pool: Pool, signals: Signals, board: RelayBoard
+    pool: Pool, signals: Signals, board: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
     ids = await write(pool, a_relay(), a_relay(), a_relay())
@@ -80,7 +80,7 @@ async def test_everybody_who_waits_hears_the_end_of_his_own_relay_by_one_bell(
 
 
 async def test_another_processs_lane_is_heard_through_the_database(
-    pool: Pool, signals: Signals, board: RelayBoard
+    pool: Pool, signals: Signals, board: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
@@ -108,18 +108,18 @@ async def listening(pool: Pool) -> bool:
     return found
 
 
-async def test_what_has_not_ended_by_the_deadline_is_none(pool: Pool, board: RelayBoard) -> None:
+async def test_what_has_not_ended_by_the_deadline_is_none(pool: Pool, board: RelayWaiters) -> None:
     (relay,) = await write(pool, a_relay())
     assert await board.end(relay, soon()) is None
     assert await board.end(relay, soon() - 10) is None
 
 
-async def joined(board: RelayBoard, relay: int) -> Progress | None:
+async def joined(board: RelayWaiters, relay: int) -> Progress | None:
     board.look()
     return await board.end(relay, late())
 
 
-async def test_what_has_ended_before_is_told_at_a_look(pool: Pool, board: RelayBoard) -> None:
+async def test_what_has_ended_before_is_told_at_a_look(pool: Pool, board: RelayWaiters) -> None:
     """A joined relay, or a simulated failure that is asked for again."""
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
@@ -135,7 +135,7 @@ async def test_what_has_ended_before_is_told_at_a_look(pool: Pool, board: RelayB
 
 
 async def test_a_turn_comes_when_nothing_of_the_users_own_is_in_flight(
-    pool: Pool, signals: Signals, board: RelayBoard
+    pool: Pool, signals: Signals, board: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
     claim = a_relay(a_plan(claim=(7, 0)))
@@ -155,14 +155,14 @@ async def test_a_turn_comes_when_nothing_of_the_users_own_is_in_flight(
 
 
 async def test_a_turn_that_came_before_anybody_waited_for_it_is_not_waited_for(
-    board: RelayBoard,
+    board: RelayWaiters,
 ) -> None:
     async with asyncio.timeout(10):
         await board.turn(USER, late())
 
 
 async def test_a_turn_that_does_not_come_is_waited_for_until_the_deadline(
-    pool: Pool, board: RelayBoard
+    pool: Pool, board: RelayWaiters
 ) -> None:
     await write(pool, a_relay(a_plan(claim=(7, 0))))
     deadline = soon()
@@ -171,7 +171,7 @@ async def test_a_turn_that_does_not_come_is_waited_for_until_the_deadline(
 
 
 async def test_a_withdrawn_relay_gives_its_turn_back(
-    pool: Pool, signals: Signals, board: RelayBoard
+    pool: Pool, signals: Signals, board: RelayWaiters
 ) -> None:
     (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
     turn = asyncio.create_task(board.turn(USER, late()))
@@ -183,7 +183,7 @@ async def test_a_withdrawn_relay_gives_its_turn_back(
         await turn
 
 
-async def test_who_gives_up_leaves_nothing_behind(pool: Pool, board: RelayBoard) -> None:
+async def test_who_gives_up_leaves_nothing_behind(pool: Pool, board: RelayWaiters) -> None:
     (relay,) = await write(pool, a_relay())
     waits = [asyncio.create_task(board.end(relay, late())) for _ in range(3)]
     await asyncio.sleep(0)
@@ -196,7 +196,7 @@ async def test_who_gives_up_leaves_nothing_behind(pool: Pool, board: RelayBoard)
 
 
 async def test_a_lost_database_costs_a_look_and_nobody_his_answer(
-    pool: Pool, signals: Signals, board: RelayBoard, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, signals: Signals, board: RelayWaiters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ltzd.actions.relayer.writer import Draft, Outcome, Overtaken, RelayWriting, Written
+from ltzd.actions.relayer.writer import Conflict, Draft, Outcome, RelayAdmission, Written
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
-from ltzd.rules.relayer.calls import ClaimAsked
+from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
+from ltzd.rules.relayer.calls import RequestedClaim
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.rules.relayer.limits import ClaimLimit
 from ltzd.store.database import Pool, session, transaction
@@ -31,7 +31,7 @@ def a_draft(data: bytes = b"\x01", user: Address = USER, **changes: Any) -> Draf
             gas_limit=100_000,
             worst_wei=WORST,
             claim_limit=None,
-            last_turn=None,
+            last_serialized_id=None,
             idempotency_key=None,
             fingerprint=data,
         ),
@@ -40,7 +40,7 @@ def a_draft(data: bytes = b"\x01", user: Address = USER, **changes: Any) -> Draf
 
 
 def a_claim(on_chain: int = 0, most: int | None = 1, **changes: Any) -> Draft:
-    claim = ClaimAsked(7, on_chain)
+    claim = RequestedClaim(7, on_chain)
     limit = ClaimLimit(claim, on_chain, most)
     plan = a_plan(b"claim", claim=(7, on_chain))
     return a_draft(plan=plan, claim_limit=limit, **changes)
@@ -49,14 +49,14 @@ def a_claim(on_chain: int = 0, most: int | None = 1, **changes: Any) -> Draft:
 @asynccontextmanager
 async def writing(
     pool: Pool, signals: Signals | None = None, budgets: GasBudgets = NO_BUDGETS
-) -> AsyncIterator[RelayWriting]:
-    found = RelayWriting(pool, signals or Signals(""), budgets)
+) -> AsyncIterator[RelayAdmission]:
+    found = RelayAdmission(pool, signals or Signals(""), budgets)
     async with running(found.run()):
         yield found
 
 
 async def all_at_once(
-    writing: RelayWriting, drafts: Sequence[Draft]
+    writing: RelayAdmission, drafts: Sequence[Draft]
 ) -> list[Outcome | BaseException]:
     tasks = [writing.write(draft) for draft in drafts]
     return await asyncio.gather(*tasks, return_exceptions=True)
@@ -65,17 +65,17 @@ async def all_at_once(
 async def mine(pool: Pool, first_nonce: int = 0) -> None:
     """A lane sends what is queued, and it is mined."""
     lane = await a_relay_lane(pool)
-    place = Place(5, a_hash("block"), True, Bill(a_hash("mined"), 1, 1))
+    place = Place(5, a_hash("block"), True, GasCost(a_hash("mined"), 1, 1))
     for row in await send(pool, lane, first_nonce):
         async with transaction(pool) as connection:
             await save(connection, lane, row.id, State.SIGNED, Transaction(State.MINED, place))
             await relays.follow(connection, [row.id])
 
 
-async def last_turn(pool: Pool) -> int | None:
+async def last_serialized_id(pool: Pool) -> int | None:
     async with session(pool) as connection:
         (standing,) = await relays.standings(connection, [(USER, None, None)])
-    return standing.last_turn
+    return standing.last_serialized_id
 
 
 async def test_relays_of_many_users_are_written_and_a_lane_is_told(
@@ -146,8 +146,8 @@ async def test_of_turn_takers_at_once_the_first_is_written_and_the_others_are_ov
         first, *others = await all_at_once(it, [a_claim(most=9) for _ in range(4)])
     assert isinstance(first, Written)
     for other in others:
-        assert other == Overtaken()
-    assert await last_turn(pool) == first.id
+        assert other == Conflict()
+    assert await last_serialized_id(pool) == first.id
     assert await row_states(pool) == ["queued"]
 
 
@@ -155,12 +155,12 @@ async def test_who_was_simulated_before_another_turn_is_overtaken_though_that_is
     pool: Pool,
 ) -> None:
     async with writing(pool) as it:
-        old = a_claim(most=9, last_turn=await last_turn(pool))
+        old = a_claim(most=9, last_serialized_id=await last_serialized_id(pool))
         await it.write(a_claim(most=9))
         await mine(pool)
-        assert await it.write(old) == Overtaken()
+        assert await it.write(old) == Conflict()
 
-        again = replace(old, last_turn=await last_turn(pool))
+        again = replace(old, last_serialized_id=await last_serialized_id(pool))
         assert isinstance(await it.write(again), Written)
     assert await row_states(pool) == ["mined", "queued"]
 
@@ -180,8 +180,10 @@ async def test_a_claim_in_flight_is_counted_under_the_lock(pool: Pool) -> None:
 
         await mine(pool)
         with pytest.raises(ClaimLimitReached):
-            await it.write(a_claim(on_chain=1, most=1, last_turn=await last_turn(pool)))
-        second = a_claim(on_chain=1, most=2, last_turn=await last_turn(pool))
+            await it.write(
+                a_claim(on_chain=1, most=1, last_serialized_id=await last_serialized_id(pool))
+            )
+        second = a_claim(on_chain=1, most=2, last_serialized_id=await last_serialized_id(pool))
         assert isinstance(await it.write(second), Written)
 
 
@@ -308,7 +310,7 @@ async def test_the_same_call_twice_waits_for_the_first_unless_it_is_over(pool: P
     async with writing(pool) as it:
         first, second = await all_at_once(it, [a_draft(plan=plan), a_draft(plan=plan)])
         assert isinstance(first, Written)
-        assert second == Overtaken(first.id)
+        assert second == Conflict(first.id)
         other = await it.write(a_draft(plan=a_plan(b"another transfer")))
         assert isinstance(other, Written)
         await mine(pool)

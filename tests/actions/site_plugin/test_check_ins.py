@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from ltzd import telemetry
 from ltzd.actions.mint_capacity import MintCapacity
-from ltzd.actions.site_plugin.check_ins import CheckedIn, CheckIns
+from ltzd.actions.site_plugin.check_ins import CheckInResult, CheckIns
 from ltzd.errors import (
     CheckInRefused,
     DatabaseUnavailable,
@@ -26,10 +26,10 @@ from ltzd.errors import (
 )
 from ltzd.rules.site_plugin.streaks import Milestone
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.wakeups import REWARDS, Bell, Signals
+from ltzd.store.wakeups import REWARDS, Signals, Wakeup
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, a_wallet, value
@@ -69,9 +69,9 @@ class World:
 
     def __init__(self, url: str, pool: Pool) -> None:
         self.pool = pool
-        self.book = BrandBook()
+        self.book = BrandCache()
         signals = Signals(url)
-        self.bell: Bell = signals.bell(REWARDS)
+        self.bell: Wakeup = signals.bell(REWARDS)
         self.node = FakeNode()
         self.node.mine()
         capacity = MintCapacity(pool, self.node.node, CHAIN_ID, LTZ_AT)
@@ -91,7 +91,7 @@ class World:
         """Set the database's clock."""
         await value(self.pool, "UPDATE clock.hands SET at = $1", moment)
 
-    async def check_in_for(self, days: int, begin: datetime = NOON) -> list[CheckedIn]:
+    async def check_in_for(self, days: int, begin: datetime = NOON) -> list[CheckInResult]:
         """On so many days in a row."""
         answers = []
         for number in range(days):
@@ -161,7 +161,7 @@ async def test_a_day_is_claimed_once(world: World) -> None:
     assert (first.reward, first.already_claimed) == (10, False)
     assert first.streak.current_streak == 1
     assert first.streak.next_milestone == Milestone(2, 20)
-    assert again == CheckedIn(first.streak, 0, already_claimed=True)
+    assert again == CheckInResult(first.streak, 0, already_claimed=True)
     assert await world.check_ins.streak(ANN) == first.streak
     assert await world.rewards() == [(3, ANN.wallet, 10, date(2026, 3, 10))]
 
@@ -464,7 +464,7 @@ async def test_a_crowd_spends_the_brands_budget_and_no_more(world: World, clocke
         await other.brand(daily_mint_budget=55)
         answers = await at_once([world, other], crowd)
 
-    assert [answer.reward for answer in answers if isinstance(answer, CheckedIn)] == [10] * 5
+    assert [answer.reward for answer in answers if isinstance(answer, CheckInResult)] == [10] * 5
     assert {str(answer) for answer in answers if isinstance(answer, LtzdError)} == {
         "Today's rewards have all been given out. Please come back tomorrow."
     }
@@ -472,7 +472,7 @@ async def test_a_crowd_spends_the_brands_budget_and_no_more(world: World, clocke
     assert await value(world.pool, "SELECT used FROM brand_usage") == 50
     assert await value(world.pool, "SELECT count(*) FROM checkins") == 5
 
-    happy = next(n for n, answer in enumerate(answers) if isinstance(answer, CheckedIn))
+    happy = next(n for n, answer in enumerate(answers) if isinstance(answer, CheckInResult))
     assert (await world.check_ins.check_in(crowd[happy])).already_claimed
     await world.at(NOON + ONE_DAY)
     assert (await world.check_ins.check_in(crowd[happy])).reward == 10

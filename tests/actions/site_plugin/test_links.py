@@ -13,7 +13,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from ltzd.actions.mint_capacity import MintCapacity
-from ltzd.actions.site_plugin.check_ins import CheckedIn, CheckIns
+from ltzd.actions.site_plugin.check_ins import CheckInResult, CheckIns
 from ltzd.actions.site_plugin.links import SiteLinks
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import (
@@ -22,7 +22,7 @@ from ltzd.errors import (
     LinkRefused,
     NotFound,
     RateLimited,
-    TooManyTries,
+    TooManyAttempts,
     ValidationFailed,
 )
 from ltzd.providers.identity.tokens import TokenUser
@@ -265,9 +265,9 @@ async def test_of_fifty_wrong_codes_at_once_over_two_processes_five_are_looked_a
         )
     kinds = [type(one) for one in told]
     assert kinds.count(LinkRefused) == MOST_WRONG_CODES
-    assert kinds.count(TooManyTries) == 50 - MOST_WRONG_CODES
+    assert kinds.count(TooManyAttempts) == 50 - MOST_WRONG_CODES
 
-    with pytest.raises(TooManyTries) as refused:
+    with pytest.raises(TooManyAttempts) as refused:
         await world.links.link(member, code.code)
     assert 1 <= refused.value.details["retryAfterSeconds"] <= 600  # type: ignore[operator]
     other_member = await world.log_in(id=43, email=BEN)
@@ -287,7 +287,7 @@ async def test_a_new_address_brings_no_new_tries(world: World) -> None:
         with pytest.raises(LinkRefused):
             await world.links.link(member, WRONG)
     changed = await world.log_in(email=BEN)
-    with pytest.raises(TooManyTries):
+    with pytest.raises(TooManyAttempts):
         await world.links.link(changed, WRONG)
 
 
@@ -405,7 +405,7 @@ async def test_a_check_in_and_a_link_at_once_are_one_check_in_a_day(
     await checked_in(world.pool, before, 10)
     code = await world.code(BEN)
 
-    async def links_and_checks_in() -> CheckedIn:
+    async def links_and_checks_in() -> CheckInResult:
         linked = await world.links.link(before, code.code)
         return await doing.check_in(replace(before, wallet=linked.wallet, subject="x"))
 
@@ -448,7 +448,7 @@ async def test_many_check_ins_around_a_link_are_one_a_day(world: World, database
             world.links.link(before, code.code),
             *(doing.check_in(after) for _ in range(3)),
         )
-        answers = [one for one in told if isinstance(one, CheckedIn)]
+        answers = [one for one in told if isinstance(one, CheckInResult)]
         refusals = [one for one in told if isinstance(one, BaseException)]
         assert {type(one) for one in refusals} <= {CheckInRefused}
         assert [one.already_claimed for one in answers].count(False) <= 1

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ltzd.actions.users import custodial_signing as local_signing
-from ltzd.actions.users.custodial_signing import SignedHere, ltz_permits
-from ltzd.actions.users.custodial_wallets import LinkingTokens, LocalWallets
-from ltzd.actions.users.identity_provider import Identities, UserTokens
+from ltzd.actions.users.custodial_signing import AllowedMessage, ltz_permits
+from ltzd.actions.users.custodial_wallets import CustodialWallets, LinkingTokenVerifier
+from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
 from ltzd.errors import DatabaseUnavailable, Misconfigured, Unauthorized
-from ltzd.providers.oidc.claims import VouchedUser
+from ltzd.providers.oidc.claims import OidcUser
 from ltzd.providers.oidc.policy import OidcPolicy
 from ltzd.providers.oidc.tokens import OidcTokens
 from ltzd.rules.oauth.accounts import OAuthAccount
@@ -72,23 +72,21 @@ DATA: Mapping[str, Any] = {
 
 
 @pytest.fixture
-def wallets(pool: Pool) -> LocalWallets:
-    return LocalWallets(pool, SEALER, ISSUER, SIGNED_HERE)
+def wallets(pool: Pool) -> CustodialWallets:
+    return CustodialWallets(pool, SEALER, ISSUER, SIGNED_HERE)
 
 
-def vouched(
-    subject: str = "user-7", *accounts: OAuthAccount, email: str | None = None
-) -> VouchedUser:
-    return VouchedUser(subject, None, accounts, email)
+def vouched(subject: str = "user-7", *accounts: OAuthAccount, email: str | None = None) -> OidcUser:
+    return OidcUser(subject, None, accounts, email)
 
 
 async def users_in(pool: Pool) -> int:
     return int(await pool.fetchval("SELECT count(*) FROM local_users"))
 
 
-def test_it_is_what_ltzd_asks_of_whoever_keeps_wallets(wallets: LocalWallets) -> None:
-    identities: Identities = wallets
-    tokens: UserTokens = LinkingTokens(OidcTokens(OidcPolicy(ISSUER, ("ltzd",))), wallets)
+def test_it_is_what_ltzd_asks_of_whoever_keeps_wallets(wallets: CustodialWallets) -> None:
+    identities: IdentityProvider = wallets
+    tokens: TokenVerifier = LinkingTokenVerifier(OidcTokens(OidcPolicy(ISSUER, ("ltzd",))), wallets)
     assert identities
     assert tokens
 
@@ -96,7 +94,7 @@ def test_it_is_what_ltzd_asks_of_whoever_keeps_wallets(wallets: LocalWallets) ->
 # --- names --------------------------------------------------------------------------------------
 
 
-async def test_a_name_has_one_wallet_for_ever(wallets: LocalWallets, pool: Pool) -> None:
+async def test_a_name_has_one_wallet_for_ever(wallets: CustodialWallets, pool: Pool) -> None:
     ann = await wallets.wallet_of_email("Ann@Shop.Example")
     account = await wallets.wallet_of_account(DISCORD)
 
@@ -104,12 +102,12 @@ async def test_a_name_has_one_wallet_for_ever(wallets: LocalWallets, pool: Pool)
     assert await wallets.wallet_of_account(DISCORD) == account
     assert len({ann.wallet, account.wallet}) == 2
     assert await wallets.wallets_of(ann.subject) == (ann.wallet,)
-    again = LocalWallets(pool, SEALER, ISSUER, SIGNED_HERE)
+    again = CustodialWallets(pool, SEALER, ISSUER, SIGNED_HERE)
     assert await again.wallet_of_email(EMAIL) == ann, "not kept in this process"
 
 
 async def test_fifty_at_once_get_one_wallet(pool: Pool) -> None:
-    processes = [LocalWallets(pool, SEALER, ISSUER, SIGNED_HERE) for _ in range(5)]
+    processes = [CustodialWallets(pool, SEALER, ISSUER, SIGNED_HERE) for _ in range(5)]
     asked = list(itertools.islice(itertools.cycle(processes), 50))
 
     emails = await asyncio.gather(*(each.wallet_of_email(EMAIL) for each in asked))
@@ -120,7 +118,7 @@ async def test_fifty_at_once_get_one_wallet(pool: Pool) -> None:
     assert all(each.under_way == 0 for each in processes)
 
 
-async def test_who_is_being_made_is_under_way(wallets: LocalWallets) -> None:
+async def test_who_is_being_made_is_under_way(wallets: CustodialWallets) -> None:
     making = [asyncio.create_task(wallets.wallet_of_email(f"{n}@x.example")) for n in range(3)]
     await asyncio.sleep(0)
 
@@ -130,7 +128,7 @@ async def test_who_is_being_made_is_under_way(wallets: LocalWallets) -> None:
 
 
 async def test_what_a_caller_says_of_an_account_leads_nowhere(
-    wallets: LocalWallets, pool: Pool
+    wallets: CustodialWallets, pool: Pool
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
     boaster = OAuthAccount("discord", "1" * 18, username="ann", name="Ann", email=EMAIL)
@@ -144,7 +142,7 @@ async def test_what_a_caller_says_of_an_account_leads_nowhere(
 
 
 @pytest.mark.parametrize("text", ["email", "owned", "subject"])
-async def test_no_text_makes_an_email_anything_else(wallets: LocalWallets, text: str) -> None:
+async def test_no_text_makes_an_email_anything_else(wallets: CustodialWallets, text: str) -> None:
     person = await wallets.link(vouched("user-7", DISCORD, email=EMAIL))
     root = (await wallets.wallet_of_email(EMAIL)).subject
 
@@ -152,7 +150,7 @@ async def test_no_text_makes_an_email_anything_else(wallets: LocalWallets, text:
         assert (await wallets.wallet_of_email(name)).wallet not in person
 
 
-async def test_a_stranger_has_nothing(wallets: LocalWallets) -> None:
+async def test_a_stranger_has_nothing(wallets: CustodialWallets) -> None:
     for subject in ("user-7", "", "ltzd:none", f"{ISSUER} user-7"):
         assert await wallets.wallets_of(subject) == ()
         assert await wallets.accounts_of(subject) == ()
@@ -162,7 +160,7 @@ async def test_a_stranger_has_nothing(wallets: LocalWallets) -> None:
 
 
 async def test_who_logs_in_for_the_first_time_gets_a_wallet_once(
-    wallets: LocalWallets, pool: Pool
+    wallets: CustodialWallets, pool: Pool
 ) -> None:
     found = await asyncio.gather(*(wallets.link(vouched()) for _ in range(20)))
 
@@ -172,7 +170,7 @@ async def test_who_logs_in_for_the_first_time_gets_a_wallet_once(
     assert await wallets.wallets_of("user-7", wanted=found[0][0]) == found[0]
 
 
-async def test_a_verified_email_brings_its_wallet(wallets: LocalWallets, pool: Pool) -> None:
+async def test_a_verified_email_brings_its_wallet(wallets: CustodialWallets, pool: Pool) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
 
     assert await wallets.link(vouched(email=EMAIL)) == (ann.wallet,)
@@ -185,7 +183,7 @@ async def test_a_verified_email_brings_its_wallet(wallets: LocalWallets, pool: P
 
 
 async def test_an_email_a_pregenerated_account_and_a_login_become_one_person(
-    wallets: LocalWallets,
+    wallets: CustodialWallets,
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
     account = await wallets.wallet_of_account(DISCORD)
@@ -200,7 +198,7 @@ async def test_an_email_a_pregenerated_account_and_a_login_become_one_person(
     assert await wallets.wallet_of_account(DISCORD) == ann, "one wallet for what is given later"
 
 
-async def test_the_order_of_a_tokens_names_does_not_matter(wallets: LocalWallets) -> None:
+async def test_the_order_of_a_tokens_names_does_not_matter(wallets: CustodialWallets) -> None:
     account = await wallets.wallet_of_account(DISCORD)
     ann = await wallets.wallet_of_email(EMAIL)
 
@@ -209,7 +207,7 @@ async def test_the_order_of_a_tokens_names_does_not_matter(wallets: LocalWallets
     assert person == (account.wallet, ann.wallet)
 
 
-async def test_names_that_are_new_lead_to_the_older_wallet(wallets: LocalWallets) -> None:
+async def test_names_that_are_new_lead_to_the_older_wallet(wallets: CustodialWallets) -> None:
     [first] = await wallets.link(vouched(email=EMAIL))
     assert (await wallets.wallet_of_email(EMAIL)).wallet == first
 
@@ -219,7 +217,7 @@ async def test_names_that_are_new_lead_to_the_older_wallet(wallets: LocalWallets
 
 
 async def test_what_is_verified_later_joins_a_login_that_has_a_wallet(
-    wallets: LocalWallets,
+    wallets: CustodialWallets,
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
     [own] = await wallets.link(vouched())
@@ -231,7 +229,7 @@ async def test_what_is_verified_later_joins_a_login_that_has_a_wallet(
 
 
 async def test_a_user_is_taken_once_and_by_the_first_that_proves_it(
-    wallets: LocalWallets, pool: Pool
+    wallets: CustodialWallets, pool: Pool
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
     assert await wallets.link(vouched("first", email=EMAIL)) == (ann.wallet,)
@@ -246,7 +244,7 @@ async def test_a_user_is_taken_once_and_by_the_first_that_proves_it(
 
 
 async def test_of_two_who_prove_one_name_at_once_one_gets_it(
-    wallets: LocalWallets, pool: Pool
+    wallets: CustodialWallets, pool: Pool
 ) -> None:
     for number in range(8):
         account = OAuthAccount("github", str(583231 + number))
@@ -261,7 +259,7 @@ async def test_of_two_who_prove_one_name_at_once_one_gets_it(
 
 
 async def test_logins_and_events_for_one_name_at_once_end_on_one_wallet(
-    wallets: LocalWallets, pool: Pool
+    wallets: CustodialWallets, pool: Pool
 ) -> None:
     """The event's user is either found by the login or never made."""
     for number in range(10):
@@ -276,7 +274,7 @@ async def test_logins_and_events_for_one_name_at_once_end_on_one_wallet(
 
 
 async def test_an_event_that_is_faster_with_a_name_loses_its_wallet_to_no_stranger(
-    wallets: LocalWallets, monkeypatch: pytest.MonkeyPatch
+    wallets: CustodialWallets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes after the log-in has looked and before it gives the name away."""
     look = local_users.home_of
@@ -293,7 +291,7 @@ async def test_an_event_that_is_faster_with_a_name_loses_its_wallet_to_no_strang
 
 
 async def test_tokens_that_list_the_same_names_never_block_each_other(
-    wallets: LocalWallets,
+    wallets: CustodialWallets,
 ) -> None:
     names = [OAuthAccount("github", str(583231 + number)) for number in range(4)]
     orders = list(itertools.permutations(names))
@@ -309,16 +307,18 @@ async def test_tokens_that_list_the_same_names_never_block_each_other(
     assert sorted(map(len, accounts))[-2:] == [0, 4], "all of them went to one"
 
 
-async def test_another_issuers_subject_is_another_person(wallets: LocalWallets, pool: Pool) -> None:
+async def test_another_issuers_subject_is_another_person(
+    wallets: CustodialWallets, pool: Pool
+) -> None:
     [mine] = await wallets.link(vouched())
-    elsewhere = LocalWallets(pool, SEALER, "https://login.other.example", SIGNED_HERE)
+    elsewhere = CustodialWallets(pool, SEALER, "https://login.other.example", SIGNED_HERE)
 
     assert await elsewhere.wallets_of("user-7") == ()
     assert await elsewhere.link(vouched()) != (mine,)
 
 
 async def test_a_link_that_dies_half_way_has_done_nothing(
-    wallets: LocalWallets, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    wallets: CustodialWallets, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
     await wallets.wallet_of_account(DISCORD)
@@ -336,9 +336,11 @@ async def test_a_link_that_dies_half_way_has_done_nothing(
     assert (await wallets.wallets_of("user-7"))[0] == ann.wallet
 
 
-async def test_a_token_tells_all_wallets_of_its_user(wallets: LocalWallets, pool: Pool) -> None:
+async def test_a_token_tells_all_wallets_of_its_user(wallets: CustodialWallets, pool: Pool) -> None:
     async with an_issuer() as issuer, OidcTokens(issuer.policy()) as tokens:
-        linking = LinkingTokens(tokens, LocalWallets(pool, SEALER, issuer.issuer, SIGNED_HERE))
+        linking = LinkingTokenVerifier(
+            tokens, CustodialWallets(pool, SEALER, issuer.issuer, SIGNED_HERE)
+        )
         ann = await wallets.wallet_of_email(EMAIL)
 
         stranger = await linking.user_of(issuer.token(sub="other", email=EMAIL))
@@ -371,7 +373,7 @@ def permit_of(wallet: Address, **changes: Any) -> dict[str, Any]:
     return changed(**{"message__owner": hex_of(wallet), **changes})
 
 
-async def test_a_permit_of_ltz_is_signed_as_a_wallet_would(wallets: LocalWallets) -> None:
+async def test_a_permit_of_ltz_is_signed_as_a_wallet_would(wallets: CustodialWallets) -> None:
     user = await wallets.wallet_of_email(EMAIL)
     data = permit_of(user.wallet)
 
@@ -383,7 +385,7 @@ async def test_a_permit_of_ltz_is_signed_as_a_wallet_would(wallets: LocalWallets
     assert Account.recover_message(signable, signature=signature) == checksummed(user.wallet)
 
 
-async def test_every_form_of_the_same_values_is_the_same_message(wallets: LocalWallets) -> None:
+async def test_every_form_of_the_same_values_is_the_same_message(wallets: CustodialWallets) -> None:
     user = await wallets.wallet_of_email(EMAIL)
     expected = await wallets.sign_typed_data(user.wallet, permit_of(user.wallet))
     types = {"Permit": DATA["types"]["Permit"]}
@@ -450,7 +452,7 @@ def test_nothing_else_is_signed(changes: dict[str, Any]) -> None:
 
 
 async def test_what_is_not_signed_is_refused_before_the_key_is_looked_for(
-    wallets: LocalWallets, pool: Pool
+    wallets: CustodialWallets, pool: Pool
 ) -> None:
     pool.terminate()
 
@@ -458,13 +460,13 @@ async def test_what_is_not_signed_is_refused_before_the_key_is_looked_for(
         await wallets.sign_typed_data(a_wallet(1), permit_of(a_wallet(2)))
 
 
-async def test_a_wallet_that_is_not_kept_here_does_not_sign(wallets: LocalWallets) -> None:
+async def test_a_wallet_that_is_not_kept_here_does_not_sign(wallets: CustodialWallets) -> None:
     with pytest.raises(ValueError, match="not kept here"):
         await wallets.sign_typed_data(a_wallet(1), permit_of(a_wallet(1)))
 
 
 async def test_what_is_not_in_the_list_is_not_signed(pool: Pool) -> None:
-    nothing = LocalWallets(pool, SEALER, ISSUER, ())
+    nothing = CustodialWallets(pool, SEALER, ISSUER, ())
     user = await nothing.wallet_of_email(EMAIL)
 
     with pytest.raises(ValueError, match="does not sign this type of message for this domain"):
@@ -497,7 +499,7 @@ def test_no_shape_of_data_makes_signing_fail_otherwise(value: Any, place: str) -
 
 
 async def test_a_wallets_key_lies_sealed_and_is_the_wallets(
-    wallets: LocalWallets, pool: Pool
+    wallets: CustodialWallets, pool: Pool
 ) -> None:
     user = await wallets.wallet_of_email(EMAIL)
 
@@ -511,11 +513,11 @@ async def test_a_wallets_key_lies_sealed_and_is_the_wallets(
 
 
 async def test_a_row_that_was_moved_or_is_under_an_unknown_key_signs_nothing(
-    wallets: LocalWallets, pool: Pool
+    wallets: CustodialWallets, pool: Pool
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
     bob = await wallets.wallet_of_email("bob@shop.example")
-    strange = LocalWallets(pool, Sealer([b"\x06" * 32]), ISSUER, SIGNED_HERE)
+    strange = CustodialWallets(pool, Sealer([b"\x06" * 32]), ISSUER, SIGNED_HERE)
     with pytest.raises(Misconfigured, match="sealed with master key"):
         await strange.sign_typed_data(ann.wallet, permit_of(ann.wallet))
 
@@ -539,7 +541,7 @@ def test_every_new_key_is_another_and_its_address_is_its_own() -> None:
 
 
 async def test_nothing_that_is_said_or_logged_holds_a_key_or_a_name(
-    wallets: LocalWallets,
+    wallets: CustodialWallets,
     pool: Pool,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
@@ -568,7 +570,7 @@ async def test_nothing_that_is_said_or_logged_holds_a_key_or_a_name(
 
 async def test_a_lost_database_is_told_and_answers_no_ping(database_url: str) -> None:
     pool = await open_pool(database_url)
-    wallets = LocalWallets(pool, SEALER, ISSUER, SIGNED_HERE)
+    wallets = CustodialWallets(pool, SEALER, ISSUER, SIGNED_HERE)
     assert await wallets.ping()
 
     pool.terminate()
@@ -580,4 +582,4 @@ async def test_a_lost_database_is_told_and_answers_no_ping(database_url: str) ->
 
 
 def test_what_may_be_signed_names_the_domain_of_the_contract() -> None:
-    assert ltz_permits(1, LTZ_AT) == SignedHere("Permit", "Loyalty Token", 1, LTZ_AT)
+    assert ltz_permits(1, LTZ_AT) == AllowedMessage("Permit", "Loyalty Token", 1, LTZ_AT)

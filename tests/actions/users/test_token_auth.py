@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.errors import IdentityUnavailable, Unauthorized, ValidationFailed
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
@@ -23,15 +23,15 @@ async def provider(tmp_path: Path) -> AsyncIterator[Provider]:
 
 
 @pytest.fixture
-async def users(provider: Provider) -> AsyncIterator[TokenUsers]:
+async def users(provider: Provider) -> AsyncIterator[TokenAuthenticator]:
     policy = replace(provider.policy, max_attempts=1)
     async with IdentityTokens(policy) as tokens, IdentityClient(policy) as identity:
-        yield TokenUsers(tokens, identity)
+        yield TokenAuthenticator(tokens, identity)
 
 
 @pytest.mark.parametrize("kind", BOTH)
 async def test_either_token_speaks_for_its_users_wallet(
-    provider: Provider, users: TokenUsers, kind: str
+    provider: Provider, users: TokenAuthenticator, kind: str
 ) -> None:
     given = await provider.log_in()
     wallet = address_of(given["walletAddress"])
@@ -45,7 +45,7 @@ async def test_either_token_speaks_for_its_users_wallet(
 
 @pytest.mark.parametrize("kind", BOTH)
 async def test_neither_token_speaks_for_another_users_wallet(
-    provider: Provider, users: TokenUsers, kind: str
+    provider: Provider, users: TokenAuthenticator, kind: str
 ) -> None:
     mine = await provider.log_in()
     theirs = await provider.log_in("bob@shop.example")
@@ -56,7 +56,7 @@ async def test_neither_token_speaks_for_another_users_wallet(
 
 
 async def test_a_wallet_linked_after_the_log_in_is_the_users_too(
-    provider: Provider, users: TokenUsers
+    provider: Provider, users: TokenAuthenticator
 ) -> None:
     given = await provider.log_in()
     user = await users.user_of(given["accessToken"])
@@ -66,7 +66,7 @@ async def test_a_wallet_linked_after_the_log_in_is_the_users_too(
 
 
 async def test_an_identity_token_needs_no_provider_to_name_its_wallets(
-    provider: Provider, users: TokenUsers
+    provider: Provider, users: TokenAuthenticator
 ) -> None:
     given = await provider.log_in()
     wallet = address_of(given["walletAddress"])
@@ -79,7 +79,7 @@ async def test_an_identity_token_needs_no_provider_to_name_its_wallets(
 
 
 async def test_a_user_whom_the_provider_has_deleted_has_no_wallet(
-    provider: Provider, users: TokenUsers
+    provider: Provider, users: TokenAuthenticator
 ) -> None:
     given = await provider.log_in()
     user = await users.user_of(provider.token(sub="did:privy:cgone"))
@@ -88,6 +88,6 @@ async def test_a_user_whom_the_provider_has_deleted_has_no_wallet(
         await users.require_wallet(user, address_of(given["walletAddress"]))
 
 
-async def test_a_token_that_does_not_count_has_no_user(users: TokenUsers) -> None:
+async def test_a_token_that_does_not_count_has_no_user(users: TokenAuthenticator) -> None:
     with pytest.raises(Unauthorized):
         await users.user_of("token")

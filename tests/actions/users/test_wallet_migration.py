@@ -13,7 +13,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import Following
 from ltzd.errors import DatabaseUnavailable, ValidationFailed
 from ltzd.providers.identity.client import IdentityClient, IdentityUser, Person
@@ -402,7 +402,7 @@ async def test_a_provider_that_is_away_fails_nobody_and_is_asked_again_later(
     provider.break_down()
     async with IdentityClient(policy) as hasty:
         following = Following(vendor.pool, hasty, vendor.ticks)
-        token_users = TokenUsers(vendor.tokens, hasty, following)
+        token_users = TokenAuthenticator(vendor.tokens, hasty, following)
         for _ in range(2):
             assert await token_users.wallets_of(user) == (address_of(given["walletAddress"]),)
         assert await vendor.event(EMAIL) == first
@@ -424,7 +424,7 @@ class Told:
         self.persons = {person.id: person for person in persons}
         self.asked = 0
 
-    async def person_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> Person | None:
         self.asked += 1
         return self.persons.get(subject)
 
@@ -471,14 +471,14 @@ async def test_one_user_is_looked_at_once_a_minute_until_his_names_change(
 
 async def test_a_lost_database_fails_no_request_that_needs_none(local: LocalWorld) -> None:
     following, _ = following_of(local, a_person("ann", 7, EMAIL))
-    before = telemetry.ADDRESSES_FOLLOWED.labels("unavailable")._value.get()
+    before = telemetry.WALLET_MIGRATIONS.labels("unavailable")._value.get()
     local.pool.terminate()
 
     with capture_logs() as logs:
         await following.follow(TokenUser("ann", ()))
 
     assert [line["reason"] for line in logs] == [DatabaseUnavailable.__name__]
-    assert telemetry.ADDRESSES_FOLLOWED.labels("unavailable")._value.get() == before + 1
+    assert telemetry.WALLET_MIGRATIONS.labels("unavailable")._value.get() == before + 1
 
 
 async def test_who_goes_away_meanwhile_is_looked_at_next_time(local: LocalWorld) -> None:
@@ -488,7 +488,7 @@ async def test_who_goes_away_meanwhile_is_looked_at_next_time(local: LocalWorld)
         raise asyncio.CancelledError
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(told, "person_of", cancelled)
+        patched.setattr(told, "profile_of", cancelled)
         with pytest.raises(asyncio.CancelledError):
             await following.follow(TokenUser("ann", ()))
     await following.follow(TokenUser("ann", ()))

@@ -126,13 +126,13 @@ def test_an_answer_is_decoded_with_addresses_as_bytes() -> None:
         ["((address,address,uint96,uint32,uint16,uint16,bool,bool),uint32,string)"], [info]
     )
 
-    assert abi.decode_answer("PerkNFT", "collection", answer) == (info,)
+    assert abi.decode_result("PerkNFT", "collection", answer) == (info,)
 
 
 @given(st.binary(max_size=700), st.sampled_from(["collection", "ownerOf", "chargesOf"]))
 def test_a_nonsense_answer_is_a_value_error(data: bytes, function: str) -> None:
     with contextlib.suppress(ValueError):
-        abi.decode_answer("PerkNFT", function, data)
+        abi.decode_result("PerkNFT", function, data)
 
 
 @given(uints(256), addresses, params, st.text(max_size=80))

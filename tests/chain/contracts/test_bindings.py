@@ -173,7 +173,7 @@ def test_answers(
     assert perk_nft.decode_claims(encode(["uint256"], [count])) == count
     charges = encode(["uint256", "uint256"], [count, 3])
     assert perk_nft.decode_charges(charges) == Charges(count, 3)
-    assert ltz.decode_number(encode(["uint256"], [amount])) == amount
+    assert ltz.decode_uint(encode(["uint256"], [amount])) == amount
     assert business_escrow.decode_is_business(encode(["bool"], [True])) is True
     assert points_sale.decode_is_order_placed(encode(["bool"], [False])) is False
 
@@ -181,7 +181,7 @@ def test_answers(
 DECODERS: list[Callable[[bytes], object]] = [
     business_escrow.decode_deal,
     business_escrow.decode_is_business,
-    ltz.decode_number,
+    ltz.decode_uint,
     perk_nft.decode_charges,
     perk_nft.decode_claims,
     perk_nft.decode_owner,
@@ -198,7 +198,7 @@ def test_an_answer_of_another_length_is_a_value_error(
         decoder(answer)
 
 
-@pytest.mark.parametrize("decoder", [one for one in DECODERS if one is not ltz.decode_number])
+@pytest.mark.parametrize("decoder", [one for one in DECODERS if one is not ltz.decode_uint])
 def test_an_answer_with_dirty_bits_is_a_value_error(decoder: Callable[[bytes], object]) -> None:
     for length in (32, 64, 160):
         with pytest.raises(ValueError):  # noqa: PT011 - each has its own text

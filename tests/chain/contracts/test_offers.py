@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ltzd.chain.contracts import abi, offers
-from ltzd.chain.contracts.offers import OfferContracts, Offers
+from ltzd.chain.contracts.offers import OfferContracts, OfferReader
 from ltzd.chain.node.rpc import Call, Rpc
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, hex_of
@@ -36,7 +36,7 @@ async def test_a_nonsense_answer_is_a_node_that_is_unavailable(answer: Any, what
     given: dict[str, list[Any]] = {"collections": [], "is_business": [PERK_NFT]}
 
     with pytest.raises(NodeUnavailable):
-        await getattr(Offers(Muddled(answer), AT), what)(*given.get(what, [1]))
+        await getattr(OfferReader(Muddled(answer), AT), what)(*given.get(what, [1]))
 
 
 @pytest.mark.parametrize("answer", [None, 7, {}, "0x", [None], [{}], [{"topics": 7}]])
@@ -45,13 +45,13 @@ async def test_a_nonsense_list_of_logs_is_a_node_that_is_unavailable(
     answer: Any, what: str
 ) -> None:
     with pytest.raises(NodeUnavailable):
-        await getattr(Offers(Muddled(answer), AT), what)()
+        await getattr(OfferReader(Muddled(answer), AT), what)()
 
 
 @pytest.mark.parametrize("head", [None, 7, "nine", {}])
 async def test_a_nonsense_head_is_a_node_that_is_unavailable(head: Any) -> None:
     with pytest.raises(NodeUnavailable):
-        await Offers(Muddled([], head), AT).items()
+        await OfferReader(Muddled([], head), AT).items()
 
 
 CREATED = hex_of(abi.topic("PerkNFT", "CollectionCreated"))
@@ -67,4 +67,4 @@ CREATED = hex_of(abi.topic("PerkNFT", "CollectionCreated"))
 )
 def test_a_receipt_with_malformed_logs_is_a_node_that_is_unavailable(log: Any) -> None:
     with pytest.raises(NodeUnavailable):
-        offers.created_collection([log], PERK_NFT)
+        offers.created_collection_id([log], PERK_NFT)

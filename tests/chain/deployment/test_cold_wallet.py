@@ -9,7 +9,7 @@ import pytest_asyncio
 from ltzd.chain.contracts import abi, offers
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.publications import Publication
+from ltzd.chain.node.publications import PublishOutcome
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.values import Address, Hash32, hex_of
@@ -93,7 +93,7 @@ async def test_a_publication_whose_answer_is_lost_is_waited_for(
 ) -> None:
     publish, before = Node.publish, await nonce(contracts)
 
-    async def and_lose_the_answer(self: Node, raw: bytes) -> tuple[Publication, str]:
+    async def and_lose_the_answer(self: Node, raw: bytes) -> tuple[PublishOutcome, str]:
         await publish(self, raw)
         raise NodeUnavailable("lost")
 
@@ -110,7 +110,7 @@ async def test_a_publication_that_never_arrived_is_unknown_and_not_repeated(
 ) -> None:
     published = []
 
-    async def into_the_void(_: Node, raw: bytes) -> tuple[Publication, str]:
+    async def into_the_void(_: Node, raw: bytes) -> tuple[PublishOutcome, str]:
         published.append(raw)
         raise NodeUnavailable("lost")
 
@@ -129,7 +129,7 @@ async def test_what_reverts_after_all_is_told_as_that(
     publish = Node.publish
     role = (abi.role_id("REGISTRAR"), contracts.registrar.address)
 
-    async def too_late(self: Node, raw: bytes) -> tuple[Publication, str]:
+    async def too_late(self: Node, raw: bytes) -> tuple[PublishOutcome, str]:
         await contracts.send(contracts.admin, "BusinessEscrow", "revokeRole", *role)
         return await publish(self, raw)
 
@@ -155,19 +155,19 @@ async def test_calls_sent_together_keep_their_order(contracts: Contracts) -> Non
 @pytest.mark.parametrize(
     ("outcome", "error", "words"),
     [
-        (Publication.UNAFFORDABLE, Misconfigured, "cannot pay for the gas, so nothing was sent"),
-        (Publication.NONCE_TOO_LOW, Refused, "was mined meanwhile, so this one was not sent"),
-        (Publication.REFUSED, Misconfigured, "does not take the transaction: no"),
+        (PublishOutcome.UNAFFORDABLE, Misconfigured, "cannot pay for the gas, so nothing was sent"),
+        (PublishOutcome.NONCE_TOO_LOW, Refused, "was mined meanwhile, so this one was not sent"),
+        (PublishOutcome.REFUSED, Misconfigured, "does not take the transaction: no"),
     ],
 )
 async def test_a_node_that_does_not_take_it_is_told_in_a_sentence(
     contracts: Contracts,
     monkeypatch: pytest.MonkeyPatch,
-    outcome: Publication,
+    outcome: PublishOutcome,
     error: type[Exception],
     words: str,
 ) -> None:
-    async def refuse(_: Node, __: bytes) -> tuple[Publication, str]:
+    async def refuse(_: Node, __: bytes) -> tuple[PublishOutcome, str]:
         return outcome, "no"
 
     monkeypatch.setattr(Node, "publish", refuse)

@@ -36,13 +36,13 @@ def test_what_is_written_is_read(path: Path) -> None:
     deployed_file.write(path, ALL)
 
     assert deployed_file.read(path) == ALL
-    assert deployed_file.read_of_dev(path, 1) == ALL
+    assert deployed_file.read_dev_file(path, 1) == ALL
 
 
 def test_a_dev_instance_of_0_1_knew_ltz_alone(path: Path) -> None:
     path.write_text(json.dumps(OF_0_1))
 
-    found = deployed_file.read_of_dev(path, 31337)
+    found = deployed_file.read_dev_file(path, 31337)
 
     placed = {"LTZ": Placed(AT["LTZ"])}
     assert found == Deployment(31337, GENESIS, ZERO_ADDRESS, 4, placed)
@@ -50,7 +50,7 @@ def test_a_dev_instance_of_0_1_knew_ltz_alone(path: Path) -> None:
 
 def test_where_there_is_no_file_nothing_is_known(path: Path) -> None:
     assert deployed_file.read(path) is None
-    assert deployed_file.read_of_dev(path, 31337) is None
+    assert deployed_file.read_dev_file(path, 31337) is None
 
 
 def without_ltz() -> dict[str, Any]:
@@ -77,4 +77,4 @@ def test_what_tells_of_no_deployment_is_refused(path: Path, said: Any) -> None:
     with pytest.raises(Misconfigured, match="does not tell of a deployment"):
         deployed_file.read(path)
     with pytest.raises(Misconfigured, match="does not tell of a deployment"):
-        deployed_file.read_of_dev(path, 31337)
+        deployed_file.read_dev_file(path, 31337)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ltzd.chain.node.node import Header, Node, Receipt, Revert
-from ltzd.chain.node.publications import Publication
+from ltzd.chain.node.publications import PublishOutcome
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
-from ltzd.rules.operator.fees import Market
+from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, hex_of
 from tests.support.chain.scripted_node import Respond, a_server, always, error, refusing, result
 
@@ -48,7 +48,7 @@ A_LOG: dict[str, object] = {
 
 async def test_a_taken_publication_is_accepted() -> None:
     async with a_server(always(hex_of(HASH))) as rpc:
-        assert await Node(rpc).publish(b"\x02") == (Publication.ACCEPTED, "")
+        assert await Node(rpc).publish(b"\x02") == (PublishOutcome.ACCEPTED, "")
 
 
 async def test_an_unanswered_publication_is_unknown() -> None:
@@ -182,12 +182,12 @@ async def test_the_market_is_the_next_blocks_base_fee_and_the_usual_tip() -> Non
     history = {"oldestBlock": "0x10", "baseFeePerGas": ["0x7", "0x8"], "gasUsedRatio": [0.5]}
     respond = answering(eth_feeHistory=history, eth_maxPriorityFeePerGas="0x3")
     async with a_server(respond) as rpc:
-        assert await Node(rpc).market(A_HEAD) == Market(base_fee=8, tip=3)
+        assert await Node(rpc).market(A_HEAD) == GasPrice(base_fee=8, tip=3)
 
 
 async def test_a_node_without_a_fee_history_is_taken_by_its_newest_block() -> None:
     async with a_server(answering(eth_maxPriorityFeePerGas="0x3")) as rpc:
-        assert await Node(rpc).market(A_HEAD) == Market(base_fee=7, tip=3)
+        assert await Node(rpc).market(A_HEAD) == GasPrice(base_fee=7, tip=3)
         with pytest.raises(NodeUnavailable, match="EIP-1559"):
             await Node(rpc).market(replace(A_HEAD, base_fee=None))
 
@@ -227,7 +227,7 @@ async def test_each_simulated_call_has_the_gas_that_it_is_sent_with() -> None:
 
     async with a_server(respond) as rpc:
         assert await Node(rpc).simulate(LTZ, [b"\x01", b"\x02"], LTZ, [0, 70_000]) == [None, None]
-        await Node(rpc).revert_of(LTZ, b"", LTZ, gas=0)
+        await Node(rpc).simulate_call(LTZ, b"", LTZ, gas=0)
     assert [call.get("gas") for call in asked] == ["0x0", "0x11170", "0x0"]
 
 
@@ -239,10 +239,10 @@ async def test_bytes_without_an_answer_among_others_are_unknown_and_the_others_a
     async with a_server(respond) as rpc:
         answers = await Node(rpc).publish_all([b"\x01", b"\x02", b"\x03", b"\x04"])
     assert [outcome for outcome, _ in answers] == [
-        Publication.REFUSED_FOR_GOOD,
-        Publication.UNKNOWN,
-        Publication.ACCEPTED,
-        Publication.UNKNOWN,
+        PublishOutcome.REFUSED_FOR_GOOD,
+        PublishOutcome.UNKNOWN,
+        PublishOutcome.ACCEPTED,
+        PublishOutcome.UNKNOWN,
     ]
 
 

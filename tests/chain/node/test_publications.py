@@ -2,17 +2,17 @@
 
 import pytest
 
-from ltzd.chain.node.publications import Publication, outcome_of
+from ltzd.chain.node.publications import PublishOutcome, outcome_of
 from ltzd.chain.node.rpc import RpcError
 
-ACCEPTED = Publication.ACCEPTED
-FOR_GOOD = Publication.REFUSED_FOR_GOOD
-NONCE = Publication.NONCE_TOO_LOW
-PASSING = Publication.REFUSED
-POOR = Publication.UNAFFORDABLE
-PRICE = Publication.UNDERPRICED
+ACCEPTED = PublishOutcome.ACCEPTED
+FOR_GOOD = PublishOutcome.REFUSED_FOR_GOOD
+NONCE = PublishOutcome.NONCE_TOO_LOW
+PASSING = PublishOutcome.REFUSED
+POOR = PublishOutcome.UNAFFORDABLE
+PRICE = PublishOutcome.UNDERPRICED
 
-SPELLINGS: dict[str, list[tuple[str, Publication]]] = {
+SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
     "geth": [
         ("already known", ACCEPTED),
         ("nonce too low: address 0x1, tx: 5 state: 6", NONCE),
@@ -205,5 +205,5 @@ SPELLINGS: dict[str, list[tuple[str, Publication]]] = {
     ("client", "text", "outcome"),
     [(client, *row) for client, rows in SPELLINGS.items() for row in rows],
 )
-def test_every_spelling_means_one_thing(client: str, text: str, outcome: Publication) -> None:
+def test_every_spelling_means_one_thing(client: str, text: str, outcome: PublishOutcome) -> None:
     assert outcome_of(RpcError(-32000, text)) is outcome, client

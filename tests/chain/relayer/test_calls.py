@@ -14,7 +14,7 @@ from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.relayer.calls import understood
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import TABLE, functions_of
-from ltzd.rules.relayer.calls import ClaimAsked, PermitGiven, RelayAsk
+from ltzd.rules.relayer.calls import RelayAsk, RequestedClaim, SignedPermit
 from ltzd.values import Address, checksummed
 from tests.support.relays.allowed_calls import (
     AMOUNT,
@@ -85,7 +85,7 @@ def test_a_row_is_relayed_for_its_principal_as_it_came(name: str) -> None:
     assert (plan.to, plan.data, plan.user) == (AT[contract_of(name)], data, USER.address)
     assert plan.function == name
     assert plan.wallet == (OPERATORS[1] if name == "LTZ.transferFrom" else None)
-    assert plan.claim == (ClaimAsked(7, 2) if name in CLAIMS else None)
+    assert plan.claim == (RequestedClaim(7, 2) if name in CLAIMS else None)
     assert plan.takes_turns == (name in CLAIMS or "buy" in name)
 
 
@@ -111,7 +111,7 @@ def test_a_multicall_may_hold_one_call(name: str) -> None:
     plan = relayed(an_ask(contract_of(name), data), chain_for(name))
 
     assert (plan.data, plan.function) == (data, name)
-    assert plan.claim == (ClaimAsked(7, 2) if name in CLAIMS else None)
+    assert plan.claim == (RequestedClaim(7, 2) if name in CLAIMS else None)
 
 
 @pytest.mark.parametrize("name", MOVES)
@@ -156,7 +156,7 @@ def test_any_number_of_claims_may_be_expected() -> None:
 
     plan = relayed(an_ask("PerkNFT", call))
 
-    assert plan.claim == ClaimAsked(2**256 - 1, 2**256 - 1)
+    assert plan.claim == RequestedClaim(2**256 - 1, 2**256 - 1)
 
 
 # --- what is not in the table --------------------------------------------------------------------
@@ -446,7 +446,7 @@ def test_the_first_permit_of_an_owner_may_be_a_used_one() -> None:
     relayed(an_ask("PerkNFT", call, permit=used), Chain(nonce=1))
 
 
-def spending_asks(given: PermitGiven) -> list[RelayAsk]:
+def spending_asks(given: SignedPermit) -> list[RelayAsk]:
     return [
         an_ask("LTZ", multicall(permit(given), transfer_from())),
         an_ask("LTZ", transfer_from(), permit=given),
@@ -673,7 +673,7 @@ def test_padding_of_a_signature_must_be_zero_and_whole(name: str) -> None:
 
 
 TWO = (permit_for("PerkNFT"), MOVES["PerkNFT.claimFor"](USER))
-TAILS = [words.of_bytes(each) for each in TWO]
+TAILS = [words.encode_bytes(each) for each in TWO]
 
 
 def a_multicall(list_at: int, count: int, *rest: bytes | int) -> bytes:

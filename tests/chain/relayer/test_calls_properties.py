@@ -22,7 +22,7 @@ from ltzd.chain.relayer.calls import understood
 from ltzd.chain.relayer.decoding import calls_in
 from ltzd.errors import ContractNotWhitelisted, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import TABLE, Row
-from ltzd.rules.relayer.calls import PermitGiven, RelayAsk, RelayPlan
+from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
 from ltzd.values import Address, address_of, bytes_of, checksummed
 from tests.support.relays.allowed_calls import (
     AMOUNT,
@@ -408,7 +408,7 @@ selectors = st.sampled_from([call[:4] for row in GOOD.values() for call in row])
     st.builds(bytes.__add__, selectors, st.binary(max_size=400)),
     st.none()
     | st.builds(
-        PermitGiven,
+        SignedPermit,
         st.sampled_from(ADDRESSES),
         st.sampled_from(ADDRESSES),
         st.integers(),
@@ -417,7 +417,7 @@ selectors = st.sampled_from([call[:4] for row in GOOD.values() for call in row])
     ),
 )
 def test_rubbish_is_refused_and_breaks_nothing(
-    to: Address, data: bytes, beside: PermitGiven | None
+    to: Address, data: bytes, beside: SignedPermit | None
 ) -> None:
     try:
         asked = understood(RelayAsk(to, data, USER.address, permit=beside), CONTRACTS)

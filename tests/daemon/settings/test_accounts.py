@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from ltzd.daemon.assembly import _account_lookups
 from ltzd.daemon.settings.settings import Settings, read_settings
 from ltzd.errors import FileRejected, Misconfigured
-from ltzd.providers.oauth.account_access import AccountsPolicy
+from ltzd.providers.oauth.account_access import AccountLookupPolicy
 from ltzd.rules.oauth.accounts import PROVIDERS
 from tests.support.secret_files import write_secret
 
@@ -69,7 +69,7 @@ def fault_of(folder: Path, lines: str) -> str:
 
 
 def test_without_sections_nobody_is_asked(tmp_path: Path) -> None:
-    assert settings_of(tmp_path).accounts.policy() == AccountsPolicy()
+    assert settings_of(tmp_path).accounts.policy() == AccountLookupPolicy()
 
 
 def test_at_its_start_ltzd_names_the_providers_that_it_does_not_ask(tmp_path: Path) -> None:

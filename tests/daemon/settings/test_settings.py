@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from ltzd.daemon.main import warn_of_gas
+from ltzd.daemon.main import warn_of_unbounded_gas
 from ltzd.daemon.settings.identity import OidcIdentity, VendorIdentity
 from ltzd.daemon.settings.settings import Relay, Settings, read_node, read_settings
 from ltzd.errors import FileRejected, Misconfigured
@@ -126,8 +126,8 @@ def test_a_start_without_a_gas_budget_says_what_that_may_cost(
 ) -> None:
     settings = read_settings(a_file(folder)).model_copy(update={"relay": Relay(**budgets)})
     with capture_logs() as logs:
-        warn_of_gas(settings)
-        warn_of_gas(settings.model_copy(update={"roles": ("operator",)}))
+        warn_of_unbounded_gas(settings)
+        warn_of_unbounded_gas(settings.model_copy(update={"roles": ("operator",)}))
     assert [entry["reason"].split(" ")[0] for entry in logs] == warned
     assert all("ether" in entry["reason"] for entry in logs)
 

@@ -15,7 +15,7 @@ from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import Misconfigured
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
-from ltzd.providers.oauth.account_access import AccountsPolicy
+from ltzd.providers.oauth.account_access import AccountLookupPolicy
 from ltzd.providers.oauth.account_lookups import AccountLookups
 from ltzd.rules.constraints.constraints import ChatLevel, ChatRole
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
@@ -54,7 +54,7 @@ async def started(folder: Path) -> Sandbox:
     return sandbox
 
 
-def quick(policy: AccountsPolicy) -> AccountsPolicy:
+def quick(policy: AccountLookupPolicy) -> AccountLookupPolicy:
     return replace(policy, first_pause_seconds=0.01, exists_seconds=0.0)
 
 
@@ -105,7 +105,9 @@ class Site:
         ) as reply:
             return reply.status, await reply.json()
 
-    async def _secrets(self, policy: AccountsPolicy, provider: OAuthProvider) -> dict[str, str]:
+    async def _secrets(
+        self, policy: AccountLookupPolicy, provider: OAuthProvider
+    ) -> dict[str, str]:
         access = getattr(policy, provider)
         match provider:
             case "discord":

@@ -18,7 +18,7 @@ import pytest_asyncio
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.webhooks.delivery_log import Delivery, DeliveryLog
 from ltzd.errors import DnsUnavailable, Misconfigured
-from ltzd.providers.dns_txt import TxtRecords
+from ltzd.providers.dns_txt import TxtResolver
 from tests.support.waiting import until
 
 BRAND, OTHER = "0x" + "ab" * 20, "0x" + "cd" * 20
@@ -79,7 +79,7 @@ class Doors:
         return await self.ask("dnsUrl", {"name": name, "txt": values})
 
     async def texts(self, name: str = NAME) -> list[str]:
-        return await TxtRecords(self.sandbox.dns_policy()).at(name)
+        return await TxtResolver(self.sandbox.dns_policy()).at(name)
 
     async def query(self, name: str, kind: str = "TXT", *, tcp: bool = False) -> Any:
         message = dns.message.make_query(name, kind)

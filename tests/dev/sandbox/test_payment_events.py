@@ -23,7 +23,7 @@ from ltzd.dev.sandbox import Sandbox
 async def main():
     sandbox = Sandbox(Path(sys.argv[1]), 0, "http://127.0.0.1:1", None)
     await sandbox.start()
-    print(json.dumps({**sandbox.payments_door(), **sandbox.doors()}), flush=True)
+    print(json.dumps({**sandbox.payments_section(), **sandbox.doors()}), flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -167,10 +167,10 @@ async def test_a_refused_event_comes_again_until_it_is_taken(shop: Shop) -> None
 async def test_an_event_that_nobody_took_comes_after_a_restart_and_only_that(shop: Shop) -> None:
     taken, lost = await shop.ordered(), await shop.ordered()
     await shop.knock(taken.id)
-    shop.sandbox.events_to("http://127.0.0.1:1/nobody")
+    shop.sandbox.set_payment_events_url("http://127.0.0.1:1/nobody")
     _, answer = await shop.knock(lost.id)
     assert [event["delivered"] for event in answer["events"]] == [False, False]
-    before = shop.sandbox.payments_door()
+    before = shop.sandbox.payments_section()
     shop.events.clear()
 
     await shop.restart()
@@ -180,7 +180,7 @@ async def test_an_event_that_nobody_took_comes_after_a_restart_and_only_that(sho
     assert event["data"]["object"]["id"] == lost.id
     assert len(shop.events) == 2
     assert (await shop.read(lost.id)).payment_status == "paid"
-    after = shop.sandbox.payments_door()
+    after = shop.sandbox.payments_section()
     assert {**after, "apiUrl": before["apiUrl"]} == before
     assert after["secretKey"].startswith("sk_test_")
     assert after["signingSecret"].startswith("whsec_")

@@ -350,7 +350,7 @@ async def test_a_changed_address_is_unconfirmed_unless_the_site_stands_for_core_
 
 
 async def test_the_demo_user_has_an_application_password(site: Site) -> None:
-    door = site.sandbox.site_door()
+    door = site.sandbox.site_section()
     assert {name: door[name] for name in ("host", "restPrefix", "namespace")} == {
         "host": "site.example",
         "restPrefix": "wp-json",
@@ -427,7 +427,7 @@ async def test_users_sessions_and_passwords_survive_a_restart(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
     first = await started(tmp_path)
-    session, door = await Site(first, http).log_in("ann"), first.site_door()
+    session, door = await Site(first, http).log_in("ann"), first.site_section()
     other = await Site(first, http).log_in("ben")
     await Site(first, http).open_door({"username": "ben", "emailConfirmed": True})
     await changed(Site(first, http), other, "me", {"email": "rich@shop.example"})
@@ -436,7 +436,7 @@ async def test_users_sessions_and_passwords_survive_a_restart(
     second = await started(tmp_path)
     again = Site(second, http)
     assert (await again.me(session))[0] == 200
-    assert second.site_door() == door
+    assert second.site_section() == door
     user = (await again.me(other))[1]
     assert (user["email"], user["ltzd_email_confirmed"]) == ("rich@shop.example", False)
     status, _ = await again.by_password(door["username"], door["applicationPassword"])

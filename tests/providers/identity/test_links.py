@@ -289,8 +289,8 @@ async def test_a_person_is_his_first_embedded_wallet_and_the_addresses_that_he_h
         return web.json_response({"id": DID, "linked_accounts": rows})
 
     async with served(answer, provider.policy) as policy, IdentityClient(policy) as client:
-        person = await client.person_of(DID)
-        nobody = await client.person_of("no subject")
+        person = await client.profile_of(DID)
+        nobody = await client.profile_of("no subject")
 
     assert nobody is None
     if home is None or emails is None:

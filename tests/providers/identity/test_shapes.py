@@ -20,7 +20,7 @@ import jwt
 import pytest
 from aiohttp import web
 
-from ltzd.actions.users.identity_provider import Identities, UserTokens
+from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import AccountRefused, IdentityUnavailable, InvalidFields
 from ltzd.providers.identity.client import IdentityClient, IdentityPolicy
@@ -603,9 +603,14 @@ async def test_the_client_answers_all_that_is_asked_of_who_keeps_the_wallets(
         IdentityClient(conversation.policy) as client,
         IdentityTokens(conversation.policy) as keys,
     ):
-        identities: Identities = client
-        tokens: UserTokens = keys
-        asked = [name for kind in (Identities, UserTokens) for name in vars(kind) if name[0] != "_"]
+        identities: IdentityProvider = client
+        tokens: TokenVerifier = keys
+        asked = [
+            name
+            for kind in (IdentityProvider, TokenVerifier)
+            for name in vars(kind)
+            if name[0] != "_"
+        ]
 
         assert sorted(asked) == sorted(
             name for name in asked if hasattr(identities, name) or hasattr(tokens, name)

@@ -18,8 +18,8 @@ from jwt.algorithms import ECAlgorithm
 
 from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable, Unauthorized
-from ltzd.providers.identity.answers import MalformedError, Reply
-from ltzd.providers.identity.tokens import LONGEST_TOKEN, IdentityTokens, TokenUser
+from ltzd.providers.identity.answers import MalformedAnswerError, Reply
+from ltzd.providers.identity.tokens import MAX_TOKEN_LENGTH, IdentityTokens, TokenUser
 from ltzd.providers.key_sets import signing_keys_in
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import address_of
@@ -223,7 +223,7 @@ FORGERIES: dict[str, Callable[[Provider], str]] = {
     "a deep payload": lambda p: p.signed(b"[" * 9000),
     "a deep claim": lambda p: p.signed(as_json(p.claims())[:-1] + b', "x": ' + b"[" * 9000),
     "duplicate exp": lambda p: p.signed(as_json(p.claims())[:-1] + b', "exp": 1}'),
-    "too long": lambda p: p.token(x="x" * LONGEST_TOKEN),
+    "too long": lambda p: p.token(x="x" * MAX_TOKEN_LENGTH),
     "far too long": lambda _: "e30." * 1_000_000,
 }
 
@@ -318,9 +318,9 @@ async def test_a_token_of_the_doors_that_has_expired_or_is_for_others_is_refused
 async def test_a_long_token_passes_up_to_the_bound(
     provider: Provider, tokens: IdentityTokens
 ) -> None:
-    token = provider.token(x="x" * (LONGEST_TOKEN * 3 // 4 - 400))
+    token = provider.token(x="x" * (MAX_TOKEN_LENGTH * 3 // 4 - 400))
 
-    assert LONGEST_TOKEN - 400 < len(token) <= LONGEST_TOKEN
+    assert MAX_TOKEN_LENGTH - 400 < len(token) <= MAX_TOKEN_LENGTH
     assert await tokens.user_of(token)
 
 
@@ -681,7 +681,7 @@ NO_SETS = [
 
 @pytest.mark.parametrize("body", NO_SETS, ids=range(len(NO_SETS)))
 def test_a_set_without_keys_or_with_too_many_makes_no_sense(body: bytes) -> None:
-    with pytest.raises(MalformedError):
+    with pytest.raises(MalformedAnswerError):
         signing_keys_in(Reply(200, {}, body))
 
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
-from ltzd.providers.oauth.account_access import AccountsPolicy, GithubAccess, GoogleAccess
+from ltzd.providers.oauth.account_access import AccountLookupPolicy, GithubAccess, GoogleAccess
 from ltzd.providers.oauth.account_lookups import AccountLookups, Verified
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from tests.support.services.account_shapes import SHAPES, TOKEN, Said, Shape, policy_at
@@ -461,7 +461,7 @@ async def test_what_is_no_id_never_reaches_a_provider(
 async def test_a_provider_that_is_not_configured_cannot_be_checked(
     provider: OAuthProvider,
 ) -> None:
-    async with AccountLookups(AccountsPolicy()) as look_ups:
+    async with AccountLookups(AccountLookupPolicy()) as look_ups:
         assert (await look_ups.verify(an_account(provider))).verdict == "cannot_check"
 
 

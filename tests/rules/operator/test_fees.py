@@ -5,19 +5,19 @@ from hypothesis import strategies as st
 
 from ltzd.rules.operator.fees import (
     GWEI,
+    BumpReason,
     FeePolicy,
     Fees,
-    Market,
-    Patience,
-    Stuck,
+    GasPrice,
+    ResubmissionPolicy,
     Wait,
+    bump_reason,
     fees_for,
     replacement,
-    why_stuck,
 )
 
 wei = st.integers(0, 300 * GWEI)
-markets = st.builds(Market, base_fee=wei, tip=wei)
+markets = st.builds(GasPrice, base_fee=wei, tip=wei)
 policies = st.builds(FeePolicy, cap=st.integers(1, 200 * GWEI), min_tip=st.integers(0, 3 * GWEI))
 # A tip is a part of the fee, so it is not above it.
 attempts = st.builds(
@@ -28,32 +28,32 @@ attempts = st.builds(
 waits = st.builds(Wait, seconds=st.floats(0, 3600), blocks=st.integers(0, 1000))
 
 POLICY = FeePolicy()
-PATIENCE = Patience(late_seconds=5, passed_over_seconds=15, passed_over_blocks=3)
+PATIENCE = ResubmissionPolicy(late_seconds=5, passed_over_seconds=15, passed_over_blocks=3)
 
 
 # --- the first attempt ------------------------------------------------------------------------
 
 
 def test_fees_outlast_doubling_of_the_base_fee() -> None:
-    assert fees_for(Market(10 * GWEI, GWEI), POLICY) == Fees(21 * GWEI, GWEI)
+    assert fees_for(GasPrice(10 * GWEI, GWEI), POLICY) == Fees(21 * GWEI, GWEI)
 
 
 def test_a_tip_below_the_least_is_raised() -> None:
-    market = Market(10 * GWEI, 0)
+    market = GasPrice(10 * GWEI, 0)
     assert fees_for(market, FeePolicy(min_tip=2 * GWEI)) == Fees(22 * GWEI, 2 * GWEI)
 
 
 def test_near_the_cap_the_fee_is_the_cap() -> None:
-    assert fees_for(Market(99 * GWEI, GWEI), POLICY) == Fees(100 * GWEI, GWEI)
+    assert fees_for(GasPrice(99 * GWEI, GWEI), POLICY) == Fees(100 * GWEI, GWEI)
 
 
 def test_over_the_cap_there_are_no_fees() -> None:
-    assert fees_for(Market(99 * GWEI, GWEI + 1), POLICY) is None
+    assert fees_for(GasPrice(99 * GWEI, GWEI + 1), POLICY) is None
 
 
 @given(markets, policies)
 def test_fees_are_never_over_the_cap_and_always_pay_the_next_block(
-    market: Market, policy: FeePolicy
+    market: GasPrice, policy: FeePolicy
 ) -> None:
     fees = fees_for(market, policy)
 
@@ -67,10 +67,10 @@ def test_fees_are_never_over_the_cap_and_always_pay_the_next_block(
 
 @given(markets, st.integers(0, 10 * GWEI), policies)
 def test_fees_rise_with_the_base_fee_until_the_cap_forbids(
-    market: Market, rise: int, policy: FeePolicy
+    market: GasPrice, rise: int, policy: FeePolicy
 ) -> None:
     lower = fees_for(market, policy)
-    higher = fees_for(Market(market.base_fee + rise, market.tip), policy)
+    higher = fees_for(GasPrice(market.base_fee + rise, market.tip), policy)
 
     if higher is not None:
         assert lower is not None
@@ -81,25 +81,25 @@ def test_fees_rise_with_the_base_fee_until_the_cap_forbids(
 
 
 def test_a_replacement_pays_what_the_next_block_asks() -> None:
-    assert replacement(Fees(3 * GWEI, GWEI), Market(10 * GWEI, 2 * GWEI), POLICY) == Fees(
+    assert replacement(Fees(3 * GWEI, GWEI), GasPrice(10 * GWEI, 2 * GWEI), POLICY) == Fees(
         22 * GWEI, 2 * GWEI
     )
 
 
 def test_a_replacement_pays_a_tenth_more_where_the_next_block_asks_less() -> None:
-    assert replacement(Fees(50 * GWEI, 10 * GWEI), Market(GWEI, 0), POLICY) == Fees(
+    assert replacement(Fees(50 * GWEI, 10 * GWEI), GasPrice(GWEI, 0), POLICY) == Fees(
         55 * GWEI, 11 * GWEI
     )
 
 
 def test_a_tenth_is_rounded_up_and_is_one_wei_at_least() -> None:
     free = FeePolicy(min_tip=0)
-    assert replacement(Fees(101, 9), Market(0, 0), free) == Fees(112, 10)
-    assert replacement(Fees(0, 0), Market(0, 0), free) == Fees(1, 1)
+    assert replacement(Fees(101, 9), GasPrice(0, 0), free) == Fees(112, 10)
+    assert replacement(Fees(0, 0), GasPrice(0, 0), free) == Fees(1, 1)
 
 
 def test_the_last_tenth_below_the_cap_is_taken_and_none_above_it() -> None:
-    cheap = Market(GWEI, GWEI)
+    cheap = GasPrice(GWEI, GWEI)
     exactly = 1_000_000_000 * 1000 // 11  # its tenth, rounded up, ends at the cap
     fees = replacement(Fees(exactly, GWEI), cheap, POLICY)
     assert fees is not None
@@ -109,12 +109,12 @@ def test_the_last_tenth_below_the_cap_is_taken_and_none_above_it() -> None:
 
 def test_while_the_next_block_is_over_the_cap_nothing_is_replaced() -> None:
     """It could not be mined, and the tenth would be missing later."""
-    assert replacement(Fees(GWEI, GWEI), Market(100 * GWEI, GWEI), POLICY) is None
+    assert replacement(Fees(GWEI, GWEI), GasPrice(100 * GWEI, GWEI), POLICY) is None
 
 
 @given(attempts, markets, policies)
 def test_a_replacement_pays_a_tenth_more_twice_and_stays_under_the_cap(
-    highest: Fees, market: Market, policy: FeePolicy
+    highest: Fees, market: GasPrice, policy: FeePolicy
 ) -> None:
     fees = replacement(highest, market, policy)
 
@@ -136,7 +136,7 @@ def test_a_replacement_pays_a_tenth_more_twice_and_stays_under_the_cap(
 
 @given(attempts, st.lists(markets, max_size=200), policies)
 def test_whatever_the_market_does_attempts_rise_under_the_cap_and_come_to_an_end(
-    first: Fees, course: list[Market], policy: FeePolicy
+    first: Fees, course: list[GasPrice], policy: FeePolicy
 ) -> None:
     highest, made = first, 0
     for market in course:
@@ -150,10 +150,10 @@ def test_whatever_the_market_does_attempts_rise_under_the_cap_and_come_to_an_end
 
 @given(attempts, markets, st.integers(0, 10 * GWEI), policies)
 def test_a_dearer_market_never_makes_a_cheaper_replacement(
-    highest: Fees, market: Market, rise: int, policy: FeePolicy
+    highest: Fees, market: GasPrice, rise: int, policy: FeePolicy
 ) -> None:
     lower = replacement(highest, market, policy)
-    higher = replacement(highest, Market(market.base_fee + rise, market.tip), policy)
+    higher = replacement(highest, GasPrice(market.base_fee + rise, market.tip), policy)
 
     if higher is not None:
         assert lower is not None
@@ -163,37 +163,37 @@ def test_a_dearer_market_never_makes_a_cheaper_replacement(
 # --- when -------------------------------------------------------------------------------------
 
 FEES = Fees(20 * GWEI, GWEI)
-PAYABLE = Market(10 * GWEI, GWEI)
-TOO_DEAR = Market(20 * GWEI, GWEI)
+PAYABLE = GasPrice(10 * GWEI, GWEI)
+TOO_DEAR = GasPrice(20 * GWEI, GWEI)
 
 
-def stuck(wait: Wait, market: Market) -> Stuck | None:
-    return why_stuck(FEES, wait, market, POLICY, PATIENCE)
+def stuck(wait: Wait, market: GasPrice) -> BumpReason | None:
+    return bump_reason(FEES, wait, market, POLICY, PATIENCE)
 
 
 def test_what_cannot_pay_the_base_fee_is_stuck_once_it_is_late() -> None:
     assert stuck(Wait(4.9, 9), TOO_DEAR) is None
-    assert stuck(Wait(5.0, 0), TOO_DEAR) is Stuck.BASE_FEE
+    assert stuck(Wait(5.0, 0), TOO_DEAR) is BumpReason.BASE_FEE
 
 
 def test_the_least_tip_must_be_paid_beside_the_base_fee() -> None:
     edge = 20 * GWEI - POLICY.min_tip
-    assert stuck(Wait(9, 0), Market(edge, 0)) is None
-    assert stuck(Wait(9, 0), Market(edge + 1, 0)) is Stuck.BASE_FEE
+    assert stuck(Wait(9, 0), GasPrice(edge, 0)) is None
+    assert stuck(Wait(9, 0), GasPrice(edge + 1, 0)) is BumpReason.BASE_FEE
 
 
 def test_what_can_pay_is_stuck_after_seconds_and_blocks_together() -> None:
     assert stuck(Wait(3600, 2), PAYABLE) is None
     assert stuck(Wait(14.9, 1000), PAYABLE) is None
-    assert stuck(Wait(15, 3), PAYABLE) is Stuck.PASSED_OVER
+    assert stuck(Wait(15, 3), PAYABLE) is BumpReason.PASSED_OVER
 
 
 @given(attempts, waits, markets, policies)
 def test_without_blocks_what_can_pay_is_never_stuck(
-    fees: Fees, wait: Wait, market: Market, policy: FeePolicy
+    fees: Fees, wait: Wait, market: GasPrice, policy: FeePolicy
 ) -> None:
-    found = why_stuck(fees, Wait(wait.seconds, 0), market, policy, PATIENCE)
+    found = bump_reason(fees, Wait(wait.seconds, 0), market, policy, PATIENCE)
 
-    assert found in {None, Stuck.BASE_FEE}
-    if found is Stuck.BASE_FEE:
+    assert found in {None, BumpReason.BASE_FEE}
+    if found is BumpReason.BASE_FEE:
         assert fees.max_fee_per_gas < market.base_fee + policy.min_tip

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltzd.rules.operator import mint_turns
-from ltzd.rules.operator.mint_turns import Allotment, MintAsk, Reserve
+from ltzd.rules.operator.mint_turns import MintAllocation, MintRequest, Reserve
 from ltzd.values import Address
 
 A, B, C = (Address(bytes([number]) * 20) for number in (0xA, 0xB, 0xC))
@@ -16,22 +16,24 @@ PLENTY = 10**9
 BATCH = 100
 
 
-def asks_of(*said: tuple[Address | None, int]) -> list[MintAsk]:
-    return [MintAsk(UUID(int=number), brand, units) for number, (brand, units) in enumerate(said)]
+def asks_of(*said: tuple[Address | None, int]) -> list[MintRequest]:
+    return [
+        MintRequest(UUID(int=number), brand, units) for number, (brand, units) in enumerate(said)
+    ]
 
 
 def allot(
-    asks: list[MintAsk],
+    asks: list[MintRequest],
     capacity: int,
     spendable: int,
     reserve: Reserve,
     at_most: int,
     refill: int = 0,
-) -> Allotment:
+) -> MintAllocation:
     return mint_turns.allot(asks, mint_turns.Bucket(capacity, spendable, refill), reserve, at_most)
 
 
-def taken(allotment: Allotment) -> list[int]:
+def taken(allotment: MintAllocation) -> list[int]:
     return [reward.int for reward in allotment.taken]
 
 
@@ -69,7 +71,7 @@ def test_half_of_what_is_free_is_kept_for_the_reward_that_does_not_fit() -> None
     assert taken(first) == [1]
     assert (first.reserve.kept, first.reserve.free) == (30, 30)
 
-    others = [asks[0], *(MintAsk(UUID(int=9 + n), B, 20) for n in range(5))]
+    others = [asks[0], *(MintRequest(UUID(int=9 + n), B, 20) for n in range(5))]
     second = allot(others, PLENTY, 60, first.reserve, BATCH)
     assert taken(second) == [9], "the other half is free, and no more"
 
@@ -96,8 +98,8 @@ def test_what_was_saved_for_a_reward_that_is_gone_is_free_again() -> None:
 
 def test_no_more_is_taken_than_a_batch_holds_and_the_reserve_outlasts_a_full_batch() -> None:
     saving = Reserve(UUID(int=50), kept=60, free=100)
-    payments = [MintAsk(UUID(int=n), None, 1) for n in range(3)]
-    asks = [*payments, MintAsk(UUID(int=50), A, 90)]
+    payments = [MintRequest(UUID(int=n), None, 1) for n in range(3)]
+    asks = [*payments, MintRequest(UUID(int=50), A, 90)]
     allotment = allot(asks, PLENTY, 160, saving, 3)
 
     assert taken(allotment) == [0, 1, 2]
@@ -111,7 +113,7 @@ ANY_AMOUNT = st.integers(-20, 120)
 
 
 @st.composite
-def rounds(draw: st.DrawFn) -> tuple[list[MintAsk], int, int, Reserve, int]:
+def rounds(draw: st.DrawFn) -> tuple[list[MintRequest], int, int, Reserve, int]:
     said = sorted(draw(ANY_ASKS), key=lambda one: one[0] is not None)
     asks = asks_of(*said)
     saver = draw(st.sampled_from([None, UUID(int=999), *(ask.reward for ask in asks)]))
@@ -122,7 +124,7 @@ def rounds(draw: st.DrawFn) -> tuple[list[MintAsk], int, int, Reserve, int]:
 
 @given(rounds())
 def test_no_more_is_taken_and_kept_than_there_is(
-    given_round: tuple[list[MintAsk], int, int, Reserve, int],
+    given_round: tuple[list[MintRequest], int, int, Reserve, int],
 ) -> None:
     asks, capacity, spendable, reserve, at_most = given_round
     allotment = allot(asks, capacity, spendable, reserve, at_most)
@@ -138,7 +140,7 @@ def test_no_more_is_taken_and_kept_than_there_is(
 
 @given(rounds())
 def test_the_rewards_of_a_brand_never_overtake_each_other(
-    given_round: tuple[list[MintAsk], int, int, Reserve, int],
+    given_round: tuple[list[MintRequest], int, int, Reserve, int],
 ) -> None:
     asks, capacity, spendable, reserve, at_most = given_round
     allotment = allot(asks, capacity, spendable, reserve, at_most)
@@ -151,7 +153,7 @@ def test_the_rewards_of_a_brand_never_overtake_each_other(
 
 @given(rounds())
 def test_no_brand_changes_which_payments_go(
-    given_round: tuple[list[MintAsk], int, int, Reserve, int],
+    given_round: tuple[list[MintRequest], int, int, Reserve, int],
 ) -> None:
     asks, capacity, spendable, _, at_most = given_round
     payments = [ask for ask in asks if ask.brand is None]
@@ -196,7 +198,7 @@ class Bucket:
             self._cursor = brand
         return len(allotment.taken)
 
-    def _asks(self) -> tuple[list[MintAsk], dict[UUID, tuple[Address, int]]]:
+    def _asks(self) -> tuple[list[MintRequest], dict[UUID, tuple[Address, int]]]:
         """Each brand's oldest: the saver first, then in turn."""
         heads: dict[UUID, tuple[Address, int]] = {}
         for brand, queue in self.queues.items():
@@ -210,7 +212,7 @@ class Bucket:
                 heads[id_][0],
             ),
         )
-        return [MintAsk(id_, *heads[id_]) for id_ in in_turn], heads
+        return [MintRequest(id_, *heads[id_]) for id_ in in_turn], heads
 
 
 def blocks_until_minted(bucket: Bucket, brands: Sequence[Address], units: int, most: int) -> int:
@@ -261,9 +263,9 @@ def test_a_reward_as_large_as_the_bucket_is_minted_though_others_use_a_little_in
 ) -> None:
     """No block ends with a full bucket, since each has minted a little: what is free runs out."""
     available, reserve = 0, Reserve()
-    large = MintAsk(UUID(int=0), A, 1_000)
+    large = MintRequest(UUID(int=0), A, 1_000)
     for number in range(1, 2 * -(-1_000 // gain) + 30):
-        asks = [large, MintAsk(UUID(int=number), B, little)]
+        asks = [large, MintRequest(UUID(int=number), B, little)]
         allotment = allot(asks, 1_000, available, reserve, BATCH, gain)
         if large.reward in allotment.taken:
             return

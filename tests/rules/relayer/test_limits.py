@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited
-from ltzd.rules.relayer.calls import ClaimAsked, RelayWindow
+from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim
 from ltzd.rules.relayer.limits import (
     RELAYS_AN_HOUR,
     ClaimLimit,
@@ -80,11 +80,11 @@ def test_who_waits_as_long_as_he_is_told_is_let_in(since: timedelta, seconds: in
 
 
 def a_limit(on_chain: int, most: int | None, collection: int = 7) -> ClaimLimit:
-    return ClaimLimit(ClaimAsked(collection, on_chain), on_chain, most)
+    return ClaimLimit(RequestedClaim(collection, on_chain), on_chain, most)
 
 
 def test_a_claim_in_flight_counts_until_the_chain_has_counted_it() -> None:
-    standing = replace(NEW, claims=[ClaimAsked(7, 0)])
+    standing = replace(NEW, claims=[RequestedClaim(7, 0)])
     with pytest.raises(ClaimLimitReached) as refused:
         check_claims(standing, a_limit(0, most=1))
     assert refused.value.details == {"collectionId": 7, "currentClaims": 1, "maxPerUser": 1}
@@ -95,11 +95,11 @@ def test_a_claim_in_flight_counts_until_the_chain_has_counted_it() -> None:
 
 
 def test_claims_of_other_collections_do_not_count() -> None:
-    check_claims(replace(NEW, claims=[ClaimAsked(8, 0)]), a_limit(0, most=1))
+    check_claims(replace(NEW, claims=[RequestedClaim(8, 0)]), a_limit(0, most=1))
 
 
 def test_without_a_maximum_nobody_has_claimed_too_often() -> None:
-    check_claims(replace(NEW, claims=[ClaimAsked(7, 10**9)]), a_limit(10**9, most=None))
+    check_claims(replace(NEW, claims=[RequestedClaim(7, 10**9)]), a_limit(10**9, most=None))
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Chain:
     """Claims that the rows still show in flight: they hear of a block later than it comes."""
 
     def standing(self) -> Standing:
-        return replace(NEW, claims=[ClaimAsked(7, expected) for expected in self.known])
+        return replace(NEW, claims=[RequestedClaim(7, expected) for expected in self.known])
 
     def allows(self, most: int) -> bool:
         try:
@@ -164,7 +164,7 @@ def test_the_number_told_is_that_of_claims_on_chain_and_in_flight(
 ) -> None:
     """Also where the user claims by himself, so that his relays will revert."""
     claims = counted + sum(one >= counted for one in expected)
-    standing = replace(NEW, claims=[ClaimAsked(7, one) for one in expected])
+    standing = replace(NEW, claims=[RequestedClaim(7, one) for one in expected])
     if claims < most:
         check_claims(standing, a_limit(counted, most))
         return

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.errors import TooManyTries
+from ltzd.errors import TooManyAttempts
 from ltzd.rules.site_plugin.links import (
     ALPHABET,
     CODE_ENTROPY_BYTES,
@@ -69,7 +69,7 @@ def test_five_wrong_codes_lock_a_member_out_for_ten_minutes_from_the_first() -> 
         check_tries(tries, now)
         tries = with_wrong(tries, now)
         now += timedelta(seconds=30)
-    with pytest.raises(TooManyTries) as refused:
+    with pytest.raises(TooManyAttempts) as refused:
         check_tries(tries, now)
     assert refused.value.details == {"retryAfterSeconds": 600 - 150}
     assert "8 minutes" in refused.value.message
@@ -86,7 +86,7 @@ def test_in_no_ten_minutes_from_a_first_wrong_code_are_more_than_five_looked_at(
         now += timedelta(seconds=pause)
         try:
             check_tries(tries, now)
-        except TooManyTries as refusal:
+        except TooManyAttempts as refusal:
             seconds = refusal.details["retryAfterSeconds"]
             assert isinstance(seconds, int)
             assert 1 <= seconds <= 600

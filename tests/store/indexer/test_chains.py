@@ -2,7 +2,7 @@
 
 import pytest
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity, Cursor
@@ -55,7 +55,7 @@ async def test_the_cursor_moves_only_from_where_it_is(pool: Pool, chain: ChainId
     await move(pool, epoch, b"", 1)
     await move(pool, epoch, b"1", 2)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await move(pool, epoch, b"1", 3)
 
     assert await cursor(pool) == Cursor(2, a_hash("2"), 0)
@@ -66,7 +66,7 @@ async def test_a_new_term_shuts_the_old_follower_out(pool: Pool, chain: ChainIde
     new = await begin(pool)
     assert new == old + 1
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await move(pool, old, b"", 1)
     async with session(pool) as connection:
         await chains.raise_finality(connection, CHAIN_ID, old, 5)

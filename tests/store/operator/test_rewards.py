@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import GWEI, Fees
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import rewards, transactions
@@ -318,7 +318,7 @@ async def test_a_failed_reward_is_not_signed_for(pool: Pool) -> None:
     async with session(pool) as connection:
         await rewards.fail(connection, lane, {bad: "no reason"})
         intent = an_intent(0, [bad, good])
-        with pytest.raises(LostLane):
+        with pytest.raises(LaneLost):
             await transactions.store_signed(connection, lane, intent, an_attempt("a"))
     assert await value(pool, "SELECT count(*) FROM transactions") == 0
 

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from ltzd.errors import LostLane
+from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import GWEI, Fees
 from ltzd.rules.operator.transactions import Place, State, Transaction
 from ltzd.store.database import Connection, Pool, session, transaction
@@ -141,7 +141,7 @@ async def test_an_intent_that_does_not_fit_is_refused_whole(pool: Pool, lane: La
         before = await counters(connection)
         for name, change in MISFITS.items():
             wrong_lane, wrong = change(lane, an_intent(1, ids[1:], 1), ids)
-            with pytest.raises(LostLane):
+            with pytest.raises(LaneLost):
                 await transactions.store_signed(connection, wrong_lane, wrong, an_attempt("b"))
             assert await counters(connection) == before, name
         assert await states(pool) == ["signed"]
@@ -157,7 +157,7 @@ async def test_a_minted_reward_is_not_signed_again(
         "mint_transaction_hash = $1",
         a_hash("mint"),
     )
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await transactions.store_signed(connection, lane, an_intent(0, [reward]), an_attempt("a"))
 
 
@@ -173,7 +173,7 @@ async def test_of_many_who_sign_the_same_nonce_one_succeeds(
         async with session(pool) as connection:
             try:
                 await transactions.store_signed(connection, lane, intent, an_attempt(f"{number}"))
-            except LostLane:
+            except LaneLost:
                 return False
         return True
 
@@ -189,9 +189,9 @@ async def test_a_new_term_shuts_the_old_holder_out_of_every_write(
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     new = await a_lane(pool)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await transactions.store_signed(connection, lane, an_intent(1), an_attempt("b"))
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await save(connection, lane, row, State.SIGNED, MINED)
     await save(connection, new, row, State.SIGNED, MINED)
 
@@ -263,7 +263,7 @@ async def test_a_save_from_a_wrong_state_raises_and_changes_nothing(
             place and place.block_number,
             place and place.block_hash,
         )
-        with pytest.raises(LostLane):
+        with pytest.raises(LaneLost):
             await save(connection, lane, row, was, MINED)
         assert await states(pool) == [state.value]
 
@@ -291,7 +291,7 @@ async def test_many_are_saved_together_or_not_at_all(pool: Pool, lane: Lane) -> 
         async with transaction(pool) as connection:
             await transactions.save(connection, lane, moves)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await save_all()
     assert await states(pool) == ["signed", "signed", "signed", "mined", "signed"]
 
@@ -434,7 +434,7 @@ async def test_a_replacement_of_a_term_that_is_over_is_not_stored(
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     new = await a_lane(pool)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     assert await value(pool, "SELECT count(*) FROM attempts") == 1
     await transactions.store_attempt(connection, new, row, dearer("b", 4))
@@ -446,11 +446,11 @@ async def test_what_has_a_receipt_or_is_settled_is_not_replaced(
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     await save(connection, lane, row, State.SIGNED, MINED)
 
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     confirmed = Transaction(State.CONFIRMED, PLACE)
     await save(connection, lane, row, State.MINED, confirmed)
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     assert await value(pool, "SELECT count(*) FROM attempts") == 1
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 import asyncpg
 import pytest
 
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
 from ltzd.rules.relayer.gas_budgets import GasBudgets, GasSpent
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
@@ -17,7 +17,7 @@ from ltzd.values import Address, hex_of
 from tests.support.relays.lanes import USER, WORST_WEI, a_plan, a_relay, a_relay_lane, send, write
 from tests.support.rows.core import a_hash, a_wallet, save, value
 
-BILL = Bill(a_hash("mined"), 50_000, 2)
+BILL = GasCost(a_hash("mined"), 50_000, 2)
 COST = 50_000 * 2
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from ltzd.errors import LostLane, RateLimited
+from ltzd.errors import LaneLost, RateLimited
 from ltzd.rules.operator.fees import Fees
-from ltzd.rules.operator.transactions import Bill, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
 from ltzd.rules.relayer import limits as relay_limits
-from ltzd.rules.relayer.calls import ClaimAsked, RelayStatus
+from ltzd.rules.relayer.calls import RelayStatus, RequestedClaim
 from ltzd.rules.relayer.limits import Earlier, Standing
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import transactions
@@ -39,7 +39,7 @@ from tests.support.relays.lanes import (
 from tests.support.rows.core import a_hash, a_wallet, save, value
 from tests.support.waiting import until
 
-BILL = Bill(a_hash("mined"), 50_000, 2)
+BILL = GasCost(a_hash("mined"), 50_000, 2)
 
 
 async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[Standing]:
@@ -51,7 +51,7 @@ async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> 
     return (await standings(pool, (user, key)))[0]
 
 
-def a_place(succeeded: bool = True, bill: Bill | None = BILL) -> Place:
+def a_place(succeeded: bool = True, bill: GasCost | None = BILL) -> Place:
     return Place(5, a_hash("block"), succeeded, bill)
 
 
@@ -102,16 +102,16 @@ async def test_many_users_stand_each_where_he_does_in_the_order_asked(pool: Pool
         Earlier(first, one.fingerprint),
         None,
     ]
-    assert [one.is_turn_taken for one in found] == [False, False, True, True]
-    assert [one.last_turn for one in found] == [None, None, second, second]
-    assert [one.claims for one in found] == [[], [], [ClaimAsked(7, 2)], [ClaimAsked(7, 2)]]
+    assert [one.has_serialized_in_flight for one in found] == [False, False, True, True]
+    assert [one.last_serialized_id for one in found] == [None, None, second, second]
+    assert [one.claims for one in found] == [[], [], [RequestedClaim(7, 2)], [RequestedClaim(7, 2)]]
     assert [one.window_start for one in found] == [start, None, start, start]
 
 
 async def test_numbers_of_256_bits_survive(pool: Pool) -> None:
     largest = 2**256 - 1
     await write(pool, a_relay(a_plan(claim=(largest, largest))))
-    assert (await standing(pool)).claims == [ClaimAsked(largest, largest)]
+    assert (await standing(pool)).claims == [RequestedClaim(largest, largest)]
 
 
 async def test_an_hour_that_is_over_counts_nothing(pool: Pool) -> None:
@@ -138,12 +138,16 @@ async def test_turns_are_remembered_when_they_are_over_and_their_hour_is(pool: P
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
     (row,) = await send(pool, lane)
-    assert (await standing(pool)).is_turn_taken
+    assert (await standing(pool)).has_serialized_in_flight
 
     await mine(pool, lane, row.id, a_place())
     await age(pool, "90 minutes", relay)
     found = await standing(pool)
-    assert (found.is_turn_taken, found.last_turn, found.claims) == (False, relay, [])
+    assert (found.has_serialized_in_flight, found.last_serialized_id, found.claims) == (
+        False,
+        relay,
+        [],
+    )
 
 
 async def test_a_simulated_failure_counts_nothing_but_holds_its_key(pool: Pool) -> None:
@@ -193,9 +197,9 @@ async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: P
 async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
     async def one(connection: Connection) -> bool:
         (found,) = await relays.standings(connection, [(USER, None, None)])
-        if not found.is_turn_taken:
+        if not found.has_serialized_in_flight:
             await relays.insert(connection, [a_relay(a_plan(claim=(7, 0)))])
-        return not found.is_turn_taken
+        return not found.has_serialized_in_flight
 
     assert await at_once(pool, 12, one) == 1
 
@@ -285,7 +289,7 @@ async def test_a_lane_that_is_another_by_now_signs_nothing(pool: Pool, wrong: st
         await a_relay_lane(pool)
     used = replace(lane, wallet=OTHER_RELAYER.address) if wrong == "wallet" else lane
     nonce = {"nonce ahead": 2, "nonce behind": 0}.get(wrong, 1)
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         await send(pool, used, nonce)
     assert await row_states(pool) == ["sent", "queued", "queued"]
     assert await value(pool, "SELECT count(*) FROM transactions") == 1
@@ -298,7 +302,7 @@ async def test_a_relay_that_is_gone_is_not_signed_nor_are_those_beside_it(pool: 
     async with session(pool) as connection:
         waiting = await relays.queued(connection, lane, 9)
         assert await relays.withdraw(connection, gone)
-    with pytest.raises(LostLane):
+    with pytest.raises(LaneLost):
         async with transaction(pool) as connection:
             await relays.store_signed(connection, lane, signed(waiting))
     assert await row_states(pool) == ["queued"]
@@ -415,7 +419,7 @@ async def test_a_relay_that_reverted_has_failed(pool: Pool, is_final: bool) -> N
     failed = (await progress(pool, relay)).relayed
     assert failed is not None
     assert (failed.status, failed.gas_used) == (RelayStatus.FAILED, 50_000)
-    assert not (await standing(pool)).is_turn_taken
+    assert not (await standing(pool)).has_serialized_in_flight
 
 
 async def test_a_relay_whose_nonce_was_taken_has_failed_and_its_turn_is_over(pool: Pool) -> None:
@@ -427,7 +431,7 @@ async def test_a_relay_whose_nonce_was_taken_has_failed_and_its_turn_is_over(poo
     assert failed is not None
     assert (failed.status, failed.block_number) == (RelayStatus.FAILED, None)
     found = await standing(pool)
-    assert (found.is_turn_taken, found.claims) == (False, [])
+    assert (found.has_serialized_in_flight, found.claims) == (False, [])
     async with session(pool) as connection:
         assert (await relays.settled(connection, [relay])).keys() == {relay}
 
@@ -500,7 +504,7 @@ async def test_a_relay_whose_nonce_a_self_transfer_took_is_pending_until_that_is
     assert pending is not None
     assert (pending.status, pending.block_number) == (RelayStatus.PENDING, None)
     assert await row_states(pool) == ["sent"]
-    assert (await standing(pool)).is_turn_taken
+    assert (await standing(pool)).has_serialized_in_flight
     async with session(pool) as connection:
         assert await relays.settled(connection, [relay]) == {}
 
@@ -509,7 +513,7 @@ async def test_a_relay_whose_nonce_a_self_transfer_took_is_pending_until_that_is
     assert failed is not None
     assert (failed.status, failed.block_number) == (RelayStatus.FAILED, 5)
     assert failed.is_cancelled
-    assert not (await standing(pool)).is_turn_taken
+    assert not (await standing(pool)).has_serialized_in_flight
     async with session(pool) as connection:
         assert (await relays.settled(connection, [relay])).keys() == {relay}
         found = await relays.by_hash(connection, a_hash(f"{relay}"), [USER])

@@ -561,7 +561,11 @@ async def test_the_key_of_a_failed_one_is_used_up_so_that_nobody_sends_it_later(
         (standing,) = await relays.standings(connection, [asked])
     assert standing.earlier is not None
     assert standing.earlier.fingerprint == one.fingerprint
-    assert (standing.used, standing.last_turn, standing.is_turn_taken) == (0, None, False)
+    assert (standing.used, standing.last_serialized_id, standing.has_serialized_in_flight) == (
+        0,
+        None,
+        False,
+    )
     assert await failed(pool, one), "once more does nothing"
 
 

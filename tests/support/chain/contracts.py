@@ -115,7 +115,7 @@ class Contracts:
         """One value, or a tuple of several."""
         data = abi.call(contract, function, *arguments)
         answer = await self.node.view(self.at[contract], data)
-        values = abi.decode_answer(contract, function, answer)
+        values = abi.decode_result(contract, function, answer)
         return values[0] if len(values) == 1 else values
 
     async def revert(self, by: Party, contract: str, function: str, *arguments: object) -> bytes:

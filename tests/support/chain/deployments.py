@@ -6,8 +6,8 @@ from secrets import token_bytes
 from typing import Any
 
 from ltzd.chain.contracts import abi
-from ltzd.chain.deployment.executor import Deploying, Manner, begin
-from ltzd.chain.deployment.plan import Deployment, MintLimit, Terms
+from ltzd.chain.deployment.executor import DeploymentExecutor, SendMode, begin
+from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signer
@@ -44,7 +44,7 @@ class MortalRpc(Rpc):
         raise KilledError
 
 
-def terms_of(deployer: Address, **changes: Any) -> Terms:
+def terms_of(deployer: Address, **changes: Any) -> DeploymentTerms:
     said: dict[str, Any] = {
         "admin_delay_seconds": 60,
         "minter": MINTER,
@@ -53,7 +53,7 @@ def terms_of(deployer: Address, **changes: Any) -> Terms:
         "guardians": (GUARDIAN,),
         "registrars": (REGISTRAR,),
     }
-    return Terms(deployer=deployer, **(said | changes))
+    return DeploymentTerms(deployer=deployer, **(said | changes))
 
 
 @dataclass
@@ -81,19 +81,19 @@ class Site:
     async def run(
         self,
         rpc: Rpc | None = None,
-        terms: Terms | None = None,
+        terms: DeploymentTerms | None = None,
         *,
         is_hurried: bool = False,
     ) -> Deployment:
         """As another process would, from what is written down."""
         async with rpc or Rpc(self.rpc_url) as own:
-            deploying = Deploying(
+            deploying = DeploymentExecutor(
                 own,
                 self.signer,
                 terms or terms_of(self.signer.address),
                 self.remember,
                 self.told.append,
-                Manner(is_hurried=is_hurried, look_again_seconds=0.02, patience_seconds=20),
+                SendMode(is_hurried=is_hurried, look_again_seconds=0.02, patience_seconds=20),
             )
             return await deploying.run(self.written or await self.beginning(own))
 
@@ -114,7 +114,7 @@ class Site:
             answer = await Node(rpc).view(
                 self.written.address(contract), abi.call(contract, function, *arguments)
             )
-        return abi.decode_answer(contract, function, answer)[0]
+        return abi.decode_result(contract, function, answer)[0]
 
     async def holds(self, contract: str, role: str, account: Address) -> bool:
         found: bool = await self.ask(contract, "hasRole", abi.role_id(role), account)

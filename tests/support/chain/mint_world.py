@@ -22,7 +22,7 @@ from ltzd.operator import monitor as watching
 from ltzd.operator import publisher as publishing
 from ltzd.operator.mints import simulation as rehearsing
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget, SameProcess
+from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import locks
 from ltzd.store.wakeups import REWARDS, Signals
@@ -35,7 +35,7 @@ POLICY = LanePolicy(
     max_in_flight=64,
     poll_seconds=0.02,
     gather_seconds=0.0,
-    crowd_seconds=0.0,
+    batch_linger_seconds=0.0,
     repeat_seconds=0.1,
     replace_after_seconds=0.2,
 )
@@ -83,7 +83,7 @@ class World:
             MintTarget(CHAIN_ID, LTZ_AT),
             self.signals,
             policy,
-            SameProcess(self._tell, lambda: self.on_the_way),
+            InProcessHooks(self._tell, lambda: self.on_the_way),
         )
         async with running(lane.run()):
             yield lane

@@ -13,17 +13,17 @@ from eth_account import Account
 from ltzd.chain import typed_data
 from ltzd.chain.contracts import abi, ltz
 from ltzd.chain.contracts.business_escrow import DEAL, Deal, DealStatus
-from ltzd.chain.relayer.calls import RelayContracts, Understood, understood
+from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, understood
 from ltzd.chain.typed_data import (
     Buy,
     Claim,
     Permit,
     Refund,
     Release,
-    Signable,
     TransferWithAuthorization,
+    TypedMessage,
 )
-from ltzd.rules.relayer.calls import PermitGiven, RelayAsk, RelayPlan
+from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
 from ltzd.values import Address, address_of
 
 
@@ -32,7 +32,7 @@ class Person:
         self.key = key.to_bytes(32, "big")
         self.address = address_of(str(Account.from_key(self.key).address))
 
-    def sign(self, contract: str, message: Signable) -> bytes:
+    def sign(self, contract: str, message: TypedMessage) -> bytes:
         digest = typed_data.digest(message, CONTRACTS.separator(contract))
         return bytes(Account.unsafe_sign_hash(digest, self.key).signature)
 
@@ -66,7 +66,7 @@ class Chain:
     allowance: int = 0
     deal: Deal = USERS_DEAL
 
-    def answers(self, asked: Understood) -> list[bytes]:
+    def answers(self, asked: DecodedRelay) -> list[bytes]:
         return [self._answer(to, data) for to, data in asked.questions]
 
     def _answer(self, to: Address, data: bytes) -> bytes:
@@ -103,19 +103,19 @@ def a_permit(
     owner: Person = USER,
     nonce: int = NONCE,
     signer: Person | None = None,
-) -> PermitGiven:
+) -> SignedPermit:
     message = Permit(owner.address, spender, value, nonce, DEADLINE)
     signature = (signer or owner).sign("LTZ", message)
-    return PermitGiven(owner.address, spender, value, DEADLINE, signature)
+    return SignedPermit(owner.address, spender, value, DEADLINE, signature)
 
 
-def permit(given: PermitGiven) -> bytes:
+def permit(given: SignedPermit) -> bytes:
     """As a call of LTZ."""
     said = (given.owner, given.spender, given.value, given.deadline)
     return abi.call("LTZ", "permit", *said, *split(given.signature))
 
 
-def permit_ltz(given: PermitGiven) -> bytes:
+def permit_ltz(given: SignedPermit) -> bytes:
     """As a call of the spender."""
     return abi.call(
         "PerkNFT", "permitLTZ", given.owner, given.value, given.deadline, *split(given.signature)

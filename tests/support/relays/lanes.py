@@ -14,7 +14,7 @@ from ltzd.chain.signing import Signer
 from ltzd.operator.policy import LanePolicy
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
-from ltzd.rules.relayer.calls import ClaimAsked, RelayPlan
+from ltzd.rules.relayer.calls import RelayPlan, RequestedClaim
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
@@ -50,7 +50,7 @@ def a_plan(
         function="PerkNFT.claimFor" if claim else "PerkNFT.permitLTZ",
         takes_turns=takes_turns or claim is not None,
         wallet=wallet,
-        claim=claim and ClaimAsked(*claim),
+        claim=claim and RequestedClaim(*claim),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ltzd.providers.oauth.account_access import (
-    AccountsPolicy,
+    AccountLookupPolicy,
     DiscordAccess,
     GithubAccess,
     GoogleAccess,
@@ -223,7 +223,7 @@ SHAPES: Mapping[OAuthProvider, Shape] = {
 TOKEN = {"access_token": "a-client-token", "token_type": "Bearer", "expires_in": 3600}
 
 
-def policy_at(base: str, **changes: Any) -> AccountsPolicy:
+def policy_at(base: str, **changes: Any) -> AccountLookupPolicy:
     """All eight providers at one server, each under its own name."""
     policy: dict[str, Any] = {
         "discord": DiscordAccess("discord-token", f"{base}/discord"),
@@ -237,7 +237,7 @@ def policy_at(base: str, **changes: Any) -> AccountsPolicy:
         "first_pause_seconds": 0.01,
         "rate_limit_pause_seconds": 0.02,
     }
-    return AccountsPolicy(**policy | changes)
+    return AccountLookupPolicy(**policy | changes)
 
 
 def difference(found: Json, documented: Json, free: tuple[str, ...], place: str = "") -> str | None:

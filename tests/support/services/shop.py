@@ -65,7 +65,9 @@ class Shop:
 
     async def _begin(self) -> None:
         await self.sandbox.start()
-        self.sandbox.events_to(f"http://127.0.0.1:{self._runner.addresses[0][1]}/events")
+        self.sandbox.set_payment_events_url(
+            f"http://127.0.0.1:{self._runner.addresses[0][1]}/events"
+        )
 
     def client(self, key: str | None = None, repeats: int = 2) -> stripe.StripeClient:
         policy = self.sandbox.payments_policy()

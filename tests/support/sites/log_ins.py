@@ -10,15 +10,15 @@ import aiohttp
 
 from ltzd.actions.site_plugin.links import LinkCode, SiteLinks
 from ltzd.actions.site_plugin.members import SiteMembers, SitePolicy
-from ltzd.actions.users.registration import Newcomers
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.registration import UserRegistration
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import Following
 from ltzd.dev.sandbox import Sandbox
-from ltzd.providers.host_sites import HostSites
+from ltzd.providers.host_sites import HostSiteClient
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, transaction
 from ltzd.store.site_plugin.members import Member
 from tests.support.rows.core import value
@@ -36,10 +36,10 @@ class World:
         self.pool = pool
         self.sandbox = sandbox
         self.site = site
-        self.book = BrandBook()
+        self.book = BrandCache()
         self.members: SiteMembers
         self.links: SiteLinks
-        self.users: TokenUsers
+        self.users: TokenAuthenticator
         self.http: aiohttp.ClientSession
 
     async def brand(self, **changes: Any) -> None:
@@ -80,11 +80,11 @@ async def a_world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
         world.http = await stack.enter_async_context(aiohttp.ClientSession())
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
         tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
-        sites = HostSites(SHORT)
+        sites = HostSiteClient(SHORT)
         stack.push_async_callback(sites.close)
         policy = SitePolicy(world.site.base + "/{host}", "api")
-        newcomers = Newcomers(pool, identity)
+        newcomers = UserRegistration(pool, identity)
         world.members = SiteMembers(pool, world.book, newcomers, sites, policy)
-        world.users = TokenUsers(tokens, identity, Following(pool, identity))
+        world.users = TokenAuthenticator(tokens, identity, Following(pool, identity))
         world.links = SiteLinks(pool, world.members, world.users, SEALER)
         yield world

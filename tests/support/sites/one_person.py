@@ -8,24 +8,24 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.record import EventHandler
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.pregeneration import Pregeneration, PregenerationRequest
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.users.custodial_wallets import LinkingTokens, LocalWallets
-from ltzd.actions.users.identity_provider import Identities, UserTokens
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.custodial_wallets import CustodialWallets, LinkingTokenVerifier
+from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import Following
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
 from ltzd.providers.oauth.lookup_answers import Verified
-from ltzd.providers.oidc.claims import VouchedUser
+from ltzd.providers.oidc.claims import OidcUser
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.wakeups import Signals
@@ -48,16 +48,16 @@ class Vouching:
     """An issuer whose tokens are what they say."""
 
     def __init__(self) -> None:
-        self.users: dict[str, VouchedUser] = {}
+        self.users: dict[str, OidcUser] = {}
 
-    async def user_of(self, token: str) -> VouchedUser:
+    async def user_of(self, token: str) -> OidcUser:
         return self.users[token]
 
 
 class World:
     """One process's worth; `ticks` is the clock of what it remembers to have settled."""
 
-    def __init__(self, url: str, identity: Identities, tokens: UserTokens) -> None:
+    def __init__(self, url: str, identity: IdentityProvider, tokens: TokenVerifier) -> None:
         self.url = url
         self.identity = identity
         self.tokens = tokens
@@ -69,7 +69,7 @@ class World:
             self.pool = await open_pool(self.url)
             stack.callback(self.pool.terminate)
             rule = EventRule(type=TYPE, reward=100, **NO_LIMITS)
-            book = BrandBook()
+            book = BrandCache()
             async with transaction(self.pool) as connection:
                 brand = a_brand(rule, duplicate_window_seconds=0)
                 await brands.apply(connection, brand, SEALER)
@@ -77,13 +77,13 @@ class World:
             limits = await stack.enter_async_context(RateLimits())
             signals = Signals(self.url)
             self.following = Following(self.pool, self.identity, self.ticks)
-            self.users = TokenUsers(self.tokens, self.identity, self.following)
+            self.users = TokenAuthenticator(self.tokens, self.identity, self.following)
             signatures = RequestSignatures(self.pool, SEALER, book)
             self.pregeneration = Pregeneration(
                 self.pool, book, self.identity, EverybodyExists(), limits, signatures
             )
             stack.push_async_callback(self.pregeneration.close)
-            hashes = PublishedHashes(self.pool, signals)
+            hashes = MintHashWaiters(self.pool, signals)
             capacity = MintCapacity(self.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
             self.events = EventHandler(
                 self.pool, signals, book, self.identity, hashes, signatures, limits, capacity
@@ -123,7 +123,7 @@ class LocalWorld(World):
 
     def token(self, subject: str, *accounts: OAuthAccount, email: str | None = None) -> str:
         token = uuid4().hex
-        self.issuer.users[token] = VouchedUser(subject, None, accounts, email)
+        self.issuer.users[token] = OidcUser(subject, None, accounts, email)
         return token
 
 
@@ -133,8 +133,8 @@ async def a_local_world(url: str) -> AsyncIterator[LocalWorld]:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
         issuer = Vouching()
-        wallets = LocalWallets(pool, Sealer([b"\x05" * 32]), ISSUER, ())
-        world = LocalWorld(url, wallets, LinkingTokens(issuer, wallets))
+        wallets = CustodialWallets(pool, Sealer([b"\x05" * 32]), ISSUER, ())
+        world = LocalWorld(url, wallets, LinkingTokenVerifier(issuer, wallets))
         world.issuer = issuer
         await stack.enter_async_context(world.begun())
         yield world

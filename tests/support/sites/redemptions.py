@@ -12,12 +12,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
-from ltzd.actions.relayer.context import RelayDesk
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.site_plugin.redemptions import Redeemed, SiteRedemptions
 from ltzd.actions.users.custodial_signing import ltz_permits
-from ltzd.actions.users.custodial_wallets import LocalWallets
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.custodial_wallets import CustodialWallets
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.node.node import Header
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
@@ -47,7 +47,7 @@ CODE = re.compile(f"[{ALPHABET}]{{4}}(-[{ALPHABET}]{{4}}){{2}}")
 SEALER = Sealer([b"\x05" * 32])
 
 
-class Wallets(LocalWallets):
+class Wallets(CustodialWallets):
     """Ours, which may be away or give a key out of hand, and may wait for each other."""
 
     is_away = False
@@ -88,11 +88,11 @@ class Conditions:
 class Process:
     """One that serves the site: its own turns, its own waiting."""
 
-    def __init__(self, desk: RelayDesk, wallets: Wallets, conditions: Conditions) -> None:
+    def __init__(self, desk: RelayContext, wallets: Wallets, conditions: Conditions) -> None:
         self.desk = desk
         self.relayer = Relayer(
             desk,
-            cast("TokenUsers", None),
+            cast("TokenAuthenticator", None),
             cast("PurchaseConstraints", conditions),
             RelayPolicy(),
         )
@@ -137,7 +137,7 @@ class Sites:
             business_escrow=at["BusinessEscrow"],
         )
         fees = FeePolicy(cap=100 * GWEI)
-        desk = RelayDesk.of(self.pool, self.signals, self.deployed.node, contracts, fees)
+        desk = RelayContext.of(self.pool, self.signals, self.deployed.node, contracts, fees)
         process = Process(desk, self.wallets, self.conditions)
         await self.stack.enter_async_context(running(desk.board.run(), process.relayer.run()))
         return process

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.event_handler import record as event_handler
-from ltzd.actions.event_handler.hash_waiter import PublishedHashes
+from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.record import EventHandler, EventRequest, RecordedEvent
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
@@ -21,7 +21,7 @@ from ltzd.errors import LtzdError
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.wakeups import Signals
@@ -73,7 +73,7 @@ async def a_handler(
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
-        book = BrandBook()
+        book = BrandCache()
         async with transaction(pool) as connection:
             await brands.apply(connection, brand or a_brand(), SEALER)
             await book.refresh(connection)
@@ -84,7 +84,7 @@ async def a_handler(
             signals,
             book,
             identity,
-            PublishedHashes(pool, signals),
+            MintHashWaiters(pool, signals),
             RequestSignatures(pool, SEALER, book),
             await stack.enter_async_context(RateLimits()),
             capacity or MintCapacity(pool, FakeNode().node, CHAIN_ID, LTZ_AT),
@@ -101,10 +101,10 @@ async def two_handlers(
         yield [one, other]
 
 
-Outcomes = list[RecordedEvent | LtzdError]
+OutcomeWriter = list[RecordedEvent | LtzdError]
 
 
-async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> Outcomes:
+async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> OutcomeWriter:
     """All at once, over the handlers in turn."""
     answers = await asyncio.gather(
         *(
@@ -119,11 +119,11 @@ async def record_all(handlers: list[EventHandler], requests: list[EventRequest])
     return answers  # type: ignore[return-value]
 
 
-def kinds(outcomes: Outcomes) -> Counter[str]:
+def kinds(outcomes: OutcomeWriter) -> Counter[str]:
     return Counter(type(outcome).__name__ for outcome in outcomes)
 
 
-def recorded(outcomes: Outcomes) -> list[RecordedEvent]:
+def recorded(outcomes: OutcomeWriter) -> list[RecordedEvent]:
     return [outcome for outcome in outcomes if isinstance(outcome, RecordedEvent)]
 
 

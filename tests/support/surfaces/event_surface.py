@@ -21,7 +21,7 @@ import pytest_asyncio
 from aiohttp import web
 from eth_hash.auto import keccak
 
-from ltzd.daemon.assembly import Daemon, assembled
+from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.main import _loops
 from ltzd.daemon.settings.accounts import Accounts
 from ltzd.daemon.settings.settings import Settings
@@ -293,7 +293,7 @@ async def an_event_surface(
         node_url = await stack.enter_async_context(a_served_node(node))
         sealer = Sealer.from_file(folder / "master.key", create=True)
         said = _settings(database_url, folder, sandbox, node_url) | settings
-        daemon = await stack.enter_async_context(assembled(Settings.model_validate(said)))
+        daemon = await stack.enter_async_context(open_daemon(Settings.model_validate(said)))
         http = await stack.enter_async_context(aiohttp.ClientSession())
         url = await stack.enter_async_context(serving(http_app(daemon, is_dev=False)))
         surface = EventSurface(url, http, daemon, sandbox, node, sealer)

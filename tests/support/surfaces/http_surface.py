@@ -16,13 +16,13 @@ import aiohttp
 
 from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
-from ltzd.actions.perk_charges import AsOf, Reader, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import IndexedHeight, Reader, Redeemed, RedeemRequest
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
 from ltzd.actions.relayer.relayer import RelayAnswer, RelayRequest
-from ltzd.actions.site_plugin.check_ins import CheckedIn
+from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Board, Entry
 from ltzd.actions.site_plugin.links import LinkCode, Linked
-from ltzd.actions.site_plugin.members import LoggedIn
+from ltzd.actions.site_plugin.members import AuthenticatedMember
 from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer
 from ltzd.actions.site_plugin.redemptions import Redeemed as SiteRedeemed
 from ltzd.cache.rate_limits import RateLimits, Window
@@ -49,7 +49,7 @@ from ltzd.http.server import serve
 from ltzd.http.services import Health, HttpPolicy, Services, SiteServices
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.providers.payments import OpenSession
+from ltzd.providers.payments import CheckoutPage
 from ltzd.rules import perk_charges
 from ltzd.rules.brands.configuration import Brand, EventRule, Perk
 from ltzd.rules.payments import Payment, not_found
@@ -273,7 +273,7 @@ class FakePerkCharges:
     by_key: dict[tuple[Address, str], Redemption] = field(default_factory=dict)
     refusal: Exception | None = None
     is_mining: bool = True
-    as_of: AsOf = field(default_factory=lambda: AsOf(1_000, 900))
+    as_of: IndexedHeight = field(default_factory=lambda: IndexedHeight(1_000, 900))
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
         self.heard.append("brand_of")
@@ -316,7 +316,9 @@ class FakePerkCharges:
         self.by_key[slot] = a_redemption(request, token, left, is_mined=self.is_mining)
         return Redeemed(self.by_key[slot], already_processed=False)
 
-    async def token(self, reader: Reader, collection_id: int, token_id: int) -> tuple[Token, AsOf]:
+    async def token(
+        self, reader: Reader, collection_id: int, token_id: int
+    ) -> tuple[Token, IndexedHeight]:
         self.heard.append("token")
         self._spend(reader.brand, reader.nonce)
         return self._own_token(reader.brand, collection_id, token_id), self.as_of
@@ -424,7 +426,7 @@ class FakePayments:
     """
 
     opened: list[CheckoutRequest] = field(default_factory=list)
-    keys: dict[tuple[Address, str], tuple[CheckoutRequest, OpenSession]] = field(
+    keys: dict[tuple[Address, str], tuple[CheckoutRequest, CheckoutPage]] = field(
         default_factory=dict
     )
     paid: dict[str, Payment] = field(default_factory=dict)
@@ -434,7 +436,7 @@ class FakePayments:
     signature: str = "t=1,v1=good"
     refusal: Exception | None = None
 
-    async def open_checkout(self, request: CheckoutRequest) -> OpenSession:
+    async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
         self._refuse()
         if request.brand_id != address_of(BRAND_ID):
             raise BrandUnknown("Unknown brand")
@@ -442,7 +444,7 @@ class FakePayments:
         if slot not in self.keys:
             id_ = f"cs_test_{len(self.opened)}"
             self.opened.append(request)
-            self.keys[slot] = (request, OpenSession(id_, f"https://pay.example/{id_}"))
+            self.keys[slot] = (request, CheckoutPage(id_, f"https://pay.example/{id_}"))
         first, opened = self.keys[slot]
         if first != request:
             raise IdempotencyKeyReused("This idempotency key came with another request before")
@@ -562,14 +564,14 @@ class FakeSite:
             raise SiteUnknown("No loyalty programme is configured for this site.")
         return self.brand
 
-    async def member(self, host: str, credentials: HostCredentials) -> LoggedIn:
+    async def member(self, host: str, credentials: HostCredentials) -> AuthenticatedMember:
         self.brand_of(host)
         self.heard.append("member")
         if self.log_in_refusal is not None:
             raise self.log_in_refusal
         if (credentials.cookie, credentials.nonce) != (COOKIE, NONCE):
             raise NotLoggedIn("You are not logged in at this site.")
-        return LoggedIn(self.visitor, FRESH_NONCE)
+        return AuthenticatedMember(self.visitor, FRESH_NONCE)
 
     def is_confirmed(self, _host: str, credentials: HostCredentials) -> bool:
         return credentials in self.confirmed
@@ -619,10 +621,10 @@ class FakeSite:
         lasting = LastingLink(uuid4(), link.expires_at, date(2026, 3, 14), allowance)
         return Funds(self.balance, self.spendable + allowance.left, lasting)
 
-    async def check_in(self, member: Member) -> CheckedIn:
+    async def check_in(self, member: Member) -> CheckInResult:
         self._hear("check_in", member)
         was_claimed, self.is_claimed = self.is_claimed, True
-        return CheckedIn(self._streak(), 0 if was_claimed else 15, was_claimed)
+        return CheckInResult(self._streak(), 0 if was_claimed else 15, was_claimed)
 
     async def claim_milestone(self, member: Member, days: int) -> int:
         self._hear("claim_milestone", days)

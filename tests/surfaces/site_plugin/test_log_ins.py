@@ -17,15 +17,15 @@ from structlog.testing import capture_logs
 from ltzd import telemetry
 from ltzd.actions.site_plugin.links import SiteLinks
 from ltzd.actions.site_plugin.members import SiteMembers, SitePolicy
-from ltzd.actions.users.registration import Newcomers
-from ltzd.actions.users.token_auth import TokenUsers
+from ltzd.actions.users.registration import UserRegistration
+from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import Following
 from ltzd.daemon.surfaces import http_app
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.http.services import HttpPolicy
 from ltzd.http.site_plugin.errors import SitePluginError
 from ltzd.http.site_plugin.operations import operations
-from ltzd.providers.host_sites import HostSites
+from ltzd.providers.host_sites import HostSiteClient
 from ltzd.providers.identity.tokens import IdentityTokens
 from ltzd.values import address_of
 from tests.support.sites.host_sites import SHORT
@@ -166,17 +166,19 @@ async def running(event_surface: EventSurface) -> AsyncIterator[str]:
     """The app's URL: as `ltzd run` has it, but it may ask sites of this machine."""
     daemon, sandbox = event_surface.daemon, event_surface.sandbox
     async with AsyncExitStack() as stack:
-        sites = HostSites(SHORT)
+        sites = HostSiteClient(SHORT)
         stack.push_async_callback(sites.close)
         members = SiteMembers(
             daemon.pool,
             daemon.brands,
-            Newcomers(daemon.pool, daemon.identity),
+            UserRegistration(daemon.pool, daemon.identity),
             sites,
             SitePolicy(sandbox.site_url),
         )
         tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
-        owners = TokenUsers(tokens, daemon.identity, Following(daemon.pool, daemon.identity))
+        owners = TokenAuthenticator(
+            tokens, daemon.identity, Following(daemon.pool, daemon.identity)
+        )
         links = SiteLinks(daemon.pool, members, owners, SEALER)
         site = replace(daemon.site, members=members, links=links)
         app = http_app(replace(daemon, site=site), is_dev=False)
@@ -284,7 +286,7 @@ async def test_two_sessions_of_one_user_are_one_member(site: Site) -> None:
 
 
 async def test_an_application_password_is_a_log_in(site: Site) -> None:
-    door = site.shop.sandbox.site_door()
+    door = site.shop.sandbox.site_section()
     pair = f"{door['username']}:{door['applicationPassword']}".encode()
     basic = f"Basic {base64.b64encode(pair).decode()}"
 

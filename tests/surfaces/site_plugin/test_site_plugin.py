@@ -34,7 +34,7 @@ from ltzd.errors import (
     OutcomeUnknown,
     RateLimited,
     RedemptionRefused,
-    TooManyTries,
+    TooManyAttempts,
     TransactionFailed,
     Unavailable,
 )
@@ -231,7 +231,7 @@ async def test_a_link_is_ended_also_where_there_is_none(surface: Surface) -> Non
 
 
 async def test_too_many_wrong_codes_are_answered_with_when_to_try_again(surface: Surface) -> None:
-    surface.site.refusal = TooManyTries("You have typed too many.", retryAfterSeconds=431)
+    surface.site.refusal = TooManyAttempts("You have typed too many.", retryAfterSeconds=431)
     answer = await post(surface, "link")
     assert answer.said == (429, "rest_too_many_requests", "You have typed too many.")
     assert answer.headers["Retry-After"] == "431"

@@ -27,7 +27,7 @@ _STRING_BYTES: Final = 255
 _TTL_SECONDS: Final = 0
 
 
-class TxtBook:
+class TxtRecordStore:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         # Names are equal in any letter case.

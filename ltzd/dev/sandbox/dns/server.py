@@ -14,14 +14,14 @@ import dns.rcode
 from aiohttp import web
 from dns.message import Message
 
-from ltzd.dev.sandbox.dns.records import TxtBook, name_of
+from ltzd.dev.sandbox.dns.records import TxtRecordStore, name_of
 from ltzd.dev.sandbox.faults import DNS, Faults
 from ltzd.dev.sandbox.journal import Journal
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
     allow_only,
-    door_object,
+    control_body,
     json_reply,
     list_in,
     text_in,
@@ -45,7 +45,7 @@ class DnsServer:
         self._folder = folder
         self._faults = faults
         self._journal: Journal | None = None
-        self._book: TxtBook | None = None
+        self._book: TxtRecordStore | None = None
         self._port = 0
         self._tcp: asyncio.Server | None = None
         self._udp: asyncio.DatagramTransport | None = None
@@ -54,7 +54,7 @@ class DnsServer:
     async def start(self) -> None:
         """Raises Misconfigured."""
         self._journal, records = Journal.open(self._folder / "dns.jsonl")
-        self._book = TxtBook(self._journal)
+        self._book = TxtRecordStore(self._journal)
         try:
             for record in records:
                 self._book.remember(record)
@@ -87,7 +87,7 @@ class DnsServer:
     async def door(self, request: web.Request) -> web.Response:
         """POST {"name", "txt": […]}; an empty list removes."""
         assert self._book is not None, "the sandbox has not started"
-        body = await door_object(request)
+        body = await control_body(request)
         allow_only(body, "name", "txt")
         try:
             name = name_of(text_in(body, "name", longest=1024))

@@ -18,7 +18,7 @@ from ltzd.dev.sandbox.identity.limits import UserLimit
 from ltzd.dev.sandbox.identity.users import (
     AccountsConflictError,
     User,
-    UserBook,
+    UserStore,
     Wallet,
     WalletOrder,
 )
@@ -35,7 +35,7 @@ _MOST_WALLETS = 10
 
 
 class IdentityApi:
-    def __init__(self, users: UserBook, app: AppCredentials, keys: SigningKeys) -> None:
+    def __init__(self, users: UserStore, app: AppCredentials, keys: SigningKeys) -> None:
         self._users = users
         self._app = app
         self._keys = keys

@@ -8,7 +8,7 @@ from collections import deque
 
 from aiohttp import web
 
-from ltzd.dev.sandbox.requests import allow_only, door_object, json_reply, whole_number_in
+from ltzd.dev.sandbox.requests import allow_only, control_body, json_reply, whole_number_in
 
 DOOR = "/doors/identity-limit"
 VENDORS_USERS_PER_MINUTE = 240
@@ -25,7 +25,7 @@ class UserLimit:
         self._made: deque[float] = deque()
 
     async def door(self, request: web.Request) -> web.Response:
-        body = await door_object(request)
+        body = await control_body(request)
         allow_only(body, "usersPerMinute")
         self._most = whole_number_in(body, "usersPerMinute", 0, _MOST)
         self._made.clear()

@@ -9,14 +9,14 @@ the vendor transfers an account whose owner has shown that he is both of its use
 from aiohttp import web
 
 from ltzd.dev.sandbox.identity.accounts import Account, account_of
-from ltzd.dev.sandbox.identity.tokens import TokenMint
-from ltzd.dev.sandbox.identity.users import User, UserBook, WalletOrder
+from ltzd.dev.sandbox.identity.tokens import TokenIssuer
+from ltzd.dev.sandbox.identity.users import User, UserStore, WalletOrder
 from ltzd.dev.sandbox.identity.wallet_rpc import signer_id_of
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
     allow_only,
-    door_object,
+    control_body,
     email_in,
     json_reply,
     list_in,
@@ -31,13 +31,13 @@ _MOST_SECONDS = 10 * 365 * 86_400
 _MOST_LINKS = 8
 
 
-class TokenDoor:
-    def __init__(self, users: UserBook, mint: TokenMint) -> None:
+class TokenControl:
+    def __init__(self, users: UserStore, mint: TokenIssuer) -> None:
         self._users = users
         self._mint = mint
 
     async def open(self, request: web.Request) -> web.Response:
-        body = await door_object(request)
+        body = await control_body(request)
         allow_only(body, "email", "provider", "id", "links", "claims", "expiresIn")
         account, links = _account_in(body), _links_in(body)
         lifetime, claims = _lifetime_in(body), object_in(body, "claims") if "claims" in body else {}

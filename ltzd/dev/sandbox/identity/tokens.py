@@ -18,7 +18,7 @@ Claims = Mapping[str, object]
 _ISSUER = "privy.io"
 
 
-class TokenMint:
+class TokenIssuer:
     def __init__(self, app_id: str, keys: SigningKeys) -> None:
         self.app_id = app_id
         self._keys = keys

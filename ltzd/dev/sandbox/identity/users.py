@@ -63,7 +63,7 @@ class AccountsConflictError(Exception):
         self.owner = owner
 
 
-class UserBook:
+class UserStore:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._users: dict[str, User] = {}

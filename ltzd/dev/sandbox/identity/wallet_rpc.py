@@ -21,7 +21,7 @@ from eth_account import Account
 from eth_account.messages import encode_typed_data
 
 from ltzd.dev.sandbox.identity.credentials import AppCredentials
-from ltzd.dev.sandbox.identity.users import UserBook, Wallet
+from ltzd.dev.sandbox.identity.users import UserStore, Wallet
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
@@ -67,7 +67,7 @@ def app_signer(app: AppCredentials) -> AppSigner:
 
 
 class WalletRpc:
-    def __init__(self, users: UserBook, app: AppCredentials) -> None:
+    def __init__(self, users: UserStore, app: AppCredentials) -> None:
         self._users = users
         self._app_id = app.app_id
         self._signer = app_signer(app)

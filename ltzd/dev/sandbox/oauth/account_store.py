@@ -36,7 +36,7 @@ class Member:
     level: int | None = None
 
 
-class AccountBook:
+class AccountStore:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._people: dict[tuple[OAuthProvider, str], Person] = {}

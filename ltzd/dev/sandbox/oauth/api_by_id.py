@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from ltzd.dev.sandbox.oauth.account_store import AccountBook, Person
+from ltzd.dev.sandbox.oauth.account_store import AccountStore, Person
 from ltzd.dev.sandbox.oauth.credentials import AccountCredentials
 from ltzd.dev.sandbox.oauth.errors import PREFIX
 from ltzd.dev.sandbox.requests import json_reply
@@ -19,7 +19,7 @@ _TWITTER_PROBLEMS = "https://api.twitter.com/2/problems"
 
 
 class ByIdApi:
-    def __init__(self, book: AccountBook, credentials: AccountCredentials) -> None:
+    def __init__(self, book: AccountStore, credentials: AccountCredentials) -> None:
         self._book = book
         self._credentials = credentials
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 import aiohttp
 from aiohttp import web
 
-from ltzd.dev.sandbox.oauth.account_store import AccountBook, Person
+from ltzd.dev.sandbox.oauth.account_store import AccountStore, Person
 from ltzd.dev.sandbox.oauth.credentials import (
     CLIENT_ID,
     INSTAGRAM_USER,
     TOKEN_SECONDS,
     AccountCredentials,
-    ClientTokenBook,
+    ClientTokenStore,
 )
 from ltzd.dev.sandbox.oauth.errors import PREFIX
 from ltzd.dev.sandbox.requests import BadInputError, json_object, json_reply
@@ -28,11 +28,11 @@ _TRACE = "AsandboxTrace"
 
 
 class ClientsApi:
-    def __init__(self, book: AccountBook, credentials: AccountCredentials) -> None:
+    def __init__(self, book: AccountStore, credentials: AccountCredentials) -> None:
         self._book = book
         self._credentials = credentials
-        self.spotify_tokens = ClientTokenBook()
-        self.tiktok_tokens = ClientTokenBook()
+        self.spotify_tokens = ClientTokenStore()
+        self.tiktok_tokens = ClientTokenStore()
 
     def routes(self) -> list[web.RouteDef]:
         return [

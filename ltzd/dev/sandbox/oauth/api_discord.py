@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
-from ltzd.dev.sandbox.oauth.account_store import AccountBook, Person
+from ltzd.dev.sandbox.oauth.account_store import AccountStore, Person
 from ltzd.dev.sandbox.oauth.credentials import AccountCredentials
 from ltzd.dev.sandbox.oauth.errors import PREFIX
 from ltzd.dev.sandbox.requests import json_reply
@@ -17,7 +17,7 @@ LEVELS = f"{PREFIX}/levels"
 class DiscordApi:
     """Our bot is in every guild, and anybody may ask for levels."""
 
-    def __init__(self, book: AccountBook, credentials: AccountCredentials) -> None:
+    def __init__(self, book: AccountStore, credentials: AccountCredentials) -> None:
         self._book = book
         self._credentials = credentials
 

@@ -6,22 +6,22 @@ from typing import Self
 from aiohttp import web
 
 from ltzd.dev.sandbox.journal import Journal, Record
-from ltzd.dev.sandbox.oauth.account_store import AccountBook
+from ltzd.dev.sandbox.oauth.account_store import AccountStore
 from ltzd.dev.sandbox.oauth.api_by_id import GITHUB, GOOGLE, TELEGRAM, TWITTER, ByIdApi
 from ltzd.dev.sandbox.oauth.api_clients import INSTAGRAM, SPOTIFY, SPOTIFY_TOKEN, TIKTOK, ClientsApi
 from ltzd.dev.sandbox.oauth.api_discord import API, LEVELS, DiscordApi
-from ltzd.dev.sandbox.oauth.control import AccountDoor
+from ltzd.dev.sandbox.oauth.control import AccountControl
 from ltzd.dev.sandbox.oauth.credentials import CLIENT_ID, INSTAGRAM_USER, AccountCredentials
 from ltzd.errors import Misconfigured
 from ltzd.providers.oauth import account_access as access
-from ltzd.providers.oauth.account_access import AccountsPolicy
+from ltzd.providers.oauth.account_access import AccountLookupPolicy
 
 DOOR = "/doors/accounts"
 
 
 class AccountApis:
     def __init__(
-        self, journal: Journal, credentials: AccountCredentials, book: AccountBook
+        self, journal: Journal, credentials: AccountCredentials, book: AccountStore
     ) -> None:
         self._journal = journal
         self._credentials = credentials
@@ -46,13 +46,13 @@ class AccountApis:
             *DiscordApi(self._book, self._credentials).routes(),
             *ByIdApi(self._book, self._credentials).routes(),
             *self._clients.routes(),
-            web.post(DOOR, AccountDoor(self._book).open),
+            web.post(DOOR, AccountControl(self._book).open),
         ]
 
-    def policy(self, url: str) -> AccountsPolicy:
+    def policy(self, url: str) -> AccountLookupPolicy:
         """Refusals are not kept, so that what a door says counts at once."""
         of = self._credentials.of
-        return AccountsPolicy(
+        return AccountLookupPolicy(
             discord=access.DiscordAccess(of["discord"], url + API),
             twitter=access.TwitterAccess(of["twitter"], url + TWITTER),
             github=access.GithubAccess(of["github"], url + GITHUB),
@@ -79,9 +79,9 @@ def levels_url(url: str) -> str:
 
 async def _recalled(
     journal: Journal, records: list[Record]
-) -> tuple[AccountCredentials, AccountBook]:
+) -> tuple[AccountCredentials, AccountStore]:
     """What the journal remembers; a new journal gets credentials first."""
-    book = AccountBook(journal)
+    book = AccountStore(journal)
     if not records:
         credentials = AccountCredentials.new()
         await journal.durable(journal.append(credentials.record()))

@@ -9,12 +9,12 @@ from typing import Final
 
 from aiohttp import web
 
-from ltzd.dev.sandbox.oauth.account_store import AccountBook, Member
+from ltzd.dev.sandbox.oauth.account_store import AccountStore, Member
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
     allow_only,
-    door_object,
+    control_body,
     json_reply,
     list_in,
     text_in,
@@ -30,12 +30,12 @@ _MOST_ROLES: Final = 250
 _HIGHEST_LEVEL: Final = 1_000_000_000
 
 
-class AccountDoor:
-    def __init__(self, book: AccountBook) -> None:
+class AccountControl:
+    def __init__(self, book: AccountStore) -> None:
         self._book = book
 
     async def open(self, request: web.Request) -> web.Response:
-        body = await door_object(request)
+        body = await control_body(request)
         allow_only(body, "provider", "id", "username", "known", *_GUILD_FIELDS)
         provider = _provider_in(body)
         account_id = _id_in(body, provider)

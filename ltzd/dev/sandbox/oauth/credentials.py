@@ -47,7 +47,7 @@ class AccountCredentials:
         return given is not None and hmac.compare_digest(given.encode(), self.of[name].encode())
 
 
-class ClientTokenBook:
+class ClientTokenStore:
     """Tokens for client credentials; they end with the process."""
 
     def __init__(self) -> None:

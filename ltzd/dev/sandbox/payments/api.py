@@ -14,7 +14,7 @@ from ltzd.dev.sandbox.payments import objects as payment_objects
 from ltzd.dev.sandbox.payments.changes import Change
 from ltzd.dev.sandbox.payments.errors import ProviderError, error_reply, new_id
 from ltzd.dev.sandbox.payments.forms import Form, missing
-from ltzd.dev.sandbox.payments.operations import PaymentDesk
+from ltzd.dev.sandbox.payments.operations import PaymentOperations
 from ltzd.dev.sandbox.payments.orders import session_from
 from ltzd.dev.sandbox.payments.sessions import CheckoutSession, KeptReply
 from ltzd.dev.sandbox.requests import json_reply
@@ -50,7 +50,7 @@ Answer = Callable[[Call], Awaitable[web.Response]]
 
 
 class PaymentsApi:
-    def __init__(self, desk: PaymentDesk, secret_key: str) -> None:
+    def __init__(self, desk: PaymentOperations, secret_key: str) -> None:
         self._desk = desk
         self._authorization = f"Bearer {secret_key}".encode()
 

@@ -13,11 +13,11 @@ from aiohttp import web
 from ltzd.dev.sandbox.identity.credentials import PaymentsAccount
 from ltzd.dev.sandbox.journal import Journal, Record
 from ltzd.dev.sandbox.payments.api import PREFIX, PaymentsApi
-from ltzd.dev.sandbox.payments.control import PayDoor
+from ltzd.dev.sandbox.payments.control import PaymentControl
 from ltzd.dev.sandbox.payments.events import EventSender
-from ltzd.dev.sandbox.payments.operations import PaymentDesk
+from ltzd.dev.sandbox.payments.operations import PaymentOperations
 from ltzd.dev.sandbox.payments.pages import PayPages
-from ltzd.dev.sandbox.payments.sessions import SessionBook
+from ltzd.dev.sandbox.payments.sessions import SessionStore
 from ltzd.errors import Misconfigured
 from ltzd.providers.payments import PaymentsPolicy
 
@@ -25,7 +25,7 @@ DOOR = "/doors/pay"
 
 
 class Payments:
-    def __init__(self, journal: Journal, account: PaymentsAccount, book: SessionBook) -> None:
+    def __init__(self, journal: Journal, account: PaymentsAccount, book: SessionStore) -> None:
         self._journal = journal
         self._account = account
         self._book = book
@@ -46,12 +46,12 @@ class Payments:
         return PaymentsPolicy(url + PREFIX, account.secret_key, account.signing_secret)
 
     def routes(self) -> list[web.RouteDef]:
-        desk = PaymentDesk(self._book, self._sender)
+        desk = PaymentOperations(self._book, self._sender)
         api = PaymentsApi(desk, self._account.secret_key)
-        door = web.post(DOOR, PayDoor(desk).open)
+        door = web.post(DOOR, PaymentControl(desk).open)
         return [*api.routes(), *PayPages(desk).routes(), door]
 
-    def events_to(self, url: str) -> None:
+    def set_payment_events_url(self, url: str) -> None:
         self._sender.address(url)
 
     def start_sending(self) -> None:
@@ -64,9 +64,11 @@ class Payments:
         await self._journal.close()
 
 
-async def _recalled(journal: Journal, records: list[Record]) -> tuple[PaymentsAccount, SessionBook]:
+async def _recalled(
+    journal: Journal, records: list[Record]
+) -> tuple[PaymentsAccount, SessionStore]:
     """What the journal remembers; a new journal gets credentials first."""
-    book = SessionBook(journal)
+    book = SessionStore(journal)
     if not records:
         account = PaymentsAccount.new()
         await journal.durable(journal.append(account.record()))

@@ -5,13 +5,13 @@ from aiohttp import web
 from ltzd.dev.sandbox.payments import changes as payment_changes
 from ltzd.dev.sandbox.payments.changes import Change
 from ltzd.dev.sandbox.payments.errors import ProviderError
-from ltzd.dev.sandbox.payments.operations import PaymentDesk
+from ltzd.dev.sandbox.payments.operations import PaymentOperations
 from ltzd.dev.sandbox.payments.sessions import CheckoutSession
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
     allow_only,
-    door_object,
+    control_body,
     json_reply,
     text_in,
     whole_number_in,
@@ -23,13 +23,13 @@ _LONGEST_WAIT_SECONDS = 5.0
 _MOST_CENTS = 99_999_999
 
 
-class PayDoor:
-    def __init__(self, desk: PaymentDesk) -> None:
+class PaymentControl:
+    def __init__(self, desk: PaymentOperations) -> None:
         self._desk = desk
 
     async def open(self, request: web.Request) -> web.Response:
         """Answers when the news has been tried once; it may have minted by then."""
-        body = await door_object(request)
+        body = await control_body(request)
         allow_only(body, "sessionId", "kind", "paymentStatus", "amount")
         session_id = text_in(body, "sessionId")
         kind, status = (

@@ -10,15 +10,15 @@ from ltzd.dev.sandbox.payments.sessions import (
     CheckoutSession,
     KeptReply,
     ProviderEvent,
-    SessionBook,
+    SessionStore,
 )
 
 NOBODY: dict[str, object] = {"id": None, "idempotency_key": None}
 """The cause of what no API request did."""
 
 
-class PaymentDesk:
-    def __init__(self, book: SessionBook, sender: EventSender) -> None:
+class PaymentOperations:
+    def __init__(self, book: SessionStore, sender: EventSender) -> None:
         self.book = book
         self._sender = sender
 

@@ -13,7 +13,7 @@ from ltzd.dev.sandbox import pages
 from ltzd.dev.sandbox.payments import changes as payment_changes
 from ltzd.dev.sandbox.payments.changes import Change
 from ltzd.dev.sandbox.payments.errors import ProviderError
-from ltzd.dev.sandbox.payments.operations import PaymentDesk
+from ltzd.dev.sandbox.payments.operations import PaymentOperations
 from ltzd.dev.sandbox.payments.sessions import CheckoutSession
 from ltzd.dev.sandbox.payments.views import BASE, bought, next_steps, row
 
@@ -26,7 +26,7 @@ Answer = Callable[[CheckoutSession], Awaitable[web.Response]]
 
 
 class PayPages:
-    def __init__(self, desk: PaymentDesk) -> None:
+    def __init__(self, desk: PaymentOperations) -> None:
         self._desk = desk
 
     def routes(self) -> list[web.RouteDef]:

@@ -111,7 +111,7 @@ class _Step:
     reply: KeptReply | None
 
 
-class SessionBook:
+class SessionStore:
     def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
         self._journal = journal
         self.now = now

@@ -15,7 +15,7 @@ from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
     allow_only,
-    door_object,
+    control_body,
     json_reply,
     text_in,
 )
@@ -92,7 +92,7 @@ class HostSite:
         for a site without our plugin, which never says anything. Otherwise nothing is said of a
         user until his address changes, and that the new one is unconfirmed afterwards.
         """
-        body = await door_object(request)
+        body = await control_body(request)
         allow_only(body, "username", "emailConfirmed")
         confirmed = _confirmed_in(body)
         username = text_in(body, "username", longest=_LONGEST_USERNAME)

@@ -17,7 +17,7 @@ from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
     allow_only,
-    door_object,
+    control_body,
     json_reply,
     number_in,
     whole_number_in,
@@ -116,7 +116,7 @@ class WebhookInbox:
         return json_reply([])
 
     async def _take_order(self, request: web.Request) -> web.Response:
-        self._order = _order_from(await door_object(request))
+        self._order = _order_from(await control_body(request))
         return json_reply({"times": self._order.times})
 
     async def _page(self, _request: web.Request) -> web.Response:
