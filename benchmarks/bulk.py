@@ -114,7 +114,7 @@ class _Sides:
         return Side(measured, cpu)
 
     async def inserts(self, rows: int) -> Inserted:
-        url = self._ltzd.door["databaseUrl"]
+        url = self._ltzd.dev_json["databaseUrl"]
         work = Work(url, CONNECTIONS, rows, WARM_UP_SECONDS, self._seconds)
         inserted = await inserts.measure(work)
         print(

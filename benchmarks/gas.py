@@ -52,7 +52,7 @@ class Cost:
 
 async def run(*, in_document: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
-        async with instance.started(Path(name)) as ltzd, Rpc(ltzd.door["rpcUrl"]) as rpc:
+        async with instance.started(Path(name)) as ltzd, Rpc(ltzd.dev_json["rpcUrl"]) as rpc:
             await _send(ltzd, WITH_WALLETS, CLIENTS, instance.UNREWARDED)
             await _mints(ltzd, rpc, FIRST, 1)
             lone = Cost(await _mints(ltzd, rpc, LONE, 1), await _mints(ltzd, rpc, LONE, 1))
@@ -101,7 +101,7 @@ async def _head(rpc: Rpc) -> int:
 async def _mints_since(ltzd: Instance, rpc: Rpc, block: int, rewards: int) -> list[Mint]:
     await ltzd.settle()
     where = {
-        "address": ltzd.door["contracts"]["LTZ"],
+        "address": ltzd.dev_json["contracts"]["LTZ"],
         "topics": [hex_of(REWARD_MINTED_TOPIC)],
         "fromBlock": hex(block + 1),
         "toBlock": "latest",

@@ -18,7 +18,7 @@ from benchmarks import processes
 from benchmarks.blocks import Blocks, watched
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
-from ltzd.chain.signing import Signer, Unsigned
+from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.values import address_of, bytes_of, hex_of
 
 BATCH = 100
@@ -105,7 +105,7 @@ async def _signed(rpc: Rpc, signer: Signer, work: Work) -> list[str]:
     return [
         hex_of(
             signer.sign(
-                Unsigned(
+                UnsignedTransaction(
                     chain_id=chain_id,
                     nonce=nonce,
                     max_priority_fee_per_gas=10**9,

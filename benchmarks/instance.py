@@ -23,7 +23,7 @@ from benchmarks.processes import (
     running_program,
     until_it_listens,
 )
-from ltzd.dev.chain import find_anvil
+from ltzd.dev.services.chain import find_anvil
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
 
 BRAND_FILE = Path(__file__).with_name("brand.toml")
@@ -53,7 +53,7 @@ class Instance:
     anvil_pid: int
     port: int
     data_dir: Path
-    door: dict[str, Any]
+    dev_json: dict[str, Any]
     """dev.json."""
     brand: Brand
 
@@ -86,7 +86,7 @@ class Instance:
         """Rewards that are owed and not minted in any block we know."""
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"{self.door['adminUrl']}/status") as answer,
+            session.get(f"{self.dev_json['adminUrl']}/status") as answer,
         ):
             rewards = (await answer.json())["rewards"]
             return int(rewards["queued"]) + int(rewards["inFlight"])
@@ -115,10 +115,10 @@ async def started(folder: Path) -> AsyncIterator[Instance]:
         _anvil(folder) as (anvil, rpc_url),
         running([*arguments, "--rpc-url", rpc_url], log) as process,
     ):
-        door = await _opened(process, data_dir / "dev.json", log)
+        dev_json = await _opened(process, data_dir / "dev.json", log)
         await _brand(data_dir, "apply", str(BRAND_FILE))
         brand = parse_brand_file(BRAND_FILE.read_text(encoding="utf-8"), BRAND_FILE.name)
-        instance = Instance(process.pid, anvil.pid, port, data_dir, door, brand)
+        instance = Instance(process.pid, anvil.pid, port, data_dir, dev_json, brand)
         await _until_brand_is_known(instance)
         yield instance
 
@@ -136,16 +136,18 @@ async def _anvil(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process
         yield process, f"http://127.0.0.1:{port}"
 
 
-async def _opened(process: asyncio.subprocess.Process, door: Path, log: Path) -> dict[str, Any]:
+async def _opened(process: asyncio.subprocess.Process, dev_json: Path, log: Path) -> dict[str, Any]:
     async with asyncio.timeout(START_SECONDS):
-        while (content := _read(door)) is None:
+        while (content := _read(dev_json)) is None:
             check_alive(process, log)
             await asyncio.sleep(0.1)
     return content
 
 
-def _read(door: Path) -> dict[str, Any] | None:
-    content: dict[str, Any] | None = json.loads(door.read_bytes()) if door.exists() else None
+def _read(dev_json: Path) -> dict[str, Any] | None:
+    content: dict[str, Any] | None = (
+        json.loads(dev_json.read_bytes()) if dev_json.exists() else None
+    )
     return content
 
 
@@ -159,7 +161,7 @@ async def _brand(data_dir: Path, *command: str) -> None:
 
 
 async def _until_brand_is_known(instance: Instance) -> None:
-    url = f"{instance.door['baseUrl']}/service-api/event-config?brandId={instance.brand.id}"
+    url = f"{instance.dev_json['baseUrl']}/service-api/event-config?brandId={instance.brand.id}"
     async with asyncio.timeout(START_SECONDS), aiohttp.ClientSession() as session:
         while True:
             async with session.get(url) as answer:

@@ -70,10 +70,10 @@ async def measure(ltzd: Instance, rpc: Rpc, database: Connection, blocks: int) -
         "SELECT token_id, holder FROM tokens WHERE collection_id = $1", FREE_COLLECTION
     )
     held: Held = {int(row["token_id"]): Address(row["holder"]) for row in rows}
-    reader = await connect(ltzd.door["databaseUrl"], "benchmark's reader")
+    reader = await connect(ltzd.dev_json["databaseUrl"], "benchmark's reader")
     try:
         async with _blocks_on_demand(rpc, held.values()):
-            moves = _Moves(rpc, database, reader, ltzd.door["contracts"]["PerkNFT"], held)
+            moves = _Moves(rpc, database, reader, ltzd.dev_json["contracts"]["PerkNFT"], held)
             return await moves.measured(blocks)
     finally:
         await reader.close()

@@ -24,9 +24,10 @@ from benchmarks.load import percentile_ms
 from benchmarks.results import Figure, Found, Ratio
 from benchmarks.sides import WARM_UP_SECONDS
 from ltzd.actions.site_plugin.leaderboards import Leaderboards
-from ltzd.dev import postgres
+from ltzd.dev.services import postgres
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
 from ltzd.rules.event_handler.brand_limits import local_day
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.rules.site_plugin.leaderboards import Metric, first_day
 from ltzd.store.brands import configurations as brands
@@ -187,10 +188,7 @@ class _Side:
         block = Hash32(self._block.to_bytes(32, "big"))
         return [
             RewardMinted(
-                self._block,
-                block,
-                index,
-                block,
+                LogPosition(self._block, block, index, block),
                 Address(wallet),
                 reward_reference(id_, 1, seq),
                 LTZ,

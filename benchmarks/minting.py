@@ -56,7 +56,7 @@ class Seen:
 
 async def run(*, seconds: float, in_document: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
-        async with instance.started(Path(name)) as ltzd, Rpc(ltzd.door["rpcUrl"]) as rpc:
+        async with instance.started(Path(name)) as ltzd, Rpc(ltzd.dev_json["rpcUrl"]) as rpc:
             those = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
             await asyncio.sleep(IDLE_SECONDS)
             idle = resources.memory_mib(those)
@@ -115,7 +115,7 @@ async def _drained(ltzd: Instance) -> float:
 
 
 async def _supply(ltzd: Instance, node: Node) -> int:
-    answer = await node.view(address_of(ltzd.door["contracts"]["LTZ"].lower()), _TOTAL_SUPPLY)
+    answer = await node.view(address_of(ltzd.dev_json["contracts"]["LTZ"].lower()), _TOTAL_SUPPLY)
     return int.from_bytes(answer, "big") // LTZ
 
 

@@ -73,12 +73,12 @@ async def _sides(folder: Path, seconds: float) -> AsyncIterator["_Sides"]:
     async with (
         instance.started(folder) as ltzd,
         processes.hello(folder) as hello_port,
-        Rpc(ltzd.door["rpcUrl"]) as rpc,
+        Rpc(ltzd.dev_json["rpcUrl"]) as rpc,
     ):
-        database = await connect(ltzd.door["databaseUrl"], "benchmark")
+        database = await connect(ltzd.dev_json["databaseUrl"], "benchmark")
         try:
             await invalidation.claim(ltzd)
-            tables = Tables(database, address_of(ltzd.door["brand"]["brandId"]))
+            tables = Tables(database, address_of(ltzd.dev_json["brand"]["brandId"]))
             await tables.fill()
             yield _Sides(ltzd, hello_port, rpc, tables, seconds)
         finally:
@@ -133,7 +133,7 @@ class _Sides:
         return measured
 
     def _signed(self, target: str) -> str:
-        brand = self._ltzd.door["brand"]
+        brand = self._ltzd.dev_json["brand"]
         timestamp, nonce = str(int(time.time())), secrets.token_hex(16)
         made = signature(brand["securityKey"], timestamp, nonce, "GET", target.encode(), b"")
         return load.get(

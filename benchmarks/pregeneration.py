@@ -80,7 +80,7 @@ class _Loads:
 
     async def slow_the_provider(self) -> None:
         order = {"service": "identity", "delaySeconds": DELAY_SECONDS, "times": 1_000_000}
-        url = self._ltzd.door["sandbox"]["faultUrl"]
+        url = self._ltzd.dev_json["sandbox"]["faultUrl"]
         async with self._client.post(url, json=order) as answer:
             answer.raise_for_status()
 
@@ -92,7 +92,7 @@ class _Loads:
 
     async def _calls(self) -> int:
         """How often ltzd has asked the provider."""
-        async with self._client.get(f"{self._ltzd.door['adminUrl']}/metrics") as answer:
+        async with self._client.get(f"{self._ltzd.dev_json['adminUrl']}/metrics") as answer:
             lines = (await answer.text()).splitlines()
         return next((int(float(line.split()[-1])) for line in lines if line.startswith(_CALLS)), 0)
 
@@ -138,7 +138,7 @@ class _Loads:
         return brand_id
 
     async def _until_it_is_known(self, brand_id: str) -> None:
-        url = f"{self._ltzd.door['baseUrl']}/service-api/event-config?brandId={brand_id}"
+        url = f"{self._ltzd.dev_json['baseUrl']}/service-api/event-config?brandId={brand_id}"
         async with asyncio.timeout(START_SECONDS):
             while True:
                 async with self._client.get(url) as answer:

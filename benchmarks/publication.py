@@ -34,7 +34,7 @@ class Published:
 
 async def measure(ltzd: Instance, requests: Sequence[str]) -> Published:
     latencies = array("d")
-    url = ltzd.door["rpcUrl"].replace("http", "ws", 1)
+    url = ltzd.dev_json["rpcUrl"].replace("http", "ws", 1)
     async with (
         aiohttp.ClientSession() as session,
         session.ws_connect(url) as news,

@@ -51,13 +51,15 @@ class Calls:
     """Calls of LTZ and PerkNFT that these users sign, and the requests that hold them."""
 
     def __init__(self, ltzd: Instance, users: Sequence[User]) -> None:
-        contracts = ltzd.door["contracts"]
+        contracts = ltzd.dev_json["contracts"]
         self._port = ltzd.port
         self._users = users
         self._keys = [coincurve.PrivateKey(user.key) for user in users]
         self.ltz = address_of(contracts["LTZ"].lower())
         self._perk_nft = address_of(contracts["PerkNFT"].lower())
-        self._separator = domain_separator(DOMAIN_NAMES["LTZ"], int(ltzd.door["chainId"]), self.ltz)
+        self._separator = domain_separator(
+            DOMAIN_NAMES["LTZ"], int(ltzd.dev_json["chainId"]), self.ltz
+        )
         self._valid_before = int(time.time()) + _LIFETIME_SECONDS
         self._numbers = iter(range(len(users) * TRANSFERS_OF_USER))
         self._claimers = iter(users)
@@ -125,7 +127,7 @@ async def _log_in(session: aiohttp.ClientSession, ltzd: Instance, number: int) -
         "email": f"user{number}@{ltzd.brand.domains[0]}",
         "expiresIn": _LIFETIME_SECONDS,
     }
-    async with session.post(ltzd.door["sandbox"]["identityTokenUrl"], json=said) as answer:
+    async with session.post(ltzd.dev_json["sandbox"]["identityTokenUrl"], json=said) as answer:
         given: dict[str, Any] = await answer.json()
     return User(
         given["identityToken"],

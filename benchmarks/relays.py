@@ -90,7 +90,7 @@ class Round:
 async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
     users = _users(seconds, rounds)
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
-        async with instance.started(Path(name)) as ltzd, Rpc(ltzd.door["rpcUrl"]) as rpc:
+        async with instance.started(Path(name)) as ltzd, Rpc(ltzd.dev_json["rpcUrl"]) as rpc:
             await first_events(ltzd, users)
             calls = Calls(ltzd, await relay_calls.logged_in(ltzd, users))
             sides = _Sides(ltzd, rpc, calls, seconds)
@@ -232,12 +232,12 @@ class _Sides:
         return await self._shown("published", publication.measure(self._ltzd, requests))
 
     async def _inserted(self) -> Inserted:
-        work = inserts.Work(self._ltzd.door["databaseUrl"], 1, 1, 0.5, INSERT_SECONDS)
+        work = inserts.Work(self._ltzd.dev_json["databaseUrl"], 1, 1, 0.5, INSERT_SECONDS)
         return await self._shown("one insert", inserts.measure(work))
 
     async def _settled(self) -> None:
         """Until the operator has nothing under way, and ltzd had a moment to write it down."""
-        await inclusion.until_mined(self._rpc, self._ltzd.door["operator"])
+        await inclusion.until_mined(self._rpc, self._ltzd.dev_json["operator"])
         await asyncio.sleep(2 * instance.BLOCK_SECONDS)
 
 

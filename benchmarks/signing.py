@@ -11,7 +11,7 @@ from eth_keys.main import lazy_key_api
 
 from benchmarks import results
 from benchmarks.results import Ratio
-from ltzd.chain.signing import Signer, Unsigned
+from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.values import Address, checksummed
 
 CALL = bytes.fromhex("a9059cbb") + bytes(12) + b"\x11" * 20 + (10**18).to_bytes(32, "big")
@@ -61,8 +61,8 @@ def _per_second(sign: Callable[[int], object], seconds: float) -> float:
     return count / elapsed
 
 
-def _unsigned(nonce: int, to: Address) -> Unsigned:
-    return Unsigned(
+def _unsigned(nonce: int, to: Address) -> UnsignedTransaction:
+    return UnsignedTransaction(
         chain_id=31337,
         nonce=nonce,
         max_priority_fee_per_gas=10**9,

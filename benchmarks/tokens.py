@@ -46,12 +46,12 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
 
 
 async def _log_in(sandbox: Sandbox) -> tuple[dict[str, str], EllipticCurvePublicKey]:
-    doors = sandbox.doors()
+    endpoints = sandbox.control_endpoints()
     async with aiohttp.ClientSession() as session:
         email = {"email": "ann@shop.example"}
-        async with session.post(doors["identityTokenUrl"], json=email) as answer:
+        async with session.post(endpoints["identityTokenUrl"], json=email) as answer:
             given = await answer.json()
-        async with session.get(doors["jwksUrl"]) as answer:
+        async with session.get(endpoints["jwksUrl"]) as answer:
             key = jwt.PyJWK((await answer.json())["keys"][0]).key
     return given, key
 

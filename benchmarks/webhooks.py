@@ -71,7 +71,7 @@ async def _sides(folder: Path, seconds: float) -> AsyncIterator["_Sides"]:
     async with instance.started(folder) as ltzd, processes.running(receiver, log) as process:
         await processes.until_it_listens(process, port, log)
         await first_events(ltzd, USERS)
-        database = await connect(ltzd.door["databaseUrl"], "benchmark")
+        database = await connect(ltzd.dev_json["databaseUrl"], "benchmark")
         try:
             sides = _Sides(ltzd, database, f"http://127.0.0.1:{port}", seconds)
             await sides.fill()
@@ -154,7 +154,7 @@ class _Sides:
                  WHERE brands.name LIKE 'Listener %'
                 """
             )
-            await webhooks.wake(self._database)
+            await webhooks.notify_senders(self._database)
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await self._pending():  # noqa: ASYNC110 - the facts are another process's
                 await asyncio.sleep(0.1)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ltzd.errors import Misconfigured
 
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 """No key is longer; whatever the path leads to, no more is read."""
 
 _ACL = "system.posix_acl_access"
@@ -121,11 +121,11 @@ def read_descriptor(descriptor: int, path: Path) -> bytes:
     """What an open file holds from here on; `path` is for the sentence. Raises Misconfigured."""
     content = b""
     try:
-        while piece := os.read(descriptor, MOST_BYTES + 1 - len(content)):
+        while piece := os.read(descriptor, MAX_BYTES + 1 - len(content)):
             content += piece
     except OSError as error:
         raise _unreadable(path, error) from error
-    if len(content) > MOST_BYTES:
+    if len(content) > MAX_BYTES:
         raise Misconfigured(f"{path} cannot be read: it is larger than 1 MiB")
     return content
 

@@ -123,7 +123,7 @@ PAYMENT_REVERSALS = _counter(
     "payment",
 )
 WALLET_MIGRATIONS = _counter(
-    "ltzd_actions_addresses_followed_total",
+    "ltzd_actions_wallet_migrations_total",
     "E-mail addresses that were to follow the person who has proven them to his wallet",
     "outcome",
 )
@@ -144,7 +144,7 @@ CONSTRAINT_RESULTS = _counter(
     "outcome",
 )
 CONSTRAINT_RESULTS_INVALIDATED = _counter(
-    "ltzd_actions_constraint_results_forgotten_total", "Kept results that brands invalidated"
+    "ltzd_actions_constraint_results_invalidated_total", "Kept results that brands invalidated"
 )
 SITE_CHECKINS = _counter(
     "ltzd_actions_site_checkins_total", "Check-ins at brands' sites asked for", "outcome"
@@ -282,10 +282,10 @@ WEBHOOK_ERRORS = _counter(
     "ltzd_deliveries_webhook_errors_total", "Attempts that ended in a fault of our own"
 )
 ENDPOINT_DISABLEMENTS = _counter(
-    "ltzd_deliveries_endpoints_closed_total", "Brands' endpoints that were disabled"
+    "ltzd_deliveries_endpoint_disablements_total", "Brands' endpoints that were disabled"
 )
 WEBHOOKS_IN_FLIGHT = _gauge(
-    "ltzd_deliveries_webhooks_under_way", "Webhooks that this process is posting"
+    "ltzd_deliveries_webhooks_in_flight", "Webhooks that this process is posting"
 )
 WEBHOOKS_PENDING = _gauge(
     "ltzd_deliveries_webhooks_pending", "Webhooks that wait for an endpoint that is open"
@@ -304,7 +304,7 @@ WEBHOOK_ENDPOINTS_DISABLED = _gauge(
     "ltzd_deliveries_disabled_endpoints", "Brands' endpoints that are disabled"
 )
 CHAT_RECHECKS = _counter(
-    "ltzd_deliveries_chat_sweeps_total",
+    "ltzd_deliveries_chat_rechecks_total",
     "Looks through the kept results of chat constraints",
     "outcome",
 )
@@ -345,7 +345,8 @@ RATE_LIMIT_HITS = _counter(
 )
 REDIS_ERRORS = _counter("ltzd_cache_redis_errors_total", "Calls to Redis that failed")
 REDIS_UNAVAILABLE = _gauge(
-    "ltzd_cache_redis_away", "Whether rate limits are kept in memory because Redis does not answer"
+    "ltzd_cache_redis_unavailable",
+    "Whether rate limits are kept in memory because Redis does not answer",
 )
 
 # --- daemon -------------------------------------------------------------------------------------

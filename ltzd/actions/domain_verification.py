@@ -24,7 +24,7 @@ class DomainVerification:
 
     async def brand_of(self, domain: str) -> Address | None:
         """Of several right records the first in their own order. Raises DnsUnavailable."""
-        texts = await self._records.at(record_name(domain))
+        texts = await self._records.resolve(record_name(domain))
         claims = [claim for claim in map(parse_record, texts) if claim is not None]
         known = {claim.brand for claim in claims if self._brands.get(claim.brand) is not None}
         digests = await self._digests_of(known) if known else {}

@@ -6,13 +6,13 @@ without any, everything is accepted, and waits in the queue by itself if it must
 
 import asyncio
 import time
-from collections.abc import Callable
 
 import structlog
 
 from ltzd.chain.contracts.ltz import MAX_UNITS, decode_mint_limit, mint_limit_call
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import NodeUnavailable
 from ltzd.store import payments
 from ltzd.store.database import Pool, session
@@ -36,13 +36,13 @@ class MintCapacity:
         node: Node,
         chain_id: int,
         ltz: Address,
-        ticks: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._pool = pool
         self._node = node
         self._chain_id = chain_id
         self._ltz = ltz
-        self._ticks = ticks
+        self._clock = clock
         self._known: int | None = None
         self._asked_at = float("-inf")
         self._until = float("-inf")
@@ -56,7 +56,7 @@ class MintCapacity:
         if self._known is not None and self._one_at_a_time.locked():
             return self._known
         async with self._one_at_a_time:
-            if self._ticks() >= self._until:
+            if self._clock() >= self._until:
                 await self._ask()
         return self._known
 
@@ -69,21 +69,21 @@ class MintCapacity:
         most = await self.whole_ltz()
         if most and ltz > most:
             async with self._one_at_a_time:
-                if self._ticks() >= self._asked_at + _REFUSING_SECONDS:
+                if self._clock() >= self._asked_at + _REFUSING_SECONDS:
                     await self._ask()
             most = self._known
         return most if most and ltz > most else None
 
     async def _ask(self) -> None:
         answer = await self._answer()
-        self._asked_at = self._ticks()
+        self._asked_at = self._clock()
         self._until = self._asked_at + (_FAILED_SECONDS if answer is None else _FRESH_SECONDS)
         if answer is not None:
             self._known = answer
 
     async def _answer(self) -> int | None:
         async with session(self._pool) as connection:
-            wallets = await payments.minters(connection, self._chain_id)
+            wallets = await payments.list_mint_wallets(connection, self._chain_id)
         if not wallets:
             return None
         calls = [(self._ltz, mint_limit_call(wallet)) for wallet in wallets]

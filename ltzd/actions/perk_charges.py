@@ -41,9 +41,9 @@ from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.indexer import collections, tokens
-from ltzd.store.indexer.collections import Owned
-from ltzd.store.indexer.tokens import Looked, Page
-from ltzd.store.perk_charges import NewRedemption, Redemption
+from ltzd.store.indexer.collections import CollectionOwner
+from ltzd.store.indexer.tokens import TokenLookup, TokenPage
+from ltzd.store.perk_charges import ChargeRedemption, NewChargeRedemption
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address, address_of, checksummed
@@ -77,7 +77,7 @@ class RedeemRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SignedReader:
     """Who has signed a reading request, and the nonce in it, which is to be spent."""
 
     brand: Address
@@ -85,8 +85,8 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Redeemed:
-    redemption: Redemption
+class RedeemedCharges:
+    redemption: ChargeRedemption
     already_processed: bool
 
 
@@ -108,8 +108,9 @@ class PerkCharges:
         budgets: GasBudgets = NO_BUDGETS,
     ) -> None:
         self._pool = desk.pool
+        self._clock = desk.clock
         self._budgets = budgets
-        self._signals = desk.signals
+        self._wakeups = desk.wakeups
         self._node = desk.node
         self._contract = desk.contracts.perk_nft
         self._chain_id = desk.contracts.chain_id
@@ -120,10 +121,10 @@ class PerkCharges:
         self._signatures = signatures
         self._limits = limits
         # Reads that come together are one question. One at a time: so more come together.
-        self._looks: Batcher[tuple[int, int], Looked] = Batcher(self._looked_at, at_once=1)
+        self._looks: Batcher[tuple[int, int], TokenLookup] = Batcher(self._looked_at, at_once=1)
         self._read_nonces: Batcher[tuple[str, str], bool] = Batcher(self._are_fresh, at_once=1)
-        self._pages: LRUCache[tuple[int, int, int], Page] = LRUCache(_PAGES_KEPT)
-        self._collections: Batcher[int, Owned | None] = Batcher(self._owned, at_once=1)
+        self._pages: LRUCache[tuple[int, int, int], TokenPage] = LRUCache(_PAGES_KEPT)
+        self._collections: Batcher[int, CollectionOwner | None] = Batcher(self._owned, at_once=1)
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
         """Who signed. Raises SignatureRefused, in one way for unknown brands and bad signatures."""
@@ -135,25 +136,25 @@ class PerkCharges:
             raise SignatureRefused("The request is not signed by this brand")
         return brand
 
-    async def spend(self, reader: Reader) -> None:
+    async def spend(self, reader: SignedReader) -> None:
         """Raises SignatureRefused for a reading request that is repeated byte for byte."""
         await _fresh(self._begin_spending(reader))
 
-    def _begin_spending(self, reader: Reader) -> asyncio.Future[bool]:
+    def _begin_spending(self, reader: SignedReader) -> asyncio.Future[bool]:
         # In hex, since the names of windows do not tell capitals from small letters.
         name = checksummed(reader.brand), reader.nonce.encode().hex()
         return self._read_nonces.begin(name)
 
     async def _are_fresh(self, nonces: Sequence[tuple[str, str]]) -> list[bool]:
-        return await self._limits.spend("signed_reads", READ_NONCE_SECONDS, nonces)
+        return await self._limits.use_once("signed_reads", READ_NONCE_SECONDS, nonces)
 
-    async def redeem(self, request: RedeemRequest) -> Redeemed:
+    async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
         """Answers when the redemption is a block deep, or after a minute.
 
         Raises TokenNotFound and the other rules of perk_charges, SignatureRefused for a nonce that
         was used, IdempotencyKeyReused, TransactionFailed, Unavailable where nothing was redeemed.
         """
-        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        deadline = self._clock() + WAIT_SECONDS
         try:
             redeemed = await self._redeemed(request, deadline)
         except LtzdError as error:
@@ -165,7 +166,7 @@ class PerkCharges:
         return redeemed
 
     async def token(
-        self, reader: Reader, collection_id: int, token_id: int
+        self, reader: SignedReader, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
         """Spends the reader's nonce."""
         looking = self._looks.begin((collection_id, token_id))
@@ -174,7 +175,7 @@ class PerkCharges:
         token = perk_charges.token_of(looked.token, token_id, collection_id)
         return token, IndexedHeight(looked.block, looked.final_block)
 
-    async def _spent(self, reader: Reader, looking: asyncio.Future[Found]) -> Found:
+    async def _spent(self, reader: SignedReader, looking: asyncio.Future[Found]) -> Found:
         """What is found, once the nonce is known to be fresh: two round trips in one's time."""
         try:
             await _fresh(self._begin_spending(reader))
@@ -182,7 +183,9 @@ class PerkCharges:
         finally:
             looking.cancel()
 
-    async def holders(self, reader: Reader, collection_id: int, after: int, limit: int) -> Page:
+    async def holders(
+        self, reader: SignedReader, collection_id: int, after: int, limit: int
+    ) -> TokenPage:
         """Tokens behind `after` in their order; the same page as before while no block came.
 
         Spends the reader's nonce.
@@ -199,20 +202,20 @@ class PerkCharges:
             or (page.block_hash != collection.block_hash)
         ):
             async with session(self._pool) as connection:
-                page = await tokens.page(connection, *wanted)
+                page = await tokens.read_page(connection, *wanted)
             self._pages[wanted] = page
         return page if page.tokens else replace(page, total=collection.minted)
 
-    async def _looked_at(self, wanted: Sequence[tuple[int, int]]) -> list[Looked]:
+    async def _looked_at(self, wanted: Sequence[tuple[int, int]]) -> list[TokenLookup]:
         async with session(self._pool) as connection:
-            return await tokens.look(connection, self._chain_id, wanted)
+            return await tokens.look_up(connection, self._chain_id, wanted)
 
-    async def _owned(self, wanted: Sequence[int]) -> list[Owned | None]:
+    async def _owned(self, wanted: Sequence[int]) -> list[CollectionOwner | None]:
         async with session(self._pool) as connection:
-            owned = await collections.owned(connection, wanted)
+            owned = await collections.read_owners(connection, wanted)
         return [owned.get(each) for each in wanted]
 
-    async def _redeemed(self, request: RedeemRequest, deadline: float) -> Redeemed:
+    async def _redeemed(self, request: RedeemRequest, deadline: float) -> RedeemedCharges:
         try:
             earlier, id_, relay = await self._let_in(request)
         except Refused as refusal:
@@ -222,14 +225,14 @@ class PerkCharges:
                 await _spend_nonce(connection, request, refusal)
             raise
         if earlier is None:
-            self._signals.ring(RELAYS)
+            self._wakeups.notify(RELAYS)
             log.info("redemption.written", redemption=str(id_), relay=relay)
         else:
             self._board.look()
         await self._board.end(relay, deadline)
-        return Redeemed(await self._ended(id_, relay), already_processed=earlier is not None)
+        return RedeemedCharges(await self._ended(id_, relay), already_processed=earlier is not None)
 
-    async def _let_in(self, request: RedeemRequest) -> tuple[Redemption | None, UUID, int]:
+    async def _let_in(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
         """The earlier one with its key if there is one; which redemption, by which relay."""
         await self._rehearse(request)
         worst_wei = GAS_LIMIT * await self._rehearsal.worst_fee()
@@ -268,11 +271,13 @@ class PerkCharges:
             return
         if revert.data is None:
             raise NodeUnavailable(f"eth_call: {revert.text}")
-        if reverts.name_of(revert.data) != "ChargesMismatch":
+        if reverts.error_name(revert.data) != "ChargesMismatch":
             # Else others of the token went before it meanwhile: decided anew under its lock.
             raise _refusal(revert.data)
 
-    async def _earlier(self, connection: Connection, request: RedeemRequest) -> Redemption | None:
+    async def _earlier(
+        self, connection: Connection, request: RedeemRequest
+    ) -> ChargeRedemption | None:
         if request.idempotency_key is None:
             return None
         earlier = await redemptions.by_key(connection, request.brand, request.idempotency_key)
@@ -289,7 +294,7 @@ class PerkCharges:
     ) -> tuple[UUID, int]:
         token, before = await self._standing(connection, request)
         left = perk_charges.remaining_before(token, request.amount, request.user, before)
-        new = NewRedemption(
+        new = NewChargeRedemption(
             id=uuid4(),
             brand=request.brand,
             collection_id=token.collection_id,
@@ -308,7 +313,7 @@ class PerkCharges:
         )
         return new.id, relay
 
-    async def _ended(self, redemption: UUID, relay: int) -> Redemption:
+    async def _ended(self, redemption: UUID, relay: int) -> ChargeRedemption:
         """Raises TransactionFailed and its like for one that reverted, Unavailable for none."""
         async with session(self._pool) as connection:
             found = await redemptions.by_id(connection, redemption)
@@ -348,7 +353,7 @@ class PerkCharges:
 
     async def _standing(self, connection: Connection, request: RedeemRequest) -> tuple[Token, int]:
         await self._own(connection, request.brand, request.collection_id)
-        found = await redemptions.standing(connection, request.token_id)
+        found = await redemptions.read_token_charges(connection, request.token_id)
         token, under_way = (None, 0) if found is None else (found.token, found.under_way)
         return perk_charges.token_of(token, request.token_id, request.collection_id), under_way
 
@@ -357,7 +362,7 @@ async def _spend_nonce(
     connection: Connection, request: RedeemRequest, instead_of: Refused | None = None
 ) -> None:
     """Raises SignatureRefused for one that was used before."""
-    if not await redemptions.spend_nonce(connection, request.brand, request.nonce, uuid4()):
+    if not await redemptions.use_nonce(connection, request.brand, request.nonce, uuid4()):
         raise SignatureRefused("X-LTZ-Nonce has been used") from instead_of
 
 
@@ -378,8 +383,8 @@ def _call(token_id: int, holder: Address, amount: int, left: int, reference: byt
 
 
 def _refusal(data: bytes) -> LtzdError:
-    reason = reverts.reason_of(data)
-    if reverts.name_of(data) == "HolderChanged":
+    reason = reverts.describe(data)
+    if reverts.error_name(data) == "HolderChanged":
         return HolderChanged("The token has changed hands", reason=reason)
     return TransactionFailed(f"Transaction failed: {reason}", reason=reason)
 

@@ -20,7 +20,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
-from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
+from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import (
     AccountRefused,
@@ -30,7 +30,7 @@ from ltzd.errors import (
     SignatureRefused,
     Unavailable,
 )
-from ltzd.providers.oauth.lookup_answers import Verified
+from ltzd.providers.oauth.answers import AccountVerification
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.rules.oauth.ids import (
     TITLES,
@@ -43,7 +43,7 @@ from ltzd.rules.request_signatures import SignedRequest
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.users import pregenerations
-from ltzd.store.users.pregenerations import AccountWallet, Recorded
+from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -67,10 +67,10 @@ class PregenerationRequest:
     metadata: Mapping[str, Any] | None = None
 
 
-class Accounts(Protocol):
+class AccountVerifier(Protocol):
     """What the OAuth providers say of their accounts."""
 
-    async def verify(self, account: OAuthAccount) -> Verified: ...
+    async def verify(self, account: OAuthAccount) -> AccountVerification: ...
 
 
 class Pregeneration:
@@ -79,7 +79,7 @@ class Pregeneration:
         pool: Pool,
         brands: BrandCache,
         identities: IdentityProvider,
-        accounts: Accounts,
+        accounts: AccountVerifier,
         limits: RateLimits,
         signatures: RequestSignatures,
     ) -> None:
@@ -97,7 +97,9 @@ class Pregeneration:
         """Ends what is under way; its callers hear Unavailable."""
         await self._flights.close()
 
-    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+    async def admit(
+        self, brand_id: Address, signed: SignedRequest | None = None
+    ) -> RateLimitStatus:
         """Counts a request of the brand; answers its window of a minute.
 
         What the brand has signed counts apart from what anybody sends in its name. Raises
@@ -115,7 +117,7 @@ class Pregeneration:
             raise _limited(PER_MINUTE, max(1, math.ceil(window.reset_at - time.time())))
         async with session(self._pool) as connection:
             day = await pregenerations.count_today(
-                connection, brand_id, PER_DAY.most, is_signed=signed is not None
+                connection, brand_id, PER_DAY.max_hits, is_signed=signed is not None
             )
         if not day.is_within:
             raise _limited(PER_DAY, day.seconds_left)
@@ -126,11 +128,11 @@ class Pregeneration:
         await self._signatures.check(signed, brand_id)
         # In hex, since the names of windows do not tell capitals from small letters.
         nonce = (hex_of(brand_id), signed.nonce.encode().hex())
-        (is_fresh,) = await self._limits.spend("signed_pregenerations", NONCE_SECONDS, [nonce])
+        (is_fresh,) = await self._limits.use_once("signed_pregenerations", NONCE_SECONDS, [nonce])
         if not is_fresh:
             raise SignatureRefused("X-LTZ-Nonce has been used")
 
-    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+    async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         """Raises AccountRefused, and Unavailable while asking again may help."""
         try:
             recorded = await self._recorded(request)
@@ -149,7 +151,7 @@ class Pregeneration:
             )
         return recorded
 
-    async def _recorded(self, request: PregenerationRequest) -> Recorded:
+    async def _recorded(self, request: PregenerationRequest) -> RecordedPregeneration:
         account = request.account
         if account.username is not None:
             check_username(account.provider, account.username)
@@ -177,7 +179,7 @@ def _limited(limit: RateLimit, seconds: int) -> RateLimited:
     return too_many(limit, seconds)
 
 
-def proven_account(account: OAuthAccount, verified: Verified) -> OAuthAccount:
+def proven_account(account: OAuthAccount, verified: AccountVerification) -> OAuthAccount:
     """The account with what its provider says of it in place of what the caller says.
 
     Raises AccountRefused, and Unavailable for a provider that does not answer: that is no proof
@@ -216,8 +218,8 @@ def _hint_in(account: OAuthAccount, refusal: AccountRefused) -> str:
 def too_many(limit: RateLimit, seconds: int) -> RateLimited:
     unit = "minute" if limit.seconds == PER_MINUTE.seconds else "day"
     return RateLimited(
-        f"Rate limit exceeded: a brand may pregenerate {limit.most} wallets a {unit}; "
+        f"Rate limit exceeded: a brand may pregenerate {limit.max_hits} wallets a {unit}; "
         f"try again in {seconds} seconds",
-        limit=limit.most,
+        limit=limit.max_hits,
         retryAfterSeconds=seconds,
     )

@@ -1,11 +1,11 @@
 """Tells whether a brand has really signed a request (LTZ-HMAC v1, rules/request_signatures.py)."""
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from cachetools import LRUCache
 
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import SignatureRefused
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from ltzd.store.brands import keys as brand_keys
@@ -24,12 +24,12 @@ class RequestSignatures:
         pool: Pool,
         sealer: Sealer,
         brands: BrandCache,
-        clock: Callable[[], float] = time.time,
+        wall_clock: Clock = time.time,
     ) -> None:
         self._pool = pool
         self._sealer = sealer
         self._brands = brands
-        self._clock = clock
+        self._wall_clock = wall_clock
         # A rotation changes the brand's revision, so a key is never older than the book.
         self._keys: LRUCache[tuple[Address, int], list[BrandSecret]] = LRUCache(_KEPT)
 
@@ -38,7 +38,7 @@ class RequestSignatures:
 
         Whether the nonce is fresh is for those to see who write it down with what they do.
         """
-        now = self._clock()
+        now = self._wall_clock()
         check_form(signed, now)
         keys = [key.text for key in await self._current(brand_id) if _counts(key, now)]
         if signed.brand_id.lower() != hex_of(brand_id) or not is_signed_with(signed, keys):

@@ -5,11 +5,11 @@ here a hit costs the same however many windows there are.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
 from ltzd.cache.windows import WindowCount
+from ltzd.concurrency.clock import Clock
 
 MAX_WINDOWS = 50_000
 """Of each length; some 20 MB. Whoever has more addresses than this makes us forget the oldest."""
@@ -29,9 +29,7 @@ class MemoryWindows:
     The lengths are a closed set of the code's.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = monotonic, max_windows: int = MAX_WINDOWS
-    ) -> None:
+    def __init__(self, clock: Clock = monotonic, max_windows: int = MAX_WINDOWS) -> None:
         self._clock = clock
         self._most_windows = max_windows
         self._tables: dict[int, OrderedDict[bytes, _Window]] = {}

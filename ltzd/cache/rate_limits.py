@@ -18,10 +18,11 @@ from ltzd import telemetry
 from ltzd.cache.memory_windows import MAX_WINDOWS, MemoryWindows
 from ltzd.cache.redis_windows import FAILURES, RedisWindows
 from ltzd.cache.windows import WindowCount, window_name
+from ltzd.concurrency.clock import Clock
 
 log = structlog.get_logger()
 
-PATIENCE_SECONDS = 0.25
+TIMEOUT_SECONDS = 0.25
 RETRY_SECONDS = 3.0
 
 
@@ -33,12 +34,12 @@ class RateLimit:
     """
 
     name: str
-    most: int
+    max_hits: int
     seconds: int
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RateLimitStatus:
     """What a hit found. `reset_at` is in Unix seconds."""
 
     is_within: bool
@@ -60,11 +61,13 @@ class RateLimits:
         self,
         redis_url: str | None = None,
         *,
-        patience_seconds: float = PATIENCE_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
+        clock: Clock = time.monotonic,
     ) -> None:
-        self._redis = None if redis_url is None else RedisWindows(redis_url, patience_seconds)
-        self._memory = MemoryWindows()
+        self._redis = None if redis_url is None else RedisWindows(redis_url, timeout_seconds)
+        self._memory = MemoryWindows(clock)
+        self._clock = clock
         self._retry_seconds = retry_seconds
         self._retry_at: float | None = None
         """None while Redis is well."""
@@ -94,41 +97,43 @@ class RateLimits:
             except FAILURES as error:
                 log.info("redis.not_closed", reason=_reason(error))
 
-    async def hit(self, limit: RateLimit, *key: str) -> Window:
+    async def hit(self, limit: RateLimit, *key: str) -> RateLimitStatus:
         """Count one more for `key`; refused hits count too, but lengthen nothing."""
         name = window_name(limit.name, limit.seconds, key)
         counted = await self._count(name, limit.seconds)
-        if counted.count >= limit.most:
+        if counted.count >= limit.max_hits:
             self._remember(name, counted)
-        is_within = counted.count <= limit.most
+        is_within = counted.count <= limit.max_hits
         outcome = "within" if is_within else "over"
         telemetry.RATE_LIMIT_HITS.labels(limit.name, outcome).inc()
-        return Window(
+        return RateLimitStatus(
             is_within=is_within,
-            limit=limit.most,
-            remaining=max(0, limit.most - counted.count),
+            limit=limit.max_hits,
+            remaining=max(0, limit.max_hits - counted.count),
             reset_at=time.time() + counted.left_seconds,
         )
 
-    def spent(self, limit: RateLimit, *key: str) -> Window | None:
+    def exhausted(self, limit: RateLimit, *key: str) -> RateLimitStatus | None:
         """A window of which this process knows that nothing is left. Counts nothing, asks nobody.
 
         None while there may be something left: the next hit tells.
         """
-        spent = self._spent.get(window_name(limit.name, limit.seconds, key))
-        left_seconds = 0.0 if spent is None else spent.ends_at - time.monotonic()
-        if spent is None or left_seconds <= 0 or spent.count < limit.most:
+        exhausted = self._spent.get(window_name(limit.name, limit.seconds, key))
+        left_seconds = 0.0 if exhausted is None else exhausted.ends_at - self._clock()
+        if exhausted is None or left_seconds <= 0 or exhausted.count < limit.max_hits:
             return None
         telemetry.RATE_LIMIT_HITS.labels(limit.name, "over").inc()
-        return Window(False, limit.most, 0, time.time() + left_seconds)
+        return RateLimitStatus(False, limit.max_hits, 0, time.time() + left_seconds)
 
     def _remember(self, name: bytes, counted: WindowCount) -> None:
         self._spent.pop(name, None)
         if len(self._spent) >= MAX_WINDOWS:
             self._spent.popitem(last=False)
-        self._spent[name] = _Spent(counted.count, time.monotonic() + counted.left_seconds)
+        self._spent[name] = _Spent(counted.count, self._clock() + counted.left_seconds)
 
-    async def spend(self, name: str, seconds: int, keys: Sequence[tuple[str, ...]]) -> list[bool]:
+    async def use_once(
+        self, name: str, seconds: int, keys: Sequence[tuple[str, ...]]
+    ) -> list[bool]:
         """Use each key up for so long, all in one call; of each whether it was new."""
         names = [window_name(name, seconds, key) for key in keys]
         are_new = await self._spend(names, seconds)
@@ -140,7 +145,7 @@ class RateLimits:
     async def _spend(self, names: Sequence[bytes], seconds: int) -> list[bool]:
         if self._redis is not None and self._may_ask():
             try:
-                are_new = await self._redis.spend(names, seconds)
+                are_new = await self._redis.use_once(names, seconds)
             except FAILURES as error:
                 self._failed(error)
             else:
@@ -163,7 +168,7 @@ class RateLimits:
         """While Redis is away, who comes when the pause is over tries, and no one waits for him."""
         if self._retry_at is None:
             return True
-        now = time.monotonic()
+        now = self._clock()
         if now < self._retry_at:
             return False
         self._retry_at = now + self._retry_seconds
@@ -174,7 +179,7 @@ class RateLimits:
         if self._retry_at is None:
             log.warning("redis.away", reason=_reason(error))
             telemetry.REDIS_UNAVAILABLE.set(1)
-        self._retry_at = time.monotonic() + self._retry_seconds
+        self._retry_at = self._clock() + self._retry_seconds
 
     def _answered(self) -> None:
         if self._retry_at is not None:

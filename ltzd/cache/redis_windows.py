@@ -48,8 +48,8 @@ return spent
 class RedisWindows:
     """Raises Misconfigured for a URL that Redis cannot have; connects at the first call."""
 
-    def __init__(self, url: str, patience_seconds: float) -> None:
-        self._patience_seconds = patience_seconds
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        self._patience_seconds = timeout_seconds
         # Its own annotations are incomplete.
         self._redis: Any = Redis.from_pool(_pool(url))
         self._script = self._redis.register_script(_SCRIPT)
@@ -64,12 +64,12 @@ class RedisWindows:
             count, left_ms = await self._script(keys=[PREFIX + name], args=[seconds * 1000])
         return WindowCount(count, left_ms / 1000)
 
-    async def spend(self, names: Sequence[bytes], seconds: int) -> list[bool]:
+    async def use_once(self, names: Sequence[bytes], seconds: int) -> list[bool]:
         """Of each whether it was new, in their order; then none is for so long."""
         keys = [PREFIX + name for name in names]
         async with asyncio.timeout(self._patience_seconds):
-            spent = await self._spend_script(keys=keys, args=[seconds * 1000])
-        return [place not in spent for place in range(1, len(keys) + 1)]
+            exhausted = await self._spend_script(keys=keys, args=[seconds * 1000])
+        return [place not in exhausted for place in range(1, len(keys) + 1)]
 
     async def close(self) -> None:
         await self._redis.aclose()

@@ -12,7 +12,7 @@ from ltzd.values import Address, Hash32, hex_of, keccak
 
 
 @dataclass(frozen=True, slots=True)
-class Unsigned:
+class UnsignedTransaction:
     """An EIP-1559 transaction without access list, before it is signed."""
 
     chain_id: int
@@ -26,7 +26,7 @@ class Unsigned:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedTransaction:
     raw: bytes
     hash: Hash32
 
@@ -42,7 +42,7 @@ class Signer:
     def __repr__(self) -> str:
         return f"Signer({hex_of(self.address)})"
 
-    def sign(self, transaction: Unsigned) -> Signed:
+    def sign(self, transaction: UnsignedTransaction) -> SignedTransaction:
         """EIP-1559, EIP-2718: 0x02 ‖ rlp([…, y parity, r, s]); deterministic (RFC 6979), low s."""
         body = b"".join(
             (
@@ -67,7 +67,7 @@ class Signer:
             )
         )
         raw = b"\x02" + _list(body + tail)
-        return Signed(raw, Hash32(keccak(raw)))
+        return SignedTransaction(raw, Hash32(keccak(raw)))
 
 
 def _integer(value: int) -> bytes:

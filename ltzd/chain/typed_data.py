@@ -10,7 +10,7 @@ from typing import Final
 
 import coincurve
 
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi_words
 from ltzd.values import Address, Hash32, keccak
 
 DOMAIN_NAMES: Final = {
@@ -60,11 +60,11 @@ class Permit:
     def struct_hash(self) -> bytes:
         return keccak(
             _PERMIT
-            + words.encode_address(self.owner)
-            + words.encode_address(self.spender)
-            + words.encode_uint(self.value)
-            + words.encode_uint(self.nonce)
-            + words.encode_uint(self.deadline)
+            + abi_words.encode_address(self.owner)
+            + abi_words.encode_address(self.spender)
+            + abi_words.encode_uint(self.value)
+            + abi_words.encode_uint(self.nonce)
+            + abi_words.encode_uint(self.deadline)
         )
 
 
@@ -82,12 +82,12 @@ class TransferWithAuthorization:
     def struct_hash(self) -> bytes:
         return keccak(
             _TRANSFER_WITH_AUTHORIZATION
-            + words.encode_address(self.sender)
-            + words.encode_address(self.recipient)
-            + words.encode_uint(self.value)
-            + words.encode_uint(self.valid_after)
-            + words.encode_uint(self.valid_before)
-            + words.encode_bytes32(self.nonce)
+            + abi_words.encode_address(self.sender)
+            + abi_words.encode_address(self.recipient)
+            + abi_words.encode_uint(self.value)
+            + abi_words.encode_uint(self.valid_after)
+            + abi_words.encode_uint(self.valid_before)
+            + abi_words.encode_bytes32(self.nonce)
         )
 
 
@@ -103,12 +103,12 @@ class Claim:
     def struct_hash(self) -> bytes:
         return keccak(
             _CLAIM
-            + words.encode_address(self.user)
-            + words.encode_uint(self.collection_id)
-            + words.encode_uint(self.max_price)
-            + words.encode_uint(self.expected_claims)
-            + words.encode_bytes32(self.reference)
-            + words.encode_uint(self.deadline)
+            + abi_words.encode_address(self.user)
+            + abi_words.encode_uint(self.collection_id)
+            + abi_words.encode_uint(self.max_price)
+            + abi_words.encode_uint(self.expected_claims)
+            + abi_words.encode_bytes32(self.reference)
+            + abi_words.encode_uint(self.deadline)
         )
 
 
@@ -124,12 +124,12 @@ class Buy:
     def struct_hash(self) -> bytes:
         return keccak(
             _BUY
-            + words.encode_address(self.buyer)
-            + words.encode_uint(self.item_id)
-            + words.encode_uint(self.quantity)
-            + words.encode_uint(self.max_total)
-            + words.encode_bytes32(self.reference)
-            + words.encode_uint(self.deadline)
+            + abi_words.encode_address(self.buyer)
+            + abi_words.encode_uint(self.item_id)
+            + abi_words.encode_uint(self.quantity)
+            + abi_words.encode_uint(self.max_total)
+            + abi_words.encode_bytes32(self.reference)
+            + abi_words.encode_uint(self.deadline)
         )
 
 
@@ -140,7 +140,7 @@ class Release:
 
     def struct_hash(self) -> bytes:
         return keccak(
-            _RELEASE + words.encode_bytes32(self.deal_id) + words.encode_uint(self.deadline)
+            _RELEASE + abi_words.encode_bytes32(self.deal_id) + abi_words.encode_uint(self.deadline)
         )
 
 
@@ -151,7 +151,7 @@ class Refund:
 
     def struct_hash(self) -> bytes:
         return keccak(
-            _REFUND + words.encode_bytes32(self.deal_id) + words.encode_uint(self.deadline)
+            _REFUND + abi_words.encode_bytes32(self.deal_id) + abi_words.encode_uint(self.deadline)
         )
 
 
@@ -165,8 +165,8 @@ def domain_separator(name: str, chain_id: int, contract: Address) -> bytes:
         _DOMAIN_TYPE
         + keccak(name.encode())
         + _VERSION
-        + words.encode_uint(chain_id)
-        + words.encode_address(contract)
+        + abi_words.encode_uint(chain_id)
+        + abi_words.encode_address(contract)
     )
 
 
@@ -207,4 +207,4 @@ def recover(message_digest: Hash32, signature: bytes) -> Address:
 def _word(value: bytes | int) -> bytes:
     """Leading zeros are often left out of r and s."""
     number = int.from_bytes(value, "big") if isinstance(value, bytes) else value
-    return words.encode_uint(number)
+    return abi_words.encode_uint(number)

@@ -20,7 +20,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What spreadsheets run when a cell begins with it."""
 
 
-class Sheet:
+class CsvFile:
     def __init__(self, file: str) -> None:
         self._file = file
         self._is_output = file == STANDARD_OUTPUT

@@ -14,7 +14,7 @@ import typer
 from pydantic import ValidationError
 
 from ltzd.cli.init_files import starting_brand, starting_settings
-from ltzd.cli.output import tell
+from ltzd.cli.output import print_message
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.brands.toml_documents import reason_of
@@ -54,8 +54,8 @@ def init(
     text = starting_brand(brand.id, brand.name, brand.domains, brand.daily_mint_budget)
     _write_all({folder / SETTINGS_FILE: starting_settings(), folder / BRAND_FILE: text})
     settings = folder / SETTINGS_FILE
-    tell(f"{settings} is there: fill in what is empty, then: ltzd run --config {settings}")
-    tell(
+    print_message(f"{settings} is there: fill in what is empty, then: ltzd run --config {settings}")
+    print_message(
         f"{folder / BRAND_FILE} is there: look through it, then: "
         f"ltzd brand apply {folder / BRAND_FILE} --config {settings}"
     )

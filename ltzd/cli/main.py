@@ -83,13 +83,20 @@ def run(
     ] = None,
 ) -> None:
     """Run ltzd with a settings file."""
-    from ltzd.daemon.settings.settings import read_settings
+    import gc
 
-    settings = read_settings(config, roles)
-    settings.refuse_dev_providers()
-    from ltzd.daemon import main
+    # Imports and start-up make objects that stay: the daemon enables the collector when ready.
+    gc.disable()
+    try:
+        from ltzd.daemon.settings.settings import read_settings
 
-    main.run(settings)
+        settings = read_settings(config, roles)
+        settings.refuse_dev_providers()
+        from ltzd.daemon import main
+
+        main.run(settings)
+    finally:
+        gc.enable()
 
 
 @app.command()

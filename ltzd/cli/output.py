@@ -14,7 +14,7 @@ _JSON = msgspec.json.Encoder(decimal_format="number")
 _WIDE = 240
 
 
-def tell(sentence: str) -> None:
+def print_message(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
@@ -27,7 +27,9 @@ def print_keys(value: Any) -> None:
     """As `print_json`; a file that standard output goes to is closed to others first."""
     with suppress(OSError, ValueError):  # a stream of tests has no descriptor
         if make_private(sys.stdout.fileno()):
-            tell("The file that the keys go to was readable by others: its mode is 0600 now.")
+            print_message(
+                "The file that the keys go to was readable by others: its mode is 0600 now."
+            )
     print_json(value)
 
 
@@ -36,7 +38,7 @@ def print_page(page: RenderableType) -> None:
     Console(width=None if sys.stdout.isatty() else _WIDE).print(page)
 
 
-def plain(text: object) -> Text:
+def plain_text(text: object) -> Text:
     """Text that others wrote: it neither paints nor moves the cursor."""
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
     return Text(shown, overflow="fold")

@@ -19,7 +19,7 @@ _FAREWELL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Target:
     """`data_dir` is None where a settings file names the place."""
 
     database_url: str = field(repr=False)
@@ -32,13 +32,13 @@ class Place:
         return Sealer.from_file(self.master_key_file, *self.old_master_key_files)
 
 
-def place_of(data_dir: Path, config: Path | None) -> Place:
+def resolve_target(data_dir: Path, config: Path | None) -> Target:
     """Settings win. Raises Misconfigured."""
     if config is None:
         url = dev_json.read(data_dir).database_url
-        return Place(url, data_dir / MASTER_KEY_NAME, data_dir)
+        return Target(url, data_dir / MASTER_KEY_NAME, data_dir)
     settings = read_settings(config)
-    return Place(
+    return Target(
         settings.database_url.get_secret_value(),
         settings.master_key_file,
         old_master_key_files=settings.old_master_key_files,
@@ -46,9 +46,9 @@ def place_of(data_dir: Path, config: Path | None) -> Place:
 
 
 @asynccontextmanager
-async def connected(place: Place, command: str) -> AsyncIterator[Connection]:
+async def open_connection(target: Target, command: str) -> AsyncIterator[Connection]:
     """What a person can put right in the database is Misconfigured, what passes Unavailable."""
-    connection = await database.connect(place.database_url, command)
+    connection = await database.connect(target.database_url, command)
     try:
         yield connection
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:

@@ -3,7 +3,7 @@
 While a commit is under way items gather; whatever waits at its end goes into the next. An answer
 is given only after its commit, so it is as durable as a commit of its own. An item that makes a
 commit fail is tried alone, so that it cannot take its neighbours down; one that lost a race
-(`AGAIN`) goes into the next commit, for a bounded time.
+(`RETRY`) goes into the next commit, for a bounded time.
 """
 
 import asyncio
@@ -14,16 +14,17 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import DatabaseUnavailable, Unavailable
 
 
-class Again(Enum):
+class Retry(Enum):
     """The answer of an item that must be decided again."""
 
     RETRY = "again"
 
 
-RETRY = Again.RETRY
+RETRY = Retry.RETRY
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -49,13 +50,15 @@ class BatchWriter(Generic[Item, Answer]):
 
     def __init__(
         self,
-        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Again]]],
+        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Retry]]],
         kind: str,
         *,
         width: int = 1,
         largest: int = 200,
         bound: int = 20_000,
+        clock: Clock = loop_time,
     ) -> None:
+        self._clock = clock
         self._write = write
         self._kind = kind
         self._width = width
@@ -105,26 +108,27 @@ class BatchWriter(Generic[Item, Answer]):
             answers = [error]
         telemetry.GROUP_COMMIT_ITEMS.labels(self._kind).observe(len(taken))
         again = [
-            one for one, answer in zip(taken, answers, strict=True) if not _is_answered(one, answer)
+            one
+            for one, answer in zip(taken, answers, strict=True)
+            if not self._is_answered(one, answer)
         ]
         # Before whoever came later, and in their own order.
         self._waiting.extendleft(reversed(again))
         for _ in again:
             self._idle.release()
 
-
-def _is_answered(one: _Waiting[Item, Answer], answer: Answer | Exception | Again) -> bool:
-    """Tell the caller, unless the item goes again."""
-    if not isinstance(answer, Again):
-        _tell(one.future, answer)
+    def _is_answered(self, one: _Waiting[Item, Answer], answer: Answer | Exception | Retry) -> bool:
+        """Tell the caller, unless the item goes again."""
+        if not isinstance(answer, Retry):
+            _tell(one.future, answer)
+            return True
+        now = self._clock()
+        if one.tired_at is None:
+            one.tired_at = now + _PATIENCE_SECONDS
+        if now < one.tired_at:
+            return False
+        _tell(one.future, Unavailable("Others were faster again and again"))
         return True
-    now = asyncio.get_running_loop().time()
-    if one.tired_at is None:
-        one.tired_at = now + _PATIENCE_SECONDS
-    if now < one.tired_at:
-        return False
-    _tell(one.future, Unavailable("Others were faster again and again"))
-    return True
 
 
 def _tell(future: asyncio.Future[Answer], answer: Answer | Exception) -> None:

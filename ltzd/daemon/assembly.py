@@ -23,7 +23,7 @@ from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
@@ -48,7 +48,7 @@ from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
 from ltzd.providers.dns_txt import DnsPolicy, TxtResolver
 from ltzd.providers.external_api import ExternalApiClient
-from ltzd.providers.oauth.account_lookups import AccountLookups
+from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
 from ltzd.rules.operator.fees import FeePolicy
@@ -58,7 +58,7 @@ from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import hex_of
 
 log = structlog.get_logger()
@@ -74,7 +74,7 @@ class Daemon:
     settings: Settings
     pool: Pool
     node: Node
-    signals: Signals
+    wakeups: WakeupHub
     limits: RateLimits
     brands: BrandCache
     identity: IdentityProvider
@@ -111,11 +111,11 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
         limits = await stack.enter_async_context(_limits(settings))
         chain = await _chain(settings, pool, node)
         identity, tokens = await identities(settings.identity, pool, sealer, chain, stack)
-        signals = Signals(url)
+        wakeups = WakeupHub(url)
         brands = BrandCache()
         async with database.session(pool) as connection:
             await brands.refresh(connection)
-        hashes = MintHashWaiters(pool, signals)
+        hashes = MintHashWaiters(pool, wakeups)
         signatures = RequestSignatures(pool, sealer, brands)
         apis = ExternalApiClient(GuardPolicy(allow_loopback=is_dev))
         stack.push_async_callback(apis.close)
@@ -128,8 +128,8 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits, signatures)
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
-        desk = _relay_desk(settings, pool, node, chain, signals)
-        users = TokenAuthenticator(tokens, identity, Following(pool, identity))
+        desk = _relay_desk(settings, pool, node, chain, wakeups)
+        users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
         relayer = Relayer(
             desk,
             users,
@@ -140,14 +140,14 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
             settings=settings,
             pool=pool,
             node=node,
-            signals=signals,
+            wakeups=wakeups,
             limits=limits,
             brands=brands,
             identity=identity,
             hashes=hashes,
             events=EventHandler(
                 pool,
-                signals,
+                wakeups,
                 brands,
                 identity,
                 hashes,
@@ -163,7 +163,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
             domains=DomainVerification(pool, sealer, brands, _txt_records(settings)),
             payments=Payments(
                 pool,
-                signals,
+                wakeups,
                 brands,
                 identity,
                 hashes,
@@ -181,22 +181,22 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
                 stack,
                 is_dev=is_dev,
             ),
-            lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
-            follower=_follower(settings, pool, node, chain, signals),
-            sender=_sender(settings, pool, signals, sealer, stack, is_dev),
+            lanes=_lanes(settings, pool, node, chain, wakeups, hashes, identity),
+            follower=_follower(settings, pool, node, chain, wakeups),
+            sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
             chat_sweep=_chat_sweep(settings, pool, platform),
             redemption_recheck=(
-                RedemptionRecheck(pool, signals) if "deliveries" in settings.roles else None
+                RedemptionRecheck(pool, wakeups) if "deliveries" in settings.roles else None
             ),
         )
 
 
 def _account_lookups(settings: Settings) -> AccountLookups:
-    not_asked = settings.accounts.not_asked()
-    if not_asked and "http" in settings.roles:
+    unchecked_providers = settings.accounts.unchecked_providers()
+    if unchecked_providers and "http" in settings.roles:
         log.warning(
-            "accounts.not_asked",
-            providers=not_asked,
+            "accounts.unchecked_providers",
+            providers=unchecked_providers,
             means="whether an account exists is not checked, only the form of its id",
         )
     return AccountLookups(settings.accounts.policy())
@@ -242,16 +242,16 @@ async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> Paymen
 def _sender(
     settings: Settings,
     pool: Pool,
-    signals: Signals,
+    wakeups: WakeupHub,
     sealer: Sealer,
     stack: AsyncExitStack,
     is_dev: bool,
 ) -> Sender | None:
     if "deliveries" not in settings.roles:
         return None
-    http = BrandWebhooks(brand_webhooks.policy(allow_loopback=is_dev))
+    http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=is_dev))
     stack.push_async_callback(http.close)
-    return Sender(pool, signals, sealer, http)
+    return Sender(pool, wakeups, sealer, http)
 
 
 async def _close(pool: Pool) -> None:
@@ -267,11 +267,11 @@ def _limits(settings: Settings) -> RateLimits:
 
 
 def _relay_desk(
-    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
+    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
     return RelayContext.of(
-        pool, signals, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
+        pool, wakeups, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
     )
 
 
@@ -280,7 +280,7 @@ def _lanes(
     pool: Pool,
     node: Node,
     chain: ChainIdentity,
-    signals: Signals,
+    wakeups: WakeupHub,
     hashes: MintHashWaiters,
     identity: IdentityProvider,
 ) -> tuple[WalletLane, ...]:
@@ -301,13 +301,13 @@ def _lanes(
     target = MintTarget(chain.chain_id, chain.ltz)
     process = InProcessHooks(hashes.deliver, lambda: identity.under_way)
     return (
-        MintLane(pool, url, node, minter, target, signals, policy, process),
-        RelayLane(pool, url, node, relay, chain.chain_id, signals, policy),
+        MintLane(pool, url, node, minter, target, wakeups, policy, process),
+        RelayLane(pool, url, node, relay, chain.chain_id, wakeups, policy),
     )
 
 
 def _follower(
-    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
+    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> Follower | None:
     if "indexer" not in settings.roles:
         return None
@@ -317,7 +317,7 @@ def _follower(
         node,
         chain,
         Contracts(**settings.contracts.addresses()),
-        signals,
+        wakeups,
         IndexerPolicy(
             poll_seconds=settings.node.poll_seconds,
             follows_deep_reorgs=chain.chain_id in DEV_CHAIN_IDS,
@@ -351,7 +351,7 @@ async def _chain(settings: Settings, pool: Pool, node: Node) -> ChainIdentity:
         return known
     if known is None:
         async with database.transaction(pool) as connection:
-            await chains.adopt(connection, found, base)
+            await chains.start_following(connection, found, base)
         return found
     if known != found:
         raise Misconfigured(

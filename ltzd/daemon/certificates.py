@@ -6,7 +6,7 @@ from typing import Self
 
 import structlog
 
-from ltzd.daemon.settings.listener import Listener
+from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.http.tls import ServerCertificate
 
@@ -42,7 +42,7 @@ def context_of(certificate: ServerCertificate | None) -> ssl.SSLContext | None:
     return None if certificate is None else certificate.context
 
 
-def _certificate(server: str, listener: Listener) -> ServerCertificate | None:
+def _certificate(server: str, listener: ListenerSettings) -> ServerCertificate | None:
     if listener.tls_certificate_file is None or listener.tls_key_file is None:
         return None
     return ServerCertificate(server, listener.tls_certificate_file, listener.tls_key_file)

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from ltzd.actions.users.custodial_signing import ltz_permits
 from ltzd.actions.users.custodial_wallets import CustodialWallets, LinkingTokenVerifier
 from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
-from ltzd.daemon.settings.identity import OidcIdentity, VendorIdentity
+from ltzd.daemon.settings.identity import OidcIdentitySettings, VendorIdentitySettings
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
 from ltzd.providers.oidc.tokens import OidcTokens
@@ -15,14 +15,14 @@ from ltzd.store.indexer.chains import ChainIdentity
 
 
 async def identities(
-    settings: VendorIdentity | OidcIdentity,
+    settings: VendorIdentitySettings | OidcIdentitySettings,
     pool: Pool,
     sealer: Sealer,
     chain: ChainIdentity,
     stack: AsyncExitStack,
 ) -> tuple[IdentityProvider, TokenVerifier]:
     """Raises Misconfigured."""
-    if isinstance(settings, OidcIdentity):
+    if isinstance(settings, OidcIdentitySettings):
         permits = ltz_permits(chain.chain_id, chain.ltz)
         wallets = CustodialWallets(pool, sealer, settings.issuer, [permits])
         issued = await stack.enter_async_context(OidcTokens(settings.policy()))

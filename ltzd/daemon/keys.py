@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import coincurve
-from eth_keyfile.keyfile import decode_keyfile_json
 
 from ltzd.errors import Misconfigured
 from ltzd.secret_files import read_secret_text
@@ -42,6 +41,9 @@ def _from_hex(path: Path, text: str) -> bytes:
 def _opened(path: Path, text: str, password_file: Path | None) -> bytes:
     if password_file is None:
         raise Misconfigured(f"The key file {path} is encrypted; name its password's file too.")
+    # Imported for a keystore only: eth_keyfile takes 0.3 s, for the BLS keys of validators.
+    from eth_keyfile.keyfile import decode_keyfile_json  # noqa: PLC0415
+
     password = read_secret_text(password_file)
     try:
         return decode_keyfile_json(json.loads(text), password.encode())

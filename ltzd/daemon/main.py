@@ -16,11 +16,12 @@ import structlog
 import uvloop
 
 from ltzd import __version__, telemetry
+from ltzd.concurrency.clock import loop_time
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.certificates import PLAIN, Certificates, context_of
 from ltzd.daemon.plain_connections import warn_of_plain_connections
-from ltzd.daemon.settings.listener import Listener
+from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
@@ -31,7 +32,7 @@ from ltzd.rules.relayer import gas_budgets
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.database import session
-from ltzd.store.event_handler.events import forget_spent
+from ltzd.store.event_handler.events import delete_expired
 from ltzd.store.relayer import gas_budgets as gas_spending
 from ltzd.store.relayer import relays
 from ltzd.store.wakeups import BRANDS
@@ -107,7 +108,7 @@ async def run_roles(
                 for event in listening:
                     await event.wait()
                 await _until_working(daemon)
-                _spare_the_collector()
+                _begin_garbage_collection()
                 log.info("ltzd.ready", version=__version__, roles=list(settings.roles))
                 if not is_dev:
                     warn_of_unbounded_gas(settings)
@@ -135,8 +136,8 @@ async def _until_working(daemon: Daemon) -> None:
 
     A node that is away, or another process that holds a lane, must not keep HTTP from serving.
     """
-    deadline = asyncio.get_running_loop().time() + _WORKING_SECONDS
-    while asyncio.get_running_loop().time() < deadline:
+    deadline = loop_time() + _WORKING_SECONDS
+    while loop_time() < deadline:
         follower = daemon.follower
         if all(lane.is_ready or lane.stopped for lane in daemon.lanes) and (
             follower is None or follower.is_serving
@@ -145,11 +146,15 @@ async def _until_working(daemon: Daemon) -> None:
         await asyncio.sleep(0.02)
 
 
-def _spare_the_collector() -> None:
-    """What start-up made lives to the end: looking through it again and again costs time."""
-    gc.collect()
+def _begin_garbage_collection() -> None:
+    """Exempt the objects that start-up made, which live to the end: scanning them is waste.
+
+    `ltzd run` starts with the collector off. No collection precedes the freeze: it would take a
+    tenth of the start to find the little garbage that imports leave.
+    """
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
+    gc.enable()
 
 
 def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -164,7 +169,7 @@ def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
-    loops = [daemon.signals.listen()]
+    loops = [daemon.wakeups.listen()]
     telemetry.BUILD.info({"version": __version__})
     for role in daemon.settings.roles:
         telemetry.ROLE_UP.labels(role).set(1)
@@ -193,7 +198,7 @@ def _servers(
 ) -> list[Coroutine[Any, Any, None]]:
     """The public server, if this process has that role, and the admin server."""
     settings = daemon.settings
-    places: list[tuple[App, Listener, ServerCertificate | None]] = [
+    places: list[tuple[App, ListenerSettings, ServerCertificate | None]] = [
         (admin_app(daemon), settings.admin, certificates.admin)
     ]
     if "http" in settings.roles:
@@ -213,9 +218,9 @@ def _setter(event: asyncio.Event) -> Callable[[int], None]:
 
 async def _keep_brands_fresh(daemon: Daemon) -> None:
     """A change is in force within a second (choices.md, Brand files)."""
-    bell = daemon.signals.bell(BRANDS)
+    wakeup = daemon.wakeups.subscribe(BRANDS)
     while True:
-        await bell.wait(0.5)
+        await wakeup.wait(0.5)
         try:
             async with session(daemon.pool) as connection:
                 await daemon.brands.refresh(connection)
@@ -241,7 +246,7 @@ async def _tidy_webhooks(daemon: Daemon) -> None:
     while True:
         try:
             async with session(daemon.pool) as connection:
-                await webhooks.tidy(connection)
+                await webhooks.delete_expired(connection)
         except DatabaseUnavailable as error:
             log.warning("webhooks.not_tidied", reason=error.message)
         await asyncio.sleep(_TIDY_SECONDS)
@@ -252,11 +257,11 @@ async def _forget_spent(daemon: Daemon) -> None:
     while True:
         try:
             async with session(daemon.pool) as connection:
-                await forget_spent(connection)
-                await relays.tidy(connection)
+                await delete_expired(connection)
+                await relays.delete_expired(connection)
                 await gas_spending.delete_expired(connection)
-                await constraint_results.forget_expired(connection)
-                await chat_claims.forget_unused(connection)
+                await constraint_results.delete_expired(connection)
+                await chat_claims.delete_unused(connection)
         except DatabaseUnavailable as error:
             log.warning("spent.not_forgotten", reason=error.message)
         await asyncio.sleep(_FORGET_SECONDS)

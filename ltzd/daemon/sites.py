@@ -14,7 +14,7 @@ from ltzd.actions.site_plugin.redemptions import SiteRedemptions
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.actions.users.registration import UserRegistration
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.daemon.settings.settings import Site
+from ltzd.daemon.settings.settings import SiteSettings
 from ltzd.http.services import SiteServices
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import HostSiteClient
@@ -31,7 +31,7 @@ class LinkOwners:
 
 
 def site_services(  # noqa: PLR0913 (a call of its own for each service would name them twice)
-    settings: Site,
+    settings: SiteSettings,
     desk: RelayContext,
     relayer: Relayer,
     brands: BrandCache,
@@ -42,13 +42,13 @@ def site_services(  # noqa: PLR0913 (a call of its own for each service would na
     *,
     is_dev: bool,
 ) -> SiteServices:
-    asked = HostSiteClient(host_sites.policy(allow_loopback=is_dev))
+    asked = HostSiteClient(host_sites.guard_policy(allow_loopback=is_dev))
     stack.push_async_callback(asked.close)
     policy = SitePolicy(settings.base_url, settings.rest_prefix)
     members = SiteMembers(desk.pool, brands, UserRegistration(desk.pool, identity), asked, policy)
     return SiteServices(
         members=members,
-        check_ins=CheckIns(desk.pool, desk.signals, brands, capacity),
+        check_ins=CheckIns(desk.pool, desk.wakeups, brands, capacity),
         leaderboards=Leaderboards(desk.pool),
         redemptions=SiteRedemptions(desk, relayer, identity),
         links=SiteLinks(desk.pool, members, owners.users, owners.sealer),

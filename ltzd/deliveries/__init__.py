@@ -1,1 +1,7 @@
-"""Telling brands: webhooks that were written with their facts are sent until they arrive."""
+"""Webhooks to brands, and periodic work.
+
+`sender` claims due webhooks and posts them: `rendering` reads their bodies and secrets, `attempts`
+makes one HTTP attempt, `endpoints` bounds the concurrency of each brand, and `outcomes` writes the
+results in groups. `chat_recheck_loop` and `redemption_recheck` repeat checks whose answer may have
+changed. Begin with `sender.py`.
+"""

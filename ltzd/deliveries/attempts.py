@@ -12,13 +12,13 @@ from ltzd.deliveries.rendering import SignedWebhook
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.outbound.guarded_http import AddressRefused, RequestFailed
 from ltzd.rules.webhooks import Verdict, next_attempt, retry_after, verdict_of
-from ltzd.store.webhooks.queue import Outcome
+from ltzd.store.webhooks.queue import DeliveryOutcome
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AttemptResult:
     """`label` is the metric's word; `error` is fit for a log and for the webhook's row."""
 
     label: str
@@ -28,35 +28,37 @@ class Answered:
     """What the endpoint asked for by Retry-After."""
 
 
-async def made(http: BrandWebhooks, letter: SignedWebhook, now: Callable[[], datetime]) -> Answered:
+async def made(
+    http: BrandWebhooks, letter: SignedWebhook, now: Callable[[], datetime]
+) -> AttemptResult:
     """Never raises: a fault of our own is a failure of this attempt, not of the next webhook's."""
     try:
         return await _posted(http, letter, now)
     except AddressRefused as error:
-        return Answered("refused", error.reason)
+        return AttemptResult("refused", error.reason)
     except RequestFailed as error:
-        return Answered("failed", error.reason)
+        return AttemptResult("failed", error.reason)
     except Exception as error:
         telemetry.WEBHOOK_ERRORS.inc()
         log.exception("webhook.attempt_broke", webhook=str(letter.due.id))
-        return Answered("failed", f"a fault of ltzd ({type(error).__name__})")
+        return AttemptResult("failed", f"a fault of ltzd ({type(error).__name__})")
 
 
 async def _posted(
     http: BrandWebhooks, letter: SignedWebhook, now: Callable[[], datetime]
-) -> Answered:
+) -> AttemptResult:
     answer = await http.post(letter.message, letter.secrets, now())
     verdict = verdict_of(answer.status)
     if verdict is Verdict.DELIVERED:
-        return Answered(verdict.value, None, answer.status)
+        return AttemptResult(verdict.value, None, answer.status)
     patience = retry_after(answer.retry_after, now())
-    return Answered(verdict.value, f"status {answer.status}", answer.status, patience)
+    return AttemptResult(verdict.value, f"status {answer.status}", answer.status, patience)
 
 
-def outcome_of(letter: SignedWebhook, answered: Answered, now: datetime) -> Outcome:
+def outcome_of(letter: SignedWebhook, answered: AttemptResult, now: datetime) -> DeliveryOutcome:
     due = letter.due
     if answered.error is None:
-        return Outcome(due, now, "delivered", now, answered.status, None)
+        return DeliveryOutcome(due, now, "delivered", now, answered.status, None)
     chance = random.random()  # noqa: S311 - it only spreads attempts
     next_at = next_attempt(due.attempt, now, chance, answered.patience)
     closes, since = None, None
@@ -64,7 +66,7 @@ def outcome_of(letter: SignedWebhook, answered: Answered, now: datetime) -> Outc
         closes, since = "nothing arrived for three days", due.created_at
     if answered.label == Verdict.GONE.value:
         closes, since = "it answered 410", None
-    return Outcome(
+    return DeliveryOutcome(
         due,
         now,
         "exhausted" if next_at is None else "pending",

@@ -1,6 +1,6 @@
-"""The contracts on the dev chain: deployed once, remembered, and used again while it has them.
+"""Deploys the contracts to the dev chain once and reuses them while the chain has them.
 
-The dev wallets get their gas from the node's unlocked account. The admin wallet holds every cold
+The dev wallets get their gas from the node's unlocked accounts. The admin wallet holds every cold
 role, so that one key file serves all of an operator's commands.
 """
 
@@ -14,44 +14,55 @@ from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.chain.signing import Signer
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
 
 _ETHER = 10**18
-_FUNDS = 200 * _ETHER
-_FUNDS_LOW = 50 * _ETHER
+_TRANSFER_WEI = 200 * _ETHER
+_LOW_BALANCE_WEI = 50 * _ETHER
 _RECEIPT_SECONDS = 60.0
-_LOOK_AGAIN_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 MINT_LIMIT = MintLimit(1_000_000_000_000 * 10**18, 86_400)
-"""A thousand of the largest payments: once it is spent nothing is minted for anybody, and tests pay
-the largest amount again and again. choices.md wants 2 billion LTZ at least."""
+"""A thousand of the largest payments (choices.md requires at least 2 billion LTZ): a spent limit
+stops every mint, and tests pay the largest amount repeatedly."""
 _NAME = "contracts.json"
 
 
 async def fund(rpc: Rpc, node: Node, wallets: list[Address]) -> None:
-    """Give each wallet that is low on gas money some from the node's unlocked account."""
+    """Sends gas money to each wallet that is low, from the node's unlocked accounts.
+
+    Raises Misconfigured, NodeUnavailable.
+    """
     balances = await asyncio.gather(*map(node.balance, wallets))
-    poor = [one for one, held in zip(wallets, balances, strict=True) if held < _FUNDS_LOW]
-    if not poor:
+    low = [
+        wallet
+        for wallet, balance in zip(wallets, balances, strict=True)
+        if balance < _LOW_BALANCE_WEI
+    ]
+    if not low:
         return
-    accounts = await _unlocked(rpc)
-    held = await asyncio.gather(*(node.balance(address_of(account)) for account in accounts))
-    riches = dict(zip(accounts, held, strict=True))
-    sent = []
-    for wallet in poor:
-        richest = max(riches, key=riches.__getitem__)
-        if riches[richest] < _FUNDS + _ETHER:
+    accounts = await _unlocked_accounts(rpc)
+    account_balances = await asyncio.gather(
+        *(node.balance(address_of(account)) for account in accounts)
+    )
+    available = dict(zip(accounts, account_balances, strict=True))
+    transfers = []
+    for wallet in low:
+        source = max(available, key=available.__getitem__)
+        if available[source] < _TRANSFER_WEI + _ETHER:
             raise Misconfigured(
-                f"The unlocked accounts of the node at {rpc.url} are used up; begin it anew."
+                f"The unlocked accounts of the node at {rpc.url} are used up; restart it with "
+                "a fresh chain."
             )
-        riches[richest] -= _FUNDS
-        transfer = {"from": richest, "to": hex_of(wallet), "value": hex(_FUNDS)}
-        sent.append(hash_of(await rpc.call("eth_sendTransaction", transfer)))
-    await _mined(node, sent)
+        available[source] -= _TRANSFER_WEI
+        transfer = {"from": source, "to": hex_of(wallet), "value": hex(_TRANSFER_WEI)}
+        transfers.append(hash_of(await rpc.call("eth_sendTransaction", transfer)))
+    await _wait_mined(node, transfers)
 
 
-async def _unlocked(rpc: Rpc) -> list[str]:
+async def _unlocked_accounts(rpc: Rpc) -> list[str]:
     try:
         accounts: Any = await rpc.call("eth_accounts")
     except RpcError:
@@ -64,14 +75,14 @@ async def _unlocked(rpc: Rpc) -> list[str]:
     return list(accounts)
 
 
-async def deployed(
+async def ensure_deployed(
     data_dir: Path, rpc: Rpc, chain_id: int, genesis: Hash32, admin: Signer, terms: DeploymentTerms
 ) -> Deployment:
-    """Those that the data directory remembers and the chain still has, and the others new."""
+    """Deploys the contracts that the chain lacks and records all of them in the data directory."""
     file = data_dir / _NAME
-    before = deployed_file.read_dev_file(file, chain_id)
-    if before is None or (before.chain_id, before.genesis) != (chain_id, genesis):
-        before = await begin(Node(rpc), chain_id, genesis, admin.address)
+    deployment = deployed_file.read_dev_file(file, chain_id)
+    if deployment is None or (deployment.chain_id, deployment.genesis) != (chain_id, genesis):
+        deployment = await begin(Node(rpc), chain_id, genesis, admin.address)
     deploying = DeploymentExecutor(
         rpc,
         admin,
@@ -79,14 +90,14 @@ async def deployed(
         remember=lambda deployment: deployed_file.write(file, deployment),
         tell=lambda _: None,
         manner=SendMode(
-            # A dev chain's fees are its own; on a full one they may climb over any cap.
-            fees=FeePolicy(cap=_FUNDS),
+            # High enough for a full dev chain, whose fees climb without bound.
+            fees=FeePolicy(cap=_TRANSFER_WEI),
             is_hurried=True,
-            look_again_seconds=_LOOK_AGAIN_SECONDS,
+            look_again_seconds=_POLL_SECONDS,
             patience_seconds=_RECEIPT_SECONDS,
         ),
     )
-    return await deploying.run(before)
+    return await deploying.run(deployment)
 
 
 def dev_terms(admin: Address, minter: Address, relayer: Address) -> DeploymentTerms:
@@ -103,17 +114,16 @@ def dev_terms(admin: Address, minter: Address, relayer: Address) -> DeploymentTe
     )
 
 
-async def _mined(node: Node, transactions: list[Hash32]) -> None:
-    """Wait for the transactions' blocks; raises Misconfigured, NodeUnavailable."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _RECEIPT_SECONDS
-    while loop.time() < deadline:
+async def _wait_mined(node: Node, transactions: list[Hash32]) -> None:
+    """Waits for the transactions' blocks. Raises Misconfigured, NodeUnavailable."""
+    deadline = loop_time() + _RECEIPT_SECONDS
+    while loop_time() < deadline:
         receipts = await node.receipts(transactions)
         if any(receipt is not None and not receipt.succeeded for receipt in receipts):
-            raise Misconfigured("The dev chain reverted a set-up transfer; start with --clean.")
+            raise Misconfigured("The dev chain reverted a funding transfer; start with --clean.")
         if all(receipts):
             return
-        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     raise NodeUnavailable(
         f"The dev chain did not mine a transfer within {_RECEIPT_SECONDS:.0f} s; "
         "is its mining switched off?"

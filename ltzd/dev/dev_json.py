@@ -1,4 +1,7 @@
-"""`dev.json`: the stable door for tools and tests, there exactly while the instance is ready."""
+"""`dev.json`: where a running instance is, for tools and tests.
+
+The file exists exactly while the instance is ready.
+"""
 
 import json
 from pathlib import Path
@@ -9,10 +12,10 @@ from ltzd.secret_files import write_private
 NAME = "dev.json"
 
 
-def shut(data_dir: Path) -> None:
-    """Nothing here is ready; also for what a killed instance left behind."""
+def remove(data_dir: Path) -> None:
+    """Delete the file, also one that a killed instance left behind."""
     (data_dir / NAME).unlink(missing_ok=True)
 
 
-def open_with(data_dir: Path, content: dict[str, Any]) -> None:
+def write(data_dir: Path, content: dict[str, Any]) -> None:
     write_private(data_dir / NAME, json.dumps(content, indent=2) + "\n")

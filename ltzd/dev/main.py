@@ -1,7 +1,7 @@
-"""`ltzd dev`: everything real on one machine, from nothing to the first event.
+"""`ltzd dev`: starts the services, contracts, sandbox and demo data, then runs the daemon's roles.
 
-The services run in sessions of their own and survive a kill -9 of ltzd, which takes them back at
-its next start; SIGTERM and Ctrl-C stop everything within ten seconds.
+SIGTERM and Ctrl-C stop everything within ten seconds. The services run in sessions of their own:
+they survive a kill -9 of ltzd, and its next start adopts them.
 """
 
 import asyncio
@@ -21,14 +21,15 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.daemon import logs
 from ltzd.daemon.main import first_cause, run_roles, signals_blocked, stop_on_signals
-from ltzd.daemon.settings.accounts import Accounts
+from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.daemon.settings.settings import Settings
-from ltzd.dev import contracts, data_dir, demo_brands, demo_offers, keys, ports, services
-from ltzd.dev import dev_json as door
-from ltzd.dev.demo_brands import DemoBrand
+from ltzd.dev import contracts, dev_json, wallets
+from ltzd.dev.demo import brands, offers
+from ltzd.dev.demo.brands import DemoBrand
 from ltzd.dev.options import DevOptions
 from ltzd.dev.sandbox.server import Sandbox
-from ltzd.dev.services import DevServices
+from ltzd.dev.services import data_dir, ports, supervisor
+from ltzd.dev.services.supervisor import DevServices
 from ltzd.http.payments.handlers import PAYMENT_WEBHOOK
 from ltzd.rules.domains.txt_records import record_name
 from ltzd.store import database
@@ -40,22 +41,22 @@ POLL_SECONDS = 0.05
 
 
 def run(options: DevOptions) -> None:
-    """Until a signal. Raises Misconfigured with a sentence for a person."""
-    with signals_blocked(), data_dir.hold(options.data_dir) as folder:
+    """Runs until SIGTERM or SIGINT. Raises Misconfigured with a sentence for the user."""
+    with signals_blocked(), data_dir.locked(options.data_dir) as folder:
         uvloop.run(_run(folder, options))
 
 
 async def _run(folder: Path, options: DevOptions) -> None:
     stop, ready = asyncio.Event(), asyncio.Event()
     stop_on_signals(stop)
-    door.shut(folder)
+    dev_json.remove(folder)
     if options.clean:
-        await data_dir.clean(folder)
+        await data_dir.empty(folder)
     ports.check_free(options.port, "--port")
     ports.check_free(options.admin_port, "--admin-port")
     logs.configure()
     serving = asyncio.create_task(_serve(folder, options, stop, ready))
-    hurrying = asyncio.create_task(_end_start(serving, stop, ready))
+    cancelling = asyncio.create_task(_cancel_unfinished_start(serving, stop, ready))
     try:
         await serving
     except asyncio.CancelledError:
@@ -64,14 +65,14 @@ async def _run(folder: Path, options: DevOptions) -> None:
     except BaseExceptionGroup as group:
         raise first_cause(group) from group
     finally:
-        hurrying.cancel()
-        door.shut(folder)
+        cancelling.cancel()
+        dev_json.remove(folder)
 
 
-async def _end_start(
+async def _cancel_unfinished_start(
     serving: asyncio.Task[None], stop: asyncio.Event, ready: asyncio.Event
 ) -> None:
-    """A start that is under way is cancelled by the stop; a ready instance hears it itself."""
+    """Cancels a start that is under way at the stop; a ready instance watches `stop` itself."""
     await stop.wait()
     if not ready.is_set():
         serving.cancel()
@@ -80,9 +81,9 @@ async def _end_start(
 async def _serve(
     folder: Path, options: DevOptions, stop: asyncio.Event, ready: asyncio.Event
 ) -> None:
-    async with services.running(folder, options) as started, AsyncExitStack() as stack:
-        instance = await _set_up(folder, options, started, stack)
-        await _live(instance, stop, ready)
+    async with supervisor.running(folder, options) as services, AsyncExitStack() as stack:
+        instance = await _set_up(folder, options, services, stack)
+        await _run_roles(instance, stop, ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,92 +92,98 @@ class _Instance:
     services: DevServices
     settings: Settings
     sandbox: Sandbox
-    door: dict[str, Any]
+    dev_json: dict[str, Any]
     brand: DemoBrand
 
 
-async def _live(instance: _Instance, stop: asyncio.Event, ready: asyncio.Event) -> None:
-    """Run the roles while every service lives."""
+async def _run_roles(instance: _Instance, stop: asyncio.Event, ready: asyncio.Event) -> None:
+    """Runs the daemon's roles until the stop; fails when a service ends before that."""
 
-    def open_door() -> None:
+    def announce() -> None:
         ready.set()
-        door.open_with(instance.folder, instance.door)
+        dev_json.write(instance.folder, instance.dev_json)
         print(_welcome(instance), flush=True)
 
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(services.watch(instance.folder, instance.services))
-        await run_roles(instance.settings, stop, is_dev=True, on_ready=open_door)
+        watching = group.create_task(supervisor.watch(instance.folder, instance.services))
+        await run_roles(instance.settings, stop, is_dev=True, on_ready=announce)
         watching.cancel()
 
 
 async def _set_up(
-    folder: Path, options: DevOptions, started: DevServices, stack: AsyncExitStack
+    folder: Path, options: DevOptions, services: DevServices, stack: AsyncExitStack
 ) -> _Instance:
-    """Wallets, contracts, schema, brands, sandbox, settings."""
-    minter_file, minter = keys.wallet(folder, "minter")
-    operator_file, operator = keys.wallet(folder, "operator")
-    _, admin = keys.wallet(folder, "admin")
-    _, business = keys.wallet(folder, "business")
-    async with Rpc(started.rpc_url) as rpc:
-        node = Node(rpc)
-        wallets = [minter.address, operator.address, admin.address]
-        await contracts.fund(rpc, node, wallets)
+    """Creates wallets, contracts, schema, sandbox, brands and settings, in this order."""
+    minter_file, minter = wallets.load_or_create(folder, "minter")
+    operator_file, operator = wallets.load_or_create(folder, "operator")
+    _, admin = wallets.load_or_create(folder, "admin")
+    _, business = wallets.load_or_create(folder, "business")
+    async with Rpc(services.rpc_url) as rpc:
+        await contracts.fund(rpc, Node(rpc), [minter.address, operator.address, admin.address])
         terms = contracts.dev_terms(admin.address, minter.address, operator.address)
-        genesis = hash_of(started.genesis)
-        deployment = await contracts.deployed(folder, rpc, started.chain_id, genesis, admin, terms)
-    await database.migrate(started.database_url)
+        deployment = await contracts.ensure_deployed(
+            folder, rpc, services.chain_id, hash_of(services.genesis), admin, terms
+        )
+    await database.migrate(services.database_url)
     sealer = Sealer.from_file(folder / "master.key", create=True)
-    sandbox = Sandbox(folder, _sandbox_port(folder), started.rpc_url, deployment.address("LTZ"))
-    sandbox.set_payment_events_url(f"http://127.0.0.1:{options.port}{PAYMENT_WEBHOOK}")
-    sandbox.set_ltzd_url(f"http://127.0.0.1:{options.port}")
-    await sandbox.start()
-    stack.push_async_callback(sandbox.stop)
-    brand, other = await _demo_brands(folder, started, sealer, sandbox)
-    async with Rpc(started.rpc_url) as rpc:
-        offered = await demo_offers.stand(
+    sandbox = await _started_sandbox(folder, options, services, deployment, stack)
+    brand = await _demo_brand(folder, services, sealer, sandbox, "brand")
+    other = await _demo_brand(folder, services, sealer, sandbox, "other_brand")
+    async with Rpc(services.rpc_url) as rpc:
+        offered = await offers.ensure(
             rpc, _offer_contracts(deployment), admin, brand.brand, business.address
         )
     content = {
         "baseUrl": f"http://127.0.0.1:{options.port}",
         "adminUrl": f"http://127.0.0.1:{options.admin_port}",
-        "rpcUrl": started.rpc_url,
-        "chainId": started.chain_id,
+        "rpcUrl": services.rpc_url,
+        "chainId": services.chain_id,
         "explorerUrl": sandbox.explorer_url,
-        "databaseUrl": started.database_url,
-        "redisUrl": started.redis_url,
+        "databaseUrl": services.database_url,
+        "redisUrl": services.redis_url,
         "sandboxUrl": sandbox.url,
         "operator": checksummed(operator.address),
         "operators": [checksummed(operator.address)],
         "minter": checksummed(minter.address),
         "contracts": {
-            name: checksummed(placed.address) for name, placed in deployment.placed.items()
+            name: checksummed(placed.address) for name, placed in deployment.contracts.items()
         },
-        "brand": brand.door,
-        "otherBrand": other.door,
+        "brand": brand.section,
+        "otherBrand": other.section,
         **offered,
         "site": sandbox.site_section(),
         "payments": sandbox.payments_section(),
-        "sandbox": sandbox.doors(),
+        "sandbox": sandbox.control_endpoints(),
     }
     hot_keys = {"minter_key_file": minter_file, "relay_key_file": operator_file}
-    settings = _settings(folder, options, started, deployment, sandbox, hot_keys)
-    return _Instance(folder, started, settings, sandbox, content, brand)
+    settings = _settings(folder, options, services, deployment, sandbox, hot_keys)
+    return _Instance(folder, services, settings, sandbox, content, brand)
 
 
-async def _demo_brands(
-    folder: Path, started: DevServices, sealer: Sealer, sandbox: Sandbox
-) -> tuple[DemoBrand, DemoBrand]:
-    """Applied once, and with what the outside world would know of them."""
+async def _started_sandbox(
+    folder: Path,
+    options: DevOptions,
+    services: DevServices,
+    deployment: Deployment,
+    stack: AsyncExitStack,
+) -> Sandbox:
+    port = _sandbox_port(folder)
+    sandbox = Sandbox(folder, port, services.rpc_url, deployment.address("LTZ"))
+    sandbox.set_payment_events_url(f"http://127.0.0.1:{options.port}{PAYMENT_WEBHOOK}")
+    sandbox.set_ltzd_url(f"http://127.0.0.1:{options.port}")
+    await sandbox.start()
+    stack.push_async_callback(sandbox.stop)
+    return sandbox
 
-    async def applied(name: str) -> DemoBrand:
-        brand = await demo_brands.apply(
-            folder, started.database_url, sealer, name, sandbox.inbox_url
-        )
-        record = f"brand_id={brand.brand_id};api_key={brand.door['verificationToken']}"
-        await sandbox.set_txt(record_name(brand.domain), [record])
-        return brand
 
-    return await applied("brand"), await applied("other_brand")
+async def _demo_brand(
+    folder: Path, services: DevServices, sealer: Sealer, sandbox: Sandbox, name: str
+) -> DemoBrand:
+    """Applies a demo brand once and publishes its domain's verification record in the sandbox."""
+    brand = await brands.apply(folder, services.database_url, sealer, name, sandbox.inbox_url)
+    record = f"brand_id={brand.brand_id};api_key={brand.section['verificationToken']}"
+    await sandbox.set_txt(record_name(brand.domain), [record])
+    return brand
 
 
 def _offer_contracts(deployment: Deployment) -> OfferContracts:
@@ -189,7 +196,7 @@ def _offer_contracts(deployment: Deployment) -> OfferContracts:
 
 
 def _sandbox_port(folder: Path) -> int:
-    """The same at every start while it is free, so that open pages stay good."""
+    """The port of the last start while it is free, so that open pages stay valid."""
     remembered = folder / "sandbox.port"
     if remembered.exists():
         port = int(remembered.read_text())
@@ -203,7 +210,7 @@ def _sandbox_port(folder: Path) -> int:
 def _settings(
     folder: Path,
     options: DevOptions,
-    started: DevServices,
+    services: DevServices,
     deployment: Deployment,
     sandbox: Sandbox,
     hot_keys: dict[str, Path],
@@ -212,11 +219,11 @@ def _settings(
     dns = sandbox.dns_policy()
     return Settings.model_validate(
         {
-            "database_url": started.database_url,
-            "redis_url": started.redis_url,
+            "database_url": services.database_url,
+            "redis_url": services.redis_url,
             "master_key_file": folder / "master.key",
             "explorer_url": sandbox.explorer_url,
-            "node": {"rpc_url": started.rpc_url, "poll_seconds": POLL_SECONDS},
+            "node": {"rpc_url": services.rpc_url, "poll_seconds": POLL_SECONDS},
             "contracts": {
                 "ltz": checksummed(deployment.address("LTZ")),
                 "perk_nft": checksummed(deployment.address("PerkNFT")),
@@ -236,7 +243,7 @@ def _settings(
                 "secret_key": payments.secret_key,
                 "signing_secret": payments.signing_secret,
             },
-            "accounts": Accounts.of(sandbox.accounts_policy()),
+            "accounts": AccountSettings.of(sandbox.accounts_policy()),
             "chat": {"levels_url": sandbox.levels_url()},
             "site": {"base_url": sandbox.site_url},
             "dns": {"nameservers": list(dns.nameservers), "port": dns.port},
@@ -251,7 +258,7 @@ def _settings(
 
 
 def _welcome(instance: _Instance) -> str:
-    base = instance.door["baseUrl"]
+    base = instance.dev_json["baseUrl"]
     event = json.dumps(
         {
             "brandId": instance.brand.brand_id,
@@ -260,30 +267,31 @@ def _welcome(instance: _Instance) -> str:
             "domain": instance.brand.domain,
         }
     )
+    admin_url = instance.dev_json["adminUrl"]
     return f"""
 ltzd is ready on {base}
 
   Earn a user some LTZ (a second time within 60 seconds is refused as a duplicate):
     curl -s {base}/service-api/manual-event -H 'Content-Type: application/json' -d '{event}'
 
-  A site to try       {instance.sandbox.site_url}/
+  Demo site           {instance.sandbox.site_url}/
   API documentation   {base}/docs
   Explorer            {instance.sandbox.explorer_url}
   Sandbox             {instance.sandbox.url}
-  Status              {instance.door["adminUrl"]}/status, or: {_status_command(instance.folder)}
-  For programs        {instance.folder / door.NAME}
+  Status              {admin_url}/status, or: {_status_command(instance.folder)}
+  For programs        {instance.folder / dev_json.NAME}
 
-Ctrl-C stops everything.
+Press Ctrl-C to stop everything.
 """
 
 
 def _status_command(folder: Path) -> str:
-    """What to type in another terminal, in the directory that this one is in."""
+    """The `ltzd status` command as typed in another terminal in the same directory."""
     here = Path.cwd()
     program = Path(sys.executable).with_name("ltzd")
     if shutil.which("ltzd") or not program.exists():
         program = Path("ltzd")
     elif program.is_relative_to(here):
         program = program.relative_to(here)
-    place = "" if folder == (here / ".ltzd").resolve() else f" --data-dir {folder}"
-    return f"{program} status --follow{place}"
+    option = "" if folder == (here / ".ltzd").resolve() else f" --data-dir {folder}"
+    return f"{program} status --follow{option}"

@@ -1,4 +1,4 @@
-"""What `ltzd dev` was asked for on the command line."""
+"""The options of `ltzd dev`, as parsed from the command line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +9,14 @@ ChainChoice = Literal["auto", "tester", "anvil"]
 
 @dataclass(frozen=True, slots=True)
 class DevOptions:
-    """A URL means: use that running service instead of starting one."""
+    """A URL names a running service to use; without it, dev mode starts the service itself."""
 
     port: int = 8000
     admin_port: int = 9464
     data_dir: Path = Path(".ltzd")
     chain: ChainChoice = "auto"
     block_time_seconds: float = 0.0
-    """0: a block for every transaction, at once."""
+    """0 mines a block for every transaction at once."""
     clean: bool = False
     rpc_url: str | None = None
     database_url: str | None = None

@@ -12,6 +12,7 @@ from typing import Any
 from sanic import Sanic
 from sanic.server.protocols.http_protocol import HttpProtocol
 
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured
 from ltzd.http.sanic_app import App
 
@@ -114,10 +115,9 @@ async def _close_connections(
 
 
 async def _drain(connections: set[Any], grace_seconds: float) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + grace_seconds
+    deadline = loop_time() + grace_seconds
     _close_idle(tuple(connections))
-    while connections and loop.time() < deadline:
+    while connections and loop_time() < deadline:
         # Sanic has no event for the end of a connection.
         await asyncio.sleep(CLOSE_POLL_SECONDS)
         _close_idle(tuple(connections))

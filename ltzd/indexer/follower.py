@@ -15,19 +15,20 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.indexer.reading import BlockRange, read_head, read_range
 from ltzd.rules.indexer import contract_facts
 from ltzd.rules.indexer.reorgs import Look, Verdict, fork_point, judge
-from ltzd.store import wakeups as signals
+from ltzd.store import wakeups
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, escrow_facts, perk_facts, sale_facts
 from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
 from ltzd.store.operator import locks
-from ltzd.store.operator.locks import Term
-from ltzd.store.wakeups import BLOCKS, Signals
+from ltzd.store.operator.locks import LockTerm
+from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import Hash32
 
 log = structlog.get_logger()
@@ -63,15 +64,17 @@ class Follower:
         node: Node,
         chain: ChainIdentity,
         contracts: Contracts,
-        bells: Signals,
+        wakeups: WakeupHub,
         policy: IndexerPolicy,
+        clock: Clock = loop_time,
     ) -> None:
+        self._clock = clock
         self._pool = pool
         self._database_url = database_url
         self._node = node
         self._chain = chain
         self._contracts = contracts
-        self._signals = bells
+        self._wakeups = wakeups
         self._policy = policy
         self._epoch = 0
         self._short_since: float | None = None
@@ -83,7 +86,7 @@ class Follower:
         while True:
             try:
                 name = f"ltzd indexer {self._chain.chain_id}"
-                async with locks.held(self._database_url, name) as term:
+                async with locks.hold_lock(self._database_url, name) as term:
                     await self._serve(term)
             except Unavailable as error:
                 log.warning("indexer.term_over", reason=error.message)
@@ -91,7 +94,7 @@ class Follower:
                 self.is_serving = False
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _serve(self, term: Term) -> None:
+    async def _serve(self, term: LockTerm) -> None:
         await self._begin()
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
@@ -104,14 +107,14 @@ class Follower:
         """Count the epoch up; read again from the beginning what was read without our contracts."""
         chain_id, contracts = self._chain.chain_id, self._contracts.all()
         async with transaction(self._pool) as connection:
-            follows_all = await chains.follows_all(connection, chain_id, contracts)
+            follows_all = await chains.has_all_facts_of(connection, chain_id, contracts)
             self._epoch = await chains.begin_term(connection, chain_id)
-            await chains.will_follow(connection, chain_id, contracts)
+            await chains.record_contracts(connection, chain_id, contracts)
             was = await chains.cursor(connection, chain_id)
-            base = None if follows_all else await chains.go_back(connection, chain_id)
+            base = None if follows_all else await chains.rewind(connection, chain_id)
             if base is not None:
                 log.warning("indexer.reads_again", from_block=base, blocks=was.number - base)
-                await facts.forget_all(connection, was.final_number)
+                await facts.delete_all(connection, was.final_number)
 
     async def step(self) -> bool:
         """One look and what follows from it; True when there may be more to do at once."""
@@ -139,7 +142,7 @@ class Follower:
         elif head.number > cursor.number:
             header = await self._node.block(cursor.number)
             at_cursor = header.hash if header else None
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         verdict = judge(
             cursor.number, cursor.hash, Look(head.number, at_cursor, now), self._short_since
         )
@@ -197,8 +200,8 @@ class Follower:
                     await sale_facts.insert(connection, sales)
                 for deals in _turns(stretch.deals):
                     await escrow_facts.insert(connection, deals)
-                await signals.notify(connection, BLOCKS)
-        self._signals.ring(BLOCKS)
+                await wakeups.notify(connection, BLOCKS)
+        self._wakeups.notify(BLOCKS)
         _count(stretch, stretch.last[0] - cursor.number, ours)
 
     async def _finalize(self, cursor: Cursor, final: int | None) -> None:
@@ -229,9 +232,9 @@ class Follower:
             await chains.move_cursor(
                 connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head.number
             )
-            await signals.notify(connection, BLOCKS)
+            await wakeups.notify(connection, BLOCKS)
         self._short_since = None
-        self._signals.ring(BLOCKS)
+        self._wakeups.notify(BLOCKS)
         depth = cursor.number - fork[0]
         telemetry.REORGS.inc()
         telemetry.REORG_DEPTH.observe(depth)

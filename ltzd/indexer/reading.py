@@ -22,6 +22,7 @@ from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import Broken, NodeUnavailable
 from ltzd.indexer.policy import Contracts
 from ltzd.rules.indexer.contract_facts import EscrowFact, PerkFact, SaleFact, TokenTransferred
+from ltzd.rules.indexer.log_position import PositionedFact
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.rules.perk_charges import MOST_TOKEN_ID
 from ltzd.store.indexer.chains import BlockRow
@@ -29,10 +30,8 @@ from ltzd.values import Address, Hash32, address_of, hex_of
 
 log = structlog.get_logger()
 
-AnyFact = TypeVar("AnyFact")
+AnyFact = TypeVar("AnyFact", bound=PositionedFact)
 Log = dict[str, Any]
-Order = tuple[int, Hash32, int]
-"""Block number, block hash, index of the log: a fact's identity, and its place among others."""
 
 _LOGS_A_TURN = 200
 
@@ -171,10 +170,8 @@ async def _stretch(
     contracts: Contracts,
 ) -> BlockRange:
     told = _by_contract(logs, contracts)
-    ltz_facts: list[Fact] = await _decoded(told[contracts.ltz], ltz.decode_log, _of_ltz)
-    perks: list[PerkFact] = await _decoded(
-        told[contracts.perk_nft], perk_nft.decode_log, _of_others
-    )
+    ltz_facts: list[Fact] = await _decoded(told[contracts.ltz], ltz.decode_log)
+    perks: list[PerkFact] = await _decoded(told[contracts.perk_nft], perk_nft.decode_log)
     _refuse_foreign_tokens(perks, contracts)
     return BlockRange(
         parent_hash,
@@ -182,8 +179,8 @@ async def _stretch(
         [fact for fact in ltz_facts if isinstance(fact, Transfer)],
         [fact for fact in ltz_facts if isinstance(fact, RewardMinted)],
         perks,
-        await _decoded(told[contracts.points_sale], points_sale.decode_log, _of_others),
-        await _decoded(told[contracts.business_escrow], business_escrow.decode_log, _of_others),
+        await _decoded(told[contracts.points_sale], points_sale.decode_log),
+        await _decoded(told[contracts.business_escrow], business_escrow.decode_log),
     )
 
 
@@ -201,26 +198,16 @@ def _by_contract(logs: Iterable[Log], contracts: Contracts) -> Mapping[Address, 
 async def _decoded(
     logs: Iterable[Log],
     decode: Callable[[Log], AnyFact | None],
-    order: Callable[[AnyFact], Order],
 ) -> list[AnyFact]:
     """Each fact once, in the chain's order; a node may say the same log twice.
 
     In turns, so that a large block does not hold up the requests of this process.
     """
-    found: dict[Order, AnyFact] = {}
+    found: dict[tuple[int, Hash32, int], AnyFact] = {}
     for turn in _turns(logs):
-        found.update((order(fact), fact) for fact in _facts(turn, decode))
+        found.update((fact.position.order, fact) for fact in _facts(turn, decode))
         await asyncio.sleep(0)
     return [fact for _, fact in sorted(found.items(), key=itemgetter(0))]
-
-
-def _of_ltz(fact: Fact) -> Order:
-    return fact.block_number, fact.block_hash, fact.log_index
-
-
-def _of_others(fact: PerkFact | SaleFact | EscrowFact) -> Order:
-    place = fact.place
-    return place.block_number, place.block_hash, place.log_index
 
 
 def _turns(logs: Iterable[Log]) -> Iterator[list[Log]]:

@@ -5,15 +5,13 @@ crash finds it, and watched like all attempts. Its work stays tied to the intent
 final: whichever attempt is mined decides.
 """
 
-import asyncio
-
 import structlog
 
 from ltzd import telemetry
 from ltzd.operator.funds import FundsTracker
-from ltzd.operator.in_flight import Book
-from ltzd.operator.lane_context import Desk
-from ltzd.operator.lane_work import Work
+from ltzd.operator.in_flight import InFlightTransactions
+from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import FEES
 from ltzd.operator.signing import TransactionSigner, self_transfer
 from ltzd.rules.operator.fees import GasPrice, cancellation
@@ -29,11 +27,16 @@ _LONGEST_PAUSE_SECONDS = 120.0
 
 class Canceller:
     def __init__(
-        self, desk: Desk, book: Book, purse: FundsTracker, signer: TransactionSigner, work: Work
+        self,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        funds: FundsTracker,
+        signer: TransactionSigner,
+        work: LaneWork,
     ) -> None:
-        self._desk = desk
-        self._book = book
-        self._purse = purse
+        self._context = context
+        self._in_flight = in_flight
+        self._funds = funds
         self._signer = signer
         self._work = work
         self._offers: dict[int, tuple[float, float]] = {}
@@ -45,50 +48,50 @@ class Canceller:
         Raises LaneLost, DatabaseUnavailable.
         """
         self._offers = {
-            nonce: offer for nonce, offer in self._offers.items() if self._book.holds(nonce)
+            nonce: offer for nonce, offer in self._offers.items() if self._in_flight.holds(nonce)
         }
-        market = self._purse.market
-        for tx in self._book.rejected_transactions():
+        gas_price = self._funds.gas_price
+        for tx in self._in_flight.rejected_transactions():
             if tx.tx.is_abandoned:
                 self._offer_again(tx)
-            elif market is not None:
-                await self._cancel(tx, market)
-        return self._book.has_due
+            elif gas_price is not None:
+                await self._cancel(tx, gas_price)
+        return self._in_flight.has_due
 
-    async def _cancel(self, tx: OpenTransaction, market: GasPrice) -> None:
+    async def _cancel(self, tx: OpenTransaction, gas_price: GasPrice) -> None:
         """Sign and store the self-transfer, or say what that waits for."""
-        fees = cancellation(tx.fees, market, self._desk.policy.fees)
+        fees = cancellation(tx.fees, gas_price, self._context.policy.fees)
         if fees is None:
-            self._book.strand(tx, FEES)
+            self._in_flight.strand(tx, FEES)
             return
         after, effects = advance(tx.tx, RefusedForGood())
         assert Effect.CANCEL in effects, "only an abandoned transaction needs none"
-        call = self_transfer(self._desk.lane.wallet)
-        async with self._desk.pen:
-            beside_wei = self._book.reserved_wei() - tx.worst_wei
+        call = self_transfer(self._context.lane.wallet)
+        async with self._context.signing_lock:
+            beside_wei = self._in_flight.reserved_wei() - tx.max_cost_wei
             obstacle = self._signer.obstacle(call, fees, beside_wei)
             if obstacle is not None:
-                self._book.strand(tx, obstacle.value)
+                self._in_flight.strand(tx, obstacle.value)
                 return
             attempt = self._signer.sign(tx.nonce, call, fees, beside_wei)
-            async with session(self._desk.pool) as connection:
-                await transactions.store_attempt(connection, self._desk.lane, tx.id, attempt)
-            self._book.abandoned(tx, after, attempt)
+            async with session(self._context.pool) as connection:
+                await transactions.store_attempt(connection, self._context.lane, tx.id, attempt)
+            self._in_flight.abandoned(tx, after, attempt)
         self._note(tx)
 
     def _note(self, tx: OpenTransaction) -> None:
         self._work.abandoned(tx)
-        kind = self._desk.lane.kind
+        kind = self._context.lane.kind
         telemetry.TRANSACTIONS_ABANDONED.labels(kind).inc()
         log.critical("transaction.abandoned", kind=kind, transaction=tx.id, nonce=tx.nonce)
 
     def _offer_again(self, tx: OpenTransaction) -> None:
         """A node that refuses even the self-transfer is asked again, after a longer pause."""
-        now = asyncio.get_running_loop().time()
-        first = self._desk.policy.repeat_seconds
+        now = self._context.clock()
+        first = self._context.policy.repeat_seconds
         due, pause = self._offers.setdefault(tx.nonce, (now + first, 2 * first))
         if now < due:
             return
         longest = max(first, _LONGEST_PAUSE_SECONDS)
         self._offers[tx.nonce] = (now + min(pause, longest), min(2 * pause, longest))
-        self._book.offer_again([tx])
+        self._in_flight.offer_again([tx])

@@ -7,7 +7,6 @@ are watched. Where the cap forbids another tenth, the bytes that exist go out ag
 nothing new is signed meanwhile, since it would wait behind them.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 import structlog
@@ -15,8 +14,8 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Header
 from ltzd.operator.funds import FundsTracker
-from ltzd.operator.in_flight import Book
-from ltzd.operator.lane_context import Desk
+from ltzd.operator.in_flight import InFlightTransactions
+from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import FEES
 from ltzd.operator.signing import Call, TransactionSigner, self_transfer
 from ltzd.rules.operator.fees import BumpReason, GasPrice, Wait, bump_reason, can_pay, replacement
@@ -35,11 +34,15 @@ Since = tuple[float, int]
 
 class FeeBumper:
     def __init__(
-        self, desk: Desk, book: Book, purse: FundsTracker, signer: TransactionSigner
+        self,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        funds: FundsTracker,
+        signer: TransactionSigner,
     ) -> None:
-        self._desk = desk
-        self._book = book
-        self._purse = purse
+        self._context = context
+        self._in_flight = in_flight
+        self._funds = funds
         self._signer = signer
         self._now: Since = (0.0, 0)
         self._waiting: dict[Hash32, Since] = {}
@@ -52,66 +55,66 @@ class FeeBumper:
         Raises LaneLost, DatabaseUnavailable.
         """
         self._note(flight, head)
-        market = self._purse.market
-        if market is None:
+        gas_price = self._funds.gas_price
+        if gas_price is None:
             return False
-        self._note_fall(flight, market)
-        reasons = [(tx, self._why_stuck(tx, market)) for tx in flight]
+        self._note_fall(flight, gas_price)
+        reasons = [(tx, self._why_stuck(tx, gas_price)) for tx in flight]
         stuck = [(tx, reason) for tx, reason in reasons if reason is not None]
         held, replaced = None, 0
         # In the order of nonces: what cannot be helped holds up everything behind it.
         for tx, reason in stuck[:_REPLACED_AT_ONCE]:
-            obstacle = await self._replace(tx, reason, market)
+            obstacle = await self._replace(tx, reason, gas_price)
             if obstacle is None:
                 replaced += 1
             elif reason is not BumpReason.PASSED_OVER:
                 held = obstacle
                 break
-        self._book.held = held
-        return replaced > 0 or self._book.has_due
+        self._in_flight.held = held
+        return replaced > 0 or self._in_flight.has_due
 
     def _note(self, flight: Sequence[OpenTransaction], head: Header) -> None:
         """Remember since when attempts wait, and since when the oldest transaction is that."""
-        self._now = (asyncio.get_running_loop().time(), head.number)
+        self._now = (self._context.clock(), head.number)
         before, self._waiting = self._waiting, {}
         for tx in flight:
             newest = tx.hashes[0]
             if newest in before:
                 self._waiting[newest] = before[newest]
-            elif not self._book.is_to_publish(tx):
+            elif not self._in_flight.is_to_publish(tx):
                 self._waiting[newest] = self._now
         oldest = flight[0].nonce if flight else -1
         if oldest != self._oldest[0]:
             self._oldest = (oldest, self._now)
 
-    def _note_fall(self, flight: Sequence[OpenTransaction], market: GasPrice) -> None:
+    def _note_fall(self, flight: Sequence[OpenTransaction], gas_price: GasPrice) -> None:
         """Fees have fallen: what was held because of them is offered as it is.
 
         What a node holds waits anew; what was refused waits on, or fees that wobble would keep it
         from ever being late.
         """
-        if self._book.held == FEES and market.base_fee < self._base_fee:
+        if self._in_flight.held == FEES and gas_price.base_fee < self._base_fee:
             payable = [
                 tx
                 for tx in flight
-                if can_pay(tx.fees, market, self._desk.policy.fees)
-                and not self._book.is_rejected(tx)
+                if can_pay(tx.fees, gas_price, self._context.policy.fees)
+                and not self._in_flight.is_rejected(tx)
             ]
-            taken = [tx for tx in payable if not self._book.is_refused(tx)]
+            taken = [tx for tx in payable if not self._in_flight.is_refused(tx)]
             self._waiting.update({tx.hashes[0]: self._now for tx in taken})
-            self._book.offer_again(payable)
-        self._base_fee = market.base_fee
+            self._in_flight.offer_again(payable)
+        self._base_fee = gas_price.base_fee
 
-    def _why_stuck(self, tx: OpenTransaction, market: GasPrice) -> BumpReason | None:
-        if self._book.is_rejected(tx):
+    def _why_stuck(self, tx: OpenTransaction, gas_price: GasPrice) -> BumpReason | None:
+        if self._in_flight.is_rejected(tx):
             return None  # No price helps: `cancelling` frees its nonce.
-        if self._book.is_refused(tx):
+        if self._in_flight.is_refused(tx):
             return BumpReason.REFUSED
         wait = self._wait(tx)
         if wait is None:
             return None
-        policy = self._desk.policy
-        return bump_reason(tx.fees, wait, market, policy.fees, policy.patience)
+        policy = self._context.policy
+        return bump_reason(tx.fees, wait, gas_price, policy.fees, policy.patience)
 
     def _wait(self, tx: OpenTransaction) -> Wait | None:
         """None while its newest bytes have not been handed out.
@@ -126,24 +129,24 @@ class FeeBumper:
         return Wait(self._now[0] - since[0], blocks)
 
     async def _replace(
-        self, tx: OpenTransaction, stuck: BumpReason, market: GasPrice
+        self, tx: OpenTransaction, stuck: BumpReason, gas_price: GasPrice
     ) -> str | None:
         """Sign and store a dearer attempt; or say what the lane waits for."""
-        fees = replacement(tx.fees, market, self._desk.policy.fees)
+        fees = replacement(tx.fees, gas_price, self._context.policy.fees)
         if fees is None or (stuck is BumpReason.REFUSED and not self._is_worth_a_try(tx)):
             return FEES
-        async with self._desk.pen, session(self._desk.pool) as connection:
+        async with self._context.signing_lock, session(self._context.pool) as connection:
             call = await self._call_of(connection, tx)
-            beside_wei = self._book.reserved_wei() - tx.worst_wei
+            beside_wei = self._in_flight.reserved_wei() - tx.max_cost_wei
             obstacle = self._signer.obstacle(call, fees, beside_wei)
             if obstacle is not None:
                 if obstacle.is_its_own:  # Blocks have become smaller than its gas limit.
-                    self._book.reject(tx, obstacle.value)
+                    self._in_flight.reject(tx, obstacle.value)
                 return obstacle.value
             attempt = self._signer.sign(tx.nonce, call, fees, beside_wei)
-            await transactions.store_attempt(connection, self._desk.lane, tx.id, attempt)
-            self._book.replaced(tx, attempt)
-        telemetry.TRANSACTIONS_REPLACED.labels(self._desk.lane.kind, stuck.value).inc()
+            await transactions.store_attempt(connection, self._context.lane, tx.id, attempt)
+            self._in_flight.replaced(tx, attempt)
+        telemetry.TRANSACTIONS_REPLACED.labels(self._context.lane.kind, stuck.value).inc()
         log.warning(
             "transaction.replaced",
             nonce=tx.nonce,
@@ -156,13 +159,13 @@ class FeeBumper:
 
     async def _call_of(self, connection: Connection, tx: OpenTransaction) -> Call:
         if tx.tx.is_abandoned:
-            return self_transfer(self._desk.lane.wallet)
-        to, data = await transactions.call_of(connection, tx.id)
+            return self_transfer(self._context.lane.wallet)
+        to, data = await transactions.read_call(connection, tx.id)
         return Call(to, data, tx.gas_limit)
 
     def _is_worth_a_try(self, tx: OpenTransaction) -> bool:
         """A node that refuses what the market asks is asked again with a tenth more, but slowly."""
-        asked, wait = self._purse.fees, self._wait(tx)
+        asked, wait = self._funds.fees, self._wait(tx)
         is_below = asked is not None and tx.fees.max_fee_per_gas < asked.max_fee_per_gas
-        is_late = wait is not None and wait.seconds >= self._desk.policy.repeat_seconds
+        is_late = wait is not None and wait.seconds >= self._context.policy.repeat_seconds
         return is_below or is_late

@@ -19,28 +19,28 @@ class FundsTracker:
         self._kind = lane.kind
         self._policy = policy
         self.balance: int | None = None
-        self.market: GasPrice | None = None
+        self.gas_price: GasPrice | None = None
         self.fees: Fees | None = None
         self.block_gas_limit: int | None = None
 
     async def look(self, head: Header) -> None:
         """Take fees, balance and the block's gas limit as of `head`. Raises NodeUnavailable."""
-        market = await self._node.market(head)
-        await self.weigh()
-        self.market, self.fees = market, fees_for(market, self._policy)
+        gas_price = await self._node.gas_price(head)
+        await self.refresh_balance()
+        self.gas_price, self.fees = gas_price, fees_for(gas_price, self._policy)
         self.block_gas_limit = head.gas_limit
-        telemetry.BASE_FEE_WEI.labels(self._kind).set(market.base_fee)
+        telemetry.BASE_FEE_WEI.labels(self._kind).set(gas_price.base_fee)
         telemetry.HELD_BY_CAP.labels(self._kind).set(self.fees is None)
 
-    async def weigh(self) -> None:
+    async def refresh_balance(self) -> None:
         """Take the balance alone. Raises NodeUnavailable."""
         self.balance = balance = await self._node.balance(self._wallet)
         telemetry.BALANCE_WEI.labels(self._kind).set(balance)
 
     def forget(self) -> None:
         """Without a node that answers nothing is signed: fees of now may be too low later."""
-        self.market = self.fees = None
+        self.gas_price = self.fees = None
 
-    def can_afford(self, worst_wei: int, reserved: int) -> bool:
-        """Whether the balance covers `worst_wei` beside `reserved` wei in flight."""
-        return self.balance is not None and self.balance >= reserved + worst_wei
+    def can_afford(self, max_cost_wei: int, reserved: int) -> bool:
+        """Whether the balance covers `max_cost_wei` beside `reserved` wei in flight."""
+        return self.balance is not None and self.balance >= reserved + max_cost_wei

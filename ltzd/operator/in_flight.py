@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import structlog
 
 from ltzd import telemetry
-from ltzd.operator.lane_work import Moved, Rows
+from ltzd.operator.lane_work import OutcomeSink, StateChange
 from ltzd.operator.policy import FEES
 from ltzd.rules.operator.transactions import (
     Accepted,
@@ -33,8 +33,8 @@ log = structlog.get_logger()
 _IN_FLIGHT = (State.SIGNED, State.PUBLISHED)
 
 
-class Book:
-    def __init__(self, pool: Pool, lane: Lane, rows: Rows) -> None:
+class InFlightTransactions:
+    def __init__(self, pool: Pool, lane: Lane, rows: OutcomeSink) -> None:
         self._pool = pool
         self._lane = lane
         self._rows = rows
@@ -61,7 +61,7 @@ class Book:
         self._to_publish[tx.nonce] = None
         self._measure()
 
-    def in_flight(self) -> list[OpenTransaction]:
+    def oldest_first(self) -> list[OpenTransaction]:
         return [self._by_nonce[nonce] for nonce in sorted(self._by_nonce)]
 
     def count(self) -> int:
@@ -163,13 +163,13 @@ class Book:
     def abandoned(self, tx: OpenTransaction, after: Transaction, newest: Attempt) -> None:
         """A self-transfer is stored in place of its call, which may be mined all the same."""
         current = self._by_nonce.get(tx.nonce, tx)
-        self._hold(replace(current, tx=after, call_wei=current.worst_wei))
+        self._hold(replace(current, tx=after, call_wei=current.max_cost_wei))
         self.replaced(tx, newest)
 
     def published(self, tx: OpenTransaction) -> None:
         """A node holds the bytes; `run` writes it down and tells who waits for the hash."""
         self._to_mark.append(tx)
-        self._marks.ring()
+        self._marks.notify()
         if self._is_newest(tx):
             self._to_publish.pop(tx.nonce, None)
             self._forget_refusals(tx.nonce)
@@ -202,7 +202,7 @@ class Book:
     async def hear(self, those: Sequence[tuple[OpenTransaction, Observation]]) -> None:
         """Advance transactions; save them, with what waits for them, in one commit."""
         changes: list[tuple[Transaction, OpenTransaction]] = []
-        moved: list[Moved] = []
+        moved: list[StateChange] = []
         for tx, seen in those:
             known = self._by_nonce.get(tx.nonce, tx)
             after, effects = advance(known.tx, seen)
@@ -244,13 +244,13 @@ class Book:
     def _hold(self, tx: OpenTransaction) -> None:
         self._let_go(tx.nonce)
         self._by_nonce[tx.nonce] = tx
-        self._reserved_wei += tx.worst_wei
+        self._reserved_wei += tx.max_cost_wei
         self._gas += tx.gas_limit
 
     def _let_go(self, nonce: int) -> None:
         tx = self._by_nonce.pop(nonce, None)
         if tx is not None:
-            self._reserved_wei -= tx.worst_wei
+            self._reserved_wei -= tx.max_cost_wei
             self._gas -= tx.gas_limit
 
     def _measure(self) -> None:

@@ -16,9 +16,9 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.signing import Signer
 from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
 from ltzd.operator.funds import FundsTracker
-from ltzd.operator.in_flight import Book
-from ltzd.operator.lane_context import Desk
-from ltzd.operator.lane_work import Rows, Work
+from ltzd.operator.in_flight import InFlightTransactions
+from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork, OutcomeSink
 from ltzd.operator.monitor import ReceiptMonitor
 from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import NODE, LanePolicy, Stopped
@@ -29,8 +29,8 @@ from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes, locks
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.locks import Term
-from ltzd.store.wakeups import BLOCKS, Signals
+from ltzd.store.operator.locks import LockTerm
+from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -58,7 +58,7 @@ class WalletLane(ABC):
         node: Node,
         signer: Signer,
         chain_id: int,
-        signals: Signals,
+        wakeups: WakeupHub,
         policy: LanePolicy,
     ) -> None:
         self._pool = pool
@@ -67,10 +67,10 @@ class WalletLane(ABC):
         self._signer = signer
         self._chain_id = chain_id
         self._policy = policy
-        self._signals = signals
-        self._due = signals.bell(self.channel)
-        self._blocks = signals.bell(BLOCKS)
-        self._purse: FundsTracker | None = None
+        self._wakeups = wakeups
+        self._due = wakeups.subscribe(self.channel)
+        self._blocks = wakeups.subscribe(BLOCKS)
+        self._funds: FundsTracker | None = None
         self.pause = LanePause(self.kind)
         self.is_serving = False
         self.stopped: str | None = None
@@ -81,12 +81,12 @@ class WalletLane(ABC):
 
     @property
     def balance_wei(self) -> int | None:
-        return None if self._purse is None else self._purse.balance
+        return None if self._funds is None else self._funds.balance
 
     @property
     def is_ready(self) -> bool:
         """Whether what comes next would be signed at once."""
-        return self.is_serving and self._purse is not None and self._purse.fees is not None
+        return self.is_serving and self._funds is not None and self._funds.fees is not None
 
     @abstractmethod
     async def _begin(self, used: int) -> tuple[Lane, int]:
@@ -96,12 +96,17 @@ class WalletLane(ABC):
         """
 
     @abstractmethod
-    def _rows(self) -> Rows: ...
+    def _rows(self) -> OutcomeSink: ...
 
     @abstractmethod
     async def _work(
-        self, desk: Desk, book: Book, gate: SendGuard, signer: TransactionSigner, next_nonce: int
-    ) -> Work: ...
+        self,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        guard: SendGuard,
+        signer: TransactionSigner,
+        next_nonce: int,
+    ) -> LaneWork: ...
 
     async def run(self) -> None:
         """Serve term after term until cancelled; without the lock, stand by."""
@@ -123,7 +128,7 @@ class WalletLane(ABC):
         # Standing by behind another process, this one waits for nothing but the lock.
         standing_by = asyncio.get_running_loop().call_later(_STANDBY_SECONDS, self.pause.set, None)
         try:
-            async with locks.held(self._database_url, name) as term:
+            async with locks.hold_lock(self._database_url, name) as term:
                 standing_by.cancel()
                 await self._serve_with_node(term)
         except* Stopped as group:
@@ -136,29 +141,31 @@ class WalletLane(ABC):
             self.is_serving = False
             telemetry.LANES_HELD.labels(self.kind).set(0)
 
-    async def _serve_with_node(self, term: Term) -> None:
+    async def _serve_with_node(self, term: LockTerm) -> None:
         """Without a node no term begins, and the lane's row says so while we hold the lock."""
         try:
             await self._serve(term)
         except* NodeUnavailable:
             self.pause.set(NODE)
             async with session(self._pool) as connection:
-                await lanes.show_without_term(connection, self._chain_id, self.wallet, NODE)
+                await lanes.report_pause(connection, self._chain_id, self.wallet, NODE)
             raise
 
-    async def _serve(self, term: Term) -> None:
+    async def _serve(self, term: LockTerm) -> None:
         lane, next_nonce = await self._begin(await self._used_nonces())
-        desk = Desk(self._pool, self._node, lane, self._policy)
-        book = Book(self._pool, lane, self._rows())
-        await book.load()
-        self._purse = purse = FundsTracker(self._node, lane, self._policy.fees)
+        context = LaneContext(self._pool, self._node, lane, self._policy)
+        in_flight = InFlightTransactions(self._pool, lane, self._rows())
+        await in_flight.load()
+        self._funds = funds = FundsTracker(self._node, lane, self._policy.fees)
         backoff = RefusalBackoff()
-        gate = SendGuard(desk, book, purse, self.pause, backoff)
-        signer = TransactionSigner(self._signer, desk, purse)
-        work = await self._work(desk, book, gate, signer, next_nonce)
-        publisher = Publisher(desk, book, work, backoff, self._due, self._blocks)
-        watcher = ReceiptMonitor(desk, book, purse, signer, work, gate, self._blocks, self._due)
-        await watcher.judge_mined()  # what stopped the last term stops this one before it signs
+        guard = SendGuard(context, in_flight, funds, self.pause, backoff)
+        signer = TransactionSigner(self._signer, context, funds)
+        work = await self._work(context, in_flight, guard, signer, next_nonce)
+        publisher = Publisher(context, in_flight, work, backoff, self._due, self._blocks)
+        monitor = ReceiptMonitor(
+            context, in_flight, funds, signer, work, guard, self._blocks, self._due
+        )
+        await monitor.judge_mined()  # what stopped the last term stops this one before it signs
         self.is_serving, self.stopped = True, None
         telemetry.LANES_HELD.labels(self.kind).set(1)
         log.info(
@@ -166,14 +173,14 @@ class WalletLane(ABC):
             kind=self.kind,
             wallet=hex_of(lane.wallet),
             epoch=lane.epoch,
-            resumed=book.count(),
+            resumed=in_flight.count(),
         )
-        self._blocks.ring()
+        self._blocks.notify()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(book.run())
+                group.create_task(in_flight.run())
                 group.create_task(publisher.run())
-                group.create_task(watcher.run())
+                group.create_task(monitor.run())
                 group.create_task(self._show(lane))
                 group.create_task(_until_lost(term))
         finally:
@@ -195,11 +202,11 @@ class WalletLane(ABC):
         """Tell the other roles that somebody works here, and why it does not go on."""
         while True:
             async with session(self._pool) as connection:
-                await lanes.show(connection, lane, self.pause.reason)
+                await lanes.report_working(connection, lane, self.pause.reason)
             await asyncio.sleep(_SHOWN_AGAIN_SECONDS)
             await self.pause.changes.wait(_SHOWN_SECONDS)
 
 
-async def _until_lost(term: Term) -> None:
+async def _until_lost(term: LockTerm) -> None:
     await term.lost.wait()
     raise LaneLost("The connection that held the lane's lock is gone")

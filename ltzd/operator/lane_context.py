@@ -4,17 +4,19 @@ import asyncio
 from dataclasses import dataclass, field
 
 from ltzd.chain.node.node import Node
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.operator.policy import LanePolicy
 from ltzd.store.database import Pool
 from ltzd.store.operator.lanes import Lane
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class LaneContext:
     """`pen` is held from looking into the purse until what was signed is reserved in the book."""
 
     pool: Pool
     node: Node
     lane: Lane
     policy: LanePolicy
-    pen: asyncio.Lock = field(default_factory=asyncio.Lock)
+    signing_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    clock: Clock = loop_time

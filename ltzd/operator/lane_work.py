@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ltzd.operator.policy import InProcessHooks
-from ltzd.rules.operator.transactions import Effect, Place, State
+from ltzd.rules.operator.transactions import Effect, Inclusion, State
 from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
-from ltzd.store.wakeups import PUBLISHED, RELAYED, REWARDS, Signals
+from ltzd.store.wakeups import PUBLISHED, RELAYED, REWARDS, WakeupHub
 
-Moved = tuple[OpenTransaction, list[Effect]]
+StateChange = tuple[OpenTransaction, list[Effect]]
 """A transaction as it is now, and what that asks for."""
 
 
-class Work(Protocol):
+class LaneWork(Protocol):
     largest: int
     """How much one signing takes at most."""
     enough: int
@@ -44,7 +44,7 @@ class Work(Protocol):
         """Once a block, and before what was mined leaves the book. Raises NodeUnavailable."""
         ...
 
-    async def seen(self) -> Mapping[int, Place]:
+    async def seen(self) -> Mapping[int, Inclusion]:
         """Transactions in flight that the indexer has shown to be mined, by nonce."""
         ...
 
@@ -57,12 +57,12 @@ class Work(Protocol):
         ...
 
 
-class Rows(Protocol):
-    async def follow(self, connection: Connection, moved: Sequence[Moved]) -> None:
+class OutcomeSink(Protocol):
+    async def follow(self, connection: Connection, moved: Sequence[StateChange]) -> None:
         """What the moves mean for the records, in their commit."""
         ...
 
-    def tell(self, moved: Sequence[Moved]) -> None:
+    def tell(self, moved: Sequence[StateChange]) -> None:
         """Wake who waits in this process, after the commit."""
         ...
 
@@ -74,40 +74,40 @@ class Rows(Protocol):
 class RewardOutcomes:
     """The rewards of a failed or cancelled mint go back to the queue."""
 
-    def __init__(self, signals: Signals, process: InProcessHooks) -> None:
-        self._signals = signals
+    def __init__(self, wakeups: WakeupHub, process: InProcessHooks) -> None:
+        self._wakeups = wakeups
         self._process = process
 
-    async def follow(self, connection: Connection, moved: Sequence[Moved]) -> None:
+    async def follow(self, connection: Connection, moved: Sequence[StateChange]) -> None:
         for tx, effects in moved:
             if Effect.REQUEUE in effects:
                 is_cancelled = tx.tx.state is State.CANCELLED
                 await rewards.requeue(connection, tx.id, is_cancelled=is_cancelled)
 
-    def tell(self, moved: Sequence[Moved]) -> None:
+    def tell(self, moved: Sequence[StateChange]) -> None:
         if any(Effect.REQUEUE in effects for _, effects in moved):
-            self._signals.ring(REWARDS)
+            self._wakeups.notify(REWARDS)
 
     def published(self, those: Sequence[OpenTransaction]) -> None:
         for tx in those:
             if tx.hashes[0] not in tx.cancellations:
                 self._process.on_published(tx.rewards, tx.hashes[0])
         if not all(tx.rewards for tx in those):
-            self._signals.ring(PUBLISHED)
+            self._wakeups.notify(PUBLISHED)
 
 
 class RelayOutcomes:
     """A relay that failed is over: nobody has simulated it against the chain of now."""
 
-    def __init__(self, signals: Signals) -> None:
-        self._signals = signals
+    def __init__(self, wakeups: WakeupHub) -> None:
+        self._wakeups = wakeups
 
-    async def follow(self, connection: Connection, moved: Sequence[Moved]) -> None:
+    async def follow(self, connection: Connection, moved: Sequence[StateChange]) -> None:
         await relays.follow(connection, [tx.id for tx, _ in moved])
 
-    def tell(self, moved: Sequence[Moved]) -> None:
+    def tell(self, moved: Sequence[StateChange]) -> None:
         if moved:
-            self._signals.ring(RELAYED)
+            self._wakeups.notify(RELAYED)
 
     def published(self, those: Sequence[OpenTransaction]) -> None:
         """Who waits for a relay waits for its block."""

@@ -5,7 +5,6 @@ a node may lag; a mined transaction's block is compared with the indexed chain, 
 there the receipt is asked for again.
 """
 
-import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -17,18 +16,18 @@ from ltzd.errors import NodeUnavailable
 from ltzd.operator.canceller import Canceller
 from ltzd.operator.fee_bumper import FeeBumper
 from ltzd.operator.funds import FundsTracker
-from ltzd.operator.in_flight import Book
-from ltzd.operator.lane_context import Desk
-from ltzd.operator.lane_work import Work
+from ltzd.operator.in_flight import InFlightTransactions
+from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import Stopped
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
 from ltzd.rules.operator.transactions import (
     Finalized,
     GasCost,
+    Inclusion,
     NonceTaken,
     Observation,
-    Place,
     ReceiptLost,
     ReceiptSeen,
     State,
@@ -36,7 +35,7 @@ from ltzd.rules.operator.transactions import (
 from ltzd.store.database import session
 from ltzd.store.indexer import chains
 from ltzd.store.operator import transactions
-from ltzd.store.operator.transactions import Mined, OpenTransaction
+from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
 from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
@@ -53,23 +52,23 @@ _MISSES_SECONDS = 1.5
 class ReceiptMonitor:
     def __init__(
         self,
-        desk: Desk,
-        book: Book,
-        purse: FundsTracker,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        funds: FundsTracker,
         signer: TransactionSigner,
-        work: Work,
-        gate: SendGuard,
+        work: LaneWork,
+        guard: SendGuard,
         blocks: Wakeup,
         publisher: Wakeup,
     ) -> None:
-        self._desk = desk
-        self._kind = desk.lane.kind
-        self._book = book
-        self._purse = purse
+        self._context = context
+        self._kind = context.lane.kind
+        self._in_flight = in_flight
+        self._funds = funds
         self._work = work
-        self._gate = gate
-        self._replacer = FeeBumper(desk, book, purse, signer)
-        self._canceller = Canceller(desk, book, purse, signer, work)
+        self._guard = guard
+        self._fee_bumper = FeeBumper(context, in_flight, funds, signer)
+        self._canceller = Canceller(context, in_flight, funds, signer, work)
         self._blocks = blocks
         self._publisher = publisher
         self._head: Header | None = None
@@ -78,27 +77,27 @@ class ReceiptMonitor:
 
     async def run(self) -> None:
         while True:
-            await self._blocks.wait(self._desk.policy.poll_seconds)
+            await self._blocks.wait(self._context.policy.poll_seconds)
             try:
                 await self.look()
-                self._gate.hear_node(answers=True)
+                self._guard.hear_node(answers=True)
             except NodeUnavailable as error:
-                self._purse.forget()
-                self._gate.hear_node(answers=False)
+                self._funds.forget()
+                self._guard.hear_node(answers=False)
                 log.warning("watch.node_unavailable", reason=error.message)
 
     async def look(self) -> None:
         """One round. Raises NodeUnavailable: whatever was not decided waits for the next."""
-        head, _ = await self._desk.node.head_and_final()
+        head, _ = await self._context.node.head_and_final()
         await self._seen_of_flight()
         await self._receipts_of_flight()
         await self.judge_mined()
-        flight = self._book.in_flight()[:_REPEATED_AT_ONCE]
+        flight = self._in_flight.oldest_first()[:_REPEATED_AT_ONCE]
         late = self._late(flight)
-        is_urgent = bool(late) or self._book.held is not None or self._gate.is_paused
+        is_urgent = bool(late) or self._in_flight.held is not None or self._guard.is_paused
         await self._look_around(head, is_urgent=is_urgent)
-        if await self._canceller.look() | await self._replacer.look(flight, head):
-            self._publisher.ring()
+        if await self._canceller.look() | await self._fee_bumper.look(flight, head):
+            self._publisher.notify()
         await self._repeat(late)
 
     async def _look_around(self, head: Header, *, is_urgent: bool) -> None:
@@ -109,29 +108,29 @@ class ReceiptMonitor:
         is_new = self._head is None or head.hash != self._head.hash
         if is_new:
             await self._work.look()
-        if is_new or is_urgent or self._purse.market is None:
-            await self._purse.look(head)
-            self._publisher.ring()
+        if is_new or is_urgent or self._funds.gas_price is None:
+            await self._funds.look(head)
+            self._publisher.notify()
         self._head = head
 
     async def _seen_of_flight(self) -> None:
         """What the indexer has seen needs no receipt."""
-        if self._book.count() == 0:
+        if self._in_flight.count() == 0:
             return
-        places = await self._work.seen()
-        flight = self._book.in_flight()
-        await self._mined([(tx, places[tx.nonce]) for tx in flight if tx.nonce in places])
+        inclusions = await self._work.seen()
+        flight = self._in_flight.oldest_first()
+        await self._mined([(tx, inclusions[tx.nonce]) for tx in flight if tx.nonce in inclusions])
 
     async def _receipts_of_flight(self) -> None:
         """Ask in windows from the oldest nonce on; a window without any receipt ends the round."""
-        flight = self._book.in_flight()
+        flight = self._in_flight.oldest_first()
         self._measure(flight)
         start, width = 0, _WINDOW
         while start < len(flight):
             window = flight[start : start + width]
             receipts = await self._newest_receipts(window)
             mined = [
-                (tx, _place(receipt, tx))
+                (tx, _inclusion(receipt, tx))
                 for tx, receipt in zip(window, receipts, strict=True)
                 if receipt
             ]
@@ -145,27 +144,27 @@ class ReceiptMonitor:
         hashes = [one for tx in those for one in tx.hashes]
         found = {
             receipt.transaction_hash: receipt
-            for receipt in await self._desk.node.receipts(hashes)
+            for receipt in await self._context.node.receipts(hashes)
             if receipt is not None
         }
         return [next((found[one] for one in tx.hashes if one in found), None) for tx in those]
 
-    async def _mined(self, those: Sequence[tuple[OpenTransaction, Place]]) -> None:
+    async def _mined(self, those: Sequence[tuple[OpenTransaction, Inclusion]]) -> None:
         if not those:
             return
         # First, since what leaves the book must have left bucket and purse as we know them.
         await self._work.look()
-        await self._purse.weigh()
-        await self._book.hear([(tx, ReceiptSeen(place)) for tx, place in those])
-        for tx, place in those:
+        await self._funds.refresh_balance()
+        await self._in_flight.hear([(tx, ReceiptSeen(inclusion)) for tx, inclusion in those])
+        for tx, inclusion in those:
             self._sent_at.pop(tx.nonce, None)
             self._missing.pop(tx.nonce, None)
-            if place.is_cancellation:
+            if inclusion.is_cancellation:
                 log.warning(f"{self._kind}.cancelled", transaction=tx.id, nonce=tx.nonce)
-            elif not place.succeeded:
+            elif not inclusion.succeeded:
                 log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
                 self._work.reverted()
-        self._publisher.ring()
+        self._publisher.notify()
 
     async def _check_taken(self, oldest: OpenTransaction) -> None:
         """Whether the oldest nonce was used by somebody else: final, and no receipt is ours."""
@@ -174,22 +173,24 @@ class ReceiptMonitor:
         if not self._missed_often(oldest.nonce):
             return
         log.critical("nonce.taken", nonce=oldest.nonce)
-        await self._book.hear([(oldest, NonceTaken())])
+        await self._in_flight.hear([(oldest, NonceTaken())])
 
     async def _final_nonce(self) -> int:
         """Transactions of the wallet up to finality: the node's, or ours where it tells none."""
-        node, lane = self._desk.node, self._desk.lane
+        node, lane = self._context.node, self._context.lane
         try:
             return await node.nonce(lane.wallet, "finalized")
         except NodeUnavailable:
-            async with session(self._desk.pool) as connection:
+            async with session(self._context.pool) as connection:
                 cursor = await chains.cursor(connection, lane.chain_id)
             return await node.nonce(lane.wallet, hex(cursor.final_number))
 
     async def judge_mined(self) -> None:
         """Raises Stopped, NodeUnavailable."""
-        async with session(self._desk.pool) as connection:
-            mined = await transactions.mined_to_judge(connection, self._desk.lane, _JUDGED_AT_ONCE)
+        async with session(self._context.pool) as connection:
+            mined = await transactions.mined_to_settle(
+                connection, self._context.lane, _JUDGED_AT_ONCE
+            )
         unindexed = [each for each in mined if not each.is_indexed]
         receipts = await self._newest_receipts([each.transaction for each in unindexed])
         heard = [(each.transaction, _finalized(each)) for each in mined if each.is_indexed]
@@ -197,11 +198,11 @@ class ReceiptMonitor:
             seen = self._compare(each, receipt)
             if seen is not None:
                 heard.append((each.transaction, seen))
-        await self._book.hear(heard)
+        await self._in_flight.hear(heard)
         if any(isinstance(seen, ReceiptLost) for _, seen in heard):
-            self._publisher.ring()
+            self._publisher.notify()
 
-    def _compare(self, mined: Mined, receipt: Receipt | None) -> Observation | None:
+    def _compare(self, mined: MinedTransaction, receipt: Receipt | None) -> Observation | None:
         """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
         tx = mined.transaction
         if receipt is None:
@@ -210,14 +211,14 @@ class ReceiptMonitor:
             log.warning(f"{self._kind}.orphaned", transaction=tx.id, nonce=tx.nonce)
             return ReceiptLost()
         self._missing.pop(tx.nonce, None)
-        place = _place(receipt, tx)
-        if place != tx.tx.place:
-            return ReceiptSeen(place)
+        inclusion = _inclusion(receipt, tx)
+        if inclusion != tx.tx.inclusion:
+            return ReceiptSeen(inclusion)
         return _finalized(mined) if mined.is_past_finality else None
 
     def _missed_often(self, nonce: int) -> bool:
         """Count a missing receipt; True after enough looks over enough time."""
-        now = asyncio.get_running_loop().time()
+        now = self._context.clock()
         misses, since = self._missing.get(nonce, (0, now))
         self._missing[nonce] = (misses + 1, since)
         if misses + 1 < _MISSES or now - since < _MISSES_SECONDS:
@@ -227,11 +228,11 @@ class ReceiptMonitor:
 
     def _late(self, flight: Sequence[OpenTransaction]) -> list[OpenTransaction]:
         """What has stayed without receipt, each time that it is late again."""
-        now = asyncio.get_running_loop().time()
+        now = self._context.clock()
         late = [
             tx
             for tx in flight
-            if now - self._sent_at.setdefault(tx.nonce, now) >= self._desk.policy.repeat_seconds
+            if now - self._sent_at.setdefault(tx.nonce, now) >= self._context.policy.repeat_seconds
         ]
         self._sent_at.update({tx.nonce: now for tx in late})
         return late
@@ -247,13 +248,13 @@ class ReceiptMonitor:
         """Publish again: a node may have dropped it, or refused it while fees were higher."""
         if not late:
             return
-        self._book.publish_again(late)
-        self._publisher.ring()
-        if late[0].nonce == self._book.in_flight()[0].nonce:
+        self._in_flight.publish_again(late)
+        self._publisher.notify()
+        if late[0].nonce == self._in_flight.oldest_first()[0].nonce:
             await self._check_taken(late[0])
 
 
-def _finalized(mined: Mined) -> Observation:
+def _finalized(mined: MinedTransaction) -> Observation:
     """Raises Stopped when a final mint has rewards without a mint on chain."""
     if mined.unminted:
         raise Stopped(
@@ -263,13 +264,13 @@ def _finalized(mined: Mined) -> Observation:
     return Finalized()
 
 
-def _place(receipt: Receipt, tx: OpenTransaction) -> Place:
-    bill = GasCost(receipt.transaction_hash, receipt.gas_used, receipt.effective_gas_price)
+def _inclusion(receipt: Receipt, tx: OpenTransaction) -> Inclusion:
+    gas_cost = GasCost(receipt.transaction_hash, receipt.gas_used, receipt.effective_gas_price)
     is_cancellation = receipt.transaction_hash in tx.cancellations
-    return Place(
+    return Inclusion(
         receipt.block_number,
         receipt.block_hash,
         receipt.succeeded and not is_cancellation,
-        bill,
+        gas_cost,
         is_cancellation,
     )

@@ -13,11 +13,11 @@ import math
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.publications import PublishOutcome
+from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.errors import NodeUnavailable
-from ltzd.operator.in_flight import Book
-from ltzd.operator.lane_context import Desk
-from ltzd.operator.lane_work import Work
+from ltzd.operator.in_flight import InFlightTransactions
+from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.store.operator.transactions import OpenTransaction
@@ -39,18 +39,18 @@ class Publisher:
 
     def __init__(
         self,
-        desk: Desk,
-        book: Book,
-        work: Work,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        work: LaneWork,
         backoff: RefusalBackoff,
         bell: Wakeup,
         refusals: Wakeup,
     ) -> None:
-        self._desk = desk
-        self._book = book
+        self._context = context
+        self._in_flight = in_flight
         self._work = work
         self._backoff = backoff
-        self._bell = bell
+        self._wakeup = bell
         self._refusals = refusals
         self._signed_at = -math.inf
         self._refused: dict[int, str] = {}
@@ -64,21 +64,20 @@ class Publisher:
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
                 continue
             pause = _FIRST_PAUSE_SECONDS
-            if not self._book.has_due:
+            if not self._in_flight.has_due:
                 await self._sign_or_wait()
 
     async def _sign_or_wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        gathers = self._signed_at + self._gather_seconds() - loop.time()
+        gathers = self._signed_at + self._gather_seconds() - self._context.clock()
         signed = await self._work.sign_next(at_least=self._work.enough if gathers > 0 else 1)
         if signed == 0:
-            await self._bell.wait(gathers if gathers > 0 else POLL_SECONDS)
+            await self._wakeup.wait(gathers if gathers > 0 else POLL_SECONDS)
         else:
             # A full batch left others behind, who have gathered already.
-            self._signed_at = -math.inf if signed == self._work.largest else loop.time()
+            self._signed_at = -math.inf if signed == self._work.largest else self._context.clock()
 
     def _gather_seconds(self) -> float:
-        policy = self._desk.policy
+        policy = self._context.policy
         is_crowd = self._work.on_the_way() >= _CROWD
         return policy.batch_linger_seconds if is_crowd else policy.gather_seconds
 
@@ -87,12 +86,12 @@ class Publisher:
 
         Each answer counts by itself: bytes that are refused hold up no others.
         """
-        due = self._book.due(_AT_ONCE)
+        due = self._in_flight.due(_AT_ONCE)
         if not due:
             return True
-        kind = self._desk.lane.kind
+        kind = self._context.lane.kind
         try:
-            answers = await self._desk.node.publish_all([tx.raw for tx in due])
+            answers = await self._context.node.publish_all([tx.raw for tx in due])
         except NodeUnavailable as error:
             telemetry.TRANSACTIONS_SUBMITTED.labels(kind, "unknown").inc(len(due))
             log.warning("publication.unknown", nonce=due[0].nonce, reason=error.message)
@@ -106,12 +105,12 @@ class Publisher:
     def _settle(self, tx: OpenTransaction, publication: PublishOutcome, text: str) -> bool:
         match publication:
             case PublishOutcome.ACCEPTED:
-                self._book.published(tx)
+                self._in_flight.published(tx)
                 if not tx.tx.is_abandoned:
                     self._backoff.accepted()
             case PublishOutcome.NONCE_TOO_LOW:
                 # Mined already, or used by somebody else: only receipts and finality tell.
-                self._book.set_aside(tx)
+                self._in_flight.set_aside(tx)
             case PublishOutcome.UNKNOWN:
                 log.warning("publication.unknown", nonce=tx.nonce, reason=text)
                 return False
@@ -126,12 +125,12 @@ class Publisher:
             log.error("publication.refused", nonce=tx.nonce, outcome=publication.value, text=text)
         match publication:
             case PublishOutcome.UNDERPRICED:
-                self._book.refused(tx)
+                self._in_flight.refused(tx)
             case PublishOutcome.REFUSED_FOR_GOOD:
                 if not tx.tx.is_abandoned:
                     self._backoff.refused()
-                self._book.reject(tx, REFUSED)
+                self._in_flight.reject(tx, REFUSED)
             case _:
                 return False
-        self._refusals.ring()
+        self._refusals.notify()
         return True

@@ -6,7 +6,8 @@ node takes one of its calls.
 """
 
 import time
-from collections.abc import Callable
+
+from ltzd.concurrency.clock import Clock
 
 _FREE = 2
 """Refusals in a row that cost no time."""
@@ -15,10 +16,10 @@ _LONGEST_PAUSE_SECONDS = 120.0
 
 
 class RefusalBackoff:
-    """`ticks` counts seconds."""
+    """`clock` counts seconds."""
 
-    def __init__(self, ticks: Callable[[], float] = time.monotonic) -> None:
-        self._ticks = ticks
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
         self._in_a_row = 0
         self._until = float("-inf")
 
@@ -27,7 +28,7 @@ class RefusalBackoff:
         self._in_a_row += 1
         if self._in_a_row > _FREE:
             pause = _FIRST_PAUSE_SECONDS * 2 ** min(self._in_a_row - _FREE - 1, 16)
-            self._until = self._ticks() + min(pause, _LONGEST_PAUSE_SECONDS)
+            self._until = self._clock() + min(pause, _LONGEST_PAUSE_SECONDS)
 
     def accepted(self) -> None:
         """A node took a call's bytes."""
@@ -35,7 +36,7 @@ class RefusalBackoff:
 
     @property
     def is_waiting(self) -> bool:
-        return self._ticks() < self._until
+        return self._clock() < self._until
 
     @property
     def is_probing(self) -> bool:

@@ -6,10 +6,10 @@ Every kind of work passes here: mints, relays, replacements, self-transfers. Who
 
 from dataclasses import dataclass
 
-from ltzd.chain.signing import Signer, Unsigned
+from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.errors import Unavailable
 from ltzd.operator.funds import FundsTracker
-from ltzd.operator.lane_context import Desk
+from ltzd.operator.lane_context import LaneContext
 from ltzd.rules.operator import sendable
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import TRANSACTION_GAS, Limits, Obstacle
@@ -43,24 +43,24 @@ def self_transfer(wallet: Address) -> Call:
 class TransactionSigner:
     """`beside_wei` is what everything else in flight can cost."""
 
-    def __init__(self, signer: Signer, desk: Desk, purse: FundsTracker) -> None:
+    def __init__(self, signer: Signer, context: LaneContext, funds: FundsTracker) -> None:
         self._signer = signer
-        self._desk = desk
-        self._purse = purse
+        self._context = context
+        self._funds = funds
 
     def obstacle(self, call: Call, fees: Fees, beside_wei: int) -> Obstacle | None:
         """Why this call may not be signed now; None if it may."""
         limits = Limits(
-            block_gas_limit=self._purse.block_gas_limit,
-            fee_cap=self._desk.policy.fees.cap,
-            funds_wei=(self._purse.balance or 0) - beside_wei,
+            block_gas_limit=self._funds.block_gas_limit,
+            fee_cap=self._context.policy.fees.cap,
+            funds_wei=(self._funds.balance or 0) - beside_wei,
         )
         return sendable.obstacle(call.gas_limit, call.data, fees, limits)
 
     @property
     def most_gas(self) -> int:
         """The highest gas limit that may be signed now."""
-        return sendable.most_gas(self._purse.block_gas_limit)
+        return sendable.most_gas(self._funds.block_gas_limit)
 
     def sign(self, nonce: int, call: Call, fees: Fees, beside_wei: int) -> Attempt:
         """Raises Unsendable where `obstacle` names one."""
@@ -68,8 +68,8 @@ class TransactionSigner:
         if obstacle is not None:
             raise Unsendable(f"Nonce {nonce} may not be signed: {obstacle.value}")
         signed = self._signer.sign(
-            Unsigned(
-                chain_id=self._desk.lane.chain_id,
+            UnsignedTransaction(
+                chain_id=self._context.lane.chain_id,
                 nonce=nonce,
                 max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
                 max_fee_per_gas=fees.max_fee_per_gas,

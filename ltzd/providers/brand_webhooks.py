@@ -20,7 +20,7 @@ TIMEOUT_SECONDS = 20.0
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - what every secret begins with
 
 
-def policy(*, allow_loopback: bool = False) -> GuardPolicy:
+def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:
     """Many brands may have one host, so none is bounded for all of them; slow names and slow hosts
     hold up their own brand."""
     return GuardPolicy(
@@ -33,7 +33,7 @@ def policy(*, allow_loopback: bool = False) -> GuardPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WebhookMessage:
     """`id` is the same in every attempt."""
 
     id: UUID
@@ -48,14 +48,14 @@ class BrandWebhooks:
     async def close(self) -> None:
         await self._http.close()
 
-    async def post(self, message: Message, secrets: Sequence[str], at: datetime) -> Answer:
+    async def post(self, message: WebhookMessage, secrets: Sequence[str], at: datetime) -> Answer:
         """The head of the answer, whatever its status. Raises RequestFailed."""
         headers = {"Content-Type": "application/json", **signed_headers(message, secrets, at)}
         with telemetry.timed_provider("brand_webhooks"):
             return await self._http.tell(message.url, body=message.body, headers=headers)
 
 
-def signed_headers(message: Message, secrets: Sequence[str], at: datetime) -> dict[str, str]:
+def signed_headers(message: WebhookMessage, secrets: Sequence[str], at: datetime) -> dict[str, str]:
     """A signature by each secret, so that a receiver may change over in its own time."""
     name, seconds = f"msg_{message.id.hex}", str(int(at.timestamp()))
     text = f"{name}.{seconds}.".encode() + message.body

@@ -1,8 +1,8 @@
 """The one client of the chat platform's guilds: which roles a member has, and which level.
 
-Speaks Discord's API for roles; levels come from a URL that the levelling bot answers. What either
-does not say plainly is ChatUnavailable, never "no member". When it asks us to wait (429), nothing is
-asked until then: of the guild that it means, or of the service altogether.
+Speaks Discord's API for roles; levels come from a URL that the levelling bot answers. An unclear
+answer of either raises ChatUnavailable and never means "no member". After a 429 no request is sent
+until the named time: to the guild that it names, or to the whole service.
 """
 
 import asyncio
@@ -16,8 +16,9 @@ from typing import Final, Self
 import aiohttp
 
 from ltzd import __version__, telemetry
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Unavailable
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.rules.constraints.constraints import ChatConstraint, ChatLevel, ChatRole, is_snowflake
 from ltzd.rules.constraints.json_paths import Json
 
@@ -149,7 +150,7 @@ class ChatPlatform:
         if self._under_way >= self._policy.max_waiting:
             raise ChatUnavailable("too many questions are waiting")
         self._under_way += 1
-        deadline = asyncio.get_running_loop().time() + self._policy.timeout_seconds
+        deadline = loop_time() + self._policy.timeout_seconds
         try:
             with telemetry.timed_provider(call.service):
                 while True:
@@ -162,7 +163,7 @@ class ChatPlatform:
             self._under_way -= 1
 
     async def _until_allowed(self, call: _Call, deadline: float) -> None:
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         until = max(
             self._still_until.get((call.service, guild), now) for guild in (call.guild, _ALL_GUILDS)
         )
@@ -175,7 +176,7 @@ class ChatPlatform:
         """A 429 without the platform's own body comes from what stands before it, and means all."""
         is_global = reply.field("global") is not False
         guild = _ALL_GUILDS if is_global else call.guild
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         self._still_until[call.service, guild] = now + _wait_wished(reply)
 
     async def _exchanged(self, call: _Call, deadline: float) -> _Reply:
@@ -236,7 +237,7 @@ def _wait_wished(reply: _Reply) -> float:
 
 def _json_in(body: bytes) -> object:
     try:
-        return decoded(body)
+        return decode_json(body)
     except InvalidJsonError:
         return None
 

@@ -41,7 +41,7 @@ class TxtResolver:
         self._resolver = _resolver(policy)
         self._waiting = 0
 
-    async def at(self, name: str) -> list[str]:
+    async def resolve(self, name: str) -> list[str]:
         """The records there, sorted, each one's strings joined. Raises DnsUnavailable."""
         try:
             question = dns.name.from_text(name)

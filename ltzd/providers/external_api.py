@@ -1,7 +1,7 @@
 """The one client of brands' own APIs, which purchase constraints ask about a user.
 
-An API that fails in any way has told nothing: ExternalApiUnavailable, which its caller counts as not satisfied
-and does not keep. Asking the same question once at a time is the caller's part.
+Every failure raises ExternalApiUnavailable, which the caller counts as not satisfied and does not
+cache. The caller also joins equal requests.
 """
 
 from decimal import Decimal
@@ -10,7 +10,7 @@ import msgspec
 
 from ltzd import telemetry
 from ltzd.errors import Unavailable
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.providers.outbound.guarded_connector import HostResolver
 from ltzd.providers.outbound.guarded_http import (
     Answer,
@@ -67,7 +67,7 @@ def _json_in(answer: Answer) -> Json:
     ):
         raise ExternalApiUnavailable("the content type is not JSON's")
     try:
-        decoded(answer.body)  # refuses what is nested too deeply; its numbers are floats
+        decode_json(answer.body)  # refuses what is nested too deeply; its numbers are floats
         value: Json = _EXACT.decode(answer.body)
     except (InvalidJsonError, ArithmeticError) as error:  # exponents that no Decimal holds
         raise ExternalApiUnavailable("the body is not JSON") from error

@@ -12,15 +12,16 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from cachetools import TTLCache
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LoginRateLimited
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.providers.outbound.guarded_connector import HostResolver
 from ltzd.providers.outbound.guarded_http import (
     Answer,
@@ -51,7 +52,7 @@ MOST_WAITING = 50
 """Requests that wait for one host's site (choices.md, Transport and other limits)."""
 
 
-def policy(*, allow_loopback: bool = False) -> GuardPolicy:
+def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:
     return GuardPolicy(
         allow_loopback=allow_loopback,
         max_per_host=MOST_WAITING,
@@ -85,18 +86,18 @@ class SiteUser:
 
 
 class HostSiteClient:
-    """`look_up` stands in for the machine's resolver, `ticks` tells how old an answer is."""
+    """`look_up` stands in for the machine's resolver, `clock` tells how old an answer is."""
 
     def __init__(
         self,
         policy: GuardPolicy,
         look_up: HostResolver | None = None,
-        ticks: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._http = GuardedHttpClient(policy, look_up)
-        self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, ticks)
-        self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, ticks)
-        self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MOST_KEPT, 60.0, ticks)
+        self._known: TTLCache[bytes, SiteUser] = TTLCache(MOST_KEPT, KEPT_SECONDS, clock)
+        self._confirmed: TTLCache[bytes, None] = TTLCache(MOST_KEPT, CONFIRMED_SECONDS, clock)
+        self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MOST_KEPT, 60.0, clock)
         self._asking: dict[bytes, asyncio.Task[SiteUser | None]] = {}
         self._waiting: Counter[str] = Counter()
 
@@ -116,7 +117,7 @@ class HostSiteClient:
         LoginRateLimited for a good nonce or password that comes in too many forms. The same log-in,
         asked about at the same time, is asked once.
         """
-        headers = forwarded(credentials)
+        headers = login_headers(credentials)
         if headers is None:
             return None
         url = _url_at(origin, rest_prefix)
@@ -138,7 +139,7 @@ class HostSiteClient:
 
         It may have ended: only `user_of` tells.
         """
-        headers = forwarded(credentials)
+        headers = login_headers(credentials)
         return headers is not None and (
             _name_of(_url_at(origin, rest_prefix), headers) in self._confirmed
         )
@@ -189,7 +190,7 @@ class HostSiteClient:
         return user
 
 
-def forwarded(credentials: HostCredentials) -> Mapping[str, str] | None:
+def login_headers(credentials: HostCredentials) -> Mapping[str, str] | None:
     """The headers that a site is asked with; None where nothing could prove a log-in.
 
     The platform takes a cookie without its nonce for a stranger's, and prefers a cookie to a
@@ -242,7 +243,7 @@ def _user_in(answer: Answer) -> SiteUser | None:
     if answer.status != 200:
         raise _unavailable(f"status {answer.status}")
     try:
-        said = decoded(answer.body)
+        said = decode_json(answer.body)
     except InvalidJsonError as error:
         raise _unavailable("the body is not JSON") from error
     if not isinstance(said, dict):

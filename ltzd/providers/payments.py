@@ -21,7 +21,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.errors import IdempotencyKeyReused, InvalidFields, PaymentRefused, PaymentsUnavailable
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.rules.payments import CURRENCY, EVENT_TOLERANCE_SECONDS, Order, Session, id_of
 
 log = structlog.get_logger()
@@ -165,7 +165,7 @@ class PaymentProvider:
         if is_early:
             raise _not_signed()
         try:
-            return decoded(raw)
+            return decode_json(raw)
         except InvalidJsonError as error:
             raise PaymentRefused("The event is malformed: it is not JSON") from error
 

@@ -6,18 +6,15 @@ of their own (`locks.py`, `signals.py`).
 """
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import asyncpg
 import msgspec
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
 from ltzd.errors import DatabaseUnavailable, Misconfigured
+from ltzd.store.migrations import known_revisions
 
 Connection: TypeAlias = asyncpg.Connection
 Pool: TypeAlias = asyncpg.Pool
@@ -61,8 +58,6 @@ _PLANS = {
 }
 """Statements find their rows by key, however many: one plan each, made once, since making one costs
 as much as running it; and none that scans a table because it was small when the plan was made."""
-_ALEMBIC = threading.Lock()
-"""alembic's context is a global of the process; between processes its advisory lock serves."""
 
 
 async def _prepare(connection: Connection) -> None:
@@ -147,44 +142,34 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
         raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
 
 
-def _alembic(url: str) -> Config:
-    config = Config()
-    config.set_main_option("script_location", "ltzd:store/migrations")
-    config.set_main_option("path_separator", "os")
-    config.attributes["url"] = url.replace("postgresql://", "postgresql+asyncpg://", 1).replace(
-        "postgres://", "postgresql+asyncpg://", 1
-    )
-    return config
-
-
 async def migrate(url: str) -> None:
     """Bring the schema to this program's revision; a newer schema is refused.
 
     Safe to run from several processes at once. Connections opened before it must be closed:
-    asyncpg caches statements of the old schema.
+    asyncpg caches statements of the old schema. Raises Misconfigured, DatabaseUnavailable.
     """
-    await _refuse_newer(url)
-    await asyncio.to_thread(_upgrade, url)
-
-
-def _upgrade(url: str) -> None:
-    with _ALEMBIC:
-        command.upgrade(_alembic(url), "head")
-
-
-async def _refuse_newer(url: str) -> None:
-    known = {
-        script.revision for script in ScriptDirectory.from_config(_alembic(url)).walk_revisions()
-    }
-    connection = await connect(url, "migrate")
-    try:
-        if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
-            return
-        current: Any = await connection.fetchval("SELECT version_num FROM alembic_version")
-    finally:
-        await connection.close()
+    known = known_revisions()
+    current = await _schema_revision(url)
+    if current == known[-1]:
+        return
     if current is not None and current not in known:
         raise Misconfigured(
             f"The database has schema revision {current}, which this ltzd does not know; "
             "run the newer ltzd that made it, or use another database."
         )
+    # alembic and SQLAlchemy take half a second to import, and most starts find a current schema.
+    from ltzd.store.migrations import upgrades  # noqa: PLC0415
+
+    await asyncio.to_thread(upgrades.upgrade, url)
+
+
+async def _schema_revision(url: str) -> str | None:
+    """The revision that alembic has recorded; None for a database without a schema."""
+    connection = await connect(url, "migrate")
+    try:
+        if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
+            return None
+        revision: str | None = await connection.fetchval("SELECT version_num FROM alembic_version")
+    finally:
+        await connection.close()
+    return revision

@@ -20,6 +20,7 @@ from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.constraints.constraints import ExternalApi
 from ltzd.rules.constraints.json_paths import Json
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Transfer
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 from ltzd.store.brands import configurations as brands
@@ -27,7 +28,7 @@ from ltzd.store.brands import records as brand_records
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.brands.keys import NewKeys
 from ltzd.store.constraints import chat_claims
-from ltzd.store.constraints.results import Key
+from ltzd.store.constraints.results import ResultKey
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import mint_facts as facts
@@ -228,7 +229,7 @@ async def test_ltz_are_compared_to_the_smallest_unit(
     world: World, units: int, is_met: bool
 ) -> None:
     await world.apply(HAS)
-    got = Transfer(2, a_hash("block 2"), 0, a_hash("t"), ZERO_ADDRESS, ANN, units)
+    got = Transfer(LogPosition(2, a_hash("block 2"), 0, a_hash("t")), ZERO_ADDRESS, ANN, units)
     async with transaction(world.pool) as connection:
         await facts.insert_transfers(connection, [got])
     assert await world.allows() is is_met
@@ -324,7 +325,7 @@ async def test_who_looked_before_the_result_came_finds_it_when_he_goes_on(world:
     assert await world.allows()
     (constraint,) = world.book.get(SHOP).constraints  # type: ignore[union-attr]
     looked_too_early: dict[int, Any] = {}
-    key = Key(ANN, PERK, 0)
+    key = ResultKey(ANN, PERK, 0)
     assert await world.constraints._outcome(key, SHOP, constraint, (), looked_too_early)
     assert len(world.apis.asked) == 1
 
@@ -656,7 +657,7 @@ async def test_a_claim_that_never_came_frees_the_account_after_an_hour(chat: Cha
     await chat.constraints.check(ANN, PERK, ADAS, 1)
     await value(chat.world.pool, "UPDATE chat_claims SET reserved_at = now() - interval '1 hour'")
     async with session(chat.world.pool) as connection:
-        await chat_claims.forget_unused(connection)
+        await chat_claims.delete_unused(connection)
     await chat.constraints.check(BOB, PERK, ADAS, 1)
 
 

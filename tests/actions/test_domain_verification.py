@@ -40,8 +40,8 @@ class World:
     domains: DomainVerification
 
     async def record(self, *values: str, domain: str = DOMAIN) -> None:
-        assert self.server._book is not None
-        await self.server._book.set(name_of(f"_ltz.{domain}"), values, "door")
+        assert self.server._store is not None
+        await self.server._store.set(name_of(f"_ltz.{domain}"), values, "control")
 
     async def brand(self, domain: str = DOMAIN) -> Address | None:
         return await self.domains.brand_of(domain)

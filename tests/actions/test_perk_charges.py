@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions import perk_charges as module
-from ltzd.actions.perk_charges import PerkCharges, Reader, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import PerkCharges, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.relayer.calls import RelayContracts
@@ -32,7 +32,7 @@ from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
-from ltzd.store.perk_charges import Standing
+from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
@@ -59,7 +59,7 @@ class Till:
     node: PerkNode
     world: RelayWorld
     charges: PerkCharges
-    answers: list[Redeemed] = field(default_factory=list)
+    answers: list[RedeemedCharges] = field(default_factory=list)
 
     def request(self, **changes: Any) -> RedeemRequest:
         said: dict[str, Any] = {
@@ -75,7 +75,7 @@ class Till:
         }
         return RedeemRequest(**(said | changes))
 
-    async def redeem(self, **changes: Any) -> Redeemed:
+    async def redeem(self, **changes: Any) -> RedeemedCharges:
         return await self.charges.redeem(self.request(**changes))
 
     async def rows(self) -> int:
@@ -104,8 +104,8 @@ class Till:
         await until(there)
 
 
-def a_reader(brand: Address = BRAND, nonce: str | None = None) -> Reader:
-    return Reader(brand, nonce or uuid4().hex)
+def a_reader(brand: Address = BRAND, nonce: str | None = None) -> SignedReader:
+    return SignedReader(brand, nonce or uuid4().hex)
 
 
 @pytest_asyncio.fixture
@@ -116,7 +116,7 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     node.final_depth = 3
     world = RelayWorld(database_url, pool, pool, node)
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
-    desk = RelayContext.of(pool, world.signals, node.node, contracts, FeePolicy())
+    desk = RelayContext.of(pool, world.wakeups, node.node, contracts, FeePolicy())
     # Who signed, and whether it is a repetition, is for the surface's tests.
     charges = PerkCharges(desk, BrandCache(), cast("Any", None), RateLimits())
     follower = await world.follow()
@@ -160,18 +160,18 @@ async def test_one_that_was_looked_at_too_early_is_decided_again_under_the_lock(
 ) -> None:
     """Others of the token were mined and indexed between looking and simulating."""
     till.node.mines_at_once = True
-    real = redemptions.standing
+    real = redemptions.read_token_charges
     async with till.world.relaying():
-        stale: list[Standing | None] = []
+        stale: list[TokenCharges | None] = []
 
-        async def once_stale(connection: Connection, token_id: int) -> Standing | None:
+        async def once_stale(connection: Connection, token_id: int) -> TokenCharges | None:
             return stale.pop() if stale else await real(connection, token_id)
 
         async with till.world.eyes.acquire() as connection:
             stale.append(await real(cast("Connection", connection), TOKEN))
         await till.redeem(amount=2)
         await till.knows(used=2)
-        monkeypatch.setattr(redemptions, "standing", once_stale)
+        monkeypatch.setattr(redemptions, "read_token_charges", once_stale)
         assert (await till.redeem()).redemption.remaining == 0
     assert till.node.left(TOKEN) == 0
 

@@ -36,7 +36,7 @@ from ltzd.errors import (
     Unavailable,
 )
 from ltzd.providers.identity.client import IdentityClient
-from ltzd.providers.oauth.lookup_answers import Verified, cannot_check, missing
+from ltzd.providers.oauth.answers import AccountVerification, cannot_check, missing
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import example_id
 from ltzd.rules.request_signatures import SignedRequest, signature
@@ -46,7 +46,7 @@ from ltzd.store.brands import records as brand_records
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.users import pregenerations
-from ltzd.store.users.pregenerations import Recorded
+from ltzd.store.users.pregenerations import RecordedPregeneration
 from ltzd.values import Address, hex_of
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.services.redis import a_redis
@@ -67,7 +67,7 @@ class AccountsAtProviders:
     While `gate` is shut nobody gets an answer.
     """
 
-    told: dict[tuple[str, str], Verified] = field(default_factory=dict)
+    told: dict[tuple[str, str], AccountVerification] = field(default_factory=dict)
     asked: list[OAuthAccount] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -77,7 +77,7 @@ class AccountsAtProviders:
     async def is_asked(self) -> bool:
         return bool(self.asked)
 
-    async def verify(self, account: OAuthAccount) -> Verified:
+    async def verify(self, account: OAuthAccount) -> AccountVerification:
         self.asked.append(account)
         await self.gate.wait()
         return self.told.get((account.provider, account.user_id)) or cannot_check("not configured")
@@ -98,7 +98,7 @@ class Process:
         account: OAuthAccount = ADA,
         brand: Address = BRAND,
         metadata: Mapping[str, Any] | None = None,
-    ) -> Recorded:
+    ) -> RecordedPregeneration:
         return await self.pregeneration.pregenerate(PregenerationRequest(brand, account, metadata))
 
 
@@ -286,7 +286,7 @@ async def test_many_accounts_at_once_get_a_wallet_each(process: Process, sandbox
 # --- dying on the way ---------------------------------------------------------------------------
 
 
-async def asked_again(url: str, sandbox: Sandbox) -> Recorded:
+async def asked_again(url: str, sandbox: Sandbox) -> RecordedPregeneration:
     """By a process that knows nothing of the one that died; with what it finds at the vendor."""
     async with a_process(url, sandbox) as process:
         again = await process.ask()
@@ -322,7 +322,7 @@ async def test_who_dies_between_the_vendor_and_our_row_is_cured_by_asking_again(
 async def test_a_database_that_goes_away_before_our_row_costs_no_second_wallet(
     process: Process, database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def lost(*_: object) -> Recorded:
+    async def lost(*_: object) -> RecordedPregeneration:
         raise ConnectionResetError
 
     with monkeypatch.context() as patched:
@@ -403,7 +403,7 @@ async def test_an_account_that_its_provider_does_not_know_gets_no_wallet(
 ) -> None:
     process.accounts.told["discord", ID] = missing("It is a bot")
     assert await refusal(process.ask()) == {"hint": "It is a bot", "provider": "discord"}
-    process.accounts.told["discord", ID] = Verified("missing")
+    process.accounts.told["discord", ID] = AccountVerification("missing")
     assert (await refusal(process.ask()))["hint"] == "Discord knows no account with this id"
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
 
@@ -411,11 +411,11 @@ async def test_an_account_that_its_provider_does_not_know_gets_no_wallet(
 async def test_a_provider_that_does_not_answer_is_no_proof_of_anything(
     process: Process, sandbox: Sandbox
 ) -> None:
-    process.accounts.told["discord", ID] = Verified("unavailable")
+    process.accounts.told["discord", ID] = AccountVerification("unavailable")
     with pytest.raises(Unavailable):
         await process.ask()
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
-    process.accounts.told["discord", ID] = Verified("exists", "ada.l")
+    process.accounts.told["discord", ID] = AccountVerification("exists", "ada.l")
     assert (await process.ask()).created_new
 
 
@@ -435,14 +435,16 @@ async def test_a_username_is_compared_without_case_and_one_at_sign(
     process: Process, provider: OAuthProvider, said: str | None, known: str
 ) -> None:
     account = OAuthAccount(provider, example_id(provider), said)
-    process.accounts.told[provider, account.user_id] = Verified("exists", known, "Ada L.")
+    process.accounts.told[provider, account.user_id] = AccountVerification(
+        "exists", known, "Ada L."
+    )
     assert (await process.ask(account)).created_new
 
 
 async def test_a_username_that_is_not_the_accounts_is_refused(
     process: Process, sandbox: Sandbox
 ) -> None:
-    process.accounts.told["discord", ID] = Verified("exists", "ada.l")
+    process.accounts.told["discord", ID] = AccountVerification("exists", "ada.l")
     for username in ("eve", "ada_l", "ada.l2", "@eve"):
         told = await refusal(process.ask(replace(ADA, username=username)))
         assert told == {
@@ -455,10 +457,10 @@ async def test_a_username_that_is_not_the_accounts_is_refused(
 async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_caller_alone(
     process: Process, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process.accounts.told["discord", ID] = Verified("exists", "ada.l")
+    process.accounts.told["discord", ID] = AccountVerification("exists", "ada.l")
     both, verify = asyncio.Barrier(2), process.accounts.verify
 
-    async def verify_together(account: OAuthAccount) -> Verified:
+    async def verify_together(account: OAuthAccount) -> AccountVerification:
         await both.wait()
         return await verify(account)
 
@@ -466,17 +468,19 @@ async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_calle
     right, wrong = await asyncio.gather(
         process.ask(), process.ask(replace(ADA, username="eve")), return_exceptions=True
     )
-    assert isinstance(right, Recorded)
+    assert isinstance(right, RecordedPregeneration)
     assert isinstance(wrong, AccountRefused)
     assert await one_user_with_one_wallet(sandbox)
 
 
 async def test_what_the_vendor_demands_is_filled_from_the_provider(process: Process) -> None:
     twitter = OAuthAccount("twitter", "2244994945")
-    process.accounts.told["twitter", twitter.user_id] = Verified("exists", "adal", "Ada L.")
+    process.accounts.told["twitter", twitter.user_id] = AccountVerification(
+        "exists", "adal", "Ada L."
+    )
     assert (await process.ask(twitter)).created_new
     google = OAuthAccount("google", example_id("google"), email="ada@example.com")
-    process.accounts.told["google", google.user_id] = Verified("exists", name="Ada L.")
+    process.accounts.told["google", google.user_id] = AccountVerification("exists", name="Ada L.")
     assert (await process.ask(google)).created_new
 
 
@@ -623,7 +627,7 @@ async def test_a_stolen_pregeneration_tells_the_address_and_gives_nothing(
 ) -> None:
     owner = await process.ask(metadata={"secret": "said"})
     stolen = await process.ask(brand=RIVAL, metadata={"mine": True})
-    assert stolen == Recorded(owner.kept, created_new=False)
+    assert stolen == RecordedPregeneration(owner.kept, created_new=False)
     assert {each.name for each in fields(stolen.kept)} == {"subject", "wallet"}
     assert await rows(process.pool) == (1, 2, 0)
     assert await one_user_with_one_wallet(sandbox)
@@ -637,7 +641,7 @@ async def test_an_unknown_or_disabled_brand_is_refused_and_counts_nothing(
 ) -> None:
     with pytest.raises(BrandUnknown):
         await process.pregeneration.admit(a_wallet(0xD))
-    assert (await process.pregeneration.admit(BRAND)).remaining == PER_MINUTE.most - 1
+    assert (await process.pregeneration.admit(BRAND)).remaining == PER_MINUTE.max_hits - 1
     async with transaction(process.pool) as connection:
         await brand_records.switch(connection, BRAND, "disabled", on=True)
         await process.book.refresh(connection)
@@ -649,11 +653,11 @@ async def test_an_unknown_or_disabled_brand_is_refused_and_counts_nothing(
 async def test_a_brand_may_ask_a_hundred_times_a_minute_and_another_is_not_touched(
     database_url: str, sandbox: Sandbox, in_redis: bool
 ) -> None:
-    assert (PER_MINUTE.most, PER_MINUTE.seconds) == (100, 60)
-    assert (PER_DAY.most, PER_DAY.seconds) == (10_000, 86_400)
+    assert (PER_MINUTE.max_hits, PER_MINUTE.seconds) == (100, 60)
+    assert (PER_DAY.max_hits, PER_DAY.seconds) == (10_000, 86_400)
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(a_redis()) if in_redis else None
-        limits = await stack.enter_async_context(RateLimits(url, patience_seconds=5.0))
+        limits = await stack.enter_async_context(RateLimits(url, timeout_seconds=5.0))
         process = await stack.enter_async_context(a_process(database_url, sandbox, limits))
         for left in range(99, -1, -1):
             window = await process.pregeneration.admit(BRAND)
@@ -770,7 +774,7 @@ async def test_every_outcome_is_counted(process: Process, monkeypatch: pytest.Mo
     await refusal(process.ask(replace(ADA, user_id="1" * 18)))
     with pytest.raises(BrandUnknown):
         await process.pregeneration.admit(a_wallet(0xD))
-    process.accounts.told["telegram", "5394817206"] = Verified("unavailable")
+    process.accounts.told["telegram", "5394817206"] = AccountVerification("unavailable")
     with pytest.raises(Unavailable):
         await process.ask(OAuthAccount("telegram", "5394817206"))
     monkeypatch.setattr(pregeneration, "PER_MINUTE", RateLimit("pregenerate_minute", 0, 60))

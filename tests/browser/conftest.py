@@ -24,7 +24,7 @@ async def browser() -> AsyncIterator[Browser]:
 @pytest_asyncio.fixture
 async def new_visitor(browser: Browser, one_instance: Instance) -> AsyncIterator[NewVisitor]:
     """Each in a profile of his own; at the end all of them have seen only what they may."""
-    site = f"{one_instance.door['sandboxUrl']}/site/"
+    site = f"{one_instance.dev_json['sandboxUrl']}/site/"
     async with AsyncExitStack() as stack:
 
         async def new(**profile: object) -> Visitor:

@@ -36,8 +36,8 @@ class Member:
 
     async def code(self) -> str:
         """As the wallet's owner gets one."""
-        door = self.instance.door["sandbox"]["identityTokenUrl"]
-        async with self.instance.http.post(door, json={"email": self.email}) as answer:
+        control_url = self.instance.dev_json["sandbox"]["identityTokenUrl"]
+        async with self.instance.http.post(control_url, json={"email": self.email}) as answer:
             token = (await answer.json())["accessToken"]
         url = f"{self.instance.base_url}/site-links"
         headers = {"Authorization": f"Bearer {token}"}
@@ -51,9 +51,9 @@ class Member:
 @pytest_asyncio.fixture
 async def member(browser: Browser, one_instance: Instance, tmp_path: Path) -> AsyncIterator[Member]:
     async with a_stubbed_site(tmp_path) as site:
-        door = one_instance.door["sandbox"]["siteSessionUrl"]
+        control_url = one_instance.dev_json["sandbox"]["siteSessionUrl"]
         name = f"paula-{site.port}"
-        async with one_instance.http.post(door, json={"username": name}) as answer:
+        async with one_instance.http.post(control_url, json={"username": name}) as answer:
             session = await answer.json()
         site.keep(
             home="https://site.example",

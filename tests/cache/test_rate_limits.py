@@ -20,8 +20,8 @@ from structlog.testing import capture_logs
 
 from ltzd import telemetry
 from ltzd.cache import rate_limits
-from ltzd.cache.rate_limits import PATIENCE_SECONDS, RateLimit, RateLimits, Window
-from ltzd.dev import ports
+from ltzd.cache.rate_limits import TIMEOUT_SECONDS, RateLimit, RateLimits, RateLimitStatus
+from ltzd.dev.services import ports
 from ltzd.errors import Misconfigured
 from tests.support.services.redis import RedisServer, a_redis_server
 from tests.support.waiting import until
@@ -49,15 +49,17 @@ async def redis(server: RedisServer) -> AsyncIterator[RedisServer]:
 
 @pytest_asyncio.fixture
 async def limits(redis: RedisServer) -> AsyncIterator[RateLimits]:
-    async with RateLimits(redis.url, patience_seconds=PATIENT) as limits:
+    async with RateLimits(redis.url, timeout_seconds=PATIENT) as limits:
         yield limits
 
 
-async def hits(limits: RateLimits, count: int, *key: str, limit: RateLimit = TEN) -> list[Window]:
+async def hits(
+    limits: RateLimits, count: int, *key: str, limit: RateLimit = TEN
+) -> list[RateLimitStatus]:
     return await asyncio.gather(*(limits.hit(limit, *key) for _ in range(count)))
 
 
-def within(windows: list[Window]) -> int:
+def within(windows: list[RateLimitStatus]) -> int:
     return sum(window.is_within for window in windows)
 
 
@@ -68,9 +70,9 @@ def value(name: str, **labels: str) -> float:
 # --- counting ------------------------------------------------------------------------------------
 
 
-async def four(redis_url: str | None) -> list[Window]:
-    async with RateLimits(redis_url, patience_seconds=PATIENT) as limits:
-        return [await limits.hit(replace(TEN, most=2), "brand", "192.0.2.7") for _ in range(4)]
+async def four(redis_url: str | None) -> list[RateLimitStatus]:
+    async with RateLimits(redis_url, timeout_seconds=PATIENT) as limits:
+        return [await limits.hit(replace(TEN, max_hits=2), "brand", "192.0.2.7") for _ in range(4)]
 
 
 async def test_a_window_tells_what_is_left_and_when_it_ends(redis: RedisServer) -> None:
@@ -89,13 +91,13 @@ async def test_a_window_tells_what_is_left_and_when_it_ends(redis: RedisServer) 
 async def test_a_hundred_hits_at_once_are_within_ten_times(
     redis: RedisServer, is_shared: bool
 ) -> None:
-    async with RateLimits(redis.url if is_shared else None, patience_seconds=PATIENT) as limits:
+    async with RateLimits(redis.url if is_shared else None, timeout_seconds=PATIENT) as limits:
         assert within(await hits(limits, 100, "x")) == 10
 
 
 async def test_two_processes_share_one_limit(redis: RedisServer) -> None:
-    one = RateLimits(redis.url, patience_seconds=PATIENT)
-    other = RateLimits(redis.url, patience_seconds=PATIENT)
+    one = RateLimits(redis.url, timeout_seconds=PATIENT)
+    other = RateLimits(redis.url, timeout_seconds=PATIENT)
     async with one, other:
         found = await asyncio.gather(hits(one, 100, "x"), hits(other, 100, "x"))
         assert within(found[0]) + within(found[1]) == 10
@@ -105,7 +107,7 @@ async def test_two_processes_share_one_limit(redis: RedisServer) -> None:
 async def test_keys_limits_and_lengths_count_apart_and_case_does_not(
     redis: RedisServer, is_shared: bool
 ) -> None:
-    async with RateLimits(redis.url if is_shared else None, patience_seconds=PATIENT) as limits:
+    async with RateLimits(redis.url if is_shared else None, timeout_seconds=PATIENT) as limits:
         for limit, key in (
             (TEN, ("0xAB", "192.0.2.7")),
             (TEN, ("0xab", "192.0.2.8")),
@@ -119,38 +121,38 @@ async def test_keys_limits_and_lengths_count_apart_and_case_does_not(
 
 async def test_what_two_processes_spend_at_once_is_new_to_one_of_them(redis: RedisServer) -> None:
     keys = [("0xab", str(number)) for number in range(20)]
-    one = RateLimits(redis.url, patience_seconds=PATIENT)
-    other = RateLimits(redis.url, patience_seconds=PATIENT)
+    one = RateLimits(redis.url, timeout_seconds=PATIENT)
+    other = RateLimits(redis.url, timeout_seconds=PATIENT)
     async with one, other:
         found = await asyncio.gather(
-            one.spend("nonces", 60, keys[:15]), other.spend("nonces", 60, keys[5:])
+            one.use_once("nonces", 60, keys[:15]), other.use_once("nonces", 60, keys[5:])
         )
         assert sum(found[0]) + sum(found[1]) == 20
-        assert await one.spend("nonces", 60, [*keys, ("0xcd", "1")]) == [False] * 20 + [True]
+        assert await one.use_once("nonces", 60, [*keys, ("0xcd", "1")]) == [False] * 20 + [True]
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["redis", "memory"])
 async def test_of_a_key_that_is_spent_twice_in_one_call_only_the_first_is_new(
     redis: RedisServer, is_shared: bool
 ) -> None:
-    async with RateLimits(redis.url if is_shared else None, patience_seconds=PATIENT) as limits:
-        assert await limits.spend("nonces", 60, [("a",), ("b",), ("a",)]) == [True, True, False]
+    async with RateLimits(redis.url if is_shared else None, timeout_seconds=PATIENT) as limits:
+        assert await limits.use_once("nonces", 60, [("a",), ("b",), ("a",)]) == [True, True, False]
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["redis", "memory"])
 async def test_a_changed_maximum_holds_in_windows_under_way(
     redis: RedisServer, is_shared: bool
 ) -> None:
-    async with RateLimits(redis.url if is_shared else None, patience_seconds=PATIENT) as limits:
+    async with RateLimits(redis.url if is_shared else None, timeout_seconds=PATIENT) as limits:
         await hits(limits, 5, "x")
-        assert not (await limits.hit(replace(TEN, most=5), "x")).is_within
-        assert (await limits.hit(replace(TEN, most=7), "x")).is_within
+        assert not (await limits.hit(replace(TEN, max_hits=5), "x")).is_within
+        assert (await limits.hit(replace(TEN, max_hits=7), "x")).is_within
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["redis", "memory"])
 async def test_a_window_ends_though_refused_hits_go_on(redis: RedisServer, is_shared: bool) -> None:
     once = RateLimit("once", 1, 1)
-    async with RateLimits(redis.url if is_shared else None, patience_seconds=PATIENT) as limits:
+    async with RateLimits(redis.url if is_shared else None, timeout_seconds=PATIENT) as limits:
         begun = time.monotonic()
         assert (await limits.hit(once, "x")).is_within
 
@@ -178,7 +180,7 @@ async def test_a_hit_is_one_call(redis: RedisServer, limits: RateLimits) -> None
 async def test_every_key_has_an_end(redis: RedisServer, limits: RateLimits) -> None:
     await hits(limits, 30, "x")
     await hits(limits, 1, "y" * 10_000)
-    await limits.spend("nonces", 60, [("x",)])
+    await limits.use_once("nonces", 60, [("x",)])
     async with redis.asked() as client:
         keys = [key async for key in client.scan_iter()]
         assert len(keys) == 3
@@ -201,20 +203,22 @@ async def test_a_key_that_lost_its_end_gets_another(redis: RedisServer, limits: 
 async def test_a_spent_window_is_known_without_asking_until_it_ends(
     redis: RedisServer, is_shared: bool
 ) -> None:
-    async with RateLimits(redis.url if is_shared else None, patience_seconds=PATIENT) as limits:
+    async with RateLimits(redis.url if is_shared else None, timeout_seconds=PATIENT) as limits:
         soon = RateLimit("soon_spent", 3, 1)
         await hits(limits, 2, "x", limit=soon)
-        assert limits.spent(soon, "x") is None
+        assert limits.exhausted(soon, "x") is None
         await hits(limits, 1, "x", limit=soon)
-        spent = limits.spent(soon, "X")
-        assert spent is not None
-        assert (spent.is_within, spent.limit, spent.remaining) == (False, 3, 0)
-        assert time.time() < spent.reset_at <= time.time() + 1
-        assert limits.spent(soon, "y") is None
-        assert limits.spent(replace(soon, most=4), "x") is None, "more may be allowed at once"
+        exhausted = limits.exhausted(soon, "X")
+        assert exhausted is not None
+        assert (exhausted.is_within, exhausted.limit, exhausted.remaining) == (False, 3, 0)
+        assert time.time() < exhausted.reset_at <= time.time() + 1
+        assert limits.exhausted(soon, "y") is None
+        assert limits.exhausted(replace(soon, max_hits=4), "x") is None, (
+            "more may be allowed at once"
+        )
 
         async def is_over() -> bool:
-            return limits.spent(soon, "x") is None
+            return limits.exhausted(soon, "x") is None
 
         await until(is_over)
         assert (await limits.hit(soon, "x")).is_within
@@ -228,7 +232,7 @@ async def test_spent_windows_are_remembered_of_a_bounded_number(
         once = RateLimit("bounded", 1, 60)
         for number in range(5):
             await limits.hit(once, str(number))
-        known = [limits.spent(once, str(number)) is not None for number in range(5)]
+        known = [limits.exhausted(once, str(number)) is not None for number in range(5)]
         assert known == [False, False, True, True, True]
 
 
@@ -261,7 +265,7 @@ async def test_a_redis_that_is_not_there_is_said_once_and_counted_around() -> No
     errors = value("ltzd_cache_redis_errors_total")
     with capture_logs() as logs:
         async with RateLimits(url) as limits:
-            assert value("ltzd_cache_redis_away") == 1
+            assert value("ltzd_cache_redis_unavailable") == 1
             assert within(await hits(limits, 100, "x")) == 10
     [said] = logs
     assert (said["event"], said["log_level"]) == ("redis.away", "warning")
@@ -298,7 +302,7 @@ async def comes_back(redis: RedisServer, limits: RateLimits) -> None:
             await hits(limits, 20, "back")
             assert await client.get("ltzd:rl:events_per_ip|60|back") == b"21"
     assert [entry["event"] for entry in logs] == ["redis.back"]
-    assert value("ltzd_cache_redis_away") == 0
+    assert value("ltzd_cache_redis_unavailable") == 0
 
 
 async def test_a_full_redis_refuses_nobody(redis: RedisServer) -> None:
@@ -351,7 +355,7 @@ async def test_a_redis_that_ends_on_the_way_is_counted_around_until_it_is_back(e
             # Some may have been counted by Redis, some here; nobody is refused for nothing.
             assert 10 <= within(await asyncio.gather(*under_way)) <= 20
             assert within(await hits(limits, 30, "z")) == 10
-            assert value("ltzd_cache_redis_away") == 1
+            assert value("ltzd_cache_redis_unavailable") == 1
         assert [entry["event"] for entry in logs] == ["redis.away"]
         await server.start()
         await comes_back(server, limits)
@@ -366,7 +370,7 @@ async def test_a_redis_that_hangs_costs_its_callers_little_and_one_of_them_tries
             begun = time.monotonic()
             assert within(await hits(limits, 40, "x")) == 10
             # All wait at the same time; the bound is for a busy machine.
-            assert PATIENCE_SECONDS <= time.monotonic() - begun < 8 * PATIENCE_SECONDS
+            assert TIMEOUT_SECONDS <= time.monotonic() - begun < 8 * TIMEOUT_SECONDS
 
             errors = value("ltzd_cache_redis_errors_total")
             await hits(limits, 40, "y")
@@ -512,7 +516,7 @@ async def test_redis_is_reached_over_tls_if_its_certificate_is_good(
         async with RateLimits(url) as limits:
             assert (await limits.hit(TEN, "x")).is_within
             assert await client.dbsize() == 0
-        async with RateLimits(f"{url}?ssl_ca_certs={certificate}", patience_seconds=2.0) as limits:
+        async with RateLimits(f"{url}?ssl_ca_certs={certificate}", timeout_seconds=2.0) as limits:
             assert (await limits.hit(TEN, "x")).is_within
             assert await client.dbsize() == 1
 

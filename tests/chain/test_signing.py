@@ -5,7 +5,7 @@ from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.chain.signing import Signer, Unsigned
+from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.values import Address, checksummed, hex_of
 
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
@@ -25,7 +25,7 @@ quantities = st.one_of(
     st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, 0x100, 2**64 - 2]), st.integers(0, 2**64 - 2)
 )
 transactions = st.builds(
-    Unsigned,
+    UnsignedTransaction,
     chain_id=st.integers(1, 2**53),
     nonce=quantities,
     max_priority_fee_per_gas=quantities,
@@ -38,7 +38,9 @@ transactions = st.builds(
 
 
 @given(secrets, transactions)
-def test_signed_bytes_are_those_of_eth_account(secret: bytes, transaction: Unsigned) -> None:
+def test_signed_bytes_are_those_of_eth_account(
+    secret: bytes, transaction: UnsignedTransaction
+) -> None:
     signed = Signer(secret).sign(transaction)
 
     expected = Account.from_key(secret).sign_transaction(

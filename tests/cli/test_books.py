@@ -22,7 +22,7 @@ from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.store.database import Connection, open_pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import (
     LTZ,
     ZERO_ADDRESS,
@@ -256,16 +256,16 @@ async def on_chain(db: Connection, database_url: str, data_dir: Path) -> AsyncIt
         policy = IndexerPolicy(follows_deep_reorgs=True)
         pool = await open_pool(database_url)
         node = deployed.node
-        reader = Follower(pool, database_url, node, chain, contracts, Signals(""), policy)
+        reader = Follower(pool, database_url, node, chain, contracts, WakeupHub(""), policy)
         await reader._begin()
         yield OnChain(rows, deployed, reader)
         pool.terminate()
 
 
 def add_node(data_dir: Path, rpc_url: str, at: dict[str, Address]) -> None:
-    door = json.loads((data_dir / "dev.json").read_text())
+    dev_json = json.loads((data_dir / "dev.json").read_text())
     node = {"rpcUrl": rpc_url, "contracts": {name: hex_of(one) for name, one in at.items()}}
-    (data_dir / "dev.json").write_text(json.dumps(door | node))
+    (data_dir / "dev.json").write_text(json.dumps(dev_json | node))
 
 
 async def test_ltz_itself_agrees_with_the_index_or_is_said_to_differ(

@@ -181,7 +181,7 @@ async def test_what_another_changes_meanwhile_is_shown_before_it_is_overwritten(
         (b"[brand]\n# caf\xe9\n", "line 2 is not UTF-8 text."),
         ("", "demo.toml: brand: the section is missing"),
         ("[[events]]\ntype = 'form_submit'", "demo.toml: brand: the section is missing"),
-        ("# " + "x" * brand_apply.MOST_BYTES, "is larger than a brand file may be: 1 MiB."),
+        ("# " + "x" * brand_apply.MAX_BYTES, "is larger than a brand file may be: 1 MiB."),
     ],
 )
 async def test_a_bad_file_is_refused_in_words(
@@ -249,7 +249,7 @@ async def test_the_switches_outlast_a_file_and_are_told(
     assert disabled.err == (
         "nothing changes\nThe brand stays disabled: `ltzd brand enable` ends that.\n"
     )
-    (record,) = await brand_records.every_brand(db)
+    (record,) = await brand_records.list_all(db)
     assert record.disabled_at is not None
     assert record.paused_at is not None
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from ltzd.chain.deployment import deployed_file
 from ltzd.chain.node.rpc import Rpc
-from ltzd.dev.chain import DevChain
+from ltzd.dev.services.chain import DevChain
 from ltzd.errors import Misconfigured
 from ltzd.values import checksummed, hex_of
 from tests.support.chain.chains import anvil_chain

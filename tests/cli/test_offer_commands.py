@@ -11,7 +11,7 @@ from eth_account import Account
 
 from ltzd.chain.contracts.offers import OfferContracts, OfferReader
 from ltzd.chain.node.rpc import Rpc, RpcError
-from ltzd.dev import ports
+from ltzd.dev.services import ports
 from ltzd.values import bytes_of, checksummed, hex_of
 from tests.support.chain.contracts import Contracts, Party, deployed_contracts
 from tests.support.commands import Outcome, ltzd

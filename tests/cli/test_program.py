@@ -31,12 +31,32 @@ async def test_run_refuses_bad_settings_in_a_sentence(tmp_path: Path) -> None:
     assert outcome.err.startswith("ltzd: The settings file ")
 
 
-async def test_help_imports_nothing_heavy() -> None:
-    program = (
-        "import sys; import ltzd.cli.main; "
-        "heavy = {'web3', 'sanic', 'pydantic', 'asyncpg', 'alembic', 'eth_abi', 'aiohttp'}; "
-        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
-    )
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+HEAVY = ("alembic", "asyncpg", "eth_abi", "eth_account", "pydantic", "redis", "sanic", "sqlalchemy")
+NEVER_AT_START = ("alembic", "sqlalchemy", "web3", "eth_account", "eth_keyfile", "ltzd.dev")
 
-    assert await process.wait() == 0
+
+async def loaded_by(program: str, names: tuple[str, ...]) -> list[str]:
+    """The modules among `names` that a new interpreter has loaded after `program`."""
+    report = f"import sys; print(*(name for name in {names!r} if name in sys.modules))"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", f"{program}\n{report}"), stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0
+    return output.decode().split()
+
+
+async def test_help_imports_nothing_heavy() -> None:
+    names = (*HEAVY, "web3", "aiohttp", "rich")
+    assert await loaded_by("import ltzd.cli.main", names) == []
+
+
+async def test_the_daemon_starts_without_migrations_web3_keystores_and_dev_mode() -> None:
+    """structlog itself imports rich where it is installed."""
+    program = "import ltzd.daemon.main, ltzd.daemon.settings.settings"
+    assert await loaded_by(program, NEVER_AT_START) == []
+
+
+async def test_status_starts_without_the_daemon() -> None:
+    names = (*HEAVY, "web3", "stripe", "ltzd.daemon", "ltzd.store", "ltzd.dev")
+    assert await loaded_by("import ltzd.cli.status, ltzd.cli.dev_json", names) == []

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ltzd.concurrency import batch_writer as group_commit
-from ltzd.concurrency.batch_writer import RETRY, Again, BatchWriter
+from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
 from ltzd.errors import DatabaseUnavailable, Refused, Unavailable
 from tests.support.rows.core import running
 
@@ -24,9 +24,9 @@ class Book:
         self.under_way = 0
         self.most_under_way = 0
         self.fails: Callable[[Sequence[int]], Exception | None] = lambda _items: None
-        self.verdict: Callable[[int], str | Exception | Again] = lambda item: f"did {item}"
+        self.verdict: Callable[[int], str | Exception | Retry] = lambda item: f"did {item}"
 
-    async def write(self, items: Sequence[int]) -> list[str | Exception | Again]:
+    async def write(self, items: Sequence[int]) -> list[str | Exception | Retry]:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
@@ -138,7 +138,7 @@ async def test_a_lost_database_fails_the_whole_group_at_once(book: Book) -> None
 async def test_an_item_that_lost_a_race_goes_into_the_next_commit(book: Book) -> None:
     lost = {1: 2, 4: 1}
 
-    def verdict(item: int) -> str | Again:
+    def verdict(item: int) -> str | Retry:
         if lost.get(item, 0):
             lost[item] -= 1
             return RETRY
@@ -194,7 +194,7 @@ async def test_cancelling_the_loops_ends_them(book: Book) -> None:
 async def test_those_who_go_again_keep_their_order_before_those_who_came_later(book: Book) -> None:
     asked: list[int] = []
 
-    def verdict(item: int) -> str | Again:
+    def verdict(item: int) -> str | Retry:
         asked.append(item)
         return RETRY if item in {2, 3, 4} and asked.count(item) == 1 else f"did {item}"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from ltzd.actions.users.custodial_wallets import CustodialWallets
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.daemon.identity_provider import identities
-from ltzd.daemon.settings.identity import OidcIdentity, VendorIdentity
+from ltzd.daemon.settings.identity import OidcIdentitySettings, VendorIdentitySettings
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
@@ -26,7 +26,7 @@ async def test_an_e_mail_user_and_whoever_logs_in_with_it_at_an_issuer_have_one_
 ) -> None:
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
     async with an_issuer() as issuer, AsyncExitStack() as stack:
-        settings = OidcIdentity(kind="oidc", issuer=issuer.issuer, audience=(AUDIENCE,))
+        settings = OidcIdentitySettings(kind="oidc", issuer=issuer.issuer, audience=(AUDIENCE,))
         kept, tokens = await identities(settings, pool, sealer, CHAIN, stack)
         assert isinstance(kept, CustodialWallets)
         users = TokenAuthenticator(tokens, kept)
@@ -43,7 +43,7 @@ async def test_an_e_mail_user_and_whoever_logs_in_with_it_at_an_issuer_have_one_
 async def test_a_vendors_client_gets_all_that_its_settings_say(pool: Pool, tmp_path: Path) -> None:
     key = tmp_path / "signer"
     write_secret(key, "a key\n")
-    settings = VendorIdentity.model_validate(
+    settings = VendorIdentitySettings.model_validate(
         {
             "base_url": "https://identity.example",
             "app_id": "app",

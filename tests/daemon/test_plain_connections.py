@@ -8,14 +8,14 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from ltzd.daemon.plain_connections import plain_clients, plain_listeners, warn_of_plain_connections
-from ltzd.daemon.settings.settings import Admin, Http, Settings
+from ltzd.daemon.settings.settings import AdminSettings, HttpSettings, Settings
 
 
 def settings_with(
     database_url: str = "postgresql:///ltzd",
     redis_url: str | None = None,
     rpc_url: str = "http://127.0.0.1:8545",
-    http: Http | None = None,
+    http: HttpSettings | None = None,
     roles: tuple[str, ...] = ("http",),
 ) -> Settings:
     return cast(
@@ -24,8 +24,8 @@ def settings_with(
             database_url=SecretStr(database_url),
             redis_url=None if redis_url is None else SecretStr(redis_url),
             node=SimpleNamespace(rpc_url=SecretStr(rpc_url)),
-            http=http or Http(),
-            admin=Admin(),
+            http=http or HttpSettings(),
+            admin=AdminSettings(),
             roles=roles,
         ),
     )
@@ -78,15 +78,15 @@ def test_redis_and_node_are_named_where_another_machine_is_asked_plainly(
 
 
 def test_an_open_address_is_named_only_by_the_process_that_serves_it() -> None:
-    http = Http(host="0.0.0.0", plain_http=True)
+    http = HttpSettings(host="0.0.0.0", plain_http=True)
 
     assert list(plain_listeners(settings_with(http=http))) == ["http"]
     assert list(plain_listeners(settings_with(http=http, roles=("indexer",)))) == []
-    assert list(plain_listeners(settings_with(http=Http(plain_http=True)))) == []
+    assert list(plain_listeners(settings_with(http=HttpSettings(plain_http=True)))) == []
 
 
 def test_warnings_name_settings_and_no_url() -> None:
-    http = Http(host="0.0.0.0", plain_http=True)
+    http = HttpSettings(host="0.0.0.0", plain_http=True)
     with capture_logs() as lines:
         warn_of_plain_connections(settings_with("postgresql://u:hunter2@db/ltzd", http=http))
 

@@ -183,7 +183,7 @@ def test_what_is_no_readable_file_is_a_sentence(tmp_path: Path) -> None:
         "none cannot be read: No such file or directory"
     )
     assert fault_of(lambda: read_secret(tmp_path)).endswith("cannot be read: it is a folder")
-    large = write_secret(tmp_path / "large", "x" * (secret_files.MOST_BYTES + 1))
+    large = write_secret(tmp_path / "large", "x" * (secret_files.MAX_BYTES + 1))
     assert fault_of(lambda: read_secret(large)).endswith("it is larger than 1 MiB")
 
 

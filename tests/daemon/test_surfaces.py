@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.daemon.assembly import Daemon, _limits
-from ltzd.daemon.settings.settings import Http, Settings, Site
+from ltzd.daemon.settings.settings import HttpSettings, Settings, SiteSettings
 from ltzd.daemon.surfaces import http_app
 from tests.support.services.redis import a_redis_server
 from tests.support.surfaces.event_surface import an_event_surface
@@ -30,12 +30,12 @@ from tests.support.surfaces.http_surface import (
 from tests.support.waiting import until
 
 ONCE = RateLimit("once", 1, 60)
-BEHIND_US = Http.model_validate({"proxies_count": 1, "trusted_proxies": ["127.0.0.1"]})
+BEHIND_US = HttpSettings.model_validate({"proxies_count": 1, "trusted_proxies": ["127.0.0.1"]})
 
 
-def a_daemon(http: Http, chain_id: int = 31337) -> Daemon:
+def a_daemon(http: HttpSettings, chain_id: int = 31337) -> Daemon:
     """As much of one as its public port's application looks at."""
-    settings = SimpleNamespace(http=http, explorer_url=None, site=Site())
+    settings = SimpleNamespace(http=http, explorer_url=None, site=SiteSettings())
     parts = {"events": FakeEvents(), "relayer": FakeRelays(), "limits": RateLimits()}
     parts |= {"perk_charges": FakePerkCharges(), "constraints": FakeConstraints()}
     contracts = SimpleNamespace(chain_id=chain_id)
@@ -51,10 +51,15 @@ def a_daemon(http: Http, chain_id: int = 31337) -> Daemon:
 
 @pytest.mark.parametrize(
     ("http", "is_dev", "status"),
-    [(BEHIND_US, False, 403), (BEHIND_US, True, 200), (Http(), False, 200), (Http(), True, 200)],
+    [
+        (BEHIND_US, False, 403),
+        (BEHIND_US, True, 200),
+        (HttpSettings(), False, 200),
+        (HttpSettings(), True, 200),
+    ],
 )
 async def test_plain_http_behind_our_proxies_is_refused_except_in_dev_mode(
-    http: Http, is_dev: bool, status: int
+    http: HttpSettings, is_dev: bool, status: int
 ) -> None:
     headers = {"X-Forwarded-Proto": "http", "X-Forwarded-For": "192.0.2.7"}
     async with (
@@ -72,7 +77,7 @@ async def test_a_payments_link_is_to_the_explorer_that_the_chain_is_known_for(
     chain_id: int, link: str | None
 ) -> None:
     with capture_logs() as logs:
-        daemon = a_daemon(Http(), chain_id)
+        daemon = a_daemon(HttpSettings(), chain_id)
         cast("FakePayments", daemon.payments).paid["cs_1"] = a_payment("cs_1")
         app = http_app(daemon, is_dev=False)
     async with (

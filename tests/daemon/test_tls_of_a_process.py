@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from ltzd.dev.ports import free_port
+from ltzd.dev.services.ports import free_port
 from ltzd.values import checksummed
 from tests.support.certificates import a_pair, served_at, trusting
 from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode

@@ -96,7 +96,7 @@ async def test_a_brand_file_is_shown_then_applied_then_in_force_within_a_second(
 async def test_a_faulty_brand_file_changes_nothing_and_every_fault_is_told(
     one_instance: Instance, brand_file: Path
 ) -> None:
-    brand = one_instance.door["otherBrand"]["brandId"]
+    brand = one_instance.dev_json["otherBrand"]["brandId"]
     before = await configuration(one_instance, brand)
     declare(brand_file, brand, -5, "coolness = 11")
     code, out, err = await ltzd(
@@ -113,11 +113,11 @@ async def test_status_tells_programs_and_people_how_it_stands(one_instance: Inst
     code, out, _ = await ltzd(one_instance, "status", "--json", *where)
     facts = json.loads(out)
     assert (code, facts["ready"], facts["reasons"]) == (0, True, [])
-    assert facts["chain"]["chainId"] == one_instance.door["chainId"]
-    assert facts["chain"]["ltz"] == one_instance.door["contracts"]["LTZ"]
+    assert facts["chain"]["chainId"] == one_instance.dev_json["chainId"]
+    assert facts["chain"]["ltz"] == one_instance.dev_json["contracts"]["LTZ"]
     assert [(lane["wallet"], lane["kind"], lane["isHeld"]) for lane in facts["lanes"]] == [
-        (one_instance.door["minter"], "mint", True),
-        (one_instance.door["operator"], "relay", True),
+        (one_instance.dev_json["minter"], "mint", True),
+        (one_instance.dev_json["operator"], "relay", True),
     ]
     code, page, _ = await ltzd(one_instance, "status", *where)
     assert code == 0

@@ -17,7 +17,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from ltzd.dev.chain import DevChain
+from ltzd.dev.services.chain import DevChain
 from tests.support.chain.chains import anvil_chain, tester_chain
 from tests.support.instances.books import (
     LTZ,
@@ -86,7 +86,7 @@ async def test_an_event_is_published_first_and_minted_with_its_block(instance: I
 
 async def test_the_explorer_shows_the_mint_of_an_event(instance: Instance) -> None:
     answer = await instance.post_event(somebody())
-    page = f"{instance.door['explorerUrl']}/tx/{answer.hash}"
+    page = f"{instance.dev_json['explorerUrl']}/tx/{answer.hash}"
     async with instance.http.get(page) as reply:
         assert reply.status == 200
         assert str(answer.hash) in await reply.text()
@@ -119,20 +119,20 @@ async def sent(instance: Instance, line: str) -> bytes:
 async def test_dev_json_is_private_and_tells_where_everything_is(instance: Instance) -> None:
     path = instance.data_dir / "dev.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    door: dict[str, Any] = json.loads(path.read_text())
-    assert door.keys() >= {
+    dev_json: dict[str, Any] = json.loads(path.read_text())
+    assert dev_json.keys() >= {
         *("baseUrl", "adminUrl", "rpcUrl", "chainId", "explorerUrl", "databaseUrl", "redisUrl"),
         *("sandboxUrl", "operator", "operators", "minter", "contracts", "brand", "otherBrand"),
         *("sandbox", "collections", "items", "businesses"),
     }
-    assert door["chainId"] == int(await instance.rpc("eth_chainId"), 16)
-    assert list(door["contracts"]) == ["LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"]
-    for address in door["contracts"].values():
+    assert dev_json["chainId"] == int(await instance.rpc("eth_chainId"), 16)
+    assert list(dev_json["contracts"]) == ["LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"]
+    for address in dev_json["contracts"].values():
         assert await instance.rpc("eth_getCode", address, "latest") != "0x"
-    assert door["operators"][0] == door["operator"] != door["minter"]
-    for brand in (door["brand"], door["otherBrand"]):
+    assert dev_json["operators"][0] == dev_json["operator"] != dev_json["minter"]
+    for brand in (dev_json["brand"], dev_json["otherBrand"]):
         assert brand.keys() >= {"brandId", "domain", "securityKey", "apiKey", "webhookSecret"}
-    for url in (door["baseUrl"] + "/service-api/health", door["adminUrl"] + "/readyz"):
+    for url in (dev_json["baseUrl"] + "/service-api/health", dev_json["adminUrl"] + "/readyz"):
         async with instance.http.get(url) as reply:
             assert reply.status == 200
 
@@ -225,7 +225,7 @@ async def test_a_given_database_of_another_chain_is_refused_and_left_alone(
                 f"The database of --database-url follows chain {tester_chain.chain_id}" in sentence
             )
             assert "give an empty database, or that chain's node with --rpc-url" in sentence
-            second.door = first.door
+            second.dev_json = first.dev_json
             recorded = await second.ask("SELECT id FROM rewards WHERE mint_block_hash IS NOT NULL")
             assert str(recorded) == answer.event_id
 
@@ -280,16 +280,16 @@ async def test_a_dev_instance_keeps_its_books_from_one_life_to_the_next() -> Non
         answers = [await instance.post_event(somebody()) for _ in range(3)]
         assert {answer.status for answer in answers} == {200}
         await all_minted(instance)
-        before = instance.door
+        before = instance.dev_json
         head = await instance.rpc.number()
         await instance.stop()
         assert not (instance.data_dir / "dev.json").exists()
 
         await instance.start()
 
-        assert instance.door["contracts"] == before["contracts"]
+        assert instance.dev_json["contracts"] == before["contracts"]
         for kept in ("brand", "collections", "items", "businesses"):
-            assert instance.door[kept] == before[kept]
+            assert instance.dev_json[kept] == before[kept]
         assert await instance.rpc.number() >= head
         async with asyncio.TaskGroup() as group:
             for answer in answers:
@@ -302,7 +302,7 @@ async def test_a_dev_instance_keeps_its_books_from_one_life_to_the_next() -> Non
 
 async def a_request_in_flight_is_answered(instance: Instance, number: signal.Signals) -> None:
     fault = {"service": "identity", "delaySeconds": 1.0, "times": 1}
-    async with instance.http.post(instance.door["sandbox"]["faultUrl"], json=fault) as reply:
+    async with instance.http.post(instance.dev_json["sandbox"]["faultUrl"], json=fault) as reply:
         assert reply.status == 200, await reply.text()
     posting = asyncio.create_task(instance.post_event(somebody()))
     await asyncio.sleep(0.3)  # nothing tells from outside that it waits for its wallet now
@@ -329,14 +329,14 @@ async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(idle: Ins
     async with idle.http.get(f"{idle.base_url}/service-api/events/{answer.event_id}") as reply:
         assert reply.status == 404
     assert (await idle.post_event(somebody())).status == 200
-    before = idle.door
+    before = idle.dev_json
     await idle.stop()
 
     await idle.start("--clean")
 
-    assert idle.door["minter"] != before["minter"]
-    assert idle.door["businesses"] != before["businesses"]
-    assert idle.door["collections"] == before["collections"]
+    assert idle.dev_json["minter"] != before["minter"]
+    assert idle.dev_json["businesses"] != before["businesses"]
+    assert idle.dev_json["collections"] == before["collections"]
     assert not list(idle.data_dir.glob("postgres.old-*"))
     assert (await idle.post_event(somebody())).status == 200
     await all_minted(idle)

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from ltzd.providers.brand_webhooks import Message, signed_headers
+from ltzd.providers.brand_webhooks import WebhookMessage, signed_headers
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from tests.support.instances.instance import Instance
 from tests.support.tools import php_path
@@ -69,7 +69,7 @@ async def test_the_lines_of_the_page_on_sites_reach_each_endpoint(one_instance: 
     answers = map(json.loads, said.splitlines())
     checked_in, me, perks, redeemed, milestone, board, linked, unlinked = answers
     assert checked_in["streak"]["currentStreak"] == 1
-    assert me["username"] == one_instance.door["site"]["username"]
+    assert me["username"] == one_instance.dev_json["site"]["username"]
     assert {perk["name"] for perk in perks["perks"]} >= {"Free coffee"}
     # Other tests may have been here before: a second coffee is refused.
     assert redeemed.get("confirmationCode") or redeemed["code"] == "redeem_failed"
@@ -175,7 +175,7 @@ def test_a_receiver_checks_signatures_as_the_page_on_webhooks_does() -> None:
     exec(code_in("webhooks.md"), found)
     is_from_ltzd = found["is_from_ltzd"]
     old, new = (f"whsec_{b64encode(os.urandom(32)).decode()}" for _ in range(2))
-    message = Message(uuid4(), "https://shop.example/ltz", b'{"event":"ltz_distributed"}')
+    message = WebhookMessage(uuid4(), "https://shop.example/ltz", b'{"event":"ltz_distributed"}')
     headers = signed_headers(message, [new, old], datetime.now(UTC))
     assert is_from_ltzd(old, headers, message.body)
     assert is_from_ltzd(new, headers, message.body)

@@ -23,7 +23,7 @@ SELECT pg_notify('ltzd_rewards', 'a test')
 
 async def queue_many(instance: Instance) -> None:
     """As the other brand's customers would: all of them at once, each to a wallet of its own."""
-    brand = address_of(instance.door["otherBrand"]["brandId"])
+    brand = address_of(instance.dev_json["otherBrand"]["brandId"])
     await instance.ask(QUEUE, brand, MANY)
 
 

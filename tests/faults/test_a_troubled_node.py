@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from ltzd.dev.chain import Kind
+from ltzd.dev.services.chain import Kind
 from tests.support.chain.chains import a_chain
 from tests.support.chain.node_proxy import NodeProxy, a_node_proxy
 from tests.support.instances.books import all_minted, assert_books_agree
@@ -35,11 +35,11 @@ class Remote:
     rpc_url: str
 
     def __post_init__(self) -> None:
-        self.instance.door["rpcUrl"] = self.rpc_url
+        self.instance.dev_json["rpcUrl"] = self.rpc_url
 
     async def start_again(self) -> None:
         await self.instance.start_again()
-        self.instance.door["rpcUrl"] = self.rpc_url
+        self.instance.dev_json["rpcUrl"] = self.rpc_url
 
     async def post(self) -> Answer:
         return await self.instance.post_event(f"{uuid4().hex}@shop.example")

@@ -41,8 +41,8 @@ class Community:
         async with self.perks.instance.http.post(url, json=body | changes) as reply:
             return reply.status, await reply.json()
 
-    async def door(self, **said: object) -> None:
-        url = self.perks.instance.door["sandbox"]["accountsUrl"]
+    async def control(self, **said: object) -> None:
+        url = self.perks.instance.dev_json["sandbox"]["accountsUrl"]
         body = {"provider": "discord", "known": True, **said}
         async with self.perks.instance.http.post(url, json=body) as reply:
             assert reply.status == 200, await reply.text()
@@ -106,7 +106,7 @@ async def test_whoever_logs_in_with_the_account_has_its_wallet(community: Commun
     assert sum(body["created_new"] for _, body in answers) == 1
     (wallet,) = {body["wallet_address"] for _, body in answers}
 
-    other = community.perks.instance.door["otherBrand"]["brandId"]
+    other = community.perks.instance.dev_json["otherBrand"]["brandId"]
     _, again = await community.pregenerated(id_, brand_id=other)
     assert (again["wallet_address"], again["created_new"]) == (wallet, False)
 
@@ -165,7 +165,7 @@ async def test_a_perk_for_members_is_claimed_once_the_platform_says_so(
 
     refused = (await claim()).assert_refused(403, "VALIDATION_FAILED")
     assert (refused["constraint"], refused["collectionId"]) == (kind, collection)
-    await community.door(id=id_, guildId=GUILD, roles=[ROLE], level=7)
+    await community.control(id=id_, guildId=GUILD, roles=[ROLE], level=7)
 
     async def is_let_in() -> bool:
         return bool((await claim()).status == 200)

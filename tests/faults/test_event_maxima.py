@@ -178,7 +178,7 @@ async def test_a_days_budget_is_minted_and_not_one_ltz_more(
 async def test_one_user_is_paid_by_two_brands_at_once_into_one_new_wallet(
     instance: Instance,
 ) -> None:
-    other = instance.door["otherBrand"]
+    other = instance.dev_json["otherBrand"]
     for email in addresses(5):
         mine, theirs = await asyncio.gather(
             instance.post_event(email),

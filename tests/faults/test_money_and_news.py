@@ -35,12 +35,12 @@ class Shop:
 
     @property
     def sandbox(self) -> dict[str, str]:
-        found: dict[str, str] = self.instance.door["sandbox"]
+        found: dict[str, str] = self.instance.dev_json["sandbox"]
         return found
 
     @property
     def brand(self) -> dict[str, str]:
-        found: dict[str, str] = self.instance.door["brand"]
+        found: dict[str, str] = self.instance.dev_json["brand"]
         return found
 
     async def post(self, path: str, body: object) -> tuple[int, dict[str, Any]]:
@@ -128,7 +128,7 @@ async def one(one_instance: Instance) -> Shop:
 @contextlib.asynccontextmanager
 async def the_provider(shop: Shop) -> AsyncIterator[stripe.StripeClient]:
     """As somebody else with our key uses it: sessions with any metadata."""
-    payments = shop.instance.door["payments"]
+    payments = shop.instance.dev_json["payments"]
     http = stripe.AIOHTTPClient()
     try:
         yield stripe.StripeClient(

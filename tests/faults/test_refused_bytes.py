@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from rlp.codec import decode as rlp_decode
 
-from ltzd.dev.chain import Kind
+from ltzd.dev.services.chain import Kind
 from tests.support.chain.chains import a_chain
 from tests.support.chain.node_proxy import NodeProxy, a_node_proxy
 from tests.support.instances.books import all_minted, assert_books_agree
@@ -73,7 +73,7 @@ class Refusing:
 
     async def start_again(self) -> None:
         await self.instance.start_again()
-        self.instance.door["rpcUrl"] = self._rpc_url
+        self.instance.dev_json["rpcUrl"] = self._rpc_url
 
     async def abandoned(self) -> None:
         """The self-transfer is stored."""
@@ -111,7 +111,7 @@ async def a_refusing(kind: Kind, databases: Databases) -> AsyncIterator[Refusing
         chain = await enter(a_chain(kind))
         proxy = await enter(a_node_proxy(chain.rpc_url))
         instance = await enter(an_instance("--rpc-url", proxy.url, "--database-url", database))
-        instance.door["rpcUrl"] = chain.rpc_url
+        instance.dev_json["rpcUrl"] = chain.rpc_url
         relays = await enter(relays_of(instance))
         yield Refusing(kind, instance, proxy, chain.rpc_url, relays)
 

@@ -100,7 +100,7 @@ async def _possessions(relays: Relays, victim: User) -> bytes:
     for spender in spenders:
         await chain.send(victim.account, "LTZ", call("LTZ", "approve", spender, EVERYTHING))
     await chain.send(victim.account, "PerkNFT", call("PerkNFT", "claim", FREE, 0, a_word()))
-    business, later = relays.instance.door["businesses"][0], await chain.now() + 2 * HOUR
+    business, later = relays.instance.dev_json["businesses"][0], await chain.now() + 2 * HOUR
     lock = call("BusinessEscrow", "lock", business, SHARE, later, deal)
     await chain.send(victim.account, "BusinessEscrow", lock)
     return deal
@@ -253,9 +253,9 @@ async def test_a_call_of_one_contract_is_not_relayed_to_another(world: World) ->
 
 
 async def test_a_contract_off_the_list_is_refused_with_the_list(world: World) -> None:
-    door = world.relays.instance.door
-    allowed = sorted(address.lower() for address in door["contracts"].values())
-    others = [world.me, world.them, world.operator, door["minter"], "0x" + "00" * 20, THIEF]
+    dev_json = world.relays.instance.dev_json
+    allowed = sorted(address.lower() for address in dev_json["contracts"].values())
+    others = [world.me, world.them, world.operator, dev_json["minter"], "0x" + "00" * 20, THIEF]
     async with world.relays.chain.nothing_published():
         for other in others:
             answer = await world.tries(other, world.allowed("PerkNFT"))
@@ -585,7 +585,7 @@ OTHER_CLAIMS: dict[str, dict[str, object]] = {
 
 
 async def honest_token(world: World) -> Honest:
-    url = world.relays.instance.door["sandbox"]["jwksUrl"]
+    url = world.relays.instance.dev_json["sandbox"]["jwksUrl"]
     async with world.relays.instance.http.get(url) as reply:
         keys = (await reply.json())["keys"]
     token = world.attacker.access_token

@@ -331,7 +331,7 @@ async def test_a_reorg_while_it_is_dead_loses_no_relay(one: Relays) -> None:
 
 
 async def provider(relays: Relays, **fault: object) -> None:
-    url = relays.instance.door["sandbox"]["faultUrl"]
+    url = relays.instance.dev_json["sandbox"]["faultUrl"]
     order = {"service": "identity", **fault}
     async with relays.instance.http.post(url, json=order) as reply:
         assert reply.status == 200, await reply.text()

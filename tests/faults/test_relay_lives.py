@@ -108,7 +108,7 @@ async def test_a_priced_perk_is_paid_by_the_permit_beside_the_call_in_one_transa
     before = await relays.chain.balance(relays.brand)
     permit = await relays.permit(user, "PerkNFT", price)
 
-    perk = relays.instance.door["collections"][PRICED - 1]["perkId"]
+    perk = relays.instance.dev_json["collections"][PRICED - 1]["perkId"]
     metadata = {"action": "claim", "perkId": perk, "permit": permit.json}
     data = relays.claim(user, PRICED, price)
     sent = await relayed(relays, user, "PerkNFT", data, metadata=metadata)
@@ -159,7 +159,7 @@ async def test_a_permit_that_somebody_published_before_does_no_harm_to_a_claim(
 async def test_addresses_are_the_same_in_any_case_of_their_letters(one: Relays) -> None:
     user = await one.user()
     body = one.body(user, "PerkNFT", one.claim(user), userAddress=user.wallet.lower())
-    body["to"] = one.instance.door["contracts"]["PerkNFT"]
+    body["to"] = one.instance.dev_json["contracts"]["PerkNFT"]
     (await one.post(body, user.access_token)).assert_relayed()
 
 
@@ -189,7 +189,7 @@ async def a_deal(relays: Relays, user: User, business: str) -> bytes:
 
 
 async def test_a_deal_is_locked_and_released_by_the_users_signature(one: Relays) -> None:
-    user, business = await one.welcomed(), one.instance.door["businesses"][0]
+    user, business = await one.welcomed(), one.instance.dev_json["businesses"][0]
     before = await one.chain.balance(business)
 
     deal = await a_deal(one, user, business)
@@ -220,7 +220,7 @@ async def test_a_deal_is_refunded_by_the_business_and_by_nobody_else(one: Relays
 
 async def test_a_deal_cannot_be_reclaimed_before_its_time(one: Relays) -> None:
     user = await one.welcomed()
-    deal = await a_deal(one, user, one.instance.door["businesses"][0])
+    deal = await a_deal(one, user, one.instance.dev_json["businesses"][0])
 
     async with one.chain.nothing_published():
         answer = await one.relay(user, "BusinessEscrow", call("BusinessEscrow", "reclaim", deal))
@@ -338,7 +338,7 @@ REVERTS: dict[str, Callable[[Relays, User], tuple[str, bytes]]] = {
     ),
     "BadDeadline": lambda relays, user: (
         "BusinessEscrow",
-        relays.lock(user, relays.instance.door["businesses"][0], DEAL, 1, a_word()),
+        relays.lock(user, relays.instance.dev_json["businesses"][0], DEAL, 1, a_word()),
     ),
 }
 

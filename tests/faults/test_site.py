@@ -40,7 +40,7 @@ class Visitor:
     async def ask(
         self, path: str, body: object = None, host: str | None = None, method: str | None = None
     ) -> tuple[int, dict[str, Any]]:
-        site = self.instance.door["site"]
+        site = self.instance.dev_json["site"]
         url = f"{self.instance.base_url}/{site['restPrefix']}/{site['namespace']}/v1/{path}"
         headers = {**self.headers, "Host": host or site["host"]}
         method = method or ("GET" if body is None else "POST")
@@ -81,7 +81,7 @@ async def _up(instance: Instance) -> None:
 
 
 async def a_visitor(instance: Instance, username: str | None = None) -> Visitor:
-    url = instance.door["sandbox"]["siteSessionUrl"]
+    url = instance.dev_json["sandbox"]["siteSessionUrl"]
     async with instance.http.post(url, json={"username": username or uuid4().hex[:12]}) as reply:
         said = await reply.json()
     headers = {"Cookie": said["cookie"], "X-WP-Nonce": said["nonce"]}
@@ -91,8 +91,8 @@ async def a_visitor(instance: Instance, username: str | None = None) -> Visitor:
 async def earned(instance: Instance, email: str, brand: str, event_type: str) -> None:
     """An event of that brand's, minted and indexed."""
     body = {
-        "brandId": instance.door[brand]["brandId"],
-        "domain": instance.door[brand]["domain"],
+        "brandId": instance.dev_json[brand]["brandId"],
+        "domain": instance.dev_json[brand]["domain"],
         "eventType": event_type,
         "userEmail": email,
     }
@@ -103,7 +103,7 @@ async def earned(instance: Instance, email: str, brand: str, event_type: str) ->
 
 
 async def access_token(instance: Instance, email: str) -> str:
-    url = instance.door["sandbox"]["identityTokenUrl"]
+    url = instance.dev_json["sandbox"]["identityTokenUrl"]
     async with instance.http.post(url, json={"email": email}) as reply:
         token: str = (await reply.json())["accessToken"]
         return token
@@ -120,7 +120,7 @@ async def as_owner(
 
 
 async def link_code(instance: Instance, email: str, allowance: int = 500) -> str:
-    body = {"host": instance.door["site"]["host"], "dailyAllowance": allowance}
+    body = {"host": instance.dev_json["site"]["host"], "dailyAllowance": allowance}
     status, answer = await as_owner(instance, email, "POST", body=body)
     assert status == 201, answer
     code: str = answer["code"]
@@ -128,7 +128,7 @@ async def link_code(instance: Instance, email: str, allowance: int = 500) -> str
 
 
 def perk(instance: Instance, kind: str, place: int = 0) -> dict[str, str]:
-    return {"perkId": instance.door[kind][place]["perkId"]}
+    return {"perkId": instance.dev_json[kind][place]["perkId"]}
 
 
 @pytest.mark.parametrize(("chain", "rounds"), [("tester", ROUNDS), ("anvil", 1)])
@@ -240,7 +240,7 @@ async def test_once_an_address_is_proven_a_session_spends_what_its_member_earned
     assert await spendable() == 10
     await visitor.insist("link", {"code": code})
     assert await spendable() == 50
-    host = one_instance.door["site"]["host"]
+    host = one_instance.dev_json["site"]["host"]
     assert (await as_owner(one_instance, visitor.email, "DELETE", f"/{host}"))[0] == 204
     assert await spendable() == 10
 

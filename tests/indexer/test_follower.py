@@ -18,7 +18,7 @@ from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
 from ltzd.store.operator import locks, transactions
-from ltzd.store.wakeups import BLOCKS, Signals
+from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
 from tests.support.chain.fake_node import (
     CHAIN_ID,
@@ -61,7 +61,7 @@ class Following:
     node: FakeNode
     chain: ChainIdentity
     policy: IndexerPolicy = NEAR
-    signals: Signals = field(default_factory=lambda: Signals(""))
+    wakeups: WakeupHub = field(default_factory=lambda: WakeupHub(""))
 
     def __post_init__(self) -> None:
         self.follower = Follower(
@@ -70,7 +70,7 @@ class Following:
             self.node.node,
             self.chain,
             CONTRACTS,
-            self.signals,
+            self.wakeups,
             self.policy,
         )
 
@@ -158,11 +158,11 @@ async def test_a_mint_tells_its_reward(following: Following, node: FakeNode) -> 
 
 
 async def test_whoever_waits_for_blocks_hears_of_them(following: Following, node: FakeNode) -> None:
-    bell = following.signals.bell(BLOCKS)
+    wakeup = following.wakeups.subscribe(BLOCKS)
     node.mine()
     await following.catch_up()
     async with asyncio.timeout(1):
-        await bell.wait(30)
+        await wakeup.wait(30)
 
 
 async def test_a_logs_answer_that_came_back_empty_is_doubted(

@@ -9,10 +9,10 @@ from ltzd.errors import Broken, LaneLost
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import Contracts, IndexerPolicy
 from ltzd.store.constraints import results as constraint_results
-from ltzd.store.constraints.results import Key, Subject
+from ltzd.store.constraints.results import ConstraintSubject, ResultKey
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, collections, tokens
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
 from tests.support.chain.fake_node import (
     CHAIN_ID,
@@ -87,7 +87,7 @@ async def a_follower(
 ) -> Following:
     """One that has begun its term."""
     chain = await follow(pool, node)
-    follower = Follower(pool, url, node.node, chain, contracts, Signals(""), policy)
+    follower = Follower(pool, url, node.node, chain, contracts, WakeupHub(""), policy)
     await follower._begin()
     return Following(pool, node, follower)
 
@@ -212,9 +212,11 @@ async def test_a_contract_that_is_no_perk_nft_stops_the_indexer_with_a_sentence(
 
 
 async def a_result(pool: Pool, user: Address) -> None:
-    key = Key(user, 7, 0)
+    key = ResultKey(user, 7, 0)
     async with session(pool) as connection:
-        ticket = await constraint_results.begin(connection, key, Subject(BRAND, "nft_holding"), 60)
+        ticket = await constraint_results.begin(
+            connection, key, ConstraintSubject(BRAND, "nft_holding"), 60
+        )
         assert await constraint_results.put(connection, key, ticket, True, 60)
 
 

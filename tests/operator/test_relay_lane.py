@@ -51,7 +51,7 @@ async def found_by(world: RelayWorld, sent: Sent, user: Address = USER) -> int |
 
 async def working(world: RelayWorld) -> list[Address]:
     async with session(world.eyes) as connection:
-        return await lanes.working(connection, CHAIN_ID, "relay")
+        return await lanes.list_served(connection, CHAIN_ID, "relay")
 
 
 # --- the plain life of a relay ----------------------------------------------------------------
@@ -489,8 +489,8 @@ async def test_a_relay_made_dearer_is_found_by_either_hash_and_shows_the_one_tha
 async def test_of_what_the_purse_cannot_cover_the_first_that_fit_are_signed(
     world: RelayWorld,
 ) -> None:
-    market = await world.node.node.market(await newest(world))
-    fees = fees_for(market, POLICY.fees)
+    gas_price = await world.node.node.gas_price(await newest(world))
+    fees = fees_for(gas_price, POLICY.fees)
     assert fees is not None
     world.node.balance = 5 * 100_000 * fees.max_fee_per_gas // 2
     await world.ask(4)

@@ -287,7 +287,7 @@ async def test_the_sandboxs_guilds_are_understood(sandbox: Sandbox) -> None:
         said = {"provider": "discord", "id": account, "guildId": GUILD, **member}
         async with (
             aiohttp.ClientSession() as http,
-            http.post(sandbox.doors()["accountsUrl"], json=said) as response,
+            http.post(sandbox.control_endpoints()["accountsUrl"], json=said) as response,
         ):
             assert response.status == 200, await response.text()
 

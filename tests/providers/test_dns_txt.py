@@ -36,11 +36,11 @@ class World:
         return replace(self.server.policy(), timeout_seconds=seconds)
 
     async def stands(self, *values: str, name: str = NAME) -> None:
-        assert self.server._book is not None
-        await self.server._book.set(name_of(name), values, "door")
+        assert self.server._store is not None
+        await self.server._store.set(name_of(name), values, "control")
 
     async def at(self, name: str = NAME, seconds: float = 5.0) -> list[str]:
-        return await TxtResolver(self.policy(seconds)).at(name)
+        return await TxtResolver(self.policy(seconds)).resolve(name)
 
 
 @pytest_asyncio.fixture
@@ -75,7 +75,7 @@ async def test_a_name_in_another_letter_case_has_the_same_records(world: World) 
 async def test_bytes_that_are_no_text_do_no_harm() -> None:
     records = [b"\xff\xfe;brand_id=\x00", b"fine"]
     async with an_answerer(lambda query: a_response(query, *records)) as policy:
-        assert await TxtResolver(policy).at(NAME) == ["fine", "\ufffd\ufffd;brand_id=\x00"]
+        assert await TxtResolver(policy).resolve(NAME) == ["fine", "\ufffd\ufffd;brand_id=\x00"]
 
 
 @pytest.mark.parametrize("name", [NAME, "shop.example", "_ltz." + "a." * 124 + "example"])
@@ -102,7 +102,7 @@ async def test_an_alias_is_followed() -> None:
         return response
 
     async with an_answerer(alias) as policy:
-        assert await TxtResolver(policy).at(NAME) == ["far"]
+        assert await TxtResolver(policy).resolve(NAME) == ["far"]
 
 
 async def test_an_answer_too_long_for_a_datagram_is_asked_for_again_over_tcp(world: World) -> None:
@@ -124,7 +124,7 @@ async def test_a_change_is_seen_at_once(world: World) -> None:
     records = TxtResolver(world.policy())
     for values in (["one"], ["two"], [], ["three"]):
         await world.stands(*values)
-        assert await records.at(NAME) == values
+        assert await records.resolve(NAME) == values
 
 
 # --- nobody can tell ----------------------------------------------------------------------------
@@ -133,7 +133,7 @@ async def test_a_change_is_seen_at_once(world: World) -> None:
 async def test_a_resolver_that_is_down_is_no_missing_record() -> None:
     records = TxtResolver(DnsPolicy(("127.0.0.1",), a_port_of_nobody(), 0.2))
     with pytest.raises(DnsUnavailable, match="Timeout"):
-        await records.at(NAME)
+        await records.resolve(NAME)
 
 
 async def test_silence_ends_with_the_time_for_the_whole_question(world: World) -> None:
@@ -169,13 +169,13 @@ async def test_a_resolver_that_will_not_say_is_no_missing_record(code: dns.rcode
 
     async with an_answerer(refusing) as policy:
         with pytest.raises(DnsUnavailable, match="NoNameservers"):
-            await TxtResolver(policy).at(NAME)
+            await TxtResolver(policy).resolve(NAME)
 
 
 async def test_rubbish_is_no_missing_record() -> None:
     async with an_answerer(lambda _query: b"rubbish") as policy:
         with pytest.raises(DnsUnavailable, match="Timeout"):
-            await TxtResolver(replace(policy, timeout_seconds=0.2)).at(NAME)
+            await TxtResolver(replace(policy, timeout_seconds=0.2)).resolve(NAME)
 
 
 async def test_an_answer_to_another_question_is_not_taken() -> None:
@@ -186,7 +186,7 @@ async def test_an_answer_to_another_question_is_not_taken() -> None:
 
     async with an_answerer(forging) as policy:
         with pytest.raises(DnsUnavailable, match="Timeout"):
-            await TxtResolver(replace(policy, timeout_seconds=0.2)).at(NAME)
+            await TxtResolver(replace(policy, timeout_seconds=0.2)).resolve(NAME)
 
 
 async def test_the_second_resolver_answers_when_the_first_is_silent(world: World) -> None:
@@ -194,23 +194,23 @@ async def test_the_second_resolver_answers_when_the_first_is_silent(world: World
     policy = world.policy(1.2)
     # Nobody listens on that address; the port is the server's.
     records = TxtResolver(replace(policy, nameservers=("127.0.0.2", "127.0.0.1")))
-    assert await records.at(NAME) == ["there"]
+    assert await records.resolve(NAME) == ["there"]
 
 
 async def test_more_questions_than_may_wait_are_refused_at_once(world: World) -> None:
     await world.stands("there")
     world.faults.order(DNS, Fault(times=2, delay_seconds=0.2))
     records = TxtResolver(replace(world.policy(), max_waiting=2))
-    waiting = [asyncio.create_task(records.at(NAME)) for _ in range(2)]
+    waiting = [asyncio.create_task(records.resolve(NAME)) for _ in range(2)]
 
     async def both_wait() -> bool:
         return records._waiting == 2
 
     await until(both_wait)
     with pytest.raises(DnsUnavailable, match="under way"):
-        await records.at(NAME)
+        await records.resolve(NAME)
     assert await asyncio.gather(*waiting) == [["there"], ["there"]]
-    assert await records.at(NAME) == ["there"]
+    assert await records.resolve(NAME) == ["there"]
 
 
 async def test_a_machine_without_resolvers_says_so_when_it_is_asked(
@@ -221,7 +221,7 @@ async def test_a_machine_without_resolvers_says_so_when_it_is_asked(
 
     monkeypatch.setattr(dns.resolver.BaseResolver, "read_resolv_conf", nothing)
     with pytest.raises(DnsUnavailable, match=r"dns\.nameservers"):
-        await TxtResolver(DnsPolicy()).at(NAME)
+        await TxtResolver(DnsPolicy()).resolve(NAME)
 
 
 def test_without_nameservers_the_machines_own_are_asked(

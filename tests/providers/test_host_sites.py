@@ -22,7 +22,7 @@ from ltzd.providers.host_sites import (
     HostCredentials,
     HostSiteClient,
     SiteUser,
-    forwarded,
+    login_headers,
 )
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from tests.support.chain.mint_world import true
@@ -121,7 +121,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def sites(clock: Clock) -> AsyncIterator[HostSiteClient]:
-    sites = HostSiteClient(SHORT, ticks=clock)
+    sites = HostSiteClient(SHORT, clock=clock)
     yield sites
     await sites.close()
 
@@ -161,7 +161,7 @@ async def test_a_site_may_lie_below_a_path_and_have_a_rest_prefix_of_its_own(
     ],
 )
 def test_only_the_cookies_of_a_log_in_are_sent_on(given: str, sent: str) -> None:
-    headers = forwarded(HostCredentials(given, NONCE, BASIC.authorization))
+    headers = login_headers(HostCredentials(given, NONCE, BASIC.authorization))
     assert headers == {"Accept": "application/json", "Cookie": sent, "X-WP-Nonce": NONCE}
 
 
@@ -176,7 +176,7 @@ def test_only_the_cookies_of_a_log_in_are_sent_on(given: str, sent: str) -> None
     ],
 )
 def test_a_password_is_sent_on_where_no_cookie_can_count(credentials: HostCredentials) -> None:
-    assert forwarded(credentials) == {
+    assert login_headers(credentials) == {
         "Accept": "application/json",
         "Authorization": "Basic YWRhOmFiY2QgRUZHSA==",
     }
@@ -273,7 +273,7 @@ async def test_a_log_in_is_sent_to_https_on_the_public_internet_only(origin: str
     async def at_home(_host: str) -> list[str]:
         return ["10.0.0.1"]
 
-    sites = HostSiteClient(host_sites.policy(), at_home)
+    sites = HostSiteClient(host_sites.guard_policy(), at_home)
     for place in (origin, "https://site.example"):
         with pytest.raises(HostSiteUnavailable):
             await sites.user_of(place, COOKIE)
@@ -281,7 +281,7 @@ async def test_a_log_in_is_sent_to_https_on_the_public_internet_only(origin: str
 
 
 async def test_outside_dev_mode_this_machine_is_not_asked(site: Site) -> None:
-    sites = HostSiteClient(host_sites.policy())
+    sites = HostSiteClient(host_sites.guard_policy())
     with pytest.raises(HostSiteUnavailable):
         await sites.user_of(site.base, COOKIE)
     await sites.close()
@@ -304,7 +304,7 @@ def a_log_in(number: int) -> HostCredentials:
 
 async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Site) -> None:
     """Of the slow host alone: it is called by two names of this machine here."""
-    sites = HostSiteClient(host_sites.policy(allow_loopback=True))
+    sites = HostSiteClient(host_sites.guard_policy(allow_loopback=True))
     slow = [f"{site.base}/{name}" for name in ("one", "two", "three", "four", "five", "six")]
     site.gate.clear()
     waiting = [
@@ -355,7 +355,7 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
 async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
     """More than any bound that all of them could share: 20 hosts with 50 each."""
     sites = HostSiteClient(
-        host_sites.policy(allow_loopback=True), look_up=lambda _host: now(["127.0.0.1"])
+        host_sites.guard_policy(allow_loopback=True), look_up=lambda _host: now(["127.0.0.1"])
     )
     site.gate.clear()
     port = site.base.rpartition(":")[2]
@@ -512,7 +512,9 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 async def log_in(sandbox: Sandbox, username: str) -> Json:
     async with (
         aiohttp.ClientSession() as http,
-        http.post(sandbox.doors()["siteSessionUrl"], json={"username": username}) as response,
+        http.post(
+            sandbox.control_endpoints()["siteSessionUrl"], json={"username": username}
+        ) as response,
     ):
         given: Json = await response.json()
         return given
@@ -537,20 +539,20 @@ async def test_the_sandboxs_sessions_are_log_ins(sandbox: Sandbox, sites: HostSi
 async def test_the_sandboxs_application_password_is_a_log_in(
     sandbox: Sandbox, sites: HostSiteClient
 ) -> None:
-    door = sandbox.site_section()
-    good = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
+    section = sandbox.site_section()
+    good = aiohttp.encode_basic_auth(section["username"], section["applicationPassword"])
     user = await sites.user_of(sandbox.site_url, HostCredentials(authorization=good))
     assert user is not None
-    assert (user.username, user.nonce) == (door["username"], None)
-    bad = aiohttp.encode_basic_auth(door["username"], "abcd EFGH")
+    assert (user.username, user.nonce) == (section["username"], None)
+    bad = aiohttp.encode_basic_auth(section["username"], "abcd EFGH")
     assert await sites.user_of(sandbox.site_url, HostCredentials(authorization=bad)) is None
 
 
 async def test_the_sandboxs_user_has_every_field_of_the_platforms(
     sandbox: Sandbox,
 ) -> None:
-    door = sandbox.site_section()
-    basic = aiohttp.encode_basic_auth(door["username"], door["applicationPassword"])
+    section = sandbox.site_section()
+    basic = aiohttp.encode_basic_auth(section["username"], section["applicationPassword"])
     url = f"{sandbox.site_url}/wp-json/wp/v2/users/me?context=edit"
     async with (
         aiohttp.ClientSession(headers={"Authorization": basic}) as http,

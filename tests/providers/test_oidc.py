@@ -46,7 +46,7 @@ def ticks() -> Ticks:
 
 @pytest.fixture
 async def tokens(issuer: Issuer, ticks: Ticks) -> AsyncIterator[OidcTokens]:
-    async with OidcTokens(issuer.policy(algorithms=ALL), ticks=ticks) as tokens:
+    async with OidcTokens(issuer.policy(algorithms=ALL), clock=ticks) as tokens:
         yield tokens
 
 
@@ -152,7 +152,7 @@ async def test_what_is_not_verified_or_malformed_vouches_for_nothing(
 
 async def test_the_issuers_clock_may_be_five_seconds_ahead(issuer: Issuer) -> None:
     now = int(time.time())
-    async with OidcTokens(issuer.policy(), clock=lambda: now) as tokens:
+    async with OidcTokens(issuer.policy(), wall_clock=lambda: now) as tokens:
         assert await tokens.user_of(issuer.token(iat=now + 5, nbf=now + 5))
         await refused(tokens, issuer.token(iat=now + 6))
         await refused(tokens, issuer.token(iat=now + 6, nbf=now))
@@ -508,7 +508,7 @@ async def test_a_slow_issuer_is_given_up_in_time_and_keeps_nobody_waiting_whose_
     issuer: Issuer, ticks: Ticks
 ) -> None:
     policy = issuer.policy(timeout_seconds=0.2)
-    async with OidcTokens(policy, ticks=ticks) as tokens:
+    async with OidcTokens(policy, clock=ticks) as tokens:
         await tokens.user_of(issuer.token())
         issuer.may_answer.clear()
         ticks.at += 50 * 60

@@ -8,21 +8,23 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest_asyncio
-from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.rules.operator.fees import Fees
-from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.store import database
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.indexer import tokens
 from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.migrations import known_revisions, upgrades
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import gas_budgets, relays
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, hash_of, reward_reference
 from tests.support.chain.fake_node import (
     CHAIN_ID,
@@ -128,7 +130,7 @@ async def _fill_brand(connection: asyncpg.Connection) -> None:
 async def test_lanes_and_their_transactions_go_on_where_they_were_when_relays_came(
     empty_url: str,
 ) -> None:
-    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0002")
+    await asyncio.to_thread(upgrades.upgrade, empty_url, "0002")
     connection = await database.connect(empty_url, "test")
     await fill(connection)
     await connection.close()
@@ -136,17 +138,17 @@ async def test_lanes_and_their_transactions_go_on_where_they_were_when_relays_ca
     await database.migrate(empty_url)
 
     pool = await database.open_pool(empty_url, size=2)
-    place = Place(5, Hash32(b"\x05" * 32), True, GasCost(Hash32(b"\x01" * 32), 40_000, 9))
+    inclusion = Inclusion(5, Hash32(b"\x05" * 32), True, GasCost(Hash32(b"\x01" * 32), 40_000, 9))
     try:
         async with database.transaction(pool) as connection:
-            assert await lanes.working(connection, CHAIN, "mint") == []
+            assert await lanes.list_served(connection, CHAIN, "mint") == []
             lane = await lanes.begin_term(connection, CHAIN, Address(MINTER), "mint", 7)
-            await lanes.show(connection, lane)
-            assert await lanes.working(connection, CHAIN, "mint") == [MINTER]
+            await lanes.report_working(connection, lane)
+            assert await lanes.list_served(connection, CHAIN, "mint") == [MINTER]
             assert await lanes.next_nonce(connection, CHAIN, Address(MINTER)) == 1
 
             (flying,) = await transactions.in_flight(connection, lane)
-            mined = replace(flying, tx=Transaction(State.MINED, place))
+            mined = replace(flying, tx=Transaction(State.MINED, inclusion))
             await transactions.save(connection, lane, [(flying.tx, mined)])
             watched = "SELECT state, mined_attempt, gas_used FROM watched_transactions"
             assert tuple(await connection.fetchrow(watched)) == ("mined", b"\x01" * 32, 40_000)
@@ -161,7 +163,7 @@ async def test_lanes_and_their_transactions_go_on_where_they_were_when_relays_ca
 
 
 async def test_what_the_first_version_left_is_there_after_the_second_came(empty_url: str) -> None:
-    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0001")
+    await asyncio.to_thread(upgrades.upgrade, empty_url, "0001")
     connection = await database.connect(empty_url, "test")
     await fill(connection)
     await connection.close()
@@ -249,7 +251,7 @@ async def follow_as_before(connection: asyncpg.Connection, node: FakeNode) -> No
 async def test_a_database_that_followed_only_ltz_learns_of_the_other_contracts(
     empty_url: str,
 ) -> None:
-    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0003")
+    await asyncio.to_thread(upgrades.upgrade, empty_url, "0003")
     node = a_chain_of_before()
     connection = await database.connect(empty_url, "test")
     await follow_as_before(connection, node)
@@ -260,7 +262,7 @@ async def test_a_database_that_followed_only_ltz_learns_of_the_other_contracts(
     pool = await database.open_pool(empty_url, size=2)
     chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, 1)
     policy = IndexerPolicy(head_blocks=3)
-    follower = Follower(pool, empty_url, node.node, chain, CONTRACTS, Signals(""), policy)
+    follower = Follower(pool, empty_url, node.node, chain, CONTRACTS, WakeupHub(""), policy)
     told = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
     try:
         await follower._begin()
@@ -323,7 +325,7 @@ async def configure_as_before(
 async def test_leaderboards_begin_with_what_was_earned_whatever_time_zone_a_brand_had(
     empty_url: str,
 ) -> None:
-    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0007")
+    await asyncio.to_thread(upgrades.upgrade, empty_url, "0007")
     zones = {a_wallet(100 + number): zone for number, zone in enumerate(UNKNOWN_ZONES)}
     east, gone, ben = a_wallet(99), a_wallet(98), a_wallet(2)
     zones[east] = "Pacific/Kiritimati"
@@ -371,7 +373,7 @@ async def test_what_was_redeemed_before_names_the_fact_that_paid_it_if_one_match
     empty_url: str,
 ) -> None:
     """The version before counted any purchase with the reference."""
-    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0009")
+    await asyncio.to_thread(upgrades.upgrade, empty_url, "0009")
     paid, unpaid, open_ = UUID(int=1), UUID(int=2), UUID(int=3)
     connection = await database.connect(empty_url, "test")
     for redemption, item, state in ((paid, 7, "done"), (unpaid, 8, "done"), (open_, 7, "open")):
@@ -410,7 +412,7 @@ async def test_todays_relays_count_for_their_wallets_when_gas_budgets_come(
     empty_url: str,
 ) -> None:
     """Yesterday's do not, nor what was never sent; a brand's charge counts for everybody alone."""
-    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0013")
+    await asyncio.to_thread(upgrades.upgrade, empty_url, "0013")
     connection = await database.connect(empty_url, "test")
     for worst, age, state, brand in (
         (5, "0", "queued", None),
@@ -444,7 +446,7 @@ async def test_todays_relays_count_for_their_wallets_when_gas_budgets_come(
         async with database.session(pool) as connection:
             spent = await gas_budgets.spent(connection, [wallet])
             assert (spent.by_identity, spent.total_wei) == ({wallet: 12}, 25)
-            await relays.tidy(connection)
+            await relays.delete_expired(connection)
             await relays.withdraw(connection, 1)
             assert (await gas_budgets.spent(connection, [wallet])).total_wei == 20
     finally:
@@ -454,7 +456,7 @@ async def test_todays_relays_count_for_their_wallets_when_gas_budgets_come(
 async def test_a_link_by_token_has_ended_and_what_it_spent_was_not_the_brands(
     empty_url: str,
 ) -> None:
-    await asyncio.to_thread(command.upgrade, database._alembic(empty_url), "0011")
+    await asyncio.to_thread(upgrades.upgrade, empty_url, "0011")
     connection = await database.connect(empty_url, "test")
     own, owners, brand = a_wallet(31), a_wallet(32), a_wallet(33)
     ann, ben = uuid4(), uuid4()
@@ -512,3 +514,12 @@ async def test_a_link_by_token_has_ended_and_what_it_spent_was_not_the_brands(
         (0, 20, 10, 1),
         (0, 0, 7, 1),
     ]
+
+
+def test_the_revisions_read_from_file_names_are_those_of_alembics_chain() -> None:
+    config = Config()
+    config.set_main_option("script_location", "ltzd:store/migrations")
+    config.set_main_option("path_separator", "os")
+    chain = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+
+    assert known_revisions() == chain[::-1]

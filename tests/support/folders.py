@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ltzd.dev import data_dir, processes
+from ltzd.dev.services import data_dir, processes
 from ltzd.errors import Misconfigured
 
 _PREFIX = "ltzd-test-"
@@ -24,7 +24,7 @@ async def a_data_directory() -> AsyncIterator[Path]:
     await _sweep()
     parent = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_place()))
     try:
-        with data_dir.hold(parent / "data") as held:
+        with data_dir.locked(parent / "data") as held:
             try:
                 yield held
             finally:
@@ -46,7 +46,7 @@ async def _sweep() -> None:
     """End what a test run that was killed left behind; a living run holds its directories."""
     for parent in _perhaps_abandoned():
         with contextlib.suppress(Misconfigured, OSError):
-            with data_dir.hold(parent / "data") as held:
+            with data_dir.locked(parent / "data") as held:
                 await processes.stop_all(held, 8.0)
             shutil.rmtree(parent)
 

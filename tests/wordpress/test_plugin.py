@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from ltzd.dev import ports
+from ltzd.dev.services import ports
 from tests.support.instances.instance import Instance
 from tests.support.sites.plugin_site import FAILURES, PLUGIN, StubbedSite, a_stubbed_site
 from tests.support.tools import php_path
@@ -631,8 +631,8 @@ async def test_the_field_is_shown_for_editing_alone(site: StubbedSite) -> None:
 
 
 async def a_session(instance: Instance, username: str) -> Mapping[str, str]:
-    door = instance.door["sandbox"]["siteSessionUrl"]
-    async with instance.http.post(door, json={"username": username}) as reply:
+    control_url = instance.dev_json["sandbox"]["siteSessionUrl"]
+    async with instance.http.post(control_url, json={"username": username}) as reply:
         assert reply.status == 200, await reply.text()
         session = await reply.json()
     return {"Cookie": session["cookie"], "X-WP-Nonce": session["nonce"]}
@@ -641,7 +641,7 @@ async def a_session(instance: Instance, username: str) -> Mapping[str, str]:
 async def test_a_visitor_checks_in_at_a_live_ltzd_through_the_plugin(
     site: StubbedSite, one_instance: Instance
 ) -> None:
-    host = one_instance.door["site"]["host"]
+    host = one_instance.dev_json["site"]["host"]
     site.keep(home=f"https://{host}", ltzd_loyalty={"url": one_instance.base_url})
     session = await a_session(one_instance, "paula")
 
@@ -667,7 +667,7 @@ async def test_a_visitor_checks_in_at_a_live_ltzd_through_the_plugin(
 async def test_a_live_ltzd_refuses_a_stranger_through_the_plugin(
     site: StubbedSite, one_instance: Instance
 ) -> None:
-    host = one_instance.door["site"]["host"]
+    host = one_instance.dev_json["site"]["host"]
     site.keep(home=f"https://{host}", ltzd_loyalty={"url": one_instance.base_url})
     for headers in ({}, {"Cookie": LOGGED_IN, "X-WP-Nonce": NONCE}, {"Authorization": BASIC}):
         status, body, _ = await site.ask("checkin", headers=headers)
@@ -683,13 +683,13 @@ async def test_a_member_who_takes_a_strangers_address_spends_nothing_of_the_stra
     site: StubbedSite, one_instance: Instance
 ) -> None:
     """The site lets a user change his address at once, as WordPress's core does."""
-    host = one_instance.door["site"]["host"]
+    host = one_instance.dev_json["site"]["host"]
     site.keep(home=f"https://{host}", ltzd_loyalty={"url": one_instance.base_url})
     rich = "rich@shop.example"
     event = await one_instance.post_event(rich)
     await one_instance.minted(event.event_id)
     session = await a_session(one_instance, "mallory")
-    url = f"{one_instance.door['sandboxUrl']}/site/wp-json/wp/v2/users/me"
+    url = f"{one_instance.dev_json['sandboxUrl']}/site/wp-json/wp/v2/users/me"
     async with one_instance.http.post(url, json={"email": rich}, headers=session) as reply:
         assert (reply.status, (await reply.json())["email"]) == (200, rich)
 

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from ltzd.providers.host_sites import HostCredentials, HostSiteClient, policy
+from ltzd.providers.host_sites import HostCredentials, HostSiteClient, guard_policy
 from tests.support.sites.wordpress import PASSWORD, Session, WordPressSite, a_wordpress
 
 RICH = "rich@shop.example"
@@ -294,7 +294,7 @@ async def test_one_members_proof_is_nothing_at_another_member(member: Session) -
 @pytest_asyncio.fixture
 async def ltzd() -> AsyncIterator[HostSiteClient]:
     """ltzd's own client of host sites."""
-    client = HostSiteClient(policy(allow_loopback=True))
+    client = HostSiteClient(guard_policy(allow_loopback=True))
     yield client
     await client.close()
 

@@ -20,7 +20,7 @@ import msgspec
 from cachetools import LRUCache
 
 from ltzd import telemetry
-from ltzd.actions.event_handler.batch_decision import Check, Claim, Written
+from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, Written
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.ids import event_ids
 from ltzd.actions.event_handler.writer import EventWriter
@@ -28,6 +28,7 @@ from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.cache.rate_limits import RateLimit, RateLimits
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import (
     AutomationDisabled,
     BrandUnknown,
@@ -51,7 +52,7 @@ from ltzd.store.event_handler import events
 from ltzd.store.event_handler.events import EventRow
 from ltzd.store.users import users
 from ltzd.store.users.users import User
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address, Hash32, hex_of
 
 HASH_WAIT_SECONDS = 5.0
@@ -112,7 +113,7 @@ class EventHandler:
     def __init__(
         self,
         pool: Pool,
-        signals: Signals,
+        wakeups: WakeupHub,
         brands: BrandCache,
         identity: IdentityProvider,
         hashes: MintHashWaiters,
@@ -130,7 +131,7 @@ class EventHandler:
         self._ids = event_ids()
         self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
         self._newcomers = _Newcomers()
-        self._writer = EventWriter(pool, signals, self._known)
+        self._writer = EventWriter(pool, wakeups, self._known)
 
     async def run(self) -> None:
         """Commit what is to be recorded, until cancelled."""
@@ -170,10 +171,10 @@ class EventHandler:
 
     async def _prepare_all(
         self, requests: Sequence[EventRequest | Refused]
-    ) -> list[Claim | BaseException]:
+    ) -> list[PreparedEvent | BaseException]:
         """Together; one after the other where a brand counts something on the way."""
 
-        def begun(one: EventRequest | Refused) -> Awaitable[Claim] | Refused:
+        def begun(one: EventRequest | Refused) -> Awaitable[PreparedEvent] | Refused:
             return one if isinstance(one, Refused) else self._prepare(one)
 
         if not any(map(self._counts_early, requests)):
@@ -213,7 +214,7 @@ class EventHandler:
             raise BrandUnknown("Unknown brand")
         return brand
 
-    async def _prepare(self, request: EventRequest) -> Claim:
+    async def _prepare(self, request: EventRequest) -> PreparedEvent:
         """Every check that needs no lock, in design.md's order, then the wallet."""
         brand = self._brand(request.brand_id)
         rule, domain = _admit(request, brand)
@@ -226,7 +227,7 @@ class EventHandler:
         signed = await self._signed(request, brand)
         # Without a credential anybody may say these two, so a brand may want its signature.
         is_trusted = signed is not None or not brand.signed_bypass
-        check = Check(
+        check = EventCheck(
             key=(request.brand_id, request.event_type, users.email_key(request.email)),
             brand=brand,
             rule=rule,
@@ -249,7 +250,7 @@ class EventHandler:
             ltz=ltz,
             wallet=user.wallet,
         )
-        return Claim(event, user, is_known, check)
+        return PreparedEvent(event, user, is_known, check)
 
     async def _signed(self, request: EventRequest, brand: Brand) -> SignedRequest | None:
         """The signature, where the brand asks for one and the request has one.
@@ -261,7 +262,7 @@ class EventHandler:
         await self._signatures.check(request.signed, request.brand_id)
         return request.signed
 
-    async def _meet(self, request: EventRequest, check: Check) -> tuple[User, bool]:
+    async def _meet(self, request: EventRequest, check: EventCheck) -> tuple[User, bool]:
         """The event's user: known here, else from the database, else from the provider.
 
         Also answers whether he has a row. A hopeless event is refused before a wallet is made, and
@@ -272,7 +273,7 @@ class EventHandler:
         if user is not None and not check.brand.events_per_minute_per_ip:
             return user, True
         async with session(self._pool) as connection:
-            standing = await events.standing(connection, [check.wanted()])
+            standing = await events.read_snapshot(connection, [check.wanted()])
             user = user or await users.find(connection, email_key)
         on_the_way = self._newcomers.beside(check)
         check.decide(standing, is_new_user=user is None, on_the_way=on_the_way)
@@ -282,7 +283,7 @@ class EventHandler:
         self._known[email_key] = user
         return user, True
 
-    async def _welcome(self, request: EventRequest, check: Check) -> User:
+    async def _welcome(self, request: EventRequest, check: EventCheck) -> User:
         """A user without a row. On the way from here, before anybody else is decided on."""
         if check.brand.max_new_wallets_per_hour:
             self._newcomers.enter(check)
@@ -296,7 +297,7 @@ class EventHandler:
         id_ = users.user_id(found.subject, email_key)
         return User(id_, email_key, found.subject, found.wallet)
 
-    async def _write(self, claim: Claim) -> Written:
+    async def _write(self, claim: PreparedEvent) -> Written:
         try:
             return await self._writer.write(claim)
         finally:
@@ -339,24 +340,25 @@ class _Newcomers:
     that nobody takes back (its caller was cancelled) ends by itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = loop_time) -> None:
+        self._clock = clock
         self._until: dict[Address, dict[str, float]] = {}
 
-    def beside(self, check: Check) -> int:
+    def beside(self, check: EventCheck) -> int:
         """How many of the brand, not counting this event's own. Forgets those that have ended."""
         brand_id, email_key = check.key[0], check.key[2]
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         until = self._until.pop(brand_id, {})
         live = {key: end for key, end in until.items() if end > now}
         if live:
             self._until[brand_id] = live
         return len(live) - (email_key in live)
 
-    def enter(self, check: Check) -> None:
-        end = asyncio.get_running_loop().time() + _NEWCOMER_SECONDS
+    def enter(self, check: EventCheck) -> None:
+        end = self._clock() + _NEWCOMER_SECONDS
         self._until.setdefault(check.key[0], {})[check.key[2]] = end
 
-    def leave(self, check: Check) -> None:
+    def leave(self, check: EventCheck) -> None:
         until = self._until.get(check.key[0], {})
         until.pop(check.key[2], None)
         if not until:

@@ -8,31 +8,40 @@ from ltzd.actions.relayer.waiters import RelayWaiters
 from ltzd.actions.relayer.wallets import RelayWallets
 from ltzd.chain.node.node import Node
 from ltzd.chain.relayer.calls import RelayContracts
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store.database import Pool
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 
 
 @dataclass(frozen=True, slots=True)
 class RelayContext:
     pool: Pool
-    signals: Signals
+    wakeups: WakeupHub
     node: Node
     contracts: RelayContracts
     board: RelayWaiters
     rehearsal: RelaySimulator
     operators: RelayWallets
+    clock: Clock = loop_time
 
     @classmethod
     def of(
-        cls, pool: Pool, signals: Signals, node: Node, contracts: RelayContracts, fees: FeePolicy
+        cls,
+        pool: Pool,
+        wakeups: WakeupHub,
+        node: Node,
+        contracts: RelayContracts,
+        fees: FeePolicy,
+        clock: Clock = loop_time,
     ) -> Self:
         return cls(
             pool,
-            signals,
+            wakeups,
             node,
             contracts,
-            RelayWaiters(pool, signals),
+            RelayWaiters(pool, wakeups, clock),
             RelaySimulator(node, fees),
             RelayWallets(pool, contracts.chain_id),
+            clock,
         )

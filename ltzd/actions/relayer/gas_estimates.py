@@ -5,9 +5,9 @@ as well whether that is enough; so a guess may be wrong, and costs an estimate t
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from ltzd.concurrency.clock import Clock
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from ltzd.rules.relayer.calls import RelayPlan
 
@@ -26,10 +26,10 @@ class _Guess:
 
 
 class GasEstimateCache:
-    """`ticks` counts seconds."""
+    """`clock` counts seconds."""
 
-    def __init__(self, ticks: Callable[[], float] = time.monotonic) -> None:
-        self._ticks = ticks
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
         self._guesses: dict[_Kind, _Guess] = {}
 
     def has(self, plan: RelayPlan) -> bool:
@@ -40,7 +40,7 @@ class GasEstimateCache:
         guess = self._guesses.get(_kind(plan))
         if guess is None:
             return None
-        now = self._ticks()
+        now = self._clock()
         if now < guess.stale_at:
             return guess.gas
         guess.stale_at = now + _FRESH_SECONDS  # The others go on with it meanwhile.
@@ -50,7 +50,7 @@ class GasEstimateCache:
         if len(self._guesses) >= _MOST:
             self._guesses.clear()
         gas = min(MAX_GAS_LIMIT, -(-needed // _STEP) * _STEP)
-        self._guesses[_kind(plan)] = _Guess(gas, self._ticks() + _FRESH_SECONDS)
+        self._guesses[_kind(plan)] = _Guess(gas, self._clock() + _FRESH_SECONDS)
 
 
 def _kind(plan: RelayPlan) -> _Kind:

@@ -5,7 +5,6 @@ those that another request of his may have overtaken. Before that write nothing 
 leaves nothing behind; after it a lane sends the call whoever still waits.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,9 +12,9 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
+from ltzd.actions.relayer.admission import Conflict, Draft, RelayAdmission
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
-from ltzd.actions.relayer.writer import Conflict, Draft, RelayAdmission
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.contracts import perk_nft
 from ltzd.chain.node.rpc import RpcError
@@ -41,7 +40,7 @@ from ltzd.rules.relayer.calls import (
     RequestedClaim,
 )
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
-from ltzd.rules.relayer.limits import ClaimLimit, Standing
+from ltzd.rules.relayer.limits import ClaimLimit, RelayUsage
 from ltzd.store.database import session
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.relayer.relays import Progress
@@ -87,6 +86,7 @@ class Relayer:
         policy: RelayPolicy,
     ) -> None:
         self._pool = desk.pool
+        self._clock = desk.clock
         self._node = desk.node
         self._contracts = desk.contracts
         self._board = desk.board
@@ -95,8 +95,10 @@ class Relayer:
         self._users = users
         self._constraints = constraints
         self._policy = policy
-        self._writing = RelayAdmission(desk.pool, desk.signals, policy.gas_budgets)
-        self._standings: Batcher[tuple[Address, str | None], Standing] = Batcher(self._standings_of)
+        self._writing = RelayAdmission(desk.pool, desk.wakeups, policy.gas_budgets)
+        self._standings: Batcher[tuple[Address, str | None], RelayUsage] = Batcher(
+            self._standings_of
+        )
 
     async def run(self) -> None:
         await self._writing.run()
@@ -105,7 +107,7 @@ class Relayer:
         """Raises Unauthorized, IdentityUnavailable."""
         return await self._users.user_of(token)
 
-    async def standing(self, user: TokenUser, request: RelayRequest) -> Standing:
+    async def standing(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
         """Raises ValidationFailed for a wallet that is not the token's, IdentityUnavailable."""
         await self._users.require_wallet(user, request.ask.user)
         self._operators.prepare()
@@ -115,7 +117,7 @@ class Relayer:
     async def send(self, request: RelayRequest, deadline: float) -> RelayAnswer:
         """`submit` without a token: for ltzd itself, whose caller has seen that the user may.
 
-        Answers by `deadline` (of the loop's clock).
+        Answers by `deadline` (of the context's clock).
         """
         self._operators.prepare()
         self._rehearsal.prepare()
@@ -138,14 +140,14 @@ class Relayer:
         None for one that was taken back."""
         return await self._relayed(relay, deadline, is_new=False)
 
-    async def submit(self, request: RelayRequest, standing: Standing) -> RelayAnswer:
+    async def submit(self, request: RelayRequest, standing: RelayUsage) -> RelayAnswer:
         """Answers when the call is a block deep, or after a minute.
 
         Raises every refusal of choices.md's order, TransactionFailed for a call that would revert,
         and Unavailable where nothing was sent and the same request may succeed later. A call that
         was mined and failed is answered as such: it cost gas, and counts.
         """
-        deadline = asyncio.get_running_loop().time() + self._policy.wait_seconds
+        deadline = self._clock() + self._policy.wait_seconds
         return await self._counted(request, standing, deadline)
 
     async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:
@@ -158,11 +160,11 @@ class Relayer:
             found = await relays.by_hash(connection, transaction_hash, wallets)
             if found is None or found.relayed is None:
                 raise NotFound("Relay not found")
-            (standing,) = await relays.standings(connection, [(found.user, None, None)])
+            (standing,) = await relays.read_usage(connection, [(found.user, None, None)])
         return RelayAnswer(await self._explained(found, found.relayed), standing.window())
 
     async def _counted(
-        self, request: RelayRequest, standing: Standing, deadline: float
+        self, request: RelayRequest, standing: RelayUsage, deadline: float
     ) -> RelayAnswer:
         try:
             answer = await self._submitted(request, standing, deadline)
@@ -174,24 +176,24 @@ class Relayer:
         return answer
 
     async def _submitted(
-        self, request: RelayRequest, standing: Standing, deadline: float
+        self, request: RelayRequest, standing: RelayUsage, deadline: float
     ) -> RelayAnswer:
         while True:
             answer = await self._attempt(request, standing, deadline)
             if answer is not None:
                 return answer
-            _in_time(deadline)
+            self._check_deadline(deadline)
             standing = await self._standing(request)
 
-    async def _standing(self, request: RelayRequest) -> Standing:
+    async def _standing(self, request: RelayRequest) -> RelayUsage:
         return await self._standings.ask((request.ask.user, request.idempotency_key))
 
-    async def _standings_of(self, asked: Sequence[tuple[Address, str | None]]) -> list[Standing]:
+    async def _standings_of(self, asked: Sequence[tuple[Address, str | None]]) -> list[RelayUsage]:
         async with session(self._pool) as connection:
-            return await relays.standings(connection, [(*each, None) for each in asked])
+            return await relays.read_usage(connection, [(*each, None) for each in asked])
 
     async def _attempt(
-        self, request: RelayRequest, standing: Standing, deadline: float
+        self, request: RelayRequest, standing: RelayUsage, deadline: float
     ) -> RelayAnswer | None:
         """None when it must be decided again: another request of the user's came between."""
         relay_limits.check_key(standing, request.fingerprint)
@@ -199,7 +201,7 @@ class Relayer:
             return await self._answer(
                 standing.earlier.id, standing.window(), deadline, is_new=False
             )
-        understood = relay_calls.understood(request.ask, self._contracts)
+        understood = relay_calls.decode_relay(request.ask, self._contracts)
         relay_limits.check_hour(standing)
         identity = await self._refuse_over_budget(request.ask.user, request.speaker)
         if understood.takes_turns and standing.has_serialized_in_flight:
@@ -210,7 +212,7 @@ class Relayer:
         plan = await self._plan(understood)
         claim_limit = await self._limits(request, plan.claim, standing)
         draft = replace(await self._draft(request, plan, claim_limit, standing), identity=identity)
-        _in_time(deadline)
+        self._check_deadline(deadline)
         outcome = await self._writing.write(draft)
         if isinstance(outcome, Conflict):
             if outcome.by is not None:
@@ -245,7 +247,7 @@ class Relayer:
         return understood.plan(answers, await self._operators.all())
 
     async def _limits(
-        self, request: RelayRequest, claim: RequestedClaim | None, standing: Standing
+        self, request: RelayRequest, claim: RequestedClaim | None, standing: RelayUsage
     ) -> ClaimLimit | None:
         relay_limits.check_hour(standing)
         claim_limit = None if claim is None else await self._claim_limit(request.ask, claim)
@@ -278,15 +280,20 @@ class Relayer:
     async def _turn(self, user: Address, deadline: float) -> None:
         """Claims and purchases are simulated after the user's previous one is mined."""
         await self._board.turn(user, deadline)
-        if asyncio.get_running_loop().time() >= deadline:
+        if self._clock() >= deadline:
             raise Unavailable("An earlier claim or purchase of this user is still under way")
+
+    def _check_deadline(self, deadline: float) -> None:
+        """Nothing is let in when nobody would be left to wait for it. Raises Unavailable."""
+        if self._clock() >= deadline:
+            raise Unavailable(_TOO_LATE)
 
     async def _draft(
         self,
         request: RelayRequest,
         plan: RelayPlan,
         claim_limit: ClaimLimit | None,
-        standing: Standing,
+        standing: RelayUsage,
     ) -> Draft:
         sender = plan.wallet or await self._operators.first()
         draft = Draft(
@@ -368,12 +375,6 @@ class Relayer:
             found.to, found.data, relayed.sender, relayed.block_number
         )
         return replace(relayed, reason=reason)
-
-
-def _in_time(deadline: float) -> None:
-    """Nothing is let in when nobody would be left to wait for it. Raises Unavailable."""
-    if asyncio.get_running_loop().time() >= deadline:
-        raise Unavailable(_TOO_LATE)
 
 
 def failure_of(relayed: Relayed) -> TransactionFailed:

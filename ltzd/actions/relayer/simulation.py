@@ -8,10 +8,9 @@ import asyncio
 from contextlib import suppress
 
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
-from ltzd.chain.contracts import abi_words as words
-from ltzd.chain.contracts import reverts
+from ltzd.chain.contracts import abi_words, reverts
 from ltzd.chain.node.node import Node, Revert
-from ltzd.concurrency.cached import CachedValue
+from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import (
     ClaimLimitReached,
     NodeUnavailable,
@@ -45,8 +44,8 @@ class RelaySimulator:
         nodes would differ about what it means.
         """
         least = check_gas_limit(plan.data, wanted)
-        if plan.swallows is not None:
-            least = max(least, await self._swallowed(plan.swallows, sender))
+        if plan.inner_call is not None:
+            least = max(least, await self._swallowed(plan.inner_call, sender))
         if wanted is None:
             return max(least, await self._found_out(plan, sender))
         if wanted >= least and await self._passes_with(plan, sender, wanted):
@@ -62,10 +61,10 @@ class RelaySimulator:
 
     async def fees(self) -> Fees:
         """What it would be signed at. Raises ValidationFailed while the cap forbids."""
-        market = await self._market.now()
-        fees = fees_for(market, self._policy)
+        gas_price = await self._market.now()
+        fees = fees_for(gas_price, self._policy)
         if fees is None:
-            asked = market.base_fee + max(market.tip, self._policy.min_tip)
+            asked = gas_price.base_fee + max(gas_price.tip, self._policy.min_tip)
             raise ValidationFailed(
                 "The gas price is above the limit: try again later",
                 gasPriceGwei=asked / GWEI,
@@ -82,7 +81,7 @@ class RelaySimulator:
     async def why(self, to: Address, data: bytes, sender: Address, block: int) -> str:
         """The reason of a call that failed in this block, as far as the chain can tell now."""
         said = await self.revert_at(to, data, sender, block)
-        return "reverted on chain" if said is None else reverts.reason_of(said)
+        return "reverted on chain" if said is None else reverts.describe(said)
 
     async def revert_at(
         self, to: Address, data: bytes, sender: Address, block: int
@@ -147,15 +146,15 @@ def _refusal(revert: Revert) -> Refused | NodeUnavailable:
         if "gas required exceeds" in text or "out of gas" in text or "outofgas" in text:
             return _too_much(None)
         return NodeUnavailable(f"eth_estimateGas: {revert.text}")
-    if reverts.name_of(revert.data) == "ClaimLimitReached":
+    if reverts.error_name(revert.data) == "ClaimLimitReached":
         with suppress(ValueError):  # malformed: then it is a reason like any other
             return _claim_limit(revert.data)
-    reason = reverts.reason_of(revert.data)
+    reason = reverts.describe(revert.data)
     return TransactionFailed(f"Transaction would fail: {reason}", reason=reason)
 
 
 def _claim_limit(data: bytes) -> ClaimLimitReached:
-    read = words.WordReader(data[4:])
+    read = abi_words.WordReader(data[4:])
     return claim_limit_reached(read.uint(), read.uint(), read.uint())
 
 

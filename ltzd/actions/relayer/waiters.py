@@ -11,11 +11,12 @@ from typing import TypeVar
 
 import structlog
 
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.relayer import relays
 from ltzd.store.relayer.relays import Progress
-from ltzd.store.wakeups import RELAYED, Signals
+from ltzd.store.wakeups import RELAYED, WakeupHub
 from ltzd.values import Address
 
 log = structlog.get_logger()
@@ -26,28 +27,29 @@ Waiting = defaultdict[Key, set[asyncio.Future[News]]]
 
 
 class RelayWaiters:
-    def __init__(self, pool: Pool, signals: Signals) -> None:
+    def __init__(self, pool: Pool, wakeups: WakeupHub, clock: Clock = loop_time) -> None:
         self._pool = pool
-        self._bell = signals.bell(RELAYED)
+        self._clock = clock
+        self._wakeup = wakeups.subscribe(RELAYED)
         self._ends: Waiting[int, Progress | None] = defaultdict(set)
         self._turns: Waiting[Address, None] = defaultdict(set)
 
     async def end(self, relay: int, deadline: float) -> Progress | None:
         """A relay that is mined or never will be; None for one that is neither by `deadline`."""
-        return await _wait(self._ends, relay, deadline, None)
+        return await _wait(self._ends, relay, deadline - self._clock(), None)
 
     async def turn(self, user: Address, deadline: float) -> None:
         """Until nothing of his that takes turns is in flight, or it is `deadline`."""
         self.look()
-        await _wait(self._turns, user, deadline, None)
+        await _wait(self._turns, user, deadline - self._clock(), None)
 
     def look(self) -> None:
         """What somebody waits for may be there already."""
-        self._bell.ring()
+        self._wakeup.notify()
 
     async def run(self) -> None:
         while True:
-            await self._bell.wait()
+            await self._wakeup.wait()
             if not self._ends and not self._turns:
                 continue
             try:
@@ -64,12 +66,12 @@ class RelayWaiters:
         _tell(self._turns, dict.fromkeys(user for user in users if user not in taken))
 
 
-async def _wait(waiting: Waiting[Key, News], key: Key, deadline: float, too_late: News) -> News:
-    """News of `key`, or `too_late` at the deadline (of the loop's clock)."""
+async def _wait(waiting: Waiting[Key, News], key: Key, seconds: float, too_late: News) -> News:
+    """News of `key`, or `too_late` after so many seconds."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[News] = loop.create_future()
     waiting[key].add(future)
-    timer = loop.call_at(deadline, _settle, future, too_late)
+    timer = loop.call_later(seconds, _settle, future, too_late)
     try:
         return await future
     finally:

@@ -1,6 +1,6 @@
 """Which relay wallets somebody serves now: simulations are theirs, and permits may name them."""
 
-from ltzd.concurrency.cached import CachedValue
+from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import Unavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes
@@ -31,4 +31,4 @@ class RelayWallets:
 
     async def _working(self) -> list[Address]:
         async with session(self._pool) as connection:
-            return await lanes.working(connection, self._chain_id, KIND)
+            return await lanes.list_served(connection, self._chain_id, KIND)

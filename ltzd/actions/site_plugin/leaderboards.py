@@ -13,7 +13,7 @@ from ltzd.rules.event_handler.brand_limits import local_day
 from ltzd.rules.site_plugin.leaderboards import Metric, Period, first_day
 from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import leaderboard_totals as standings
-from ltzd.store.site_plugin.leaderboard_totals import Place
+from ltzd.store.site_plugin.leaderboard_totals import RankedWallet
 
 _IDENTIFIER_DIGITS = 32
 _NAME_DIGITS = 6
@@ -22,7 +22,7 @@ LONGEST_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LeaderboardEntry:
     """`value` is in whole LTZ, rewards or days, by the metric; ranks begin at 1."""
 
     user_identifier: str
@@ -32,10 +32,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class Leaderboard:
     """`total`: how many are ranked, shown here or not."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LeaderboardEntry, ...]
     total: int
 
 
@@ -43,20 +43,20 @@ class Leaderboards:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Board:
+    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Leaderboard:
         """Of the week or month that it is now where the brand is; `limit` is at least 1."""
         async with session(self._pool) as connection:
             key, now = await standings.member_key(connection, brand.address)
             starts = first_day(period, local_day(now, brand.time_zone))
-            top = await standings.top(connection, brand.address, metric, period, starts, limit)
+            top = await standings.read_top(connection, brand.address, metric, period, starts, limit)
         entries = (_entry(key, place, rank) for rank, place in enumerate(top.places, 1))
-        return Board(tuple(entries), top.total)
+        return Leaderboard(tuple(entries), top.total)
 
 
-def _entry(key: bytes, place: Place, rank: int) -> Entry:
+def _entry(key: bytes, place: RankedWallet, rank: int) -> LeaderboardEntry:
     who = place.wallet if place.user_id is None else place.user_id.bytes
     identifier = hmac.digest(key, who, "sha256").hex()[:_IDENTIFIER_DIGITS]
-    return Entry(identifier, _shown(place.username, identifier), place.value, rank)
+    return LeaderboardEntry(identifier, _shown(place.username, identifier), place.value, rank)
 
 
 def _shown(username: str | None, identifier: str) -> str:

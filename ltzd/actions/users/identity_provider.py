@@ -8,7 +8,7 @@ identity provider, or of the database where the wallets are ours.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ltzd.providers.identity.client import IdentityUser, Person
+from ltzd.providers.identity.client import IdentityUser, UserProfile
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
@@ -38,7 +38,7 @@ class IdentityProvider(Protocol):
         """The accounts that are proven to be the user's."""
         ...
 
-    async def profile_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> UserProfile | None:
         """Who he is, if he is known and has a wallet."""
         ...
 

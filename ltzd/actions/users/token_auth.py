@@ -1,7 +1,7 @@
 """Whose token it is, and which wallets its user may speak for."""
 
 from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.errors import ValidationFailed
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.values import Address
@@ -16,7 +16,10 @@ class TokenAuthenticator:
     """
 
     def __init__(
-        self, tokens: TokenVerifier, identity: IdentityProvider, following: Following | None = None
+        self,
+        tokens: TokenVerifier,
+        identity: IdentityProvider,
+        following: WalletMigration | None = None,
     ) -> None:
         self._tokens = tokens
         self._identity = identity

@@ -6,7 +6,6 @@ never fails the request that it came with: what could not be found out or writte
 with the next token after a minute.
 """
 
-from collections.abc import Callable
 from time import monotonic
 
 import structlog
@@ -14,6 +13,7 @@ from cachetools import TTLCache
 
 from ltzd import telemetry
 from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import Unavailable
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.store.database import Pool, session
@@ -27,13 +27,11 @@ _AGAIN_SECONDS = 60.0
 _MOST_USERS = 20_000
 
 
-class Following:
-    def __init__(
-        self, pool: Pool, identity: IdentityProvider, ticks: Callable[[], float] = monotonic
-    ) -> None:
+class WalletMigration:
+    def __init__(self, pool: Pool, identity: IdentityProvider, clock: Clock = monotonic) -> None:
         self._pool = pool
         self._identity = identity
-        self._looked_at: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, ticks)
+        self._looked_at: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, clock)
 
     async def follow(self, user: TokenUser) -> None:
         """Of a verified token. Once a minute for a subject with the same names and wallets."""
@@ -58,7 +56,9 @@ class Following:
         emails = person.emails if user.emails is None else user.emails
         home = person.home
         async with session(self._pool) as connection:
-            followed = await users.follow(connection, person.id, emails, home.subject, home.wallet)
+            followed = await users.migrate_wallets(
+                connection, person.id, emails, home.subject, home.wallet
+            )
         for one in followed:
             telemetry.WALLET_MIGRATIONS.labels("moved").inc()
             log.info(
@@ -70,4 +70,4 @@ class Following:
         if not emails:
             return False
         async with session(self._pool) as connection:
-            return await users.has_unsettled(connection, subject, emails)
+            return await users.needs_migration(connection, subject, emails)

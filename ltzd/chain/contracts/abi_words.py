@@ -7,7 +7,7 @@ are ValueError, never another exception.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ltzd.rules.indexer.contract_facts import Place
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.values import Address, bytes_of, hash_of, keccak
 
 
@@ -129,7 +129,7 @@ class Log:
         try:
             self.topics = [hash_of(one) for one in log["topics"]]
             self.data = WordReader(bytes_of(log["data"]))
-            self.place = Place(
+            self.position = LogPosition(
                 int(log["blockNumber"], 16),
                 hash_of(log["blockHash"]),
                 int(log["logIndex"], 16),

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.abi_words import Log, WordReader
 from ltzd.chain.typed_data import Refund, Release
 from ltzd.rules.indexer.contract_facts import (
@@ -21,14 +20,14 @@ from ltzd.rules.indexer.contract_facts import (
 )
 from ltzd.values import Address
 
-RECLAIM = words.selector("reclaim(bytes32)")
-DEAL = words.selector("deal(bytes32)")
-IS_BUSINESS = words.selector("isBusiness(address)")
+RECLAIM = abi_words.selector("reclaim(bytes32)")
+DEAL = abi_words.selector("deal(bytes32)")
+IS_BUSINESS = abi_words.selector("isBusiness(address)")
 
-LOCKED_TOPIC = words.topic("Locked(bytes32,address,address,uint256,uint40)")
-RELEASED_TOPIC = words.topic("Released(bytes32,address,address,uint256,address)")
-REFUNDED_TOPIC = words.topic("Refunded(bytes32,address,address,uint256,address)")
-SPLIT_TOPIC = words.topic("Split(bytes32,address,address,uint256,uint256)")
+LOCKED_TOPIC = abi_words.topic("Locked(bytes32,address,address,uint256,uint40)")
+RELEASED_TOPIC = abi_words.topic("Released(bytes32,address,address,uint256,address)")
+REFUNDED_TOPIC = abi_words.topic("Refunded(bytes32,address,address,uint256,address)")
+SPLIT_TOPIC = abi_words.topic("Split(bytes32,address,address,uint256,uint256)")
 
 
 class DealStatus(IntEnum):
@@ -67,11 +66,11 @@ def refund_with_sig_call(refund: Refund, signature: bytes) -> bytes:
 
 
 def reclaim_call(deal_id: bytes) -> bytes:
-    return RECLAIM + words.encode_bytes32(deal_id)
+    return RECLAIM + abi_words.encode_bytes32(deal_id)
 
 
 def deal_call(deal_id: bytes) -> bytes:
-    return DEAL + words.encode_bytes32(deal_id)
+    return DEAL + abi_words.encode_bytes32(deal_id)
 
 
 def decode_deal(answer: bytes) -> Deal:
@@ -89,7 +88,7 @@ def decode_deal(answer: bytes) -> Deal:
 
 
 def is_business_call(business: Address) -> bytes:
-    return IS_BUSINESS + words.encode_address(business)
+    return IS_BUSINESS + abi_words.encode_address(business)
 
 
 def decode_is_business(answer: bytes) -> bool:
@@ -118,8 +117,8 @@ def _fact(read: Log) -> EscrowFact:
     deal_id, user, business = read.indexed.word(), read.indexed.address(), read.indexed.address()
     amount = data.uint()
     if read.topic == LOCKED_TOPIC:
-        return DealLocked(read.place, deal_id, user, business, amount, data.uint(40))
+        return DealLocked(read.position, deal_id, user, business, amount, data.uint(40))
     if read.topic == SPLIT_TOPIC:
-        return DealSplit(read.place, deal_id, user, business, amount, data.uint())
+        return DealSplit(read.position, deal_id, user, business, amount, data.uint())
     ended = DealReleased if read.topic == RELEASED_TOPIC else DealRefunded
-    return ended(read.place, deal_id, user, business, amount, data.address())
+    return ended(read.position, deal_id, user, business, amount, data.address())

@@ -7,27 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.relayed import signature_words
 from ltzd.chain.typed_data import Permit, TransferWithAuthorization
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.values import Address, Hash32, Reference, hash_of
 
-MINT_REWARD = words.selector("mintReward(address,uint256,bytes32)")
-MINT_REWARD_BATCH = words.selector("mintRewardBatch((address,uint96,bytes32)[])")
-REF_WORD = words.selector("refWord(uint256)")
-MINT_LIMIT = words.selector("mintLimit(address)")
-PERMIT = words.selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
-TRANSFER_WITH_AUTHORIZATION = words.selector(
+MINT_REWARD = abi_words.selector("mintReward(address,uint256,bytes32)")
+MINT_REWARD_BATCH = abi_words.selector("mintRewardBatch((address,uint96,bytes32)[])")
+REF_WORD = abi_words.selector("refWord(uint256)")
+MINT_LIMIT = abi_words.selector("mintLimit(address)")
+PERMIT = abi_words.selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
+TRANSFER_WITH_AUTHORIZATION = abi_words.selector(
     "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
 )
-TRANSFER_FROM = words.selector("transferFrom(address,address,uint256)")
-BALANCE_OF = words.selector("balanceOf(address)")
-ALLOWANCE = words.selector("allowance(address,address)")
-NONCES = words.selector("nonces(address)")
+TRANSFER_FROM = abi_words.selector("transferFrom(address,address,uint256)")
+BALANCE_OF = abi_words.selector("balanceOf(address)")
+ALLOWANCE = abi_words.selector("allowance(address,address)")
+NONCES = abi_words.selector("nonces(address)")
 
-TRANSFER_TOPIC = words.topic("Transfer(address,address,uint256)")
-REWARD_MINTED_TOPIC = words.topic("RewardMinted(address,bytes32,uint256)")
+TRANSFER_TOPIC = abi_words.topic("Transfer(address,address,uint256)")
+REWARD_MINTED_TOPIC = abi_words.topic("RewardMinted(address,bytes32,uint256)")
 
 MAX_BATCH = 100
 """Rewards in one mintRewardBatch."""
@@ -36,13 +37,13 @@ MAX_UNITS = 2**96 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Reward:
+class MintEntry:
     to: Address
     amount: int
     reference: Reference
 
 
-def mint_call(rewards: Sequence[Reward]) -> bytes:
+def mint_call(rewards: Sequence[MintEntry]) -> bytes:
     """Call data that mints `rewards`: mintReward for one, mintRewardBatch for more."""
     if len(rewards) == 1:
         return MINT_REWARD + _row(rewards[0])
@@ -50,7 +51,7 @@ def mint_call(rewards: Sequence[Reward]) -> bytes:
     return MINT_REWARD_BATCH + head + b"".join(map(_row, rewards))
 
 
-def _row(reward: Reward) -> bytes:
+def _row(reward: MintEntry) -> bytes:
     return bytes(12) + reward.to + reward.amount.to_bytes(32, "big") + reward.reference
 
 
@@ -83,10 +84,10 @@ def permit_call(permit: Permit, signature: bytes) -> bytes:
     return b"".join(
         (
             PERMIT,
-            words.encode_address(permit.owner),
-            words.encode_address(permit.spender),
-            words.encode_uint(permit.value),
-            words.encode_uint(permit.deadline),
+            abi_words.encode_address(permit.owner),
+            abi_words.encode_address(permit.spender),
+            abi_words.encode_uint(permit.value),
+            abi_words.encode_uint(permit.deadline),
             signature_words(signature),
         )
     )
@@ -98,12 +99,12 @@ def transfer_with_authorization_call(
     return b"".join(
         (
             TRANSFER_WITH_AUTHORIZATION,
-            words.encode_address(transfer.sender),
-            words.encode_address(transfer.recipient),
-            words.encode_uint(transfer.value),
-            words.encode_uint(transfer.valid_after),
-            words.encode_uint(transfer.valid_before),
-            words.encode_bytes32(transfer.nonce),
+            abi_words.encode_address(transfer.sender),
+            abi_words.encode_address(transfer.recipient),
+            abi_words.encode_uint(transfer.value),
+            abi_words.encode_uint(transfer.valid_after),
+            abi_words.encode_uint(transfer.valid_before),
+            abi_words.encode_bytes32(transfer.nonce),
             signature_words(signature),
         )
     )
@@ -114,29 +115,29 @@ def transfer_from_call(owner: Address, recipient: Address, amount: int) -> bytes
     return b"".join(
         (
             TRANSFER_FROM,
-            words.encode_address(owner),
-            words.encode_address(recipient),
-            words.encode_uint(amount),
+            abi_words.encode_address(owner),
+            abi_words.encode_address(recipient),
+            abi_words.encode_uint(amount),
         )
     )
 
 
 def balance_of_call(holder: Address) -> bytes:
-    return BALANCE_OF + words.encode_address(holder)
+    return BALANCE_OF + abi_words.encode_address(holder)
 
 
 def allowance_call(owner: Address, spender: Address) -> bytes:
-    return ALLOWANCE + words.encode_address(owner) + words.encode_address(spender)
+    return ALLOWANCE + abi_words.encode_address(owner) + abi_words.encode_address(spender)
 
 
 def nonces_call(owner: Address) -> bytes:
     """Asks for the nonce of the owner's next permit."""
-    return NONCES + words.encode_address(owner)
+    return NONCES + abi_words.encode_address(owner)
 
 
 def decode_uint(answer: bytes) -> int:
     """A balance, an allowance, a nonce. Raises ValueError."""
-    read = words.WordReader(answer)
+    read = abi_words.WordReader(answer)
     number = read.uint()
     read.end()
     return number
@@ -152,18 +153,20 @@ def decode_log(log: dict[str, Any]) -> Fact | None:
         topic = bytes.fromhex(topics[0][2:]) if topics != [] else b""
         if topic == TRANSFER_TOPIC and len(topics) == 3:
             return Transfer(
-                *_place(log), _address(topics[1]), _address(topics[2]), _amount(log["data"])
+                _position(log), _address(topics[1]), _address(topics[2]), _amount(log["data"])
             )
         if topic == REWARD_MINTED_TOPIC and len(topics) == 3:
             reference = Reference(hash_of(topics[2]))
-            return RewardMinted(*_place(log), _address(topics[1]), reference, _amount(log["data"]))
+            return RewardMinted(
+                _position(log), _address(topics[1]), reference, _amount(log["data"])
+            )
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError("the log is malformed") from error
     return None
 
 
-def _place(log: dict[str, Any]) -> tuple[int, Hash32, int, Hash32]:
-    return (
+def _position(log: dict[str, Any]) -> LogPosition:
+    return LogPosition(
         int(log["blockNumber"], 16),
         Hash32(bytes.fromhex(log["blockHash"][2:])),
         int(log["logIndex"], 16),

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ltzd.chain.contracts import abi_words as words
-from ltzd.chain.contracts import ltz
+from ltzd.chain.contracts import abi_words, ltz
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Call, Rpc, RpcError
+from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, Hash32, hex_of
 
-_TOTAL_SUPPLY = words.selector("totalSupply()")
+_TOTAL_SUPPLY = abi_words.selector("totalSupply()")
 _WORDS_A_BATCH = 100
 
 
@@ -22,7 +21,7 @@ class LtzState:
     used: Mapping[int, int]
 
 
-async def as_of(
+async def read_state_at(
     rpc: Rpc, contract: Address, number: int, block_hash: Hash32, wanted: Sequence[int]
 ) -> LtzState:
     """The supply and the `wanted` words after a block.
@@ -66,5 +65,5 @@ async def _numbers(rpc: Rpc, contract: Address, asked: Sequence[bytes], tag: str
         raise NodeUnavailable("its answers are not those of LTZ") from error
 
 
-def _call(contract: Address, data: bytes, tag: str) -> Call:
+def _call(contract: Address, data: bytes, tag: str) -> RpcCall:
     return "eth_call", ({"to": hex_of(contract), "data": hex_of(data)}, tag)

@@ -32,7 +32,7 @@ class CollectionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class CollectionOffer:
     id: int
     terms: CollectionSettings
     minted: int
@@ -52,7 +52,7 @@ class ItemSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ItemOffer:
     id: int
     terms: ItemSettings
     sold: int
@@ -134,11 +134,11 @@ class OfferReader:
         self._rpc = rpc
         self._at = contracts
 
-    async def collection(self, id_: int) -> Collection | None:
+    async def collection(self, id_: int) -> CollectionOffer | None:
         (found,) = await self._collections([id_], "latest")
         return found
 
-    async def collections(self) -> list[Collection]:
+    async def collections(self) -> list[CollectionOffer]:
         """All, oldest first, at one block."""
         block = await self._head()
         count = abi.call("PerkNFT", "collectionCount")
@@ -146,11 +146,11 @@ class OfferReader:
         (newest,) = _must(answer, "PerkNFT", "collectionCount")
         return [one for one in await self._collections(range(1, newest + 1), block) if one]
 
-    async def item(self, id_: int) -> Item | None:
+    async def item(self, id_: int) -> ItemOffer | None:
         (found,) = await self._items([id_], "latest")
         return found
 
-    async def items(self) -> list[Item]:
+    async def items(self) -> list[ItemOffer]:
         """All that were ever set, by id, at one block."""
         block = await self._head()
         ids = {log["itemId"] async for log in self._events("PointsSale", "ItemSet", block)}
@@ -174,12 +174,12 @@ class OfferReader:
         known = list(dict.fromkeys(log["business"] for log in seen))
         return dict(zip(known, await self._approvals(known, block), strict=True))
 
-    async def _collections(self, ids: Sequence[int], block: str) -> list[Collection | None]:
+    async def _collections(self, ids: Sequence[int], block: str) -> list[CollectionOffer | None]:
         calls = [abi.call("PerkNFT", "collection", id_) for id_ in ids]
         answers = await self._views(self._at.perk_nft, calls, block)
         return [_collection(id_, answer) for id_, answer in zip(ids, answers, strict=True)]
 
-    async def _items(self, ids: Sequence[int], block: str) -> list[Item | None]:
+    async def _items(self, ids: Sequence[int], block: str) -> list[ItemOffer | None]:
         calls = [abi.call("PointsSale", "item", id_) for id_ in ids]
         answers = await self._views(self._at.points_sale, calls, block)
         return [_item(id_, answer) for id_, answer in zip(ids, answers, strict=True)]
@@ -245,25 +245,27 @@ class OfferReader:
             raise NodeUnavailable(f"{method}: {error.message}") from error
 
 
-def _collection(id_: int, answer: Any) -> Collection | None:
+def _collection(id_: int, answer: Any) -> CollectionOffer | None:
     found = _found(answer, "PerkNFT", "collection", "UnknownCollection")
     if found is None:
         return None
     ((params, minted, uri),) = found
-    return Collection(id_, CollectionSettings(*(*params, uri)), minted)
+    return CollectionOffer(id_, CollectionSettings(*(*params, uri)), minted)
 
 
-def _item(id_: int, answer: Any) -> Item | None:
+def _item(id_: int, answer: Any) -> ItemOffer | None:
     found = _found(answer, "PointsSale", "item", "UnknownItem")
     if found is None:
         return None
     (payout, price, stock, sold, max_per_order, active, burns), brand = found
-    return Item(id_, ItemSettings(brand, payout, price, stock, max_per_order, active, burns), sold)
+    return ItemOffer(
+        id_, ItemSettings(brand, payout, price, stock, max_per_order, active, burns), sold
+    )
 
 
 def _found(answer: Any, contract: str, function: str, unknown: str) -> tuple[Any, ...] | None:
     """None where the contract says that there is no such thing."""
-    if isinstance(answer, RpcError) and reverts.name_of(answer.data or b"") == unknown:
+    if isinstance(answer, RpcError) and reverts.error_name(answer.data or b"") == unknown:
         return None
     return _must(answer, contract, function)
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.abi_words import Log, WordReader
 from ltzd.chain.typed_data import Claim
 from ltzd.rules.indexer.contract_facts import (
@@ -22,21 +21,21 @@ from ltzd.rules.indexer.contract_facts import (
 )
 from ltzd.values import Address
 
-CLAIM_FOR = words.selector("claimFor(address,uint256,uint256,uint256,bytes32)")
-REDEEM_CHARGE = words.selector("redeemCharge(uint256,address,uint256,uint256,bytes32)")
-COLLECTION = words.selector("collection(uint256)")
-CHARGES_OF = words.selector("chargesOf(uint256)")
-CLAIMS_OF = words.selector("claimsOf(address,uint256)")
-OWNER_OF = words.selector("ownerOf(uint256)")
+CLAIM_FOR = abi_words.selector("claimFor(address,uint256,uint256,uint256,bytes32)")
+REDEEM_CHARGE = abi_words.selector("redeemCharge(uint256,address,uint256,uint256,bytes32)")
+COLLECTION = abi_words.selector("collection(uint256)")
+CHARGES_OF = abi_words.selector("chargesOf(uint256)")
+CLAIMS_OF = abi_words.selector("claimsOf(address,uint256)")
+OWNER_OF = abi_words.selector("ownerOf(uint256)")
 
-TRANSFER_TOPIC = words.topic("Transfer(address,address,uint256)")
-CLAIMED_TOPIC = words.topic("Claimed(uint256,address,uint256,uint256,uint256,bytes32)")
-CHARGE_REDEEMED_TOPIC = words.topic("ChargeRedeemed(uint256,address,bytes32,uint256,uint256)")
-COLLECTION_UPDATED_TOPIC = words.topic(
+TRANSFER_TOPIC = abi_words.topic("Transfer(address,address,uint256)")
+CLAIMED_TOPIC = abi_words.topic("Claimed(uint256,address,uint256,uint256,uint256,bytes32)")
+CHARGE_REDEEMED_TOPIC = abi_words.topic("ChargeRedeemed(uint256,address,bytes32,uint256,uint256)")
+COLLECTION_UPDATED_TOPIC = abi_words.topic(
     "CollectionUpdated(uint256,address,uint96,uint32,uint16,bool)"
 )
-COLLECTION_BRAND_SET_TOPIC = words.topic("CollectionBrandSet(uint256,address)")
-COLLECTION_CREATED_TOPIC = words.topic(
+COLLECTION_BRAND_SET_TOPIC = abi_words.topic("CollectionBrandSet(uint256,address)")
+COLLECTION_CREATED_TOPIC = abi_words.topic(
     "CollectionCreated(uint256,address,"
     "(address,address,uint96,uint32,uint16,uint16,bool,bool),string)"
 )
@@ -64,11 +63,11 @@ def claim_for_call(
     return b"".join(
         (
             CLAIM_FOR,
-            words.encode_address(user),
-            words.encode_uint(collection_id),
-            words.encode_uint(max_price),
-            words.encode_uint(expected_claims),
-            words.encode_bytes32(reference),
+            abi_words.encode_address(user),
+            abi_words.encode_uint(collection_id),
+            abi_words.encode_uint(max_price),
+            abi_words.encode_uint(expected_claims),
+            abi_words.encode_bytes32(reference),
         )
     )
 
@@ -93,17 +92,17 @@ def redeem_charge_call(
     return b"".join(
         (
             REDEEM_CHARGE,
-            words.encode_uint(token),
-            words.encode_address(holder),
-            words.encode_uint(amount),
-            words.encode_uint(expected_remaining),
-            words.encode_bytes32(reference),
+            abi_words.encode_uint(token),
+            abi_words.encode_address(holder),
+            abi_words.encode_uint(amount),
+            abi_words.encode_uint(expected_remaining),
+            abi_words.encode_bytes32(reference),
         )
     )
 
 
 def charges_of_call(token: int) -> bytes:
-    return CHARGES_OF + words.encode_uint(token)
+    return CHARGES_OF + abi_words.encode_uint(token)
 
 
 def decode_charges(answer: bytes) -> Charges:
@@ -115,7 +114,7 @@ def decode_charges(answer: bytes) -> Charges:
 
 
 def claims_of_call(user: Address, collection_id: int) -> bytes:
-    return CLAIMS_OF + words.encode_address(user) + words.encode_uint(collection_id)
+    return CLAIMS_OF + abi_words.encode_address(user) + abi_words.encode_uint(collection_id)
 
 
 def decode_claims(answer: bytes) -> int:
@@ -127,7 +126,7 @@ def decode_claims(answer: bytes) -> int:
 
 
 def collection_call(collection_id: int) -> bytes:
-    return COLLECTION + words.encode_uint(collection_id)
+    return COLLECTION + abi_words.encode_uint(collection_id)
 
 
 def decode_max_per_user(answer: bytes) -> int | None:
@@ -140,7 +139,7 @@ def decode_max_per_user(answer: bytes) -> int | None:
 
 
 def owner_of_call(token: int) -> bytes:
-    return OWNER_OF + words.encode_uint(token)
+    return OWNER_OF + abi_words.encode_uint(token)
 
 
 def decode_owner(answer: bytes) -> Address:
@@ -167,13 +166,13 @@ def decode_log(log: Mapping[str, Any]) -> PerkFact | None:
 
 def _transferred(read: Log) -> TokenTransferred:
     indexed = read.indexed
-    return TokenTransferred(read.place, indexed.address(), indexed.address(), indexed.uint())
+    return TokenTransferred(read.position, indexed.address(), indexed.address(), indexed.uint())
 
 
 def _claimed(read: Log) -> Claimed:
     indexed, data = read.indexed, read.data
     return Claimed(
-        read.place,
+        read.position,
         collection_id=indexed.uint(),
         user=indexed.address(),
         token_id=indexed.uint(),
@@ -186,7 +185,7 @@ def _claimed(read: Log) -> Claimed:
 def _redeemed(read: Log) -> ChargeRedeemed:
     indexed, data = read.indexed, read.data
     return ChargeRedeemed(
-        read.place,
+        read.position,
         token_id=indexed.uint(),
         holder=indexed.address(),
         reference=indexed.word(),
@@ -198,7 +197,7 @@ def _redeemed(read: Log) -> ChargeRedeemed:
 def _updated(read: Log) -> CollectionUpdated:
     data = read.data
     return CollectionUpdated(
-        read.place,
+        read.position,
         collection_id=read.indexed.uint(),
         payout=data.address(),
         price=data.uint(96),
@@ -209,7 +208,7 @@ def _updated(read: Log) -> CollectionUpdated:
 
 
 def _given(read: Log) -> CollectionBrandSet:
-    return CollectionBrandSet(read.place, read.indexed.uint(), read.indexed.address())
+    return CollectionBrandSet(read.position, read.indexed.uint(), read.indexed.address())
 
 
 def _created(read: Log, log: Mapping[str, Any]) -> CollectionCreated:
@@ -219,7 +218,7 @@ def _created(read: Log, log: Mapping[str, Any]) -> CollectionCreated:
         raise ValueError("CollectionCreated has two indexed arguments")
     said = event.arguments
     uri = said["uri"].replace("\x00", "")  # which no text in PostgreSQL can hold
-    return CollectionCreated(read.place, said["collectionId"], *(*said["params"], uri))
+    return CollectionCreated(read.position, said["collectionId"], *(*said["params"], uri))
 
 
 _READERS: Final[Mapping[bytes, Callable[[Log], PerkFact]]] = {

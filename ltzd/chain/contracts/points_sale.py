@@ -6,18 +6,17 @@ Prices are LTZ's smallest unit. A buyer's reference works once.
 from collections.abc import Mapping
 from typing import Any
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.abi_words import Log, WordReader
 from ltzd.chain.typed_data import Buy
 from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact
 from ltzd.values import Address
 
-BUY_FOR = words.selector("buyFor(address,uint256,uint256,uint256,bytes32)")
-IS_ORDER_PLACED = words.selector("isOrderPlaced(address,bytes32)")
+BUY_FOR = abi_words.selector("buyFor(address,uint256,uint256,uint256,bytes32)")
+IS_ORDER_PLACED = abi_words.selector("isOrderPlaced(address,bytes32)")
 
-PURCHASED_TOPIC = words.topic("Purchased(uint256,address,bytes32,uint256,uint256)")
-ITEM_SET_TOPIC = words.topic(
+PURCHASED_TOPIC = abi_words.topic("Purchased(uint256,address,bytes32,uint256,uint256)")
+ITEM_SET_TOPIC = abi_words.topic(
     "ItemSet(uint256,address,(address,uint96,uint32,uint32,uint16,bool,bool),bytes32)"
 )
 
@@ -28,11 +27,11 @@ def buy_for_call(
     return b"".join(
         (
             BUY_FOR,
-            words.encode_address(buyer),
-            words.encode_uint(item_id),
-            words.encode_uint(quantity),
-            words.encode_uint(max_total),
-            words.encode_bytes32(reference),
+            abi_words.encode_address(buyer),
+            abi_words.encode_uint(item_id),
+            abi_words.encode_uint(quantity),
+            abi_words.encode_uint(max_total),
+            abi_words.encode_bytes32(reference),
         )
     )
 
@@ -52,7 +51,7 @@ def buy_with_sig_call(buy: Buy, signature: bytes) -> bytes:
 
 
 def is_order_placed_call(buyer: Address, reference: bytes) -> bytes:
-    return IS_ORDER_PLACED + words.encode_address(buyer) + words.encode_bytes32(reference)
+    return IS_ORDER_PLACED + abi_words.encode_address(buyer) + abi_words.encode_bytes32(reference)
 
 
 def decode_is_order_placed(answer: bytes) -> bool:
@@ -79,7 +78,7 @@ def decode_log(log: Mapping[str, Any]) -> SaleFact | None:
 def _purchased(read: Log) -> Purchased:
     indexed, data = read.indexed, read.data
     fact = Purchased(
-        read.place,
+        read.position,
         item_id=indexed.uint(),
         buyer=indexed.address(),
         reference=indexed.word(),
@@ -93,7 +92,7 @@ def _purchased(read: Log) -> Purchased:
 def _item_set(read: Log) -> ItemSet:
     indexed, data = read.indexed, read.data
     fact = ItemSet(
-        read.place,
+        read.position,
         item_id=indexed.uint(),
         brand=indexed.address(),
         payout=data.address(),

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi_words
 from ltzd.chain.typed_data import Permit
 
-MULTICALL = words.selector("multicall(bytes[])")
-PERMIT_LTZ = words.selector("permitLTZ(address,uint256,uint256,uint8,bytes32,bytes32)")
+MULTICALL = abi_words.selector("multicall(bytes[])")
+PERMIT_LTZ = abi_words.selector("permitLTZ(address,uint256,uint256,uint8,bytes32,bytes32)")
 
 
 def multicall(calls: Sequence[bytes]) -> bytes:
     """All of them in one transaction, or none. LTZ has it too."""
-    return MULTICALL + words.encode_uint(32) + words.encode_bytes_list(calls)
+    return MULTICALL + abi_words.encode_uint(32) + abi_words.encode_bytes_list(calls)
 
 
 def permit_ltz_call(permit: Permit, signature: bytes) -> bytes:
@@ -19,9 +19,9 @@ def permit_ltz_call(permit: Permit, signature: bytes) -> bytes:
     return b"".join(
         (
             PERMIT_LTZ,
-            words.encode_address(permit.owner),
-            words.encode_uint(permit.value),
-            words.encode_uint(permit.deadline),
+            abi_words.encode_address(permit.owner),
+            abi_words.encode_uint(permit.value),
+            abi_words.encode_uint(permit.deadline),
             signature_words(signature),
         )
     )
@@ -31,4 +31,4 @@ def signature_words(signature: bytes) -> bytes:
     """v, r, s of 65 bytes. Raises ValueError."""
     if len(signature) != 65:
         raise ValueError(f"a signature has 65 bytes, this has {len(signature)}")
-    return words.encode_uint(signature[64], 8) + signature[:64]
+    return abi_words.encode_uint(signature[64], 8) + signature[:64]

@@ -44,7 +44,7 @@ class CustomError:
     types: tuple[str, ...]
 
 
-def name_of(data: bytes) -> str:
+def error_name(data: bytes) -> str:
     """The error's name: `ERC20InvalidReceiver`, `Error`, `Panic`; of an unknown one its selector.
 
     Empty data, as of a bare `revert()`, has the empty name.
@@ -58,7 +58,7 @@ def name_of(data: bytes) -> str:
     return known.name if known else "0x" + selector.hex() if selector else ""
 
 
-def reason_of(data: bytes) -> str:
+def describe(data: bytes) -> str:
     """The whole reason for a person: `ZeroAmount()`, `Panic: division by zero`, a plain sentence.
 
     `MintLimitExceeded(minter: 0x…, wanted: 5, available: 3)` is what a custom error looks like.
@@ -68,7 +68,7 @@ def reason_of(data: bytes) -> str:
     try:
         return _understood(data[:4], data[4:]) or _bounded("0x" + data.hex())
     except (DecodingError, ValueError, OverflowError):
-        return _bounded(f"{name_of(data)} with malformed arguments 0x{data[4:].hex()}")
+        return _bounded(f"{error_name(data)} with malformed arguments 0x{data[4:].hex()}")
 
 
 def _understood(selector: bytes, body: bytes) -> str | None:

@@ -17,7 +17,7 @@ _BEGINNING = bytes.fromhex("6080604052")
 """How solc begins code: the free memory pointer."""
 
 
-def is_ours(contract: str, code: bytes, chain_id: int, at: Address, ltz: Address) -> bool:
+def matches_source(contract: str, code: bytes, chain_id: int, at: Address, ltz: Address) -> bool:
     """Whether `code` is `contract`, deployed at `at` on this chain and paid in `ltz`."""
     template = _template(contract)
     if len(code) != len(template):

@@ -12,9 +12,10 @@ from typing import Any
 
 from ltzd.chain.contracts import reverts
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.publications import PublishOutcome
+from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.chain.node.rpc import Rpc, RpcError
-from ltzd.chain.signing import Signed, Signer, Unsigned
+from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
 from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
 from ltzd.values import Address, Hash32, checksummed, hex_of
@@ -24,7 +25,7 @@ _LOOK_AGAIN_AT_MOST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Mined:
+class MinedTransaction:
     """A transaction that succeeded; `logs` as the node tells them."""
 
     hash: Hash32
@@ -41,14 +42,18 @@ class ColdWallet:
         signer: Signer,
         fees: FeePolicy | None = None,
         patience_seconds: float = 120.0,
+        clock: Clock = loop_time,
     ) -> None:
+        self._clock = clock
         self._rpc = rpc
         self._node = Node(rpc)
         self._signer = signer
         self._fees = fees or FeePolicy()
         self._patience_seconds = patience_seconds
 
-    async def send(self, to: Address, data: bytes, told: Callable[[Hash32], None]) -> Mined:
+    async def send(
+        self, to: Address, data: bytes, told: Callable[[Hash32], None]
+    ) -> MinedTransaction:
         """Simulate, sign, publish, wait for the block. `told` hears the hash before it goes out.
 
         Raises Refused for a call that would revert (`details["revert"]` is the error's name) or
@@ -59,7 +64,7 @@ class ColdWallet:
 
     async def send_all(
         self, calls: Sequence[tuple[Address, bytes]], told: Callable[[Hash32], None]
-    ) -> list[Mined]:
+    ) -> list[MinedTransaction]:
         """Calls that do not build on each other, in their order, without waiting in between."""
         nonce = await self._free_nonce()
         for to, data in calls:
@@ -72,7 +77,7 @@ class ColdWallet:
             await self._publish(each)
         return [await self._mined(each.hash) for each in signed]
 
-    async def quiet(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until nothing of this wallet's is under way."""
         deadline = self._deadline()
         while True:
@@ -80,7 +85,7 @@ class ColdWallet:
                 await self._free_nonce()
                 return
             except Refused:
-                if asyncio.get_running_loop().time() > deadline:
+                if self._clock() > deadline:
                     raise
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
@@ -95,16 +100,16 @@ class ColdWallet:
             )
         return mined
 
-    async def _signed(self, nonce: int, to: Address, data: bytes) -> Signed:
+    async def _signed(self, nonce: int, to: Address, data: bytes) -> SignedTransaction:
         head, _ = await self._node.head_and_final()
-        fees = fees_for(await self._node.market(head), self._fees)
+        fees = fees_for(await self._node.gas_price(head), self._fees)
         if fees is None:
             raise Unavailable(
                 f"Gas costs more than {self._fees.cap // GWEI} gwei now, so nothing was sent; "
                 "try again later."
             )
         return self._signer.sign(
-            Unsigned(
+            UnsignedTransaction(
                 chain_id=await self._node.chain_id(),
                 nonce=nonce,
                 max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
@@ -127,7 +132,7 @@ class ColdWallet:
             raise NodeUnavailable("The node's estimate of gas is malformed") from error
         return needed * 5 // 4
 
-    async def _publish(self, signed: Signed) -> None:
+    async def _publish(self, signed: SignedTransaction) -> None:
         try:
             outcome, text = await self._node.publish(signed.raw)
         except NodeUnavailable:
@@ -147,9 +152,9 @@ class ColdWallet:
                 )
         raise Misconfigured(f"The node does not take the transaction: {text}")
 
-    async def _mined(self, transaction: Hash32) -> Mined:
+    async def _mined(self, transaction: Hash32) -> MinedTransaction:
         deadline, pause = self._deadline(), _LOOK_AGAIN_SECONDS
-        while asyncio.get_running_loop().time() < deadline:
+        while self._clock() < deadline:
             try:
                 (receipt,) = await self._node.receipts([transaction])
                 if receipt is not None and not receipt.succeeded:
@@ -158,7 +163,9 @@ class ColdWallet:
                         f"{receipt.block_number}, but reverted: it changed nothing."
                     )
                 if receipt is not None:
-                    return Mined(transaction, receipt.block_number, await self._logs(transaction))
+                    return MinedTransaction(
+                        transaction, receipt.block_number, await self._logs(transaction)
+                    )
             except NodeUnavailable:
                 pass
             await asyncio.sleep(pause)
@@ -177,7 +184,7 @@ class ColdWallet:
             raise NodeUnavailable("The node's receipt is malformed") from error
 
     def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self._patience_seconds
+        return self._clock() + self._patience_seconds
 
 
 async def simulate(node: Node, to: Address, data: bytes, sender: Address) -> None:
@@ -191,6 +198,6 @@ def _refusal(data: bytes | None, text: str) -> Refused | NodeUnavailable:
     if data is None:
         return NodeUnavailable(f"The node cannot try the call out: {text}")
     return Refused(
-        f"The contract would refuse it, so nothing was sent: {reverts.reason_of(data)}",
-        revert=reverts.name_of(data),
+        f"The contract would refuse it, so nothing was sent: {reverts.describe(data)}",
+        revert=reverts.error_name(data),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ltzd.chain.contracts import abi
-from ltzd.chain.deployment.plan import Deployment, Placed
+from ltzd.chain.deployment.plan import DeployedContract, Deployment
 from ltzd.errors import Misconfigured
 from ltzd.values import ZERO_ADDRESS, address_of, checksummed, hash_of, hex_of
 
@@ -20,10 +20,10 @@ def as_json(deployment: Deployment) -> dict[str, Any]:
         "genesis": hex_of(deployment.genesis),
         "firstBlock": deployment.first_block,
         "contracts": {
-            name: checksummed(placed.address) for name, placed in deployment.placed.items()
+            name: checksummed(contracts.address) for name, contracts in deployment.contracts.items()
         },
         "deployer": checksummed(deployment.deployer),
-        "nonces": {name: placed.nonce for name, placed in deployment.placed.items()},
+        "nonces": {name: contracts.nonce for name, contracts in deployment.contracts.items()},
     }
 
 
@@ -41,16 +41,18 @@ def read(path: Path) -> Deployment | None:
 
 def _deployment(said: dict[str, Any]) -> Deployment:
     """Raises ValueError, KeyError, TypeError or AttributeError."""
-    placed = {
-        name: Placed(address_of(said["contracts"][name]), _nonce(said["nonces"].get(name)))
+    contracts = {
+        name: DeployedContract(
+            address_of(said["contracts"][name]), _nonce(said["nonces"].get(name))
+        )
         for name in abi.CONTRACTS
         if name in said["contracts"]
     }
-    if placed and "LTZ" not in placed:
+    if contracts and "LTZ" not in contracts:
         raise ValueError("the others hold the address of LTZ")
     deployer = address_of(said["deployer"])
     chain_id, first_block = int(said["chainId"]), int(said["firstBlock"])
-    return Deployment(chain_id, hash_of(said["genesis"]), deployer, first_block, placed)
+    return Deployment(chain_id, hash_of(said["genesis"]), deployer, first_block, contracts)
 
 
 def _nonce(said: Any) -> int | None:
@@ -63,9 +65,9 @@ def read_dev_file(path: Path, chain_id: int) -> Deployment | None:
         said = json.loads(path.read_text(encoding="utf-8"))
         if "LTZ" not in said:
             return read(path)
-        placed = {"LTZ": Placed(address_of(said["LTZ"]))}
+        contracts = {"LTZ": DeployedContract(address_of(said["LTZ"]))}
         genesis, first_block = hash_of(said["genesis"]), int(said["firstBlock"])
-        return Deployment(chain_id, genesis, ZERO_ADDRESS, first_block, placed)
+        return Deployment(chain_id, genesis, ZERO_ADDRESS, first_block, contracts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return read(path)
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ltzd.chain.contracts import abi, reverts
-from ltzd.chain.contracts.runtime_code import is_ours
+from ltzd.chain.contracts.runtime_code import matches_source
 from ltzd.chain.deployment.plan import (
     Deployment,
     DeploymentTerms,
     Grant,
     MintLimit,
-    Standing,
+    RoleState,
     Step,
     faults_of,
     faults_on_chain,
@@ -27,9 +27,10 @@ from ltzd.chain.deployment.plan import (
     wanted_grants,
 )
 from ltzd.chain.node.node import Header, Node
-from ltzd.chain.node.publications import PublishOutcome
-from ltzd.chain.node.rpc import Call, Rpc, RpcError
-from ltzd.chain.signing import Signed, Signer, Unsigned
+from ltzd.chain.node.publish_outcomes import PublishOutcome
+from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
+from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable, Unavailable
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
 from ltzd.values import Address, Hash32, bytes_of, checksummed, hex_of
@@ -62,7 +63,7 @@ class _View:
     first_block: int = field(compare=False)
     nonce: int
     balance: int
-    standing: Mapping[str, Standing]
+    states: Mapping[str, RoleState]
 
 
 class DeploymentExecutor:
@@ -76,6 +77,7 @@ class DeploymentExecutor:
         remember: Callable[[Deployment], None],
         tell: Callable[[str], None],
         manner: SendMode | None = None,
+        clock: Clock = loop_time,
     ) -> None:
         if faults := faults_of(terms):
             raise FileRejected(faults)
@@ -85,6 +87,7 @@ class DeploymentExecutor:
         self._terms = terms
         self._remember = remember
         self._tell = tell
+        self._clock = clock
         self._manner = manner or SendMode()
 
     async def run(self, before: Deployment) -> Deployment:
@@ -92,11 +95,11 @@ class DeploymentExecutor:
         deployment = before
         view = await self._look_twice(before)
         for _ in range(_MOST_ROUNDS):
-            placed = self._placed(deployment, view)
-            if placed != deployment:
-                self._remember(placed)
-                deployment = placed
-            steps = plan(self._terms, deployment, view.standing)
+            contracts = self._placed(deployment, view)
+            if contracts != deployment:
+                self._remember(contracts)
+                deployment = contracts
+            steps = plan(self._terms, deployment, view.states)
             if not steps:
                 self._refuse_faults(view)
                 self._remember(deployment)
@@ -108,20 +111,20 @@ class DeploymentExecutor:
             "The node takes transactions but does not show what they did; try again later."
         )
 
-    async def outlook(self, before: Deployment) -> list[str]:
+    async def preview(self, before: Deployment) -> list[str]:
         """What `run` would do, in words; sends and remembers nothing."""
         view = await self._look_twice(before)
-        steps = plan(self._terms, self._placed(before, view), view.standing)
+        steps = plan(self._terms, self._placed(before, view), view.states)
         if not steps:
             self._refuse_faults(view)
         return [step.words for step in steps]
 
     def _placed(self, deployment: Deployment, view: _View) -> Deployment:
-        stands = frozenset(view.standing)
+        stands = frozenset(view.states)
         return place(deployment, self._signer.address, view.nonce, view.first_block, stands)
 
     def _refuse_faults(self, view: _View) -> None:
-        if faults := faults_on_chain(self._terms, view.standing):
+        if faults := faults_on_chain(self._terms, view.states):
             raise FileRejected(faults)
 
     async def _look_twice(self, deployment: Deployment) -> _View:
@@ -131,7 +134,7 @@ class DeploymentExecutor:
         block's nonces and code are there sooner than the rest of it.
         """
         view = await self._look(deployment)
-        if view is not None and not deployment.placed:
+        if view is not None and not deployment.contracts:
             return view
         for _ in range(_MOST_LOOKS):
             await asyncio.sleep(self._manner.look_again_seconds)
@@ -147,32 +150,32 @@ class DeploymentExecutor:
         """
         head, _ = await self._node.head_and_final()
         wallet, at = hex_of(self._signer.address), hex(head.number)
-        names = list(deployment.placed)
-        calls: list[Call] = [
+        names = list(deployment.contracts)
+        calls: list[RpcCall] = [
             ("eth_getTransactionCount", (wallet, at)),
             ("eth_getBalance", (wallet, at)),
         ]
         calls += [("eth_getCode", (hex_of(deployment.address(one)), at)) for one in names]
         nonce, balance, *codes = await self._batch(calls)
-        standing = {}
+        states = {}
         for name, code in zip(names, map(_bytes, codes), strict=True):
             if code:
                 self._refuse_other_code(deployment, name, code)
                 found = await self._standing(deployment.address(name), name, at)
                 if found is None:
                     return None
-                standing[name] = found
-        return _View(_first_block(head), _number(nonce), _number(balance), standing)
+                states[name] = found
+        return _View(_first_block(head), _number(nonce), _number(balance), states)
 
     def _refuse_other_code(self, deployment: Deployment, name: str, code: bytes) -> None:
         at, ltz = deployment.address(name), deployment.address("LTZ")
-        if not is_ours(name, code, deployment.chain_id, at, ltz):
+        if not matches_source(name, code, deployment.chain_id, at, ltz):
             raise Misconfigured(
                 f"The code at {checksummed(at)} is not this version's {name}, with "
                 f"LTZ {checksummed(ltz)}; name another file, or use the ltzd that deployed it."
             )
 
-    async def _standing(self, address: Address, contract: str, at: str) -> Standing | None:
+    async def _standing(self, address: Address, contract: str, at: str) -> RoleState | None:
         """None where the calls meet no code, although there is some."""
         terms = self._terms
         grants = [*wanted_grants(terms, contract), *forbidden_grants(terms, contract)]
@@ -184,7 +187,7 @@ class DeploymentExecutor:
         asked += [("hasRole", (abi.role_id(one.role), one.account)) for one in grants]
         if contract == "LTZ" and terms.minter is not None:
             asked.append(("mintLimit", (terms.minter,)))
-        calls: list[Call] = [
+        calls: list[RpcCall] = [
             ("eth_call", ({"to": hex_of(address), "data": hex_of(data)}, at))
             for data in (abi.call(contract, function, *given) for function, given in asked)
         ]
@@ -193,7 +196,7 @@ class DeploymentExecutor:
             return None
         return _standing(contract, grants, [function for function, _ in asked], answers)
 
-    async def _batch(self, calls: Sequence[Call]) -> list[Any]:
+    async def _batch(self, calls: Sequence[RpcCall]) -> list[Any]:
         answers = await self._rpc.batch(calls)
         for answer in answers:
             if isinstance(answer, RpcError):
@@ -206,7 +209,7 @@ class DeploymentExecutor:
         fees = await self._fees()
         self._refuse_poverty(view, steps, fees)
         hurried = self._manner.is_hurried
-        now = steps if hurried else [one for one in steps if is_ready(one, view.standing)]
+        now = steps if hurried else [one for one in steps if is_ready(one, view.states)]
         sent = []
         for nonce, step in enumerate(now, view.nonce):
             assert step.nonce in {None, nonce}, "creations come first, with the nonces in line"
@@ -222,7 +225,7 @@ class DeploymentExecutor:
         foreign = [
             step.words
             for step in steps
-            if step.contract in view.standing and view.standing[step.contract].admin != wallet
+            if step.contract in view.states and view.states[step.contract].admin != wallet
         ]
         if foreign:
             raise FileRejected(
@@ -240,7 +243,7 @@ class DeploymentExecutor:
 
     async def _fees(self) -> Fees:
         head, _ = await self._node.head_and_final()
-        fees = fees_for(await self._node.market(head), self._manner.fees)
+        fees = fees_for(await self._node.gas_price(head), self._manner.fees)
         if fees is None:
             raise Unavailable(
                 f"Gas costs more than {self._manner.fees.cap // GWEI} gwei now; try again later."
@@ -255,12 +258,14 @@ class DeploymentExecutor:
         try:
             return _number(await self._rpc.call("eth_estimateGas", call)) * 5 // 4
         except RpcError as error:
-            reason = error.message if error.data is None else reverts.reason_of(error.data)
+            reason = error.message if error.data is None else reverts.describe(error.data)
             raise Misconfigured(f"This step would fail: {step.words}: {reason}") from error
 
-    def _sign(self, chain_id: int, nonce: int, step: Step, gas_limit: int, fees: Fees) -> Signed:
+    def _sign(
+        self, chain_id: int, nonce: int, step: Step, gas_limit: int, fees: Fees
+    ) -> SignedTransaction:
         return self._signer.sign(
-            Unsigned(
+            UnsignedTransaction(
                 chain_id=chain_id,
                 nonce=nonce,
                 max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
@@ -272,7 +277,7 @@ class DeploymentExecutor:
             )
         )
 
-    async def _publish(self, signed: Signed) -> None:
+    async def _publish(self, signed: SignedTransaction) -> None:
         """A nonce that is taken or about to be is an earlier run's, and the next look shows it."""
         outcome, text = await self._node.publish(signed.raw)
         if outcome is PublishOutcome.UNAFFORDABLE:
@@ -288,9 +293,8 @@ class DeploymentExecutor:
 
         Which of the two it was. Raises Misconfigured, NodeUnavailable.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._manner.patience_seconds
-        while loop.time() < deadline:
+        deadline = self._clock() + self._manner.patience_seconds
+        while self._clock() < deadline:
             receipts = await self._node.receipts([one for one, _ in sent])
             for receipt, (_, step) in zip(receipts, sent, strict=True):
                 if receipt is not None and not receipt.succeeded:
@@ -322,7 +326,7 @@ def _first_block(head: Header) -> int:
 
 def _standing(
     contract: str, grants: list[Grant], functions: list[str], answers: list[Any]
-) -> Standing:
+) -> RoleState:
     try:
         values = [
             abi.decode_result(contract, function, _bytes(answer))
@@ -332,7 +336,7 @@ def _standing(
         raise NodeUnavailable(f"The node's answer is malformed: {error}") from error
     has = [value[0] for value in values[3 : 3 + len(grants)]]
     limit = values[-1] if functions[-1] == "mintLimit" else None
-    return Standing(
+    return RoleState(
         admin=values[0][0],
         pending_admin=values[1][0],
         admin_delay_seconds=values[2][0],

@@ -90,7 +90,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class DeployedContract:
     """Where a contract is or will be. The nonce is unknown where another program deployed it."""
 
     address: Address
@@ -105,14 +105,14 @@ class Deployment:
     genesis: Hash32
     deployer: Address
     first_block: int
-    placed: Mapping[str, Placed]
+    contracts: Mapping[str, DeployedContract]
 
     def address(self, contract: str) -> Address:
-        return self.placed[contract].address
+        return self.contracts[contract].address
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RoleState:
     """One contract on the chain, as one block shows it; `granted` of those roles asked for."""
 
     admin: Address
@@ -198,52 +198,52 @@ def place(
         missing = list(abi.CONTRACTS)
         before = replace(before, first_block=min(before.first_block, first_block))
     nonces = range(nonce, nonce + len(missing))
-    known = [before.placed[one].nonce if one in before.placed else None for one in missing]
+    known = [before.contracts[one].nonce if one in before.contracts else None for one in missing]
     if not missing or (known == list(nonces) and before.deployer == deployer):
         return before
     fresh = {
-        one: Placed(created_address(deployer, at), at)
+        one: DeployedContract(created_address(deployer, at), at)
         for one, at in zip(missing, nonces, strict=True)
     }
-    return replace(before, deployer=deployer, placed={**before.placed, **fresh})
+    return replace(before, deployer=deployer, contracts={**before.contracts, **fresh})
 
 
 def plan(
-    terms: DeploymentTerms, deployment: Deployment, standing: Mapping[str, Standing]
+    terms: DeploymentTerms, deployment: Deployment, states: Mapping[str, RoleState]
 ) -> list[Step]:
     """All steps that are left, creations first. `standing` holds what has been created."""
-    missing = [one for one in abi.CONTRACTS if one not in standing]
+    missing = [one for one in abi.CONTRACTS if one not in states]
     creations = [_creation(terms, deployment, one) for one in missing]
-    calls = [_calls(terms, deployment, one, standing.get(one)) for one in abi.CONTRACTS]
+    calls = [_calls(terms, deployment, one, states.get(one)) for one in abi.CONTRACTS]
     return creations + [one for one in calls if one is not None]
 
 
-def is_ready(step: Step, standing: Mapping[str, Standing]) -> bool:
+def is_ready(step: Step, states: Mapping[str, RoleState]) -> bool:
     """Whether it can be tried out now: what it touches stands."""
     if step.to is None:
-        return step.contract == "LTZ" or "LTZ" in standing
-    return step.contract in standing
+        return step.contract == "LTZ" or "LTZ" in states
+    return step.contract in states
 
 
 def _creation(terms: DeploymentTerms, deployment: Deployment, contract: str) -> Step:
     paid_in = () if contract == "LTZ" else (deployment.address("LTZ"),)
     data = abi.creation_code(contract, *paid_in, terms.deployer, terms.admin_delay_seconds)
-    placed = deployment.placed[contract]
+    contracts = deployment.contracts[contract]
     return Step(
         contract,
         None,
         data,
         _GAS_PER_BYTE * len(data),
-        f"create {contract} at {checksummed(placed.address)}",
-        placed.nonce,
+        f"create {contract} at {checksummed(contracts.address)}",
+        contracts.nonce,
     )
 
 
 def _calls(
-    terms: DeploymentTerms, deployment: Deployment, contract: str, standing: Standing | None
+    terms: DeploymentTerms, deployment: Deployment, contract: str, states: RoleState | None
 ) -> Step | None:
     """Everything that a contract lacks, in one transaction of its admin."""
-    left = list(_left(terms, contract, standing))
+    left = list(_left(terms, contract, states))
     if not left:
         return None
     calls = [call for call, _ in left]
@@ -254,12 +254,12 @@ def _calls(
 
 
 def _left(
-    terms: DeploymentTerms, contract: str, standing: Standing | None
+    terms: DeploymentTerms, contract: str, states: RoleState | None
 ) -> Iterator[tuple[bytes, str]]:
-    granted = standing.granted if standing else frozenset()
+    granted = states.granted if states else frozenset()
     limit = terms.mint_limit
     if contract == "LTZ" and limit is not None and terms.minter is not None:
-        known = standing.mint_limit if standing else None
+        known = states.mint_limit if states else None
         if known != limit.rounded_as_stored():
             # Before the role: a minter whose limit is another's mistake must not mint meanwhile.
             amount, seconds = limit.capacity, limit.window_seconds
@@ -273,7 +273,7 @@ def _left(
                 abi.call(contract, "grantRole", abi.role_id(grant.role), grant.account),
                 f"grant {grant.role} to {checksummed(grant.account)}",
             )
-    known_heirs = {standing.admin, standing.pending_admin} if standing else {terms.deployer}
+    known_heirs = {states.admin, states.pending_admin} if states else {terms.deployer}
     if terms.heir is not None and terms.heir not in known_heirs:
         yield (
             abi.call(contract, "beginDefaultAdminTransfer", terms.heir),
@@ -281,20 +281,20 @@ def _left(
         )
 
 
-def faults_on_chain(terms: DeploymentTerms, standing: Mapping[str, Standing]) -> list[str]:
+def faults_on_chain(terms: DeploymentTerms, states: Mapping[str, RoleState]) -> list[str]:
     """What the chain shows that the terms do not allow, and no step of ours puts right."""
-    return [fault for one in standing for fault in _faults_on_chain(terms, one, standing[one])]
+    return [fault for one in states for fault in _faults_on_chain(terms, one, states[one])]
 
 
-def _faults_on_chain(terms: DeploymentTerms, contract: str, standing: Standing) -> Iterator[str]:
+def _faults_on_chain(terms: DeploymentTerms, contract: str, states: RoleState) -> Iterator[str]:
     for grant in forbidden_grants(terms, contract):
-        if grant in standing.granted:
+        if grant in states.granted:
             yield f"{grant} must be revoked: a key that lies on a server holds no other role."
-    if standing.admin not in {terms.deployer, terms.heir}:
-        yield f"{contract}: its admin is {checksummed(standing.admin)}."
-    if standing.admin_delay_seconds != terms.admin_delay_seconds:
+    if states.admin not in {terms.deployer, terms.heir}:
+        yield f"{contract}: its admin is {checksummed(states.admin)}."
+    if states.admin_delay_seconds != terms.admin_delay_seconds:
         yield (
-            f"{contract}: its admin delay is {standing.admin_delay_seconds} s, "
+            f"{contract}: its admin delay is {states.admin_delay_seconds} s, "
             f"not {terms.admin_delay_seconds} s; the admin can change it."
         )
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ltzd.chain.node.publications import PublishOutcome, outcome_of
-from ltzd.chain.node.rpc import Call, Rpc, RpcError
+from ltzd.chain.node.publish_outcomes import PublishOutcome, classify_publish_error
+from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
@@ -54,7 +54,7 @@ class Revert:
 _REVERTED_CODE = 3
 """geth's code of `execution reverted`, which others have taken over."""
 
-_MARKET: Sequence[Call] = (
+_MARKET: Sequence[RpcCall] = (
     ("eth_feeHistory", ("0x1", "latest", [])),
     ("eth_maxPriorityFeePerGas", ()),
 )
@@ -100,7 +100,7 @@ class Node:
         self, first: int, last: int, *contracts: Address
     ) -> tuple[list[Header | None], list[dict[str, Any]]]:
         """Headers of a range and the contracts' logs in it, asked in one batch."""
-        calls: list[Call] = [
+        calls: list[RpcCall] = [
             ("eth_getBlockByNumber", (hex(number), False)) for number in range(first, last + 1)
         ]
         calls.append(("eth_getLogs", (_log_filter(contracts, first, last),)))
@@ -170,7 +170,7 @@ class Node:
     async def code(self, address: Address) -> bytes:
         return _data(await self._ask("eth_getCode", hex_of(address), "latest"))
 
-    async def market(self, head: Header) -> GasPrice:
+    async def gas_price(self, head: Header) -> GasPrice:
         """What the block after `head` asks. Raises NodeUnavailable on a chain without EIP-1559.
 
         A node that tells no next base fee is taken by `head`'s, from which it differs by an eighth.
@@ -262,7 +262,7 @@ class Node:
         try:
             await self._rpc.call("eth_sendRawTransaction", hex_of(raw))
         except RpcError as error:
-            return outcome_of(error), error.message
+            return classify_publish_error(error), error.message
         return PublishOutcome.ACCEPTED, ""
 
     async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[PublishOutcome, str]]:
@@ -290,7 +290,7 @@ def _publication(answer: Any) -> tuple[PublishOutcome, str]:
     if isinstance(answer, NodeUnavailable):
         return PublishOutcome.UNKNOWN, answer.message
     if isinstance(answer, RpcError):
-        return outcome_of(answer), answer.message
+        return classify_publish_error(answer), answer.message
     return PublishOutcome.ACCEPTED, ""
 
 

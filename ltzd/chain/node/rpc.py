@@ -17,7 +17,7 @@ from ltzd import telemetry
 from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import LtzdError, NodeUnavailable
 
-Call: TypeAlias = tuple[str, Sequence[object]]
+RpcCall: TypeAlias = tuple[str, Sequence[object]]
 """A method and its parameters."""
 
 
@@ -44,7 +44,7 @@ class Rpc:
         self._policy = policy or RpcPolicy()
         self._ids = itertools.count(1)
         self._session: aiohttp.ClientSession | None = None
-        self._gathering: Batcher[Call, Any] = Batcher(self.batch)
+        self._gathering: Batcher[RpcCall, Any] = Batcher(self.batch)
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -64,7 +64,7 @@ class Rpc:
             reply = await self._post(self._envelope(method, params))
             return _result(reply)
 
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
         """Results in the order of `calls`; a failed call's place holds its RpcError.
 
         Raises NodeUnavailable when the batch as a whole has no answer, or lacks one of its replies.
@@ -75,7 +75,7 @@ class Rpc:
                 raise answer
         return answers
 
-    async def outcomes(self, calls: Sequence[Call]) -> list[Any]:
+    async def outcomes(self, calls: Sequence[RpcCall]) -> list[Any]:
         """As `batch`, but a call without a proper reply has its NodeUnavailable in its place.
 
         Raises NodeUnavailable when the batch as a whole has no answer.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ltzd.chain.contracts import business_escrow, ltz, relayed
 from ltzd.chain.contracts.business_escrow import DealStatus
-from ltzd.chain.relayer.decoding import Call, calls_in
+from ltzd.chain.relayer.decoding import DecodedCall, calls_in
 from ltzd.chain.relayer.permits import (
     check_owner,
     check_spender,
@@ -23,7 +23,7 @@ from ltzd.chain.relayer.permits import (
 from ltzd.chain.relayer.signatures import check_signature
 from ltzd.chain.typed_data import DOMAIN_NAMES, domain_separator
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
-from ltzd.rules.relayer.allowed_calls import Part, Party
+from ltzd.rules.relayer.allowed_calls import CallRole, DealParty
 from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, RequestedClaim, SignedPermit
 from ltzd.rules.relayer.limits import check_gas_limit
 from ltzd.values import Address, checksummed, hex_of
@@ -83,7 +83,7 @@ class DecodedRelay:
     ask: RelayAsk
     contracts: RelayContracts
     contract: str
-    main: Call
+    main: DecodedCall
     permit: SignedPermit | None
 
     @property
@@ -117,12 +117,16 @@ class DecodedRelay:
             function=self.function,
             takes_turns=self.takes_turns,
             claim=self.claim,
-            swallows=self._swallowed(heard),
+            inner_call=self._swallowed(heard),
         )
 
     def _swallowed(self, heard: Mapping[str, Any]) -> Question | None:
         """A permitLTZ that is all there is does something, or is not sent."""
-        if self.permit is None or self.contract == "LTZ" or self.main.row.part is not Part.PERMIT:
+        if (
+            self.permit is None
+            or self.contract == "LTZ"
+            or self.main.row.part is not CallRole.PERMIT
+        ):
             return None
         signed = signed_permit(self.permit, heard["nonce"], self.contracts.separator("LTZ"))
         if signed.nonce != heard["nonce"]:
@@ -134,9 +138,9 @@ class DecodedRelay:
         token, permit = self.contracts.ltz, self.permit
         if permit is not None:
             asked["nonce"] = token, ltz.nonces_call(permit.owner)
-            if self.contract == "LTZ" and self.main.row.part is not Part.PERMIT:
+            if self.contract == "LTZ" and self.main.row.part is not CallRole.PERMIT:
                 asked["allowance"] = token, ltz.allowance_call(permit.owner, permit.spender)
-        if isinstance(self.main.row.principal, Party):
+        if isinstance(self.main.row.principal, DealParty):
             deal = business_escrow.deal_call(self.main.arguments["dealId"])
             asked["deal"] = self.ask.to, deal
         return asked
@@ -150,18 +154,18 @@ class DecodedRelay:
 
     def _check_deal(self, heard: Mapping[str, Any]) -> None:
         principal = self.main.row.principal
-        if not isinstance(principal, Party):
+        if not isinstance(principal, DealParty):
             return
         deal = heard["deal"]
         if deal.status is DealStatus.NONE:
             raise ValidationFailed(
                 "There is no such deal", dealId=hex_of(self.main.arguments["dealId"])
             )
-        if self.ask.user != (deal.user if principal is Party.USER else deal.business):
+        if self.ask.user != (deal.user if principal is DealParty.USER else deal.business):
             raise _foreign(self.main, principal.value, self.ask.user)
 
     def _wallet(self, operators: Sequence[Address]) -> Address | None:
-        if self.main.row.part is not Part.SPENDING or self.permit is None:
+        if self.main.row.part is not CallRole.SPENDING or self.permit is None:
             return None
         if self.permit.spender not in operators:
             raise ValidationFailed(
@@ -185,7 +189,7 @@ class DecodedRelay:
         return relayed.multicall([encode(signed, self.permit.signature), self.main.data])
 
 
-def understood(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
+def decode_relay(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
     """Raises ContractNotWhitelisted, ValidationFailed."""
     contract = contracts.name_of(ask.to)
     permit, main = _arranged(contract, ask)
@@ -196,10 +200,10 @@ def understood(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
     return asked
 
 
-def _arranged(contract: str, ask: RelayAsk) -> tuple[SignedPermit | None, Call]:
+def _arranged(contract: str, ask: RelayAsk) -> tuple[SignedPermit | None, DecodedCall]:
     calls = calls_in(contract, ask.data)
-    permits = [each for each in calls if each.row.part is Part.PERMIT]
-    moves = [each for each in calls if each.row.part is not Part.PERMIT]
+    permits = [each for each in calls if each.row.part is CallRole.PERMIT]
+    moves = [each for each in calls if each.row.part is not CallRole.PERMIT]
     if len(permits) > 1 or len(moves) > 1 or calls != permits + moves:
         raise ValidationFailed(
             "A multicall holds one call, or one permit and the call behind it",
@@ -215,7 +219,7 @@ def _arranged(contract: str, ask: RelayAsk) -> tuple[SignedPermit | None, Call]:
 def _check_principal(asked: DecodedRelay) -> None:
     main, user = asked.main, asked.ask.user
     principal, message = main.row.principal, main.row.signs
-    if not isinstance(principal, Party) and main.arguments[principal] != user:
+    if not isinstance(principal, DealParty) and main.arguments[principal] != user:
         raise _foreign(main, principal, user)
     if message is not None:
         check_signature(main, message, user, asked.contracts.separator(asked.contract))
@@ -224,11 +228,11 @@ def _check_principal(asked: DecodedRelay) -> None:
 def _check_permit(asked: DecodedRelay) -> None:
     permit, main, contract = asked.permit, asked.main, asked.contract
     if permit is None:
-        if main.row.part is Part.SPENDING:
+        if main.row.part is CallRole.SPENDING:
             raise ValidationFailed(f"{main.row.name} must follow its permit in one multicall")
         return
     check_owner(permit, asked.ask.user)
-    if main.row.part is Part.SPENDING:
+    if main.row.part is CallRole.SPENDING:
         check_spent_whole(permit, main)  # Its spender is left to the plan, which knows the wallets.
     elif contract != "LTZ":
         check_spender(permit, [asked.ask.to])
@@ -244,7 +248,7 @@ def _check_limits(ask: RelayAsk) -> None:
     check_gas_limit(ask.data, ask.gas_limit)
 
 
-def _foreign(call: Call, principal: str, user: Address) -> ValidationFailed:
+def _foreign(call: DecodedCall, principal: str, user: Address) -> ValidationFailed:
     return ValidationFailed(
         f"{call.row.name}: {principal} must be the authenticated user",
         contract=call.row.contract,

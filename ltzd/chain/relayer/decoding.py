@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.abi_words import WordReader
 from ltzd.chain.contracts.relayed import MULTICALL, multicall
 from ltzd.errors import ValidationFailed
-from ltzd.rules.relayer.allowed_calls import TABLE, Row, functions_of
+from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, AllowedCall, functions_of
 from ltzd.values import hex_of
 
 _READERS: Final[Mapping[str, Callable[[WordReader], Any]]] = {
@@ -26,20 +25,20 @@ _READERS: Final[Mapping[str, Callable[[WordReader], Any]]] = {
     "bytes": WordReader.last_bytes_argument,
 }
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
-    "address": words.encode_address,
-    "uint8": lambda value: words.encode_uint(value, 8),
-    "uint40": lambda value: words.encode_uint(value, 40),
-    "uint256": words.encode_uint,
-    "bytes32": words.encode_bytes32,
-    "bytes": words.encode_bytes,
+    "address": abi_words.encode_address,
+    "uint8": lambda value: abi_words.encode_uint(value, 8),
+    "uint40": lambda value: abi_words.encode_uint(value, 40),
+    "uint256": abi_words.encode_uint,
+    "bytes32": abi_words.encode_bytes32,
+    "bytes": abi_words.encode_bytes,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DecodedCall:
     """One call of a function of the table; arguments by their names in the ABI."""
 
-    row: Row
+    row: AllowedCall
     arguments: Mapping[str, Any]
     data: bytes
 
@@ -52,7 +51,7 @@ class Call:
         return tuple(fields), r + last + bytes((v,))
 
 
-def calls_in(contract: str, data: bytes) -> list[Call]:
+def calls_in(contract: str, data: bytes) -> list[DecodedCall]:
     """The call, or a multicall's calls: one or two. Raises ValidationFailed."""
     if data[:4] != MULTICALL:
         return [_call_in(contract, data)]
@@ -78,7 +77,7 @@ def _multicall_in(contract: str, data: bytes) -> list[bytes]:
     return inner
 
 
-def _call_in(contract: str, data: bytes) -> Call:
+def _call_in(contract: str, data: bytes) -> DecodedCall:
     if data[:4] == MULTICALL:
         raise ValidationFailed("A multicall must not hold another", contract=contract)
     shape = _shapes().get((contract, data[:4]))
@@ -89,14 +88,14 @@ def _call_in(contract: str, data: bytes) -> Call:
             selector=hex_of(data[:4]),
             allowed=functions_of(contract),
         )
-    return Call(shape.row, shape.arguments_in(data), data)
+    return DecodedCall(shape.row, shape.arguments_in(data), data)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
     """How a function of the table is called; `types` by argument, dynamic ones last."""
 
-    row: Row
+    row: AllowedCall
     selector: bytes
     types: Mapping[str, str]
 
@@ -117,7 +116,7 @@ class _Shape:
         written = [self.selector]
         for name, kind in self.types.items():
             if kind == "bytes":
-                written.append(words.encode_uint(32 * len(self.types)))
+                written.append(abi_words.encode_uint(32 * len(self.types)))
             written.append(_WRITERS[kind](arguments[name]))
         return b"".join(written)
 
@@ -125,11 +124,11 @@ class _Shape:
 @cache
 def _shapes() -> Mapping[tuple[str, bytes], _Shape]:
     """By contract and selector."""
-    shapes = [_shape_of(row) for row in TABLE]
+    shapes = [_shape_of(row) for row in ALLOWED_CALLS]
     return {(shape.row.contract, shape.selector): shape for shape in shapes}
 
 
-def _shape_of(row: Row) -> _Shape:
+def _shape_of(row: AllowedCall) -> _Shape:
     (entry,) = [
         each
         for each in abi.compiled(row.contract)["abi"]

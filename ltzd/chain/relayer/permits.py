@@ -7,7 +7,7 @@ Every check raises ValidationFailed.
 from collections.abc import Sequence
 from typing import Final
 
-from ltzd.chain.relayer.decoding import Call
+from ltzd.chain.relayer.decoding import DecodedCall
 from ltzd.chain.relayer.signatures import is_signed_by
 from ltzd.chain.typed_data import Permit
 from ltzd.errors import ValidationFailed
@@ -18,7 +18,7 @@ MAX_USED_NONCES_BACK: Final = 8
 """How many permits back a used one is still recognised."""
 
 
-def permit_in(call: Call, to: Address) -> SignedPermit:
+def permit_in(call: DecodedCall, to: Address) -> SignedPermit:
     """Of a `permit` or a `permitLTZ`; the latter's spender is the contract called."""
     said, (_, signature) = call.arguments, call.signed()
     spender = said.get("spender", to)
@@ -41,7 +41,7 @@ def check_spender(permit: SignedPermit, allowed: Sequence[Address]) -> None:
         )
 
 
-def check_spent_whole(permit: SignedPermit, call: Call) -> None:
+def check_spent_whole(permit: SignedPermit, call: DecodedCall) -> None:
     """No allowance to a wallet of the operator's outlives the transaction."""
     if permit.value != call.arguments["value"]:
         raise ValidationFailed(

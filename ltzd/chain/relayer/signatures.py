@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ltzd.chain.relayer.decoding import Call
+from ltzd.chain.relayer.decoding import DecodedCall
 from ltzd.chain.typed_data import (
     Buy,
     Claim,
@@ -24,7 +24,7 @@ MESSAGES: Final[Mapping[str, Callable[..., TypedMessage]]] = {
 """By EIP-712 type. Their fields are the function's arguments before the signature, in order."""
 
 
-def check_signature(call: Call, message: str, user: Address, separator: bytes) -> None:
+def check_signature(call: DecodedCall, message: str, user: Address, separator: bytes) -> None:
     """Raises ValidationFailed."""
     fields, signature = call.signed()
     if not is_signed_by(user, MESSAGES[message](*fields), signature, separator):

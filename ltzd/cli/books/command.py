@@ -44,16 +44,16 @@ def books(
     from ltzd.cli.books import report as books_report
     from ltzd.cli.books import statement as books_statement
     from ltzd.cli.books.statement import period_of
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
     from ltzd.errors import Refused
 
     period = period_of(since, until)
     if statement is None:
-        report = books_report.of(place_of(data_dir, config), data_dir, config, brand, period)
+        report = books_report.of(resolve_target(data_dir, config), data_dir, config, brand, period)
         books_report.show(report, as_json=as_json)
         raise typer.Exit(1 if report.disagreements else 0)
     if brand is None:
         raise Refused("A statement is one brand's: name it with --brand.")
     if as_json:
         raise Refused("A statement is CSV: leave out --json.")
-    books_statement.write(place_of(data_dir, config), brand, period, statement)
+    books_statement.write(resolve_target(data_dir, config), brand, period, statement)

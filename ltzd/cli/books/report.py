@@ -12,8 +12,8 @@ from ltzd.cli.books import views as books_views
 from ltzd.cli.books.views import BrandFigures, Report
 from ltzd.cli.brand.lookup import find_brand
 from ltzd.cli.chain_targets import resolve_chain_target
-from ltzd.cli.output import print_json, print_page, tell
-from ltzd.cli.targets import Place, connected
+from ltzd.cli.output import print_json, print_message, print_page
+from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.rules.books import (
     Disagreement,
@@ -36,14 +36,14 @@ NAMED_ROWS = 20
 
 
 def of(
-    place: Place, data_dir: Path, config: Path | None, brand: str | None, period: Period
+    target: Target, data_dir: Path, config: Path | None, brand: str | None, period: Period
 ) -> Report:
-    return asyncio.run(_of(place, data_dir, config, brand, period))
+    return asyncio.run(_of(target, data_dir, config, brand, period))
 
 
 def show(report: Report, *, as_json: bool) -> None:
     for note in report.notes:
-        tell(note)
+        print_message(note)
     if as_json:
         print_json(books_views.whole(report))
     else:
@@ -52,9 +52,9 @@ def show(report: Report, *, as_json: bool) -> None:
 
 
 async def _of(
-    place: Place, data_dir: Path, config: Path | None, brand: str | None, period: Period
+    target: Target, data_dir: Path, config: Path | None, brand: str | None, period: Period
 ) -> Report:
-    async with connected(place, "books") as connection:
+    async with open_connection(target, "books") as connection:
         async with books.snapshot(connection):
             report = await _read(connection, brand, period)
         if brand is None and report.indexed is not None:
@@ -64,17 +64,17 @@ async def _of(
 
 async def _read(connection: Connection, brand: str | None, period: Period) -> Report:
     known = (
-        await brand_records.every_brand(connection)
+        await brand_records.list_all(connection)
         if brand is None
         else [await find_brand(connection, brand)]
     )
     only = None if brand is None else known[0].id
-    above = await disagreements.above_the_index(connection)
+    above = await disagreements.count_above_index(connection)
     return Report(
         period=period,
-        brands=_rows(known, await books.figures(connection, only, period)),
-        disagreements=tuple(await disagreements.found(connection, NAMED_ROWS, only)),
-        indexed=await books.indexed_ltz(connection) if brand is None else None,
+        brands=_rows(known, await books.read_figures(connection, only, period)),
+        disagreements=tuple(await disagreements.reconcile(connection, NAMED_ROWS, only)),
+        indexed=await books.read_indexed_ltz(connection) if brand is None else None,
         notes=_notes_of(above),
     )
 
@@ -121,7 +121,7 @@ async def _ask_chain(indexed: IndexedLtz, data_dir: Path, config: Path | None) -
         chain_id = await Node(rpc).chain_id()
         if chain_id != indexed.chain_id:
             raise NodeUnavailable(f"the node's is {chain_id}, the database's {indexed.chain_id}")
-        return await ltz_state.as_of(
+        return await ltz_state.read_state_at(
             rpc, indexed.ltz, indexed.number, indexed.hash, indexed.words()
         )
 
@@ -156,7 +156,7 @@ async def _of_references(
     connection: Connection, kind: str, meaning: str, seqs: list[int]
 ) -> Disagreement:
     named = seqs[:NAMED_ROWS]
-    rewards = await books.rewards_with(connection, named)
+    rewards = await books.rewards_by_seq(connection, named)
     findings = tuple(
         Finding(f"seq {seq}", {"reward": {"id": rewards[seq]} if seq in rewards else None})
         for seq in named

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 
 from ltzd.cli.books.views import dollars
 from ltzd.cli.brand.lookup import find_brand
-from ltzd.cli.csv_output import Sheet
-from ltzd.cli.output import tell
-from ltzd.cli.targets import Place, connected
+from ltzd.cli.csv_output import CsvFile
+from ltzd.cli.output import print_message
+from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import Refused
 from ltzd.store.books import figures as books
 from ltzd.store.books import statements
 from ltzd.store.books.figures import Period
-from ltzd.store.books.statements import Line
+from ltzd.store.books.statements import StatementLine
 from ltzd.values import checksummed, hex_of, iso
 
 HEADER = (
@@ -29,25 +29,25 @@ def period_of(since: datetime | None, until: datetime | None) -> Period:
     return Period(since and since.replace(tzinfo=UTC), until and until.replace(tzinfo=UTC))
 
 
-def write(place: Place, brand: str, period: Period, file: str) -> None:
-    count, ltz = asyncio.run(_write(place, brand, period, file))
-    tell(f"{count:,} {'row' if count == 1 else 'rows'}, {ltz:,} LTZ.")
+def write(target: Target, brand: str, period: Period, file: str) -> None:
+    count, ltz = asyncio.run(_write(target, brand, period, file))
+    print_message(f"{count:,} {'row' if count == 1 else 'rows'}, {ltz:,} LTZ.")
 
 
-async def _write(place: Place, brand: str, period: Period, file: str) -> tuple[int, int]:
+async def _write(target: Target, brand: str, period: Period, file: str) -> tuple[int, int]:
     """How many rows, and the sum of their LTZ."""
     count = ltz = 0
-    async with connected(place, "books") as connection, books.snapshot(connection):
+    async with open_connection(target, "books") as connection, books.snapshot(connection):
         record = await find_brand(connection, brand)
-        with Sheet(file) as sheet:
+        with CsvFile(file) as sheet:
             sheet.add(HEADER)
-            async for line in statements.lines(connection, record.id, period):
+            async for line in statements.read_lines(connection, record.id, period):
                 sheet.add(_cells(line))
                 count, ltz = count + 1, ltz + line.ltz
     return count, ltz
 
 
-def _cells(line: Line) -> Iterator[object]:
+def _cells(line: StatementLine) -> Iterator[object]:
     yield iso(line.at)
     yield line.kind
     yield line.id

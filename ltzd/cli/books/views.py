@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Column, Table
 from rich.text import Text
 
-from ltzd.cli.output import plain
+from ltzd.cli.output import plain_text
 from ltzd.rules.books import Disagreement, Figures, IndexedLtz, whole_ltz
 from ltzd.store.books.figures import Period
 from ltzd.values import ZERO_ADDRESS, Address, hex_of, iso
@@ -111,7 +111,7 @@ def table(report: Report) -> Table:
     )
     for brand in report.brands:
         id_ = "" if brand.id == ZERO_ADDRESS else f"\n{hex_of(brand.id)}"
-        found.add_row(Text.assemble(plain(brand.title), id_), *_cells(brand.figures))
+        found.add_row(Text.assemble(plain_text(brand.title), id_), *_cells(brand.figures))
     found.add_row("total", *_cells(report.totals))
     return found
 
@@ -150,7 +150,7 @@ def _disagreement_lines(of: Disagreement) -> Iterator[str]:
     yield f"{of.kind} ({of.count:,}): {of.meaning}"
     for row in of.findings:
         sides = "; ".join(f"{name}: {_side(side)}" for name, side in row.sides.items())
-        yield plain(f"  {row.id}  {sides}").plain
+        yield plain_text(f"  {row.id}  {sides}").plain
     if of.count > len(of.findings):
         yield f"  and {of.count - len(of.findings):,} more"
 

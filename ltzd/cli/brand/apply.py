@@ -4,8 +4,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from ltzd.cli.output import print_keys, tell
-from ltzd.cli.targets import Place, connected, place_of
+from ltzd.cli.output import print_keys, print_message
+from ltzd.cli.targets import Target, open_connection, resolve_target
 from ltzd.errors import Misconfigured
 from ltzd.rules.brands.changes import changes
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
@@ -15,28 +15,28 @@ from ltzd.rules.domains.customer_urls import is_loopback_host
 from ltzd.rules.domains.names import url_host
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import Applied
+from ltzd.store.brands.configurations import AppliedBrand
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 
 
 def apply(file: Path, *, dry_run: bool, data_dir: Path, config: Path | None) -> None:
     """Standard output is the changes for a dry run, else the keys of a new brand; all else is
     told on standard error."""
     brand = parse_brand_file(_text_of(file), str(file))
-    place = place_of(data_dir, config)
-    _check_urls(place, brand)
-    asyncio.run(_apply(place, brand, dry_run=dry_run))
+    target = resolve_target(data_dir, config)
+    _check_urls(target, brand)
+    asyncio.run(_apply(target, brand, dry_run=dry_run))
 
 
 def _text_of(file: Path) -> str:
     """No more is read than a brand file may hold, whatever the path leads to."""
     try:
         with file.open("rb") as stream:
-            content = stream.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
             raise Misconfigured(f"The brand file {file} is larger than a brand file may be: 1 MiB.")
         # Some editors begin a file with a byte-order mark.
         return content.decode("utf-8-sig").replace("\r\n", "\n")
@@ -49,9 +49,9 @@ def _text_of(file: Path) -> str:
         raise Misconfigured(f"The brand file {file} cannot be read: {error.strerror}.") from error
 
 
-def _check_urls(place: Place, brand: Brand) -> None:
+def _check_urls(target: Target, brand: Brand) -> None:
     """Outside dev mode they would be refused whenever they are asked."""
-    if place.data_dir is not None:
+    if target.data_dir is not None:
         return
     if brand.webhook_url is not None and is_loopback_host(url_host(brand.webhook_url)):
         raise Misconfigured(
@@ -66,22 +66,22 @@ def _check_urls(place: Place, brand: Brand) -> None:
             )
 
 
-async def _apply(place: Place, brand: Brand, *, dry_run: bool) -> None:
-    sealer = place.sealer()
-    async with connected(place, "brand apply") as connection:
+async def _apply(target: Target, brand: Brand, *, dry_run: bool) -> None:
+    sealer = target.sealer()
+    async with open_connection(target, "brand apply") as connection:
         applied = await _shown_and_applied(connection, brand, sealer, dry_run=dry_run)
         if applied is not None:
             await _tell_of_switches(connection, brand)
     for warning in warnings(brand):
-        tell(f"Warning: {warning}")
+        print_message(f"Warning: {warning}")
     if applied is not None and applied.keys is not None:
         print_keys(applied.keys.as_json())
-        tell("These keys are shown only now: keep them.")
+        print_message("These keys are shown only now: keep them.")
 
 
 async def _shown_and_applied(
     connection: Connection, brand: Brand, sealer: Sealer, *, dry_run: bool
-) -> Applied | None:
+) -> AppliedBrand | None:
     """Nothing is made that was not shown first. None for a dry run."""
     while True:
         revision = await brands.revision_of(connection, brand.address)
@@ -92,7 +92,7 @@ async def _shown_and_applied(
         applied = await brands.apply_over(connection, revision, brand, sealer)
         if applied is not None:
             return applied
-        tell("Somebody else changed the brand meanwhile; so this changes:")
+        print_message("Somebody else changed the brand meanwhile; so this changes:")
 
 
 async def _in_force(connection: Connection, brand: Brand) -> Brand | None:
@@ -100,12 +100,12 @@ async def _in_force(connection: Connection, brand: Brand) -> Brand | None:
     try:
         return await brands.load(connection, brand.address)
     except Misconfigured as error:
-        tell(f"{error.message} Applying replaces it.")
+        print_message(f"{error.message} Applying replaces it.")
         return None
 
 
 async def _tell_of_switches(connection: Connection, brand: Brand) -> None:
-    (record,) = await brand_records.called(connection, brand.id)
+    (record,) = await brand_records.find(connection, brand.id)
     if record.state != "active":
         word = {"disabled": "enable", "paused": "resume"}[record.state]
-        tell(f"The brand stays {record.state}: `ltzd brand {word}` ends that.")
+        print_message(f"The brand stays {record.state}: `ltzd brand {word}` ends that.")

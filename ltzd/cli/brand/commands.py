@@ -37,9 +37,9 @@ def list_(
 ) -> None:
     """List all brands with their state."""
     from ltzd.cli.brand import views as brand_views
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
 
-    brand_views.list_brands(place_of(data_dir, config), as_json=as_json)
+    brand_views.list_brands(resolve_target(data_dir, config), as_json=as_json)
 
 
 @app.command()
@@ -51,9 +51,9 @@ def show(
 ) -> None:
     """Print the configuration in force, as a file that `brand apply` takes again."""
     from ltzd.cli.brand import views as brand_views
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
 
-    brand_views.show_brand(place_of(data_dir, config), brand, as_json=as_json)
+    brand_views.show_brand(resolve_target(data_dir, config), brand, as_json=as_json)
 
 
 @app.command("rotate-key")
@@ -71,9 +71,9 @@ def rotate_key(
 ) -> None:
     """Make a new key and print it once, as JSON; the old one still counts for 24 hours."""
     from ltzd.cli.brand import rotation as brand_rotation
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
 
-    brand_rotation.rotate(place_of(data_dir, config), brand, key, revoke=revoke)
+    brand_rotation.rotate(resolve_target(data_dir, config), brand, key, revoke=revoke)
 
 
 @app.command()
@@ -82,9 +82,9 @@ def disable(
 ) -> None:
     """Treat a brand as unknown everywhere; what it owes is still minted."""
     from ltzd.cli.brand import switches as brand_switches
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
 
-    brand_switches.turn(place_of(data_dir, config), brand, "disabled", on=True)
+    brand_switches.turn(resolve_target(data_dir, config), brand, "disabled", on=True)
 
 
 @app.command()
@@ -93,18 +93,18 @@ def enable(
 ) -> None:
     """Undo `disable`."""
     from ltzd.cli.brand import switches as brand_switches
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
 
-    brand_switches.turn(place_of(data_dir, config), brand, "disabled", on=False)
+    brand_switches.turn(resolve_target(data_dir, config), brand, "disabled", on=False)
 
 
 @app.command()
 def pause(brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None) -> None:
     """Take a brand's events but sign none of its mints."""
     from ltzd.cli.brand import switches as brand_switches
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
 
-    brand_switches.turn(place_of(data_dir, config), brand, "paused", on=True)
+    brand_switches.turn(resolve_target(data_dir, config), brand, "paused", on=True)
 
 
 @app.command()
@@ -113,6 +113,6 @@ def resume(
 ) -> None:
     """Undo `pause`: what waited is minted now."""
     from ltzd.cli.brand import switches as brand_switches
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
 
-    brand_switches.turn(place_of(data_dir, config), brand, "paused", on=False)
+    brand_switches.turn(resolve_target(data_dir, config), brand, "paused", on=False)

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from ltzd.cli.brand.lookup import find_brand, named
-from ltzd.cli.output import tell
-from ltzd.cli.targets import Place, connected
+from ltzd.cli.brand.lookup import describe_brand, find_brand
+from ltzd.cli.output import print_message
+from ltzd.cli.targets import Target, open_connection
 from ltzd.store.brands import records as brand_records
 from ltzd.store.brands.records import Switch
 from ltzd.values import iso
@@ -19,20 +19,20 @@ DONE = {
 }
 
 
-def turn(place: Place, brand: str, switch: Switch, *, on: bool) -> None:
-    asyncio.run(_turn(place, brand, switch, on=on))
+def turn(target: Target, brand: str, switch: Switch, *, on: bool) -> None:
+    asyncio.run(_turn(target, brand, switch, on=on))
 
 
-async def _turn(place: Place, brand: str, switch: Switch, *, on: bool) -> None:
-    async with connected(place, f"brand {switch}") as connection:
+async def _turn(target: Target, brand: str, switch: Switch, *, on: bool) -> None:
+    async with open_connection(target, f"brand {switch}") as connection:
         record = await find_brand(connection, brand)
         if await brand_records.switch(connection, record.id, switch, on=on):
-            tell(f"{named(record)} {DONE[switch, on]}")
+            print_message(f"{describe_brand(record)} {DONE[switch, on]}")
             return
         record = await find_brand(connection, brand)
     since = record.since(switch)
-    tell(
-        f"{named(record)} is not {switch}: nothing changes."
+    print_message(
+        f"{describe_brand(record)} is not {switch}: nothing changes."
         if since is None
-        else f"{named(record)} is {switch} already, since {iso(since)}: nothing changes."
+        else f"{describe_brand(record)} is {switch} already, since {iso(since)}: nothing changes."
     )

@@ -12,8 +12,8 @@ from typing import Any
 from rich.table import Column, Table
 
 from ltzd.cli.brand.lookup import find_brand
-from ltzd.cli.output import plain, print_json, print_page, tell
-from ltzd.cli.targets import Place, connected
+from ltzd.cli.output import plain_text, print_json, print_message, print_page
+from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import NotFound
 from ltzd.rules.brands.configuration import FIRST_CATALOGUE, Brand
 from ltzd.rules.brands.toml_writer import toml_of
@@ -48,18 +48,18 @@ class View:
         return [{"name": name, "type": "TXT", "value": value} for name in names]
 
 
-def list_brands(place: Place, *, as_json: bool) -> None:
-    found = asyncio.run(_every_brand(place))
+def list_brands(target: Target, *, as_json: bool) -> None:
+    found = asyncio.run(_every_brand(target))
     if as_json:
         print_json(list(map(_summary, found)))
     elif found:
         print_page(_table(found))
     else:
-        tell("There is no brand yet: `ltzd brand apply FILE` makes one.")
+        print_message("There is no brand yet: `ltzd brand apply FILE` makes one.")
 
 
-def show_brand(place: Place, brand: str, *, as_json: bool) -> None:
-    view = asyncio.run(_view(place, brand))
+def show_brand(target: Target, brand: str, *, as_json: bool) -> None:
+    view = asyncio.run(_view(target, brand))
     if as_json:
         print_json(_whole(view))
         return
@@ -67,15 +67,15 @@ def show_brand(place: Place, brand: str, *, as_json: bool) -> None:
     print(toml_of(view.brand), end="", flush=True)
 
 
-async def _every_brand(place: Place) -> list[BrandRecord]:
-    async with connected(place, "brand list") as connection:
-        return await brand_records.every_brand(connection)
+async def _every_brand(target: Target) -> list[BrandRecord]:
+    async with open_connection(target, "brand list") as connection:
+        return await brand_records.list_all(connection)
 
 
-async def _view(place: Place, text: str) -> View:
-    sealer = place.sealer()
+async def _view(target: Target, text: str) -> View:
+    sealer = target.sealer()
     async with (
-        connected(place, "brand show") as connection,
+        open_connection(target, "brand show") as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
         return await _read(connection, await find_brand(connection, text), sealer)
@@ -85,7 +85,7 @@ async def _read(connection: Connection, record: BrandRecord, sealer: Sealer) -> 
     brand = await brands.load(connection, record.id)
     if brand is None:
         raise NotFound(f"Brand {hex_of(record.id)} is gone.")
-    keys = await brand_keys.ages(connection, record.id)
+    keys = await brand_keys.read_ages(connection, record.id)
     tokens = await brand_keys.secrets_of(connection, record.id, "verification_token", sealer)
     return View(record, brand, keys, tokens[0].text if tokens else None)
 
@@ -136,8 +136,8 @@ def _table(records: Sequence[BrandRecord]) -> Table:
     for record in records:
         table.add_row(
             hex_of(record.id),
-            plain(record.name),
-            plain(" ".join(record.domains)),
+            plain_text(record.name),
+            plain_text(" ".join(record.domains)),
             record.state,
             str(record.revision),
             iso(record.updated_at),

@@ -89,7 +89,7 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter per option
         settlers=settler or [],
         arbiters=arbiter or [],
     )
-    place = deploying.Place(config, out or config.with_name("contracts.json"), chain_id)
+    target = deploying.DeploymentTarget(config, out or config.with_name("contracts.json"), chain_id)
     deploying.deploy(
-        place, roles, key, password_file, max_fee_gwei=max_fee_gwei, is_rehearsal=dry_run
+        target, roles, key, password_file, max_fee_gwei=max_fee_gwei, is_rehearsal=dry_run
     )

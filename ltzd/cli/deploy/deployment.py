@@ -13,7 +13,7 @@ from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
-from ltzd.cli.output import print_json, tell
+from ltzd.cli.output import print_json, print_message
 from ltzd.daemon.keys import read_key
 from ltzd.daemon.settings.settings import read_node
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable
@@ -25,7 +25,7 @@ _GWEI = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeploymentTarget:
     """`chain_id` is the one that the person means, whatever the node says."""
 
     config: Path
@@ -111,7 +111,7 @@ def _wei(gwei: str) -> int:
 
 
 def deploy(
-    place: Place,
+    target: DeploymentTarget,
     roles: Roles,
     key_file: Path,
     password_file: Path | None,
@@ -122,13 +122,13 @@ def deploy(
     """Raises Misconfigured, Unavailable."""
     signer = Signer(read_key(key_file, password_file))
     terms = roles.terms(signer.address)
-    rpc_url = read_node(place.config).rpc_url.get_secret_value()
+    rpc_url = read_node(target.config).rpc_url.get_secret_value()
     manner = SendMode(fees=FeePolicy(cap=_wei(max_fee_gwei)))
-    asyncio.run(_deploy(place, Rpc(rpc_url), signer, terms, manner, is_rehearsal))
+    asyncio.run(_deploy(target, Rpc(rpc_url), signer, terms, manner, is_rehearsal))
 
 
 async def _deploy(
-    place: Place,
+    target: DeploymentTarget,
     rpc: Rpc,
     signer: Signer,
     terms: DeploymentTerms,
@@ -136,40 +136,40 @@ async def _deploy(
     is_rehearsal: bool,
 ) -> None:
     async with rpc:
-        before = await _before(place, Node(rpc), signer.address)
+        before = await _before(target, Node(rpc), signer.address)
         deploying = DeploymentExecutor(
             rpc,
             signer,
             terms,
-            remember=lambda deployment: deployed_file.write(place.out, deployment),
-            tell=tell,
+            remember=lambda deployment: deployed_file.write(target.out, deployment),
+            tell=print_message,
             manner=manner,
         )
         if is_rehearsal:
-            steps = await deploying.outlook(before)
-            tell("Nothing was sent. What is missing:" if steps else "Nothing is missing.")
+            steps = await deploying.preview(before)
+            print_message("Nothing was sent. What is missing:" if steps else "Nothing is missing.")
             print(*steps, sep="\n", flush=True)
             return
         done = await deploying.run(before)
-    _tell_what_follows(place, terms, done)
+    _tell_what_follows(target, terms, done)
     print_json(deployed_file.as_json(done))
 
 
-async def _before(place: Place, node: Node, deployer: Address) -> Deployment:
+async def _before(target: DeploymentTarget, node: Node, deployer: Address) -> Deployment:
     """What the file remembers, or a beginning. Raises Misconfigured for another chain."""
     chain_id = await node.chain_id()
-    if chain_id != place.chain_id:
+    if chain_id != target.chain_id:
         raise Misconfigured(
-            f"The node is on chain {chain_id}, not on {place.chain_id}: correct --chain-id, or "
+            f"The node is on chain {chain_id}, not on {target.chain_id}: correct --chain-id, or "
             "node.rpc_url in the settings."
         )
     genesis = await _genesis(node)
-    known = deployed_file.read(place.out)
+    known = deployed_file.read(target.out)
     if known is None:
         return await begin(node, chain_id, genesis, deployer)
     if (known.chain_id, known.genesis) != (chain_id, genesis):
         raise Misconfigured(
-            f"{place.out} remembers a deployment on chain {known.chain_id} with genesis "
+            f"{target.out} remembers a deployment on chain {known.chain_id} with genesis "
             f"{hex_of(known.genesis)}, but the node is on chain {chain_id} with genesis "
             f"{hex_of(genesis)}: name another file with --out, or use that chain's node."
         )
@@ -183,15 +183,15 @@ async def _genesis(node: Node) -> Hash32:
     return block.hash
 
 
-def _tell_what_follows(place: Place, terms: DeploymentTerms, done: Deployment) -> None:
-    tell(f"All four contracts stand and were checked; {place.out} remembers them.")
+def _tell_what_follows(target: DeploymentTarget, terms: DeploymentTerms, done: Deployment) -> None:
+    print_message(f"All four contracts stand and were checked; {target.out} remembers them.")
     if terms.heir is not None:
-        tell(
+        print_message(
             f"{checksummed(terms.heir)} becomes admin by calling acceptDefaultAdminTransfer() "
             f"on each, {terms.admin_delay_seconds} seconds after the offer at the earliest."
         )
-    tell("In the settings:")
-    tell("[contracts]")
+    print_message("In the settings:")
+    print_message("[contracts]")
     names = {
         "ltz": "LTZ",
         "perk_nft": "PerkNFT",
@@ -199,5 +199,5 @@ def _tell_what_follows(place: Place, terms: DeploymentTerms, done: Deployment) -
         "business_escrow": "BusinessEscrow",
     }
     for setting, contract in names.items():
-        tell(f'{setting} = "{checksummed(done.address(contract))}"')
-    tell(f"first_block = {done.first_block}")
+        print_message(f'{setting} = "{checksummed(done.address(contract))}"')
+    print_message(f"first_block = {done.first_block}")

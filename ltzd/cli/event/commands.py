@@ -18,9 +18,9 @@ def show(
 ) -> None:
     """Show an event, its reward and every transaction attempt, without the e-mail address."""
     from ltzd.cli.event import views as event_views
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
 
-    event_views.show(place_of(data_dir, config), event_id, as_json=as_json)
+    event_views.show(resolve_target(data_dir, config), event_id, as_json=as_json)
 
 
 @app.command()
@@ -29,6 +29,6 @@ def retry(
 ) -> None:
     """Put a failed reward back into the queue, under the same reference."""
     from ltzd.cli.event import retry as event_retry
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
 
-    event_retry.retry(place_of(data_dir, config), event_id)
+    event_retry.retry(resolve_target(data_dir, config), event_id)

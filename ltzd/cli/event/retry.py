@@ -3,18 +3,18 @@
 import asyncio
 
 from ltzd.cli.event.lookup import find_event
-from ltzd.cli.output import tell
-from ltzd.cli.targets import Place, connected
+from ltzd.cli.output import print_message
+from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import Refused
 from ltzd.store.operator import rewards
 
 
-def retry(place: Place, event_id: str) -> None:
-    asyncio.run(_retry(place, event_id))
+def retry(target: Target, event_id: str) -> None:
+    asyncio.run(_retry(target, event_id))
 
 
-async def _retry(place: Place, text: str) -> None:
-    async with connected(place, "event retry") as connection:
+async def _retry(target: Target, text: str) -> None:
+    async with open_connection(target, "event retry") as connection:
         event = await find_event(connection, text)
         async with connection.transaction():
             is_queued = await rewards.retry(connection, event.id)
@@ -24,4 +24,4 @@ async def _retry(place: Place, text: str) -> None:
                 f"Event {event.id} is {event.status}: only a failed one goes back into the queue. "
                 "Nothing changed."
             )
-    tell(f"The reward of event {event.id} is in the queue again.")
+    print_message(f"The reward of event {event.id} is in the queue again.")

@@ -9,23 +9,23 @@ from rich.console import Group
 from rich.table import Table
 
 from ltzd.cli.event.lookup import find_event
-from ltzd.cli.output import plain, print_json, print_page
-from ltzd.cli.targets import Place, connected
+from ltzd.cli.output import plain_text, print_json, print_page
+from ltzd.cli.targets import Target, open_connection
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.event_handler.history import AttemptFacts, EventHistory, TransactionFacts
 from ltzd.values import checksummed, hex_of, iso
 
 
-def show(place: Place, event_id: str, *, as_json: bool) -> None:
-    event = asyncio.run(_read(place, event_id))
+def show(target: Target, event_id: str, *, as_json: bool) -> None:
+    event = asyncio.run(_read(target, event_id))
     if as_json:
         print_json(_whole(event))
     else:
         print_page(_page(event))
 
 
-async def _read(place: Place, text: str) -> EventHistory:
-    async with connected(place, "event show") as connection:
+async def _read(target: Target, text: str) -> EventHistory:
+    async with open_connection(target, "event show") as connection:
         return await find_event(connection, text)
 
 
@@ -92,7 +92,7 @@ def _time(at: datetime | None) -> str | None:
 def _page(event: EventHistory) -> Group:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, text in _lines(event):
-        table.add_row(name, plain(text))
+        table.add_row(name, plain_text(text))
     return Group(table)
 
 

@@ -38,11 +38,11 @@ def create(
     """Approve a business."""
     from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
-    from ltzd.cli.offers.registrar import Means
+    from ltzd.cli.offers.registrar import SigningOptions
 
-    means = Means(key, password_file, unsigned, sender)
-    place = partial(resolve_chain_target, data_dir, config)
-    offer_changes.set_business(address, means, place, approved=True)
+    means = SigningOptions(key, password_file, unsigned, sender)
+    target = partial(resolve_chain_target, data_dir, config)
+    offer_changes.set_business(address, means, target, approved=True)
 
 
 @app.command("set")
@@ -61,11 +61,11 @@ def set_(
     """Approve a business, or revoke its approval."""
     from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
-    from ltzd.cli.offers.registrar import Means
+    from ltzd.cli.offers.registrar import SigningOptions
 
-    means = Means(key, password_file, unsigned, sender)
-    place = partial(resolve_chain_target, data_dir, config)
-    offer_changes.set_business(address, means, place, approved=approved)
+    means = SigningOptions(key, password_file, unsigned, sender)
+    target = partial(resolve_chain_target, data_dir, config)
+    offer_changes.set_business(address, means, target, approved=approved)
 
 
 @app.command("list")

@@ -13,9 +13,9 @@ from ltzd.cli.offers.options import (
     ChangedItem,
     NewCollection,
     NewItem,
-    understood,
+    parse_options,
 )
-from ltzd.cli.offers.registrar import Means, desk, show, tell_unchanged
+from ltzd.cli.offers.registrar import SigningOptions, desk, print_unchanged, show
 from ltzd.cli.offers.views import business_view, collection_view, item_view
 from ltzd.errors import NotFound, Refused
 from ltzd.values import LtzUnits
@@ -26,9 +26,11 @@ Given = Mapping[str, object]
 """Options by field; None is not given."""
 
 
-def create_collection(given: Given, switches: Given, means: Means, place: PlaceOf) -> None:
+def create_collection(
+    given: Given, switches: Given, means: SigningOptions, target: PlaceOf
+) -> None:
     """`switches` are `active` and `requires_sig`."""
-    said = understood(NewCollection, given, means.faults())
+    said = parse_options(NewCollection, given, means.faults())
     terms = CollectionSettings(
         brand=said.brand,
         payout=said.payout or said.brand,
@@ -40,25 +42,29 @@ def create_collection(given: Given, switches: Given, means: Means, place: PlaceO
         active=bool(switches["active"]),
         requires_sig=bool(switches["requires_sig"]),
     )
-    asyncio.run(_create_collection(terms, means, place()))
+    asyncio.run(_create_collection(terms, means, target()))
 
 
-async def _create_collection(terms: CollectionSettings, means: Means, place: ChainTarget) -> None:
-    async with desk(place, means) as at:
+async def _create_collection(
+    terms: CollectionSettings, means: SigningOptions, target: ChainTarget
+) -> None:
+    async with desk(target, means) as at:
         perk_nft = at.contracts.perk_nft
-        mined = await at.carry_out(perk_nft, offers.create_collection(terms))
+        mined = await at.sign_or_print(perk_nft, offers.create_collection(terms))
     if mined is not None:
         id_ = offers.created_collection_id(mined.logs, perk_nft)
         show(collection_view(id_, terms, minted=0), mined)
 
 
-def set_collection(given: Given, means: Means, place: PlaceOf) -> None:
-    said = understood(ChangedCollection, given, means.faults(), changes=True)
-    asyncio.run(_set_collection(said, means, place()))
+def set_collection(given: Given, means: SigningOptions, target: PlaceOf) -> None:
+    said = parse_options(ChangedCollection, given, means.faults(), changes=True)
+    asyncio.run(_set_collection(said, means, target()))
 
 
-async def _set_collection(said: ChangedCollection, means: Means, place: ChainTarget) -> None:
-    async with desk(place, means) as at:
+async def _set_collection(
+    said: ChangedCollection, means: SigningOptions, target: ChainTarget
+) -> None:
+    async with desk(target, means) as at:
         old = await at.offers.collection(said.collection)
         if old is None:
             raise NotFound(f"There is no collection {said.collection}; `ltzd collection list`.")
@@ -66,14 +72,14 @@ async def _set_collection(said: ChangedCollection, means: Means, place: ChainTar
         view = collection_view(old.id, new, old.minted)
         call = offers.change_collection(old.id, old.terms, new)
         if call is None:
-            tell_unchanged(means, view)
-        elif mined := await at.carry_out(at.contracts.perk_nft, call):
+            print_unchanged(means, view)
+        elif mined := await at.sign_or_print(at.contracts.perk_nft, call):
             show(view, mined)
 
 
-def create_item(given: Given, switches: Given, means: Means, place: PlaceOf) -> None:
+def create_item(given: Given, switches: Given, means: SigningOptions, target: PlaceOf) -> None:
     """`switches` are `active` and `burns`."""
-    said = understood(NewItem, given, means.faults())
+    said = parse_options(NewItem, given, means.faults())
     terms = ItemSettings(
         brand=said.brand,
         payout=said.payout or said.brand,
@@ -83,28 +89,28 @@ def create_item(given: Given, switches: Given, means: Means, place: PlaceOf) -> 
         active=bool(switches["active"]),
         burns=bool(switches["burns"]),
     )
-    asyncio.run(_create_item(said.item, terms, said.metadata, means, place()))
+    asyncio.run(_create_item(said.item, terms, said.metadata, means, target()))
 
 
 async def _create_item(
-    id_: int, terms: ItemSettings, metadata: bytes, means: Means, place: ChainTarget
+    id_: int, terms: ItemSettings, metadata: bytes, means: SigningOptions, target: ChainTarget
 ) -> None:
-    async with desk(place, means) as at:
+    async with desk(target, means) as at:
         # The contract would take it as a change of what is there.
         if await at.offers.item(id_) is not None:
             raise Refused(f"Item {id_} is there already; `ltzd item set` changes it.")
         call = offers.set_item(id_, terms, metadata)
-        if mined := await at.carry_out(at.contracts.points_sale, call):
+        if mined := await at.sign_or_print(at.contracts.points_sale, call):
             show(item_view(id_, terms, sold=0), mined)
 
 
-def set_item(given: Given, means: Means, place: PlaceOf) -> None:
-    said = understood(ChangedItem, given, means.faults(), changes=True)
-    asyncio.run(_set_item(said, means, place()))
+def set_item(given: Given, means: SigningOptions, target: PlaceOf) -> None:
+    said = parse_options(ChangedItem, given, means.faults(), changes=True)
+    asyncio.run(_set_item(said, means, target()))
 
 
-async def _set_item(said: ChangedItem, means: Means, place: ChainTarget) -> None:
-    async with desk(place, means) as at:
+async def _set_item(said: ChangedItem, means: SigningOptions, target: ChainTarget) -> None:
+    async with desk(target, means) as at:
         old = await at.offers.item(said.item)
         if old is None:
             raise NotFound(f"There is no item {said.item}; `ltzd item list` shows all.")
@@ -115,26 +121,26 @@ async def _set_item(said: ChangedItem, means: Means, place: ChainTarget) -> None
         new = replace(old.terms, **given)
         view = item_view(old.id, new, old.sold)
         if (new, metadata) == (old.terms, before):
-            tell_unchanged(means, view)
+            print_unchanged(means, view)
             return
         call = offers.set_item(old.id, new, metadata)
-        if mined := await at.carry_out(at.contracts.points_sale, call):
+        if mined := await at.sign_or_print(at.contracts.points_sale, call):
             show(view, mined)
 
 
-def set_business(address: str, means: Means, place: PlaceOf, *, approved: bool) -> None:
-    said = understood(Business, {"business": address}, means.faults())
-    asyncio.run(_set_business(said, means, place(), approved=approved))
+def set_business(address: str, means: SigningOptions, target: PlaceOf, *, approved: bool) -> None:
+    said = parse_options(Business, {"business": address}, means.faults())
+    asyncio.run(_set_business(said, means, target(), approved=approved))
 
 
 async def _set_business(
-    said: Business, means: Means, place: ChainTarget, *, approved: bool
+    said: Business, means: SigningOptions, target: ChainTarget, *, approved: bool
 ) -> None:
-    async with desk(place, means) as at:
+    async with desk(target, means) as at:
         view = business_view(said.business, approved=approved)
         if await at.offers.is_business(said.business) == approved:
-            tell_unchanged(means, view)
+            print_unchanged(means, view)
             return
         call = offers.set_business(said.business, approved=approved)
-        if mined := await at.carry_out(at.contracts.business_escrow, call):
+        if mined := await at.sign_or_print(at.contracts.business_escrow, call):
             show(view, mined)

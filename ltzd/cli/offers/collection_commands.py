@@ -66,10 +66,10 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Create a collection: free, once per user and without end, where no option says otherwise."""
     from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
-    from ltzd.cli.offers.registrar import Means
+    from ltzd.cli.offers.registrar import SigningOptions
 
-    means = Means(key, password_file, unsigned, sender)
-    place = partial(resolve_chain_target, data_dir, config)
+    means = SigningOptions(key, password_file, unsigned, sender)
+    target = partial(resolve_chain_target, data_dir, config)
     given = {
         "brand": brand,
         "charges": charges,
@@ -80,7 +80,7 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter per option
         "uri": uri,
     }
     switches = {"active": not inactive, "requires_sig": requires_sig}
-    offer_changes.create_collection(given, switches, means, place)
+    offer_changes.create_collection(given, switches, means, target)
 
 
 @app.command("set")
@@ -102,10 +102,10 @@ def set_(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Change a collection; what no option names stays as it is."""
     from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
-    from ltzd.cli.offers.registrar import Means
+    from ltzd.cli.offers.registrar import SigningOptions
 
-    means = Means(key, password_file, unsigned, sender)
-    place = partial(resolve_chain_target, data_dir, config)
+    means = SigningOptions(key, password_file, unsigned, sender)
+    target = partial(resolve_chain_target, data_dir, config)
     given = {
         "collection": collection,
         "brand": brand,
@@ -115,7 +115,7 @@ def set_(  # noqa: PLR0913, PLR0917 - one parameter per option
         "max_per_user": max_per_user,
         "active": active,
     }
-    offer_changes.set_collection(given, means, place)
+    offer_changes.set_collection(given, means, target)
 
 
 @app.command("list")

@@ -58,10 +58,10 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Put an item up for sale; without a price it is free."""
     from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
-    from ltzd.cli.offers.registrar import Means
+    from ltzd.cli.offers.registrar import SigningOptions
 
-    means = Means(key, password_file, unsigned, sender)
-    place = partial(resolve_chain_target, data_dir, config)
+    means = SigningOptions(key, password_file, unsigned, sender)
+    target = partial(resolve_chain_target, data_dir, config)
     given = {
         "item": item,
         "brand": brand,
@@ -72,7 +72,7 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter per option
         "metadata": metadata,
     }
     switches = {"active": not inactive, "burns": burns}
-    offer_changes.create_item(given, switches, means, place)
+    offer_changes.create_item(given, switches, means, target)
 
 
 @app.command("set")
@@ -100,10 +100,10 @@ def set_(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Change an item; what no option names stays as it is, and what was sold stays sold."""
     from ltzd.cli.chain_targets import resolve_chain_target
     from ltzd.cli.offers import changes as offer_changes
-    from ltzd.cli.offers.registrar import Means
+    from ltzd.cli.offers.registrar import SigningOptions
 
-    means = Means(key, password_file, unsigned, sender)
-    place = partial(resolve_chain_target, data_dir, config)
+    means = SigningOptions(key, password_file, unsigned, sender)
+    target = partial(resolve_chain_target, data_dir, config)
     given = {
         "item": item,
         "brand": brand,
@@ -115,7 +115,7 @@ def set_(  # noqa: PLR0913, PLR0917 - one parameter per option
         "burns": burns,
         "active": active,
     }
-    offer_changes.set_item(given, means, place)
+    offer_changes.set_item(given, means, target)
 
 
 @app.command("list")

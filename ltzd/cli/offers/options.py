@@ -143,7 +143,7 @@ class Sender(Options):
 _ARGUMENTS = {"collection": "COLLECTION", "item": "ITEM", "business": "ADDRESS", "sender": "--from"}
 
 
-def understood(
+def parse_options(
     kind: type[T], given: Mapping[str, object], faults: list[str], *, changes: bool = False
 ) -> T:
     """The options as `kind`; None among them was not given. Raises FileRejected with all faults.

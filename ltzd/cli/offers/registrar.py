@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ltzd.chain.contracts.offers import OfferReader
-from ltzd.chain.deployment.cold_wallet import ColdWallet, Mined, simulate
+from ltzd.chain.deployment.cold_wallet import ColdWallet, MinedTransaction, simulate
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.offers.options import sender_of
-from ltzd.cli.output import print_json, tell
+from ltzd.cli.output import print_json, print_message
 from ltzd.daemon.keys import read_key
 from ltzd.errors import Misconfigured, Refused
 from ltzd.values import Address, Hash32, checksummed, hex_of
@@ -30,7 +30,7 @@ _IN_WORDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class SigningOptions:
     """As the options say it: `key` signs and sends, `unsigned` prints."""
 
     key: Path | None
@@ -49,18 +49,18 @@ class Means:
         return [*found, *sender_of(self.sender)[1]]
 
 
-class Desk:
+class TransactionSender:
     """One command's way to the chain."""
 
-    def __init__(self, rpc: Rpc, place: ChainTarget, means: Means) -> None:
+    def __init__(self, rpc: Rpc, target: ChainTarget, means: SigningOptions) -> None:
         self._rpc = rpc
         self._node = Node(rpc)
-        self._fees = place.fees
+        self._fees = target.fees
         self._means = means
-        self.contracts = place.contracts
-        self.offers = OfferReader(rpc, place.contracts)
+        self.contracts = target.contracts
+        self.offers = OfferReader(rpc, target.contracts)
 
-    async def carry_out(self, to: Address, data: bytes) -> Mined | None:
+    async def sign_or_print(self, to: Address, data: bytes) -> MinedTransaction | None:
         """None when nothing was sent, since the transaction was printed."""
         if not await self._node.code(to):
             raise Misconfigured(f"There is no contract at {checksummed(to)} on the node's chain.")
@@ -75,7 +75,7 @@ class Desk:
                 raise
             raise Refused(f"{error.message}: {words}.", **error.details) from error
 
-    async def _send(self, key: Path, to: Address, data: bytes) -> Mined:
+    async def _send(self, key: Path, to: Address, data: bytes) -> MinedTransaction:
         # Opening a keystore takes about a second of pure computation.
         secret = await asyncio.to_thread(read_key, key, self._means.password_file)
         return await ColdWallet(self._rpc, Signer(secret), self._fees).send(to, data, _tell_hash)
@@ -95,12 +95,12 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(place: ChainTarget, means: Means) -> AsyncIterator[Desk]:
-    async with Rpc(place.rpc_url) as rpc:
-        yield Desk(rpc, place, means)
+async def desk(target: ChainTarget, means: SigningOptions) -> AsyncIterator[TransactionSender]:
+    async with Rpc(target.rpc_url) as rpc:
+        yield TransactionSender(rpc, target, means)
 
 
-def show(result: Mapping[str, Any], mined: Mined | None) -> None:
+def show(result: Mapping[str, Any], mined: MinedTransaction | None) -> None:
     """What is so now, and by which transaction: None if it was so before."""
     transaction = {
         "transactionHash": hex_of(mined.hash) if mined else None,
@@ -109,12 +109,12 @@ def show(result: Mapping[str, Any], mined: Mined | None) -> None:
     print_json({**result, **transaction})
 
 
-def tell_unchanged(means: Means, result: Mapping[str, Any]) -> None:
-    tell("Nothing changes, so there is nothing to send.")
+def print_unchanged(means: SigningOptions, result: Mapping[str, Any]) -> None:
+    print_message("Nothing changes, so there is nothing to send.")
     if not means.unsigned:
         show(result, None)
 
 
 def _tell_hash(transaction: Hash32) -> None:
     # Before it goes out, so that whoever is interrupted knows what to look for.
-    tell(f"Sending transaction {hex_of(transaction)} and waiting for its block.")
+    print_message(f"Sending transaction {hex_of(transaction)} and waiting for its block.")

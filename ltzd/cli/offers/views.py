@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 from rich.table import Column, Table
 
 from ltzd.chain.contracts.offers import (
-    Collection,
+    CollectionOffer,
     CollectionSettings,
-    Item,
+    ItemOffer,
     ItemSettings,
     OfferReader,
 )
 from ltzd.chain.node.rpc import Rpc
 from ltzd.cli.chain_targets import ChainTarget
-from ltzd.cli.output import plain, print_json, print_page, tell
+from ltzd.cli.output import plain_text, print_json, print_message, print_page
 from ltzd.rules.amounts import ltz_of
 from ltzd.values import Address, checksummed
 
@@ -56,29 +56,29 @@ def business_view(business: Address, *, approved: bool) -> dict[str, Any]:
     return {"business": checksummed(business), "approved": approved}
 
 
-def list_collections(place: ChainTarget, *, as_json: bool) -> None:
-    found: list[Collection] = _read(place, lambda offers: offers.collections())
+def list_collections(target: ChainTarget, *, as_json: bool) -> None:
+    found: list[CollectionOffer] = _read(target, lambda offers: offers.collections())
     views = [collection_view(one.id, one.terms, one.minted) for one in found]
     _show(views, as_json=as_json, without="collection")
 
 
-def list_items(place: ChainTarget, *, as_json: bool) -> None:
-    found: list[Item] = _read(place, lambda offers: offers.items())
+def list_items(target: ChainTarget, *, as_json: bool) -> None:
+    found: list[ItemOffer] = _read(target, lambda offers: offers.items())
     _show(
         [item_view(one.id, one.terms, one.sold) for one in found], as_json=as_json, without="item"
     )
 
 
-def list_businesses(place: ChainTarget, *, as_json: bool) -> None:
-    found = _read(place, lambda offers: offers.businesses())
+def list_businesses(target: ChainTarget, *, as_json: bool) -> None:
+    found = _read(target, lambda offers: offers.businesses())
     views = [business_view(one, approved=approved) for one, approved in found.items()]
     _show(views, as_json=as_json, without="business")
 
 
-def _read(place: ChainTarget, ask: Callable[[OfferReader], Awaitable[T]]) -> T:
+def _read(target: ChainTarget, ask: Callable[[OfferReader], Awaitable[T]]) -> T:
     async def read() -> T:
-        async with Rpc(place.rpc_url) as rpc:
-            return await ask(OfferReader(rpc, place.contracts))
+        async with Rpc(target.rpc_url) as rpc:
+            return await ask(OfferReader(rpc, target.contracts))
 
     return asyncio.run(read())
 
@@ -89,7 +89,7 @@ def _show(views: Sequence[Mapping[str, Any]], *, as_json: bool, without: str) ->
     elif views:
         print_page(_table(views))
     else:
-        tell(f"There is no {without} yet: `ltzd {without} create` makes one.")
+        print_message(f"There is no {without} yet: `ltzd {without} create` makes one.")
 
 
 def _table(views: Sequence[Mapping[str, Any]]) -> Table:
@@ -97,7 +97,7 @@ def _table(views: Sequence[Mapping[str, Any]]) -> Table:
         *(Column(name, overflow="fold") for name in views[0]), box=None, padding=(0, 2, 0, 0)
     )
     for view in views:
-        table.add_row(*(plain(_shown(value)) for value in view.values()))
+        table.add_row(*(plain_text(_shown(value)) for value in view.values()))
     return table
 
 

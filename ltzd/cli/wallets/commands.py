@@ -27,11 +27,11 @@ def list_(
     config: ConfigInstead = None,
 ) -> None:
     """List the wallets that are kept here, the newest first, and what kinds of names lead there."""
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
     from ltzd.cli.wallets import views as wallet_views
 
-    place = place_of(data_dir, config)
-    wallet_views.list_wallets(place, limit, show_names=show_names, as_json=as_json)
+    target = resolve_target(data_dir, config)
+    wallet_views.list_wallets(target, limit, show_names=show_names, as_json=as_json)
 
 
 @app.command("rotate-master-key")
@@ -46,7 +46,7 @@ def rotate_master_key(
     config: ConfigInstead = None,
 ) -> None:
     """Seal brands' keys and wallets' keys anew under another master key; may be run again."""
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
     from ltzd.cli.wallets import master_key
 
-    master_key.rotate(place_of(data_dir, config), new_key_file)
+    master_key.rotate(resolve_target(data_dir, config), new_key_file)

@@ -9,31 +9,31 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from ltzd.cli.output import plain, print_json, print_page, tell
-from ltzd.cli.targets import Place, connected
+from ltzd.cli.output import plain_text, print_json, print_message, print_page
+from ltzd.cli.targets import Target, open_connection
 from ltzd.store.users import custodial_users as local_users
 from ltzd.store.users.custodial_users import ListedUser
 from ltzd.values import checksummed, iso
 
 
-def list_wallets(place: Place, limit: int, *, show_names: bool, as_json: bool) -> None:
-    users, count = asyncio.run(_read(place, limit))
+def list_wallets(target: Target, limit: int, *, show_names: bool, as_json: bool) -> None:
+    users, count = asyncio.run(_read(target, limit))
     if as_json:
         print_json([_summary(user, show_names=show_names) for user in users])
     elif users:
         print_page(_table(users, show_names=show_names))
     else:
-        tell("No wallet is kept here.")
+        print_message("No wallet is kept here.")
     if len(users) < count:
-        tell(f"These are the newest {len(users)} of {count}; --limit shows more.")
+        print_message(f"These are the newest {len(users)} of {count}; --limit shows more.")
 
 
-async def _read(place: Place, limit: int) -> tuple[list[ListedUser], int]:
+async def _read(target: Target, limit: int) -> tuple[list[ListedUser], int]:
     async with (
-        connected(place, "wallets list") as connection,
+        open_connection(target, "wallets list") as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
-        return await local_users.newest(connection, limit), await local_users.count(connection)
+        return await local_users.list_newest(connection, limit), await local_users.count(connection)
 
 
 def _summary(user: ListedUser, *, show_names: bool) -> dict[str, Any]:
@@ -70,6 +70,6 @@ def _table(users: Sequence[ListedUser], *, show_names: bool) -> Table:
             checksummed(user.wallet),
             user.key_id,
             iso(user.created_at),
-            plain(", ".join(shown)),
+            plain_text(", ".join(shown)),
         )
     return table

@@ -31,11 +31,11 @@ def list_(
     config: ConfigInstead = None,
 ) -> None:
     """List webhooks, the newest first, and the endpoints that are disabled."""
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
     from ltzd.cli.webhooks import views as webhook_views
 
-    place = place_of(data_dir, config)
-    webhook_views.list_webhooks(place, brand, state, limit, as_json=as_json)
+    target = resolve_target(data_dir, config)
+    webhook_views.list_webhooks(target, brand, state, limit, as_json=as_json)
 
 
 @app.command()
@@ -53,10 +53,10 @@ def replay(
     config: ConfigInstead = None,
 ) -> None:
     """Send webhooks anew, under their ids: those named, or a brand's since a time."""
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
     from ltzd.cli.webhooks import replay as webhook_replay
 
-    webhook_replay.replay(place_of(data_dir, config), ids or [], brand, since, state)
+    webhook_replay.replay(resolve_target(data_dir, config), ids or [], brand, since, state)
 
 
 @app.command()
@@ -64,7 +64,7 @@ def enable(
     brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
 ) -> None:
     """Open a brand's disabled endpoint again; what waited is sent."""
-    from ltzd.cli.targets import place_of
+    from ltzd.cli.targets import resolve_target
     from ltzd.cli.webhooks import replay as webhook_replay
 
-    webhook_replay.enable(place_of(data_dir, config), brand)
+    webhook_replay.enable(resolve_target(data_dir, config), brand)

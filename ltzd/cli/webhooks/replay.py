@@ -6,47 +6,47 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from ltzd.cli.brand.lookup import find_brand, named
-from ltzd.cli.output import tell
-from ltzd.cli.targets import Place, connected
+from ltzd.cli.brand.lookup import describe_brand, find_brand
+from ltzd.cli.output import print_message
+from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import NotFound, Refused
 from ltzd.store.database import Connection
 from ltzd.store.webhooks import records as webhook_records
-from ltzd.store.webhooks.queue import State
+from ltzd.store.webhooks.queue import WebhookState
 from ltzd.values import iso
 
 _ID = re.compile(r"msg_[0-9a-f]{32}")
 
 
 def replay(
-    place: Place,
+    target: Target,
     ids: Sequence[str],
     brand: str | None,
     since: str | None,
-    state: State | None,
+    state: WebhookState | None,
 ) -> None:
     if ids and (brand, since, state) == (None, None, None):
-        asyncio.run(_replay(place, list(dict.fromkeys(map(_id_in, ids)))))
+        asyncio.run(_replay(target, list(dict.fromkeys(map(_id_in, ids)))))
     elif not ids and brand is not None and since is not None:
-        asyncio.run(_replay_since(place, brand, _time_in(since), state))
+        asyncio.run(_replay_since(target, brand, _time_in(since), state))
     else:
         raise Refused("Give either the webhooks' ids, or --brand and --since.")
 
 
-def enable(place: Place, brand: str) -> None:
-    asyncio.run(_enable(place, brand))
+def enable(target: Target, brand: str) -> None:
+    asyncio.run(_enable(target, brand))
 
 
-async def _replay(place: Place, ids: Sequence[UUID]) -> None:
-    async with connected(place, "webhooks replay") as connection, connection.transaction():
+async def _replay(target: Target, ids: Sequence[UUID]) -> None:
+    async with open_connection(target, "webhooks replay") as connection, connection.transaction():
         await _refuse_others(connection, ids)
         count = len(await webhook_records.replay(connection, ids))
-    tell(_sentence(count))
+    print_message(_sentence(count))
 
 
 async def _refuse_others(connection: Connection, ids: Sequence[UUID]) -> None:
     """All of them or none."""
-    found = {one.id: one for one in await webhook_records.called(connection, ids)}
+    found = {one.id: one for one in await webhook_records.lock_by_id(connection, ids)}
     for each in ids:
         if each not in found:
             raise NotFound(f"There is no webhook msg_{each.hex}. Nothing changed.")
@@ -57,21 +57,23 @@ async def _refuse_others(connection: Connection, ids: Sequence[UUID]) -> None:
             )
 
 
-async def _replay_since(place: Place, text: str, since: datetime, state: State | None) -> None:
-    async with connected(place, "webhooks replay") as connection, connection.transaction():
+async def _replay_since(
+    target: Target, text: str, since: datetime, state: WebhookState | None
+) -> None:
+    async with open_connection(target, "webhooks replay") as connection, connection.transaction():
         brand = await find_brand(connection, text)
         count = await webhook_records.replay_since(connection, brand.id, since, state)
-    tell(f"Since {iso(since)}: {_sentence(count)}")
+    print_message(f"Since {iso(since)}: {_sentence(count)}")
 
 
-async def _enable(place: Place, text: str) -> None:
-    async with connected(place, "webhooks enable") as connection:
+async def _enable(target: Target, text: str) -> None:
+    async with open_connection(target, "webhooks enable") as connection:
         brand = await find_brand(connection, text)
         count = await webhook_records.enable(connection, brand.id)
     if count is None:
-        raise Refused(f"The endpoint of {named(brand)} is not disabled. Nothing changed.")
-    tell(f"The endpoint of {named(brand)} is open again. {_sentence(count)}")
-    tell("What was given up before is sent again only by `ltzd webhooks replay`.")
+        raise Refused(f"The endpoint of {describe_brand(brand)} is not disabled. Nothing changed.")
+    print_message(f"The endpoint of {describe_brand(brand)} is open again. {_sentence(count)}")
+    print_message("What was given up before is sent again only by `ltzd webhooks replay`.")
 
 
 def _sentence(count: int) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 from rich.table import Column, Table
 
 from ltzd.cli.brand.lookup import find_brand
-from ltzd.cli.output import plain, print_json, print_page, tell
-from ltzd.cli.targets import Place, connected
+from ltzd.cli.output import plain_text, print_json, print_message, print_page
+from ltzd.cli.targets import Target, open_connection
 from ltzd.store.webhooks import records as webhook_records
-from ltzd.store.webhooks.queue import State
+from ltzd.store.webhooks.queue import WebhookState
 from ltzd.store.webhooks.records import DisabledEndpoint, WebhookRecord
 from ltzd.values import hex_of, iso
 
@@ -18,9 +18,9 @@ Found = tuple[list[WebhookRecord], list[DisabledEndpoint]]
 
 
 def list_webhooks(
-    place: Place, brand: str | None, state: State | None, limit: int, *, as_json: bool
+    target: Target, brand: str | None, state: WebhookState | None, limit: int, *, as_json: bool
 ) -> None:
-    webhooks, disabled = asyncio.run(_read(place, brand, state, limit))
+    webhooks, disabled = asyncio.run(_read(target, brand, state, limit))
     if as_json:
         print_json(
             {
@@ -30,21 +30,21 @@ def list_webhooks(
         )
         return
     for one in disabled:
-        tell(
+        print_message(
             f"The endpoint of brand {hex_of(one.brand_id)} is disabled since "
             f"{iso(one.disabled_at)}: {one.reason}. `ltzd webhooks enable` ends that."
         )
     if webhooks:
         print_page(_table(webhooks))
     else:
-        tell("There is no such webhook.")
+        print_message("There is no such webhook.")
 
 
-async def _read(place: Place, brand: str | None, state: State | None, limit: int) -> Found:
-    async with connected(place, "webhooks list") as connection:
+async def _read(target: Target, brand: str | None, state: WebhookState | None, limit: int) -> Found:
+    async with open_connection(target, "webhooks list") as connection:
         id_ = None if brand is None else (await find_brand(connection, brand)).id
         return (
-            await webhook_records.listed(connection, id_, state, limit),
+            await webhook_records.list_webhooks(connection, id_, state, limit),
             await webhook_records.disabled_endpoints(connection, id_),
         )
 
@@ -96,7 +96,7 @@ def _table(webhooks: Sequence[WebhookRecord]) -> Table:
             one.state,
             str(one.attempts),
             iso(one.created_at),
-            plain(_fate(one)),
+            plain_text(_fate(one)),
         )
     return table
 

@@ -12,8 +12,8 @@ from pydantic import Field, SecretStr, model_validator
 
 from ltzd.daemon.settings.section import Section, resolve_secret
 from ltzd.daemon.settings.value_types import SecretFile, WebUrl
-from ltzd.providers.oauth import account_access as vendors
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
+from ltzd.providers.oauth import policy as vendors
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthProvider
 
 _Secret = Annotated[SecretStr, Field(min_length=1)]
@@ -46,21 +46,21 @@ class _WithClientSecret(Section):
         return resolve_secret(self.client_secret, self.client_secret_file).get_secret_value()
 
 
-class Discord(_WithToken):
+class DiscordSettings(_WithToken):
     base_url: WebUrl = vendors.DISCORD_URL
 
     def access(self) -> vendors.DiscordAccess:
         return vendors.DiscordAccess(self.secret(), self.base_url)
 
 
-class Twitter(_WithToken):
+class TwitterSettings(_WithToken):
     base_url: WebUrl = vendors.TWITTER_URL
 
     def access(self) -> vendors.TwitterAccess:
         return vendors.TwitterAccess(self.secret(), self.base_url)
 
 
-class Github(Section):
+class GithubSettings(Section):
     """Without a token 60 questions an hour are answered, and the rest is 500 to our callers."""
 
     token: _Secret | None = None
@@ -80,7 +80,7 @@ class Github(Section):
         return vendors.GithubAccess(token, self.base_url)
 
 
-class Google(Section):
+class GoogleSettings(Section):
     api_key: _Secret | None = None
     api_key_file: SecretFile | None = None
     base_url: WebUrl = vendors.GOOGLE_URL
@@ -95,14 +95,14 @@ class Google(Section):
         return vendors.GoogleAccess(key, self.base_url)
 
 
-class Telegram(_WithToken):
+class TelegramSettings(_WithToken):
     base_url: WebUrl = vendors.TELEGRAM_URL
 
     def access(self) -> vendors.TelegramAccess:
         return vendors.TelegramAccess(self.secret(), self.base_url)
 
 
-class Spotify(_WithClientSecret):
+class SpotifySettings(_WithClientSecret):
     client_id: _Name
     extended_quota: bool = False
     """Whether the application is out of development mode, so that its 404s mean something."""
@@ -115,7 +115,7 @@ class Spotify(_WithClientSecret):
         )
 
 
-class Instagram(_WithToken):
+class InstagramSettings(_WithToken):
     user_id: Annotated[str, Field(pattern=r"^[0-9]{5,25}$")]
     """Our own professional account's."""
     base_url: WebUrl = vendors.INSTAGRAM_URL
@@ -124,7 +124,7 @@ class Instagram(_WithToken):
         return vendors.InstagramAccess(self.user_id, self.secret(), self.base_url)
 
 
-class Tiktok(_WithClientSecret):
+class TiktokSettings(_WithClientSecret):
     client_key: _Name
     base_url: WebUrl = vendors.TIKTOK_URL
 
@@ -132,15 +132,15 @@ class Tiktok(_WithClientSecret):
         return vendors.TiktokAccess(self.client_key, self.secret(), self.base_url)
 
 
-class Accounts(Section):
-    discord: Discord | None = None
-    twitter: Twitter | None = None
-    github: Github | None = None
-    google: Google | None = None
-    telegram: Telegram | None = None
-    spotify: Spotify | None = None
-    instagram: Instagram | None = None
-    tiktok: Tiktok | None = None
+class AccountSettings(Section):
+    discord: DiscordSettings | None = None
+    twitter: TwitterSettings | None = None
+    github: GithubSettings | None = None
+    google: GoogleSettings | None = None
+    telegram: TelegramSettings | None = None
+    spotify: SpotifySettings | None = None
+    instagram: InstagramSettings | None = None
+    tiktok: TiktokSettings | None = None
     exists_seconds: Annotated[float, Field(ge=0, le=86_400)] = 3600.0
     """How long the answer that an account exists counts."""
     missing_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60.0
@@ -156,7 +156,7 @@ class Accounts(Section):
         }
         return cls.model_validate(rows)
 
-    def not_asked(self) -> list[OAuthProvider]:
+    def unchecked_providers(self) -> list[OAuthProvider]:
         """The providers without a section: only the form of their ids is checked."""
         return [name for name in PROVIDERS if getattr(self, name) is None]
 

@@ -24,7 +24,7 @@ from ltzd.providers.oidc.policy import OidcPolicy
 Kind = Literal["vendor", "oidc"]
 
 
-class VendorIdentity(Section):
+class VendorIdentitySettings(Section):
     """A vendor makes the tokens and keeps the wallets."""
 
     kind: Literal["vendor"] = "vendor"
@@ -73,7 +73,7 @@ class VendorIdentity(Section):
         return {"identity.base_url": self.base_url}
 
 
-class OidcIdentity(Section):
+class OidcIdentitySettings(Section):
     """An OpenID Connect issuer makes the tokens; we keep the wallets."""
 
     kind: Literal["oidc"]
@@ -111,12 +111,14 @@ class _AnyKind(Section):
 
 def _of_its_kind(value: object) -> object:
     """Its faults then have the places of that kind's keys, without a kind in between."""
-    if isinstance(value, VendorIdentity | OidcIdentity):
+    if isinstance(value, VendorIdentitySettings | OidcIdentitySettings):
         return value
     kind = value.get("kind", "vendor") if isinstance(value, Mapping) else "vendor"
     if _AnyKind.model_validate({"kind": kind}).kind == "oidc":
-        return OidcIdentity.model_validate(value)
-    return VendorIdentity.model_validate(value)
+        return OidcIdentitySettings.model_validate(value)
+    return VendorIdentitySettings.model_validate(value)
 
 
-Identity = Annotated[VendorIdentity | OidcIdentity, BeforeValidator(_of_its_kind)]
+IdentitySettings = Annotated[
+    VendorIdentitySettings | OidcIdentitySettings, BeforeValidator(_of_its_kind)
+]

@@ -9,7 +9,7 @@ from ltzd.daemon.settings.section import Section
 from ltzd.daemon.settings.value_types import Port, ReadableFile, SecretFile, is_loopback
 
 
-class Listener(Section):
+class ListenerSettings(Section):
     host: str = "127.0.0.1"
     port: Port
     tls_certificate_file: ReadableFile | None = None

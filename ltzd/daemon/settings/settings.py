@@ -25,10 +25,10 @@ from pydantic_settings import (
 )
 
 from ltzd.daemon.keys import read_key
-from ltzd.daemon.settings.accounts import Accounts
-from ltzd.daemon.settings.identity import Identity
+from ltzd.daemon.settings.accounts import AccountSettings
+from ltzd.daemon.settings.identity import IdentitySettings
 from ltzd.daemon.settings.inline_secrets import inline_secrets
-from ltzd.daemon.settings.listener import Listener
+from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.section import Section, resolve_secret, secret_from_file
 from ltzd.daemon.settings.value_types import (
     ROLES,
@@ -62,12 +62,12 @@ DEV_VARIABLE = "ANVIL"
 GWEI = 10**9
 
 
-class Node(Section):
+class NodeSettings(Section):
     rpc_url: RpcUrl
     poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
 
 
-class Http(Listener):
+class HttpSettings(ListenerSettings):
     port: Port = 8000
     own_origins: Origins = ()
     proxies_count: Annotated[int, Field(ge=0, le=16)] = 0
@@ -98,7 +98,7 @@ class Http(Listener):
         return self.is_open_to_others and not self.trusted_proxies
 
 
-class Admin(Listener):
+class AdminSettings(ListenerSettings):
     port: Port = 9464
     token_file: SecretFile | None = None
 
@@ -120,7 +120,7 @@ class Admin(Listener):
         return None if self.token_file is None else secret_from_file(self.token_file)
 
 
-class Contracts(Section):
+class ContractSettings(Section):
     ltz: ContractAddress
     perk_nft: ContractAddress
     points_sale: ContractAddress
@@ -143,7 +143,7 @@ class Contracts(Section):
         return self
 
 
-class Operator(Section):
+class OperatorSettings(Section):
     minter_key_file: SecretFile | None = None
     minter_password_file: SecretFile | None = None
     relay_key_file: SecretFile | None = None
@@ -169,7 +169,7 @@ class Operator(Section):
         return int(self.max_fee_gwei * GWEI)
 
 
-class Relay(Section):
+class RelaySettings(Section):
     gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
     """What one identity's calls, of all its wallets, may cost in a UTC day; 0 is no budget."""
     total_gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
@@ -179,7 +179,7 @@ class Relay(Section):
         return GasBudgets(self.gas_budget_wei_per_day, self.total_gas_budget_wei_per_day)
 
 
-class Payments(Section):
+class PaymentSettings(Section):
     """The payment provider's account; without this section nothing is sold."""
 
     base_url: WebUrl = "https://api.stripe.com"
@@ -203,7 +203,7 @@ class Payments(Section):
         return resolve_secret(self.signing_secret, self.signing_secret_file)
 
 
-class Dns(Section):
+class DnsSettings(Section):
     """Who is asked for TXT records; without nameservers those of the machine."""
 
     nameservers: IpAddresses = ()
@@ -212,14 +212,14 @@ class Dns(Section):
     """For one question, however many nameservers are asked."""
 
 
-class Chat(Section):
+class ChatSettings(Section):
     """What purchase constraints ask beside `[accounts.discord]`."""
 
     levels_url: LevelsUrl | None = None
     """Of the levelling bot, with {guild_id} and {user_id}."""
 
 
-class Site(Section):
+class SiteSettings(Section):
     """The host sites of all brands: how they are asked who their users are, and where their pages
     find ltzd."""
 
@@ -239,18 +239,18 @@ class Settings(Section):
     """Whose keys open what they sealed once, and seal nothing."""
     roles: Roles = ROLES
     explorer_url: WebUrl | None = None
-    node: Node
-    contracts: Contracts
-    identity: Identity
-    http: Http = Http()
-    admin: Admin = Admin()
-    operator: Operator = Operator()
-    relay: Relay = Relay()
-    payments: Payments | None = None
-    dns: Dns = Dns()
-    chat: Chat = Chat()
-    accounts: Accounts = Accounts()
-    site: Site = Site()
+    node: NodeSettings
+    contracts: ContractSettings
+    identity: IdentitySettings
+    http: HttpSettings = HttpSettings()
+    admin: AdminSettings = AdminSettings()
+    operator: OperatorSettings = OperatorSettings()
+    relay: RelaySettings = RelaySettings()
+    payments: PaymentSettings | None = None
+    dns: DnsSettings = DnsSettings()
+    chat: ChatSettings = ChatSettings()
+    accounts: AccountSettings = AccountSettings()
+    site: SiteSettings = SiteSettings()
 
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:
@@ -308,7 +308,7 @@ def read_settings(path: Path, roles: str | None = None) -> Settings:
     return settings
 
 
-def read_node(path: Path) -> Node:
+def read_node(path: Path) -> NodeSettings:
     """The section node alone, for who has no contracts to put into the others yet.
 
     Raises Misconfigured with a line for every fault in it.
@@ -319,7 +319,7 @@ def read_node(path: Path) -> Node:
     except SettingsError as error:
         raise FileRejected([*faults, f"{PREFIX} variables: {error}"]) from None
     try:
-        node = Node.model_validate(found.get("node", {}))
+        node = NodeSettings.model_validate(found.get("node", {}))
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         faults += [_fault(file, ("node", *each["loc"]), reason_of(each), None) for each in details]

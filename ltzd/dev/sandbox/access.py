@@ -33,7 +33,7 @@ async def loopback_only(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 @web.middleware
-async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def error_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except BadInputError as error:

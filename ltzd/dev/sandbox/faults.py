@@ -69,9 +69,9 @@ class Faults:
     def take(self, path: str) -> Fault | None:
         """The fault for one request to this path, now spent once."""
         service = next((name for name, start in SERVICES.items() if path.startswith(start)), None)
-        return None if service is None else self.spend(service)
+        return None if service is None else self.consume(service)
 
-    def spend(self, service: str) -> Fault | None:
+    def consume(self, service: str) -> Fault | None:
         """The fault for one request to this service, now spent once."""
         fault = self._orders.get(service)
         if fault is None or fault.times == 0:
@@ -94,7 +94,7 @@ class Faults:
         fault = self.take(request.path)
         if fault is None:
             return await handler(request)
-        is_cut = fault.drops_request or await self.ends_within(fault.delay_seconds)
+        is_cut = fault.drops_request or await self.stopped_within(fault.delay_seconds)
         if is_cut:
             return _cut(request)
         if fault.status is not None:
@@ -102,7 +102,7 @@ class Faults:
         answer = await handler(request)
         return _cut(request) if fault.drops_reply else answer
 
-    async def ends_within(self, seconds: float) -> bool:
+    async def stopped_within(self, seconds: float) -> bool:
         """Wait out a delay, unless the server stops meanwhile."""
         try:
             async with asyncio.timeout(seconds):

@@ -53,7 +53,7 @@ class Journal:
     def is_durable(self, sequence: int) -> bool:
         return self._written >= sequence
 
-    async def durable(self, sequence: int) -> None:
+    async def wait_durable(self, sequence: int) -> None:
         while self._written < sequence:
             self._raise_failure()
             await self._advance.wait()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 
 Body = Mapping[str, object]
 
@@ -27,7 +27,7 @@ def json_reply(value: object, status: int = 200) -> web.Response:
 
 async def json_object(request: web.Request) -> Body:
     try:
-        value = decoded(await request.read())
+        value = decode_json(await request.read())
     except InvalidJsonError as error:
         raise BadInputError("body", "must be JSON") from error
     if not isinstance(value, dict):

@@ -10,7 +10,7 @@ from pathlib import Path
 from aiohttp import web
 
 from ltzd.dev.sandbox import pages
-from ltzd.dev.sandbox.access import loopback_only, refusals
+from ltzd.dev.sandbox.access import error_middleware, loopback_only
 from ltzd.dev.sandbox.dns.server import DnsServer
 from ltzd.dev.sandbox.explorer.node_reads import NodeReads
 from ltzd.dev.sandbox.explorer.pages import Explorer
@@ -18,7 +18,7 @@ from ltzd.dev.sandbox.explorer.views import BASE as EXPLORER_BASE
 from ltzd.dev.sandbox.faults import Faults
 from ltzd.dev.sandbox.identity.api import PREFIX as IDENTITY_PREFIX
 from ltzd.dev.sandbox.identity.api import IdentityApi
-from ltzd.dev.sandbox.identity.credentials import AppCredentials, SigningKeys
+from ltzd.dev.sandbox.identity.credentials import AppCredentials, TokenSigningKeys
 from ltzd.dev.sandbox.identity.token_control import TokenControl
 from ltzd.dev.sandbox.identity.tokens import TokenIssuer
 from ltzd.dev.sandbox.identity.users import UserStore
@@ -28,7 +28,7 @@ from ltzd.dev.sandbox.journal import Journal, Record
 from ltzd.dev.sandbox.oauth.app import DOOR as ACCOUNTS_DOOR
 from ltzd.dev.sandbox.oauth.app import AccountApis, levels_url
 from ltzd.dev.sandbox.payments.app import DOOR as PAY_DOOR
-from ltzd.dev.sandbox.payments.app import Payments
+from ltzd.dev.sandbox.payments.app import PaymentProvider
 from ltzd.dev.sandbox.payments.views import BASE as PAY_BASE
 from ltzd.dev.sandbox.site.api import PREFIX as SITE_PREFIX
 from ltzd.dev.sandbox.site.app import DOOR as SITE_DOOR
@@ -41,7 +41,7 @@ from ltzd.dev.sandbox.webhooks.inbox import WebhookInbox
 from ltzd.errors import Misconfigured
 from ltzd.providers.dns_txt import DnsPolicy
 from ltzd.providers.identity.client import IdentityPolicy
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 from ltzd.providers.payments import PaymentsPolicy
 from ltzd.values import Address
 
@@ -62,7 +62,7 @@ class Sandbox:
         self._node = NodeReads(rpc_url)
         self._ltz = ltz
         self._journal: Journal | None = None
-        self._payments: Payments | None = None
+        self._payments: PaymentProvider | None = None
         self._site: HostSite | None = None
         self._wallet_app: WalletApp | None = None
         self._accounts: AccountApis | None = None
@@ -70,13 +70,13 @@ class Sandbox:
         self._ltzd_url: str | None = None
         self._runner: web.AppRunner | None = None
         self._app: AppCredentials | None = None
-        self._keys: SigningKeys | None = None
+        self._keys: TokenSigningKeys | None = None
 
     async def start(self) -> None:
         """Raises Misconfigured for an occupied port or a data directory that cannot be used."""
         try:
             self._journal, records = Journal.open(self._path)
-            self._app, users = await _recalled(self._journal, records)
+            self._app, users = await _restore(self._journal, records)
             self._payments = await self._open_payments()
             self._site = await self._open_site()
             self._accounts = await AccountApis.open(self._path.with_name("accounts.jsonl"))
@@ -169,10 +169,10 @@ class Sandbox:
         """Where the levelling bot tells levels: {guild_id} and {user_id} stand for the ids."""
         return levels_url(self.url)
 
-    def end_client_tokens(self) -> None:
+    def revoke_client_tokens(self) -> None:
         """Those that the OAuth providers gave to applications, before their time."""
         assert self._accounts is not None, "the sandbox has not started"
-        self._accounts.end_client_tokens()
+        self._accounts.revoke_client_tokens()
 
     def set_payment_events_url(self, url: str) -> None:
         """Where the payment provider's signed events go; before this they wait."""
@@ -186,7 +186,7 @@ class Sandbox:
         if self._site is not None:
             self._site.set_ltzd_url(url)
         if self._wallet_app is not None:
-            self._wallet_app.lead_to(url)
+            self._wallet_app.set_ltzd_url(url)
 
     def dns_policy(self) -> DnsPolicy:
         return self._dns.policy()
@@ -204,7 +204,7 @@ class Sandbox:
         assert self._keys is not None, "the sandbox has not started"
         self._keys.rotate(keeps_old=keeps_old)
 
-    def doors(self) -> dict[str, str]:
+    def control_endpoints(self) -> dict[str, str]:
         """The `sandbox` part of dev.json."""
         app_id = self._credentials().app_id
         return {
@@ -222,8 +222,8 @@ class Sandbox:
         assert self._app is not None, "the sandbox has not started"
         return self._app
 
-    async def _open_payments(self) -> Payments:
-        payments = await Payments.open(self._path.with_name("payments.jsonl"))
+    async def _open_payments(self) -> PaymentProvider:
+        payments = await PaymentProvider.open(self._path.with_name("payments.jsonl"))
         if self._events_url is not None:
             payments.set_payment_events_url(self._events_url)
         return payments
@@ -238,24 +238,24 @@ class Sandbox:
         self,
         app: AppCredentials,
         users: UserStore,
-        payments: Payments,
+        payments: PaymentProvider,
         site: HostSite,
         accounts: AccountApis,
     ) -> web.Application:
         application = web.Application(
-            middlewares=[loopback_only, refusals, self.faults.middleware],
+            middlewares=[loopback_only, error_middleware, self.faults.middleware],
             client_max_size=_LARGEST_REQUEST_BYTES,
         )
-        self._keys = SigningKeys(app)
+        self._keys = TokenSigningKeys(app)
         application.add_routes(IdentityApi(users, app, self._keys).routes())
         application.add_routes(Explorer(self._node, self._ltz).routes())
-        mint = TokenIssuer(app.app_id, self._keys)
-        token_door = TokenControl(users, mint)
+        issuer = TokenIssuer(app.app_id, self._keys)
+        token_door = TokenControl(users, issuer)
         application.router.add_post("/doors/identity-token", token_door.open)
         application.add_routes(site.routes(token_door.wallet_of_email))
         self._wallet_app = WalletApp(token_door.log_in)
         if self._ltzd_url is not None:
-            self._wallet_app.lead_to(self._ltzd_url)
+            self._wallet_app.set_ltzd_url(self._ltzd_url)
         application.add_routes(self._wallet_app.routes())
         application.add_routes(payments.routes())
         application.add_routes(accounts.routes())
@@ -283,7 +283,7 @@ class Sandbox:
         self._port = int(self._runner.addresses[0][1])
 
     async def _root_page(self, _request: web.Request) -> web.Response:
-        doors = self.doors()
+        control_endpoints = self.control_endpoints()
         return pages.page(
             "Sandbox of the outside services",
             pages.note("What ltzd asks of the outside world in production, answered locally."),
@@ -295,10 +295,13 @@ class Sandbox:
                         pages.link("/explorer/", "/explorer/"),
                     ],
                     [pages.text("Identity provider"), pages.text(f"{self.url}{IDENTITY_PREFIX}")],
-                    [pages.text("Its token-signing keys"), pages.text(doors["jwksUrl"])],
+                    [
+                        pages.text("Its token-signing keys"),
+                        pages.text(control_endpoints["jwksUrl"]),
+                    ],
                     [
                         pages.text('Tokens and wallet of a user: POST {"email"}'),
-                        pages.text(doors["identityTokenUrl"]),
+                        pages.text(control_endpoints["identityTokenUrl"]),
                     ],
                     [
                         pages.text("Payments and their pay pages"),
@@ -310,14 +313,14 @@ class Sandbox:
                     ],
                     [
                         pages.text('Pay, refund or dispute: POST {"sessionId", "kind"}'),
-                        pages.text(doors["payUrl"]),
+                        pages.text(control_endpoints["payUrl"]),
                     ],
                     [pages.text("Demo site: a café"), pages.link(DEMO_SITE, DEMO_SITE)],
                     [pages.text("Wallet app of a user"), pages.link(WALLET_APP, WALLET_APP)],
                     [pages.text("Host site"), pages.text(self.site_url)],
                     [
                         pages.text('A log-in at it: POST {"username"}'),
-                        pages.text(doors["siteSessionUrl"]),
+                        pages.text(control_endpoints["siteSessionUrl"]),
                     ],
                     [
                         pages.text("Webhooks that came"),
@@ -325,36 +328,36 @@ class Sandbox:
                     ],
                     [
                         pages.text("The same as data; DELETE empties it"),
-                        pages.text(doors["webhookInboxUrl"]),
+                        pages.text(control_endpoints["webhookInboxUrl"]),
                     ],
                     [
                         pages.text('OAuth accounts: POST {"provider", "id", "known"}'),
-                        pages.text(doors["accountsUrl"]),
+                        pages.text(control_endpoints["accountsUrl"]),
                     ],
                     [
                         pages.text('DNS records: POST {"name", "txt"}'),
-                        pages.text(doors["dnsUrl"]),
+                        pages.text(control_endpoints["dnsUrl"]),
                     ],
                     [
                         pages.text('Faults: POST {"service", "status", "times"}'),
-                        pages.text(doors["faultUrl"]),
+                        pages.text(control_endpoints["faultUrl"]),
                     ],
                 ],
             ),
         )
 
 
-async def _recalled(journal: Journal, records: list[Record]) -> tuple[AppCredentials, UserStore]:
+async def _restore(journal: Journal, records: list[Record]) -> tuple[AppCredentials, UserStore]:
     """What the journal remembers; a new journal gets credentials first."""
     users = UserStore(journal)
     if not records:
         app = AppCredentials.new()
-        await journal.durable(journal.append(app.record()))
+        await journal.wait_durable(journal.append(app.as_record()))
         return app, users
     try:
         for record in records[1:]:
-            users.remember(record)
-        return AppCredentials.remembered(records[0]), users
+            users.apply_record(record)
+        return AppCredentials.from_record(records[0]), users
     except (KeyError, ValueError, TypeError, AssertionError) as error:
         raise Misconfigured(
             "The sandbox's data directory is damaged: start once with --clean to begin anew."

@@ -1,7 +1,7 @@
-"""`python -m ltzd.dev.tester_chain`."""
+"""Entry point of `python -m ltzd.dev.tester_chain`."""
 
 import sys
 
-from ltzd.dev.tester_chain.server import main
+from ltzd.dev.tester_chain.json_rpc.server import main
 
 sys.exit(main())

@@ -1,8 +1,8 @@
-"""The tester chain: ledger, pool, clock and EVM as one thing that callers change and read.
+"""The tester chain: block tree, pool, clock and EVM behind one interface.
 
-Everything but execution happens on the event loop. Whatever moves the head holds one lock; sending
-a transaction does not wait for it. `head_changed` and `pooled` tell listeners, on the loop, before
-the caller hears.
+Execution runs in worker threads; everything else runs on the event loop. Every change of the head
+holds one lock, which sending a transaction does not take. The callbacks in `head_changed` and
+`transaction_pooled` run on the loop before the change's caller continues.
 """
 
 import asyncio
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from ltzd.dev.tester_chain.block import Block
+from ltzd.dev.tester_chain.block_tree import BlockTree, HeadChange
 from ltzd.dev.tester_chain.clock import ChainClock
 from ltzd.dev.tester_chain.errors import refused
-from ltzd.dev.tester_chain.evm import BLOCK_GAS_LIMIT, Evm, Outcome
-from ltzd.dev.tester_chain.fees import next_base_fee
-from ltzd.dev.tester_chain.filling import Plan
-from ltzd.dev.tester_chain.ledger import HeadChange, Ledger
-from ltzd.dev.tester_chain.pool import Pool
-from ltzd.dev.tester_chain.state import State
-from ltzd.dev.tester_chain.transaction import Transaction, Unsigned
-from ltzd.dev.tester_chain.worker import Worker
+from ltzd.dev.tester_chain.execution.block import MinedBlock
+from ltzd.dev.tester_chain.execution.block_builder import BlockPlan
+from ltzd.dev.tester_chain.execution.evm import BLOCK_GAS_LIMIT, CallOutcome, Evm
+from ltzd.dev.tester_chain.execution.fees import next_base_fee
+from ltzd.dev.tester_chain.execution.state import EvmState
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
+from ltzd.dev.tester_chain.pool import TransactionPool
+from ltzd.dev.tester_chain.worker import WorkerThreads
 from ltzd.values import Address, Hash32
 
 _CANDIDATES_AT_MOST = BLOCK_GAS_LIMIT // 21_000
@@ -29,30 +29,30 @@ _READERS = 2
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    head: Block
+class ChainSnapshot:
+    head: MinedBlock
     state_root: Hash32
     offset_seconds: int
 
 
-class Chain:
+class TesterChain:
     def __init__(self, chain_id: int) -> None:
         self.chain_id = chain_id
         self.evm = Evm(chain_id)
-        self.ledger = Ledger(self.evm.genesis)
-        self.pool = Pool(chain_id, BLOCK_GAS_LIMIT)
+        self.block_tree = BlockTree(self.evm.genesis)
+        self.pool = TransactionPool(chain_id, BLOCK_GAS_LIMIT)
         self.clock = ChainClock()
         self.impersonated: set[Address] = set()
         self.impersonates_all = False
         self.work = asyncio.Event()
-        """Set when something may have become executable."""
+        """Set when a transaction may have become executable."""
         self.head_changed: list[Callable[[HeadChange], None]] = []
-        self.pooled: list[Callable[[Transaction], None]] = []
+        self.transaction_pooled: list[Callable[[EvmTransaction], None]] = []
         self._head_lock = asyncio.Lock()
-        self._builder = Worker("builder")
-        self._readers = Worker("reader", _READERS)
-        self._head_state: tuple[Block, Hash32, State] | None = None
-        self._snapshots: dict[int, Snapshot] = {}
+        self._builder = WorkerThreads("builder")
+        self._readers = WorkerThreads("reader", _READERS)
+        self._head_state: tuple[MinedBlock, Hash32, EvmState] | None = None
+        self._snapshots: dict[int, ChainSnapshot] = {}
         self._snapshots_made = 0
         self._base_fee_set: int | None = None
 
@@ -61,65 +61,72 @@ class Chain:
         self._builder.stop()
         self._readers.stop()
 
-    # Reading
+    # Reads
 
-    def state(self, block: Block) -> State:
-        """The state after `block`, for the event loop alone; the head's is kept for reuse."""
-        if block is not self.ledger.head:
+    def state(self, block: MinedBlock) -> EvmState:
+        """The state after `block`, for use on the event loop only; the head's state is cached."""
+        if block is not self.block_tree.head:
             return self.evm.state_after(block)
-        kept = self._head_state
-        if kept is None or kept[0] is not block or kept[1] != block.state_root:
-            kept = (block, block.state_root, self.evm.state_after(block))
-            self._head_state = kept
-        return kept[2]
+        cached = self._head_state
+        if cached is None or cached[0] is not block or cached[1] != block.state_root:
+            cached = (block, block.state_root, self.evm.state_after(block))
+            self._head_state = cached
+        return cached[2]
 
     def nonce_of(self, address: Address) -> int:
-        return self.state(self.ledger.head).nonce(address)
+        return self.state(self.block_tree.head).nonce(address)
 
     def next_nonce(self, address: Address) -> int:
-        """The first nonce that neither the chain nor the pool has taken."""
+        """The first nonce that is used neither on the chain nor in the pool."""
         return self.pool.next_nonce(address, self.nonce_of(address))
 
     def base_fee(self) -> int:
-        """Of the next block."""
+        """The base fee of the next block, in wei per gas."""
         if self._base_fee_set is not None:
             return self._base_fee_set
-        return next_base_fee(self.ledger.head.header)
+        return next_base_fee(self.block_tree.head.header)
 
-    def executable(self) -> list[Transaction]:
+    def executable(self) -> list[EvmTransaction]:
         waiting = self.pool.executable(self.nonce_of, self.base_fee())
         return list(islice(waiting, _CANDIDATES_AT_MOST))
 
     async def call(
-        self, block: Block, said: Unsigned, sender: Address, *, pending: bool = False
-    ) -> Outcome:
-        """Run code after `block`, or inside the block that would follow it."""
+        self,
+        block: MinedBlock,
+        request: TransactionFields,
+        sender: Address,
+        *,
+        pending: bool = False,
+    ) -> CallOutcome:
+        """Executes a call on the state after `block`, or with `pending` in the block after it."""
         at = self.clock.next_timestamp(block.timestamp) if pending else None
-        return await self._readers.run(partial(self.evm.call, block, said, sender, at))
+        return await self._readers.run(partial(self.evm.call, block, request, sender, at))
 
     # Sending
 
-    def send(self, one: Transaction) -> Hash32:
-        """Into the pool, at once. Raises RpcError."""
-        state = self.state(self.ledger.head)
-        self.pool.add(one, state.nonce(one.sender), state.balance(one.sender))
-        for hear in self.pooled:
-            hear(one)
+    def send(self, transaction: EvmTransaction) -> Hash32:
+        """Adds a transaction to the pool. Raises JsonRpcError."""
+        state = self.state(self.block_tree.head)
+        self.pool.add(
+            transaction, state.nonce(transaction.sender), state.balance(transaction.sender)
+        )
+        for callback in self.transaction_pooled:
+            callback(transaction)
         self.work.set()
-        return one.hash
+        return transaction.hash
 
-    def can_pretend(self, sender: Address) -> bool:
+    def can_impersonate(self, sender: Address) -> bool:
         return self.impersonates_all or sender in self.impersonated
 
     # Mining
 
     async def mine(
         self, *, even_empty: bool, seconds_at_most: float = float("inf")
-    ) -> Block | None:
-        """One block from the pool; None where it would hold nothing and nothing was not asked."""
+    ) -> MinedBlock | None:
+        """Mines one block from the pool; returns None for an empty one unless `even_empty`."""
         async with self._head_lock:
-            head = self.ledger.head
-            plan = Plan(
+            head = self.block_tree.head
+            plan = BlockPlan(
                 head,
                 self.clock.next_timestamp(head.timestamp),
                 self.base_fee(),
@@ -135,76 +142,76 @@ class Chain:
                 return None
             self.clock.mined()
             self._base_fee_set = None
-            self._become(built.block)
+            self._set_head(built.block)
             return built.block
 
-    # Going back
+    # Rollbacks and reorgs
 
     async def rollback(self, depth: int) -> None:
         async with self._head_lock:
-            self._become(self.ancestor(depth, "Rollback"))
+            self._set_head(self.ancestor(depth, "Rollback"))
 
-    async def reorg(self, depth: int, replacements: Sequence[Sequence[Transaction]]) -> None:
-        """Replace the last `depth` blocks by as many others; readers see the change at once."""
+    async def reorg(self, depth: int, replacements: Sequence[Sequence[EvmTransaction]]) -> None:
+        """Replaces the last `depth` blocks by as many new ones in one change of the head."""
         async with self._head_lock:
             tip = self.ancestor(depth, "Reorg")
             for height in range(depth):
-                plan = Plan(
+                plan = BlockPlan(
                     tip,
                     self.clock.next_timestamp(tip.timestamp),
                     next_base_fee(tip.header),
                     replacements[height] if height < len(replacements) else (),
                 )
                 tip = (await self._builder.run(partial(self.evm.build, plan))).block
-            self._become(tip)
+            self._set_head(tip)
 
     def snapshot(self) -> int:
         number = self._snapshots_made
         self._snapshots_made += 1
-        head = self.ledger.head
-        self._snapshots[number] = Snapshot(head, head.state_root, self.clock.offset_seconds)
+        head = self.block_tree.head
+        self._snapshots[number] = ChainSnapshot(head, head.state_root, self.clock.offset_seconds)
         return number
 
     async def revert(self, number: int) -> bool:
-        """Back to a snapshot, which is used up as are all later ones."""
+        """Returns to a snapshot and deletes it and all later ones; False for an unknown number."""
         async with self._head_lock:
             snapshot = self._snapshots.get(number)
             if snapshot is None:
                 return False
-            self._snapshots = {old: kept for old, kept in self._snapshots.items() if old < number}
+            self._snapshots = {key: kept for key, kept in self._snapshots.items() if key < number}
             snapshot.head.state_root = snapshot.state_root
             self.clock.offset_seconds = snapshot.offset_seconds
-            self._become(snapshot.head)
+            self._set_head(snapshot.head)
             return True
 
-    # By decree
+    # Changes without a transaction
 
-    async def decree(self, change: Callable[[State], None]) -> None:
-        """Change the state after the head without a transaction."""
+    async def change_state(self, change: Callable[[EvmState], None]) -> None:
+        """Changes the state after the head without a transaction, as anvil's cheat codes do."""
         async with self._head_lock:
-            head = self.ledger.head
-            head.state_root = await self._builder.run(partial(self.evm.decree, head, change))
+            head = self.block_tree.head
+            head.state_root = await self._builder.run(partial(self.evm.change_state, head, change))
             self.work.set()
 
     def set_next_base_fee(self, wei_per_gas: int) -> None:
         self._base_fee_set = wei_per_gas
         self.work.set()
 
-    def ancestor(self, depth: int, what: str) -> Block:
-        height = self.ledger.head.number
-        block = self.ledger.at(height - depth)
+    def ancestor(self, depth: int, operation: str) -> MinedBlock:
+        height = self.block_tree.head.number
+        block = self.block_tree.at(height - depth)
         if block is None:
             raise refused(
-                f"{what} depth must not exceed current chain height: "
+                f"{operation} depth must not exceed current chain height: "
                 f"current height {height}, depth {depth}"
             )
         return block
 
-    def _become(self, head: Block) -> None:
-        change = self.ledger.set_head(head)
+    def _set_head(self, head: MinedBlock) -> None:
+        change = self.block_tree.set_head(head)
         for block in change.added:
-            for one in block.transactions:
-                self.pool.forget_below(one.sender, one.nonce + 1)
-        for hear in self.head_changed:
-            hear(change)
+            for transaction in block.transactions:
+                self.pool.forget_below(transaction.sender, transaction.nonce + 1)
+        for callback in self.head_changed:
+            callback(change)
         self.work.set()

@@ -1,7 +1,7 @@
-"""How the tester chain says no, in the codes and spellings of geth.
+"""JSON-RPC errors of the tester chain, with geth's codes and messages.
 
-Codes: -32700 to -32600 are JSON-RPC's own; -32000 is every other refusal; 3 is a revert, whose
-`data` is 0x-hex.
+Codes from -32700 to -32600 are JSON-RPC's own. Code -32000 is any other refusal. Code 3 is a
+revert, whose `data` is 0x-hex.
 """
 
 from eth_abi.abi import decode
@@ -20,8 +20,8 @@ REVERTED = 3
 _ERROR_STRING = bytes.fromhex("08c379a0")
 
 
-class RpcError(Exception):
-    """One JSON-RPC error object on its way to the caller."""
+class JsonRpcError(Exception):
+    """Becomes the error object of the reply."""
 
     def __init__(self, code: int, message: str, data: str | None = None) -> None:
         super().__init__(message)
@@ -36,19 +36,19 @@ class RpcError(Exception):
         return error
 
 
-def refused(message: str) -> RpcError:
-    return RpcError(SERVER_ERROR, message)
+def refused(message: str) -> JsonRpcError:
+    return JsonRpcError(SERVER_ERROR, message)
 
 
-def invalid_parameter(name: str, reason: str) -> RpcError:
-    return RpcError(INVALID_PARAMS, f"invalid parameter {name}: {reason}")
+def invalid_parameter(name: str, reason: str) -> JsonRpcError:
+    return JsonRpcError(INVALID_PARAMS, f"invalid parameter {name}: {reason}")
 
 
-def reverted(output: bytes) -> RpcError:
-    """The revert that geth reports: the reason in the text, the bytes in `data`."""
+def reverted(output: bytes) -> JsonRpcError:
+    """geth's error for a revert: the reason in the message, the output bytes in `data`."""
     reason = _reason(output)
     message = f"execution reverted: {reason}" if reason is not None else "execution reverted"
-    return RpcError(REVERTED, message, hex_of(output))
+    return JsonRpcError(REVERTED, message, hex_of(output))
 
 
 def _reason(output: bytes) -> str | None:

@@ -1,21 +1,22 @@
-"""When blocks are mined: on demand, on time or only by hand.
+"""Decides when blocks are mined: on demand, at an interval, or only by request.
 
-On demand, a block holds everything that waits, so concurrent senders share blocks. A block takes
-transactions only for as long as its share of the interval lasts, so that blocks keep coming when
-py-evm is slower than the senders.
+On demand, a block takes every executable transaction, so concurrent senders share blocks. The time
+for filling a block is bounded by a share of the interval, so that blocks keep coming when py-evm is
+slower than the senders.
 """
 
 import asyncio
 from typing import Final
 
-from ltzd.dev.tester_chain.chain import Chain
+from ltzd.concurrency.clock import loop_time
+from ltzd.dev.tester_chain.chain import TesterChain
 
 _DEMAND_SECONDS: Final = 1.0
 _SHARE_OF_INTERVAL: Final = 0.8
 
 
 class Miner:
-    def __init__(self, chain: Chain, block_time: float) -> None:
+    def __init__(self, chain: TesterChain, block_time: float) -> None:
         self._chain = chain
         self.automine = block_time == 0
         self.interval_seconds = block_time
@@ -25,7 +26,7 @@ class Miner:
         self._set(automine=enabled, interval_seconds=0 if enabled else self.interval_seconds)
 
     def set_interval(self, seconds: float) -> None:
-        """Zero leaves mining to be done by hand."""
+        """Mines at an interval; zero leaves mining to `evm_mine` alone."""
         self._set(automine=False, interval_seconds=seconds)
 
     async def run(self) -> None:
@@ -34,7 +35,7 @@ class Miner:
             if self.automine:
                 await self._mine_on_demand()
             elif self.interval_seconds:
-                await self._mine_on_time(self.interval_seconds)
+                await self._mine_at_interval(self.interval_seconds)
             else:
                 await self._changed.wait()
 
@@ -44,15 +45,14 @@ class Miner:
         if mined is None:
             await self._chain.work.wait()
 
-    async def _mine_on_time(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time() + seconds
+    async def _mine_at_interval(self, seconds: float) -> None:
+        due = loop_time() + seconds
         while not self._changed.is_set():
             try:
                 async with asyncio.timeout_at(due):
                     await self._changed.wait()
             except TimeoutError:
-                due = max(due, loop.time() - seconds) + seconds
+                due = max(due, loop_time() - seconds) + seconds
                 await self._chain.mine(
                     even_empty=True, seconds_at_most=seconds * _SHARE_OF_INTERVAL
                 )

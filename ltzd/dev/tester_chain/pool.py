@@ -1,7 +1,7 @@
-"""Transactions that wait for a block, by sender and nonce.
+"""The transaction pool: transactions that wait for a block, by sender and nonce.
 
-A nonce in the future waits until the ones before it are here. Nothing is executed: whether a
-transaction will succeed is known when a block holds it. Refusals are spelt as geth does.
+A transaction with a nonce gap waits until the gap is filled. The pool executes nothing, so it
+accepts transactions that will revert. Its refusals have geth's messages.
 """
 
 import heapq
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 
 from ltzd.dev.tester_chain.errors import refused
-from ltzd.dev.tester_chain.transaction import Transaction
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
 from ltzd.values import Address, Hash32, checksummed
 
 CAPACITY = 200_000
@@ -20,12 +20,12 @@ _NONCE_LIMIT = 2**64 - 1
 NonceOf = Callable[[Address], int]
 
 
-class Pool:
+class TransactionPool:
     def __init__(self, chain_id: int, gas_limit: int) -> None:
         self._chain_id = chain_id
         self._gas_limit = gas_limit
-        self._by_hash: dict[Hash32, Transaction] = {}
-        self._by_sender: dict[Address, dict[int, Transaction]] = {}
+        self._by_hash: dict[Hash32, EvmTransaction] = {}
+        self._by_sender: dict[Address, dict[int, EvmTransaction]] = {}
         self._cost_of: dict[Address, int] = {}
         self._arrival: dict[Hash32, int] = {}
         self._arrivals = count()
@@ -33,37 +33,37 @@ class Pool:
     def __len__(self) -> int:
         return len(self._by_hash)
 
-    def find(self, transaction_hash: Hash32) -> Transaction | None:
+    def find(self, transaction_hash: Hash32) -> EvmTransaction | None:
         return self._by_hash.get(transaction_hash)
 
-    def add(self, one: Transaction, next_nonce: int, balance: int) -> None:
-        """Take a transaction whose sender has this nonce and balance. Raises RpcError."""
-        if one.hash in self._by_hash:
+    def add(self, transaction: EvmTransaction, next_nonce: int, balance: int) -> None:
+        """Adds a transaction whose sender has this nonce and balance. Raises JsonRpcError."""
+        if transaction.hash in self._by_hash:
             raise refused("already known")
-        self._check_form(one)
-        if one.nonce >= _NONCE_LIMIT:
+        self._check_form(transaction)
+        if transaction.nonce >= _NONCE_LIMIT:
             raise refused("nonce has max value")
-        if one.nonce < next_nonce:
-            raise refused(f"nonce too low: next nonce {next_nonce}, tx nonce {one.nonce}")
-        rival = self._by_sender.get(one.sender, {}).get(one.nonce)
-        self._check_funds(one, balance, rival)
-        if rival is not None:
-            _check_bump(rival, one)
-            self._remove(rival)
+        if transaction.nonce < next_nonce:
+            raise refused(f"nonce too low: next nonce {next_nonce}, tx nonce {transaction.nonce}")
+        replaced = self._by_sender.get(transaction.sender, {}).get(transaction.nonce)
+        self._check_funds(transaction, balance, replaced)
+        if replaced is not None:
+            _check_bump(replaced, transaction)
+            self._remove(replaced)
         elif len(self) >= CAPACITY:
             raise refused("txpool is full")
-        self._insert(one)
+        self._insert(transaction)
 
     def next_nonce(self, sender: Address, nonce: int) -> int:
-        """The first nonce from `nonce` on that is not here."""
+        """The first nonce from `nonce` on that is not in the pool."""
         waiting = self._by_sender.get(sender, {})
         while nonce in waiting:
             nonce += 1
         return nonce
 
-    def executable(self, nonce_of: NonceOf, base_fee: int) -> Iterator[Transaction]:
-        """The best tip first, then the earliest; those of one sender in the order of nonces."""
-        heap: list[tuple[int, int, Transaction]] = []
+    def executable(self, nonce_of: NonceOf, base_fee: int) -> Iterator[EvmTransaction]:
+        """Highest tip first, then earliest arrival; each sender's transactions in nonce order."""
+        heap: list[tuple[int, int, EvmTransaction]] = []
         for sender in self._by_sender:
             self._offer(heap, sender, nonce_of(sender), base_fee)
         while heap:
@@ -71,91 +71,98 @@ class Pool:
             yield best
             self._offer(heap, best.sender, best.nonce + 1, base_fee)
 
-    def forget(self, transactions: Iterable[Transaction]) -> None:
-        for one in transactions:
-            if one.hash in self._by_hash:
-                self._remove(one)
+    def forget(self, transactions: Iterable[EvmTransaction]) -> None:
+        for transaction in transactions:
+            if transaction.hash in self._by_hash:
+                self._remove(transaction)
 
     def forget_below(self, sender: Address, nonce: int) -> None:
-        """Drop what a mined transaction of this sender has made impossible."""
+        """Drops this sender's transactions with a lower nonce."""
         waiting = self._by_sender.get(sender, {})
-        for one in [one for one in waiting.values() if one.nonce < nonce]:
-            self._remove(one)
+        self.forget([each for each in waiting.values() if each.nonce < nonce])
 
     def clear(self) -> None:
         self.forget(list(self._by_hash.values()))
 
-    def by_sender(self) -> Mapping[Address, Mapping[int, Transaction]]:
+    def by_sender(self) -> Mapping[Address, Mapping[int, EvmTransaction]]:
         return self._by_sender
 
-    def _check_form(self, one: Transaction) -> None:
-        if one.chain_id not in {None, self._chain_id}:
+    def _check_form(self, transaction: EvmTransaction) -> None:
+        if transaction.chain_id not in {None, self._chain_id}:
             raise refused(
                 "invalid sender: invalid chain id for signer: "
-                f"have {one.chain_id} want {self._chain_id}"
+                f"have {transaction.chain_id} want {self._chain_id}"
             )
-        if one.max_priority_fee_per_gas > one.max_fee_per_gas:
+        if transaction.max_priority_fee_per_gas > transaction.max_fee_per_gas:
             raise refused(
                 "max priority fee per gas higher than max fee per gas: "
-                f"address {checksummed(one.sender)}, "
-                f"maxPriorityFeePerGas: {one.max_priority_fee_per_gas}, "
-                f"maxFeePerGas: {one.max_fee_per_gas}"
+                f"address {checksummed(transaction.sender)}, "
+                f"maxPriorityFeePerGas: {transaction.max_priority_fee_per_gas}, "
+                f"maxFeePerGas: {transaction.max_fee_per_gas}"
             )
-        if not one.to and len(one.data) > _INITCODE_BYTES_AT_MOST:
+        if not transaction.to and len(transaction.data) > _INITCODE_BYTES_AT_MOST:
             raise refused(
                 "max initcode size exceeded: "
-                f"code size {len(one.data)}, limit {_INITCODE_BYTES_AT_MOST}"
+                f"code size {len(transaction.data)}, limit {_INITCODE_BYTES_AT_MOST}"
             )
-        if one.gas > self._gas_limit:
+        if transaction.gas > self._gas_limit:
             raise refused("exceeds block gas limit")
-        if one.gas < one.least_gas:
-            raise refused(f"intrinsic gas too low: gas {one.gas}, minimum needed {one.least_gas}")
-
-    def _check_funds(self, one: Transaction, balance: int, rival: Transaction | None) -> None:
-        if balance < one.cost:
+        if transaction.gas < transaction.least_gas:
             raise refused(
-                "insufficient funds for gas * price + value: "
-                f"balance {balance}, tx cost {one.cost}, overshot {one.cost - balance}"
-            )
-        queued = self._cost_of.get(one.sender, 0) - (rival.cost if rival else 0)
-        if balance < queued + one.cost:
-            raise refused(
-                "insufficient funds for gas * price + value: "
-                f"balance {balance}, queued cost {queued}, tx cost {one.cost}, "
-                f"overshot {queued + one.cost - balance}"
+                f"intrinsic gas too low: gas {transaction.gas}, "
+                f"minimum needed {transaction.least_gas}"
             )
 
-    def _insert(self, one: Transaction) -> None:
-        self._by_hash[one.hash] = one
-        self._by_sender.setdefault(one.sender, {})[one.nonce] = one
-        self._cost_of[one.sender] = self._cost_of.get(one.sender, 0) + one.cost
-        self._arrival[one.hash] = next(self._arrivals)
+    def _check_funds(
+        self, transaction: EvmTransaction, balance: int, replaced: EvmTransaction | None
+    ) -> None:
+        if balance < transaction.cost:
+            raise refused(
+                "insufficient funds for gas * price + value: "
+                f"balance {balance}, tx cost {transaction.cost}, "
+                f"overshot {transaction.cost - balance}"
+            )
+        queued = self._cost_of.get(transaction.sender, 0) - (replaced.cost if replaced else 0)
+        if balance < queued + transaction.cost:
+            raise refused(
+                "insufficient funds for gas * price + value: "
+                f"balance {balance}, queued cost {queued}, tx cost {transaction.cost}, "
+                f"overshot {queued + transaction.cost - balance}"
+            )
 
-    def _remove(self, one: Transaction) -> None:
-        del self._by_hash[one.hash]
-        del self._arrival[one.hash]
-        self._cost_of[one.sender] -= one.cost
-        waiting = self._by_sender[one.sender]
-        del waiting[one.nonce]
+    def _insert(self, transaction: EvmTransaction) -> None:
+        self._by_hash[transaction.hash] = transaction
+        self._by_sender.setdefault(transaction.sender, {})[transaction.nonce] = transaction
+        self._cost_of[transaction.sender] = (
+            self._cost_of.get(transaction.sender, 0) + transaction.cost
+        )
+        self._arrival[transaction.hash] = next(self._arrivals)
+
+    def _remove(self, transaction: EvmTransaction) -> None:
+        del self._by_hash[transaction.hash]
+        del self._arrival[transaction.hash]
+        self._cost_of[transaction.sender] -= transaction.cost
+        waiting = self._by_sender[transaction.sender]
+        del waiting[transaction.nonce]
         if not waiting:
-            del self._by_sender[one.sender]
-            del self._cost_of[one.sender]
+            del self._by_sender[transaction.sender]
+            del self._cost_of[transaction.sender]
 
     def _offer(
         self,
-        heap: list[tuple[int, int, Transaction]],
+        heap: list[tuple[int, int, EvmTransaction]],
         sender: Address,
         nonce: int,
         base_fee: int,
     ) -> None:
-        one = self._by_sender[sender].get(nonce)
-        if one is not None and one.max_fee_per_gas >= base_fee:
-            tip = one.price(base_fee) - base_fee
-            heapq.heappush(heap, (-tip, self._arrival[one.hash], one))
+        transaction = self._by_sender[sender].get(nonce)
+        if transaction is not None and transaction.max_fee_per_gas >= base_fee:
+            tip = transaction.price(base_fee) - base_fee
+            heapq.heappush(heap, (-tip, self._arrival[transaction.hash], transaction))
 
 
-def _check_bump(old: Transaction, new: Transaction) -> None:
-    """A rival for the same nonce pays 10 % more, in tip and in cap."""
+def _check_bump(old: EvmTransaction, new: EvmTransaction) -> None:
+    """A replacement must raise both tip and cap by 10 %. Raises JsonRpcError."""
     factor = 100 + _LEAST_BUMP_PERCENT
     if (
         new.max_fee_per_gas * 100 < old.max_fee_per_gas * factor

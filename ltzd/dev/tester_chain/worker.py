@@ -1,4 +1,4 @@
-"""A daemon thread that runs one job after the other, so that the server keeps answering.
+"""Daemon threads that run EVM jobs, so that the event loop keeps answering.
 
 `concurrent.futures` would join its threads when the process ends, and a job can take longer than
 the second that SIGTERM is given.
@@ -17,8 +17,8 @@ T = TypeVar("T")
 _STACK_BYTES = 64 * 1024 * 1024
 
 
-class Worker:
-    """Jobs of several callers are answered by `count` threads in the order of asking."""
+class WorkerThreads:
+    """A queue of jobs, run in order by `count` threads."""
 
     def __init__(self, name: str, count: int = 1) -> None:
         self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -36,7 +36,7 @@ class Worker:
         return await asyncio.wrap_future(future)
 
     def stop(self) -> None:
-        """End the threads after the jobs already asked for; does not wait."""
+        """Ends the threads after the jobs already queued; does not wait for them."""
         for _ in range(self._count):
             self._jobs.put(None)
 
@@ -47,5 +47,5 @@ class Worker:
                 continue
             try:
                 future.set_result(job())
-            except BaseException as failure:  # noqa: BLE001 - it belongs to whoever awaits the job
+            except BaseException as failure:  # noqa: BLE001 - raised where the job is awaited
                 future.set_exception(failure)

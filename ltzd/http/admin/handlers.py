@@ -24,7 +24,7 @@ from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.sanic_app import App, new_app
 from ltzd.http.surface import READ_METHODS
-from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
+from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed, iso
 
 FACTS_TIMEOUT_SECONDS = 5.0
@@ -67,7 +67,7 @@ class AdminSources:
     """`facts` raises DatabaseUnavailable."""
 
     roles: tuple[str, ...]
-    facts: Callable[[], Awaitable[Facts]]
+    facts: Callable[[], Awaitable[StatusFacts]]
     lanes: Callable[[], Sequence[LaneState]] = tuple
 
 
@@ -137,7 +137,7 @@ class AdminHandlers:
             telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
 
-    async def _facts(self) -> Facts | None:
+    async def _facts(self) -> StatusFacts | None:
         """None while the database does not answer."""
         try:
             async with asyncio.timeout(FACTS_TIMEOUT_SECONDS):
@@ -145,7 +145,7 @@ class AdminHandlers:
         except (DatabaseUnavailable, TimeoutError):
             return None
 
-    def _reasons(self, facts: Facts | None) -> list[str]:
+    def _reasons(self, facts: StatusFacts | None) -> list[str]:
         """Why this process is not ready for traffic; empty if it is ready."""
         reasons = ["The database does not answer"] if facts is None else self._chain(facts.chain)
         for lane in self._sources.lanes():
@@ -182,7 +182,7 @@ def _require_token(token: str, request: Request) -> None:
         raise Unauthorized("The admin token is missing or wrong")
 
 
-def _status(facts: Facts, lanes: dict[Address, LaneState]) -> dict[str, object]:
+def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, object]:
     return {
         "chain": None if facts.chain is None else _chain_status(facts.chain),
         "lanes": [_lane_status(lane, lanes.get(lane.wallet)) for lane in facts.lanes],

@@ -94,8 +94,8 @@ class ConstraintHandlers:
 
 def keyless_limit_exceeded(limit: RateLimit, seconds: int) -> RateLimited:
     return RateLimited(
-        f"Rate limit exceeded: without a key an address may ask {limit.most} times a minute; "
+        f"Rate limit exceeded: without a key an address may ask {limit.max_hits} times a minute; "
         f"try again in {seconds} seconds",
-        limit=limit.most,
+        limit=limit.max_hits,
         retryAfterSeconds=seconds,
     )

@@ -13,6 +13,7 @@ from sanic import Blueprint
 from sanic.request import Request
 
 from ltzd.actions.event_handler.record import EventRequest
+from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import (
     AutomationDisabled,
     BrandUnknown,
@@ -37,7 +38,6 @@ from ltzd.http.errors import BodyTooLarge, BodyUnreadable
 from ltzd.http.event_handler import models
 from ltzd.http.event_handler.bulk_models import BulkEventsBody, BulkEventsResponse
 from ltzd.http.event_handler.errors import ERRORS
-from ltzd.http.event_handler.health import CachedHealth
 from ltzd.http.models import ResponseModel
 from ltzd.http.openapi.operations import raises
 from ltzd.http.requests.client_address import client_network
@@ -73,7 +73,7 @@ def surface(services: Services) -> Surface:
 class EventHandlers:
     def __init__(self, services: Services) -> None:
         self._events = services.events
-        self._health = CachedHealth(services.health)
+        self._health = CachedValue(services.health)
 
     @raises(
         BodyUnreadable,
@@ -134,14 +134,14 @@ class EventHandlers:
         return _reply(models.EventConfigResponse.of(query.brand_id, rules), headers=CACHE_HEADERS)
 
     async def health(self, _request: Request) -> Reply:
-        health = await self._health.read()
+        health = await self._health.now()
         response = models.HealthResponse(
             status=_status(health), timestamp=_now(), services=_states(health)
         )
         return _reply(response, 200 if health.database else 503)
 
     async def diagnostic(self, _request: Request) -> Reply:
-        health = await self._health.read()
+        health = await self._health.now()
         states = _states(health).model_dump()
         response = models.DiagnosticResponse(status=_status(health), timestamp=_now(), **states)
         return _reply(response, 200 if health.database else 503)

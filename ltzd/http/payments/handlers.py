@@ -124,9 +124,9 @@ def too_many_mints(limit: RateLimit, seconds: int) -> RateLimited:
 
 def _too_many(limit: RateLimit, things: str, seconds: int) -> RateLimited:
     return RateLimited(
-        f"Rate limit exceeded: an address may ask for {limit.most} {things} a minute; "
+        f"Rate limit exceeded: an address may ask for {limit.max_hits} {things} a minute; "
         f"try again in {seconds} seconds",
-        limit=limit.most,
+        limit=limit.max_hits,
         retryAfterSeconds=seconds,
     )
 

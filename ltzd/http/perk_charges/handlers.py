@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from sanic import Blueprint
 from sanic.request import Request
 
-from ltzd.actions.perk_charges import Reader
+from ltzd.actions.perk_charges import SignedReader
 from ltzd.errors import (
     Broken,
     CollectionNotFound,
@@ -49,7 +49,7 @@ from ltzd.http.requests.signature_headers import is_signed, signed_request_of
 from ltzd.http.responses import JSON, Reply, encoded, json_reply
 from ltzd.http.services import PerkCharges
 from ltzd.http.surface import READ_METHODS, Surface
-from ltzd.store.indexer.tokens import Page
+from ltzd.store.indexer.tokens import TokenPage
 from ltzd.values import Address
 
 REDEEM = "/redeem-perk"
@@ -112,7 +112,7 @@ class PerkChargeHandlers:
     def __init__(self, charges: PerkCharges) -> None:
         self._charges = charges
         # Encoding is most of the cost of a list. The action caches pages, so this caches bodies.
-        self._bodies: WeakKeyDictionary[Page, bytes] = WeakKeyDictionary()
+        self._bodies: WeakKeyDictionary[TokenPage, bytes] = WeakKeyDictionary()
 
     @raises(
         *READ_ERRORS,
@@ -154,10 +154,10 @@ class PerkChargeHandlers:
             body = self._bodies[page] = encoded(ListPerkHoldersResponse.body(query, page))
         return Reply(body, content_type=JSON)
 
-    async def _read_query(self, request: Request, kind: type[Query]) -> tuple[Reader, Query]:
+    async def _read_query(self, request: Request, kind: type[Query]) -> tuple[SignedReader, Query]:
         """The caller and its query. An invalid query spends the nonce too."""
         raw = await read_body(request, BODY_LIMIT)
-        reader = Reader(*await self._authenticate(request, raw))
+        reader = SignedReader(*await self._authenticate(request, raw))
         try:
             return reader, kind.from_text(request.query_string)
         except Refused:

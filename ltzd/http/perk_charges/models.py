@@ -22,12 +22,12 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from ltzd.actions.perk_charges import IndexedHeight, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest
 from ltzd.errors import InvalidFields, MissingFields
 from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.requests.fields import AddressText, field_error, invalid_fields
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
-from ltzd.store.indexer.tokens import Page
+from ltzd.store.indexer.tokens import TokenPage
 from ltzd.values import Address, address_of, checksummed, hex_of, iso
 
 MAX_REDEEMED = 65_535
@@ -251,7 +251,7 @@ class RedeemPerkResponse(ResponseModel):
     )
 
     @staticmethod
-    def body(redeemed: Redeemed) -> dict[str, object]:
+    def body(redeemed: RedeemedCharges) -> dict[str, object]:
         redemption = redeemed.redemption
         body: dict[str, object] = {
             "success": True,
@@ -330,7 +330,7 @@ class ListPerkHoldersResponse(ResponseModel):
     next_cursor: str | None = Field(description="Of the next page; null on the last page")
 
     @staticmethod
-    def body(query: ListPerkHoldersQuery, page: Page) -> dict[str, object]:
+    def body(query: ListPerkHoldersQuery, page: TokenPage) -> dict[str, object]:
         """`page` holds one token more than the query's limit if another page follows."""
         tokens = page.tokens[: query.limit]
         return {

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
-from ltzd.actions.perk_charges import IndexedHeight, Redeemed
+from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges
 from ltzd.errors import (
     InvalidFields,
     LtzdError,
@@ -38,8 +38,8 @@ from ltzd.http.relayer.address_limit import REQUESTS_PER_CLIENT, too_many_reques
 from ltzd.http.relayer.errors import ERRORS
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relayer.gas_budgets import total_exhausted
-from ltzd.store.indexer.tokens import Page
-from ltzd.store.perk_charges import Redemption
+from ltzd.store.indexer.tokens import TokenPage
+from ltzd.store.perk_charges import ChargeRedemption
 from ltzd.values import Hash32, address_of, checksummed
 
 _HOLDER = address_of("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed")
@@ -54,7 +54,7 @@ def _token_example(used: int, number: int = _TOKEN) -> Token:
 
 
 def _redemption_example(*, is_mined: bool, already_processed: bool = False) -> dict[str, object]:
-    redemption = Redemption(
+    redemption = ChargeRedemption(
         id=_ID,
         relay_id=1,
         collection_id=_COLLECTION,
@@ -68,13 +68,13 @@ def _redemption_example(*, is_mined: bool, already_processed: bool = False) -> d
         succeeded=True if is_mined else None,
         mined_at=_USED if is_mined else None,
     )
-    return RedeemPerkResponse.body(Redeemed(redemption, already_processed))
+    return RedeemPerkResponse.body(RedeemedCharges(redemption, already_processed))
 
 
 def _page_example(limit: int) -> dict[str, object]:
     query = ListPerkHoldersQuery.from_text(f"collectionId={_COLLECTION}&limit={limit}")
     return ListPerkHoldersResponse.body(
-        query, Page([_token_example(3), _token_example(0, _TOKEN + 1)], 2, None)
+        query, TokenPage([_token_example(3), _token_example(0, _TOKEN + 1)], 2, None)
     )
 
 

@@ -16,7 +16,7 @@ from ltzd.http.pregeneration.errors import REQUIRED, ProviderUnknown
 from ltzd.http.requests.fields import BrandId, email
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import TITLES, check_id
-from ltzd.store.users.pregenerations import Recorded
+from ltzd.store.users.pregenerations import RecordedPregeneration
 from ltzd.values import address_of, checksummed
 
 MAX_NAME_LENGTH = 100
@@ -115,7 +115,7 @@ class PregenerateUserResponse(ResponseModel):
     next_steps: list[str]
 
     @staticmethod
-    def body(account: OAuthAccount, recorded: Recorded) -> dict[str, object]:
+    def body(account: OAuthAccount, recorded: RecordedPregeneration) -> dict[str, object]:
         kept, name = recorded.kept, TITLES[account.provider]
         made = "A wallet was made for" if recorded.created_new else "There is a wallet for"
         return {

@@ -15,7 +15,7 @@ from ltzd.http.pregeneration.models import PregenerateUserBody, PregenerateUserR
 from ltzd.http.requests.rate_limits import address_limit_exceeded
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount
 from ltzd.rules.oauth.ids import OAuthIdInvalid, check_id
-from ltzd.store.users.pregenerations import AccountWallet, Recorded
+from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
 from ltzd.values import address_of
 
 _ACCOUNT = OAuthAccount("discord", "175928847299117063", "ada.l")
@@ -64,10 +64,10 @@ OPERATIONS = (
                 PregenerateUserResponse,
                 {
                     "created": PregenerateUserResponse.body(
-                        _ACCOUNT, Recorded(_WALLET, created_new=True)
+                        _ACCOUNT, RecordedPregeneration(_WALLET, created_new=True)
                     ),
                     "retrieved": PregenerateUserResponse.body(
-                        _ACCOUNT, Recorded(_WALLET, created_new=False)
+                        _ACCOUNT, RecordedPregeneration(_WALLET, created_new=False)
                     ),
                 },
             ),

@@ -38,7 +38,8 @@ class AddressLimit:
 def too_many_requests(limit: RateLimit, seconds: int) -> RateLimited:
     return RateLimited(
         "Rate limit exceeded",
-        message=f"An address may ask {limit.most} times a minute; try again in {seconds} seconds",
-        limit=limit.most,
+        message=f"An address may ask {limit.max_hits} times a minute; "
+        f"try again in {seconds} seconds",
+        limit=limit.max_hits,
         retryAfterSeconds=seconds,
     )

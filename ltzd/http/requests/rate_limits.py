@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from sanic.request import Request
 
-from ltzd.cache.rate_limits import RateLimit, RateLimits, Window
+from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
 from ltzd.errors import RateLimited
 from ltzd.http.requests.client_address import client_network
 from ltzd.rules.relayer.calls import RelayWindow
@@ -34,19 +34,19 @@ async def count_request(
 
 def address_limit_exceeded(limit: RateLimit, seconds: int) -> RateLimited:
     return RateLimited(
-        f"Rate limit exceeded: an address may ask {limit.most} times a minute; "
+        f"Rate limit exceeded: an address may ask {limit.max_hits} times a minute; "
         f"try again in {seconds} seconds",
-        limit=limit.most,
+        limit=limit.max_hits,
         retryAfterSeconds=seconds,
     )
 
 
-def seconds_left(window: Window) -> int:
+def seconds_left(window: RateLimitStatus) -> int:
     """Whole seconds until the window ends, at least 1."""
     return max(1, math.ceil(window.reset_at - time.time()))
 
 
-def window_headers(window: Window | RelayWindow) -> dict[str, str]:
+def window_headers(window: RateLimitStatus | RelayWindow) -> dict[str, str]:
     """Spec 8: the reset is in Unix seconds."""
     return {
         "X-RateLimit-Limit": str(window.limit),

@@ -14,7 +14,7 @@ from ltzd.errors import HostSiteRefused, LoginRateLimited, NotLoggedIn
 from ltzd.http.requests.client_address import client_network
 from ltzd.http.requests.rate_limits import seconds_left
 from ltzd.http.services import SiteMembers
-from ltzd.providers.host_sites import HostCredentials, forwarded
+from ltzd.providers.host_sites import HostCredentials, login_headers
 
 FAILED_LOG_INS = RateLimit("site_log_in_ip", 60, 60)
 """Per address and host."""
@@ -33,12 +33,12 @@ class LogInLimit:
         Credentials that cannot prove a log-in do not count, since the site is not asked. A refusal
         by a firewall in front of the site counts: the client can provoke it.
         """
-        if forwarded(credentials) is None:
+        if login_headers(credentials) is None:
             return await self._members.member(host, credentials)
         client = client_network(request)
-        spent = self._limits.spent(FAILED_LOG_INS, client, host)
-        if spent is not None and not self._members.is_confirmed(host, credentials):
-            raise too_many_log_ins(seconds_left(spent))
+        exhausted = self._limits.exhausted(FAILED_LOG_INS, client, host)
+        if exhausted is not None and not self._members.is_confirmed(host, credentials):
+            raise too_many_log_ins(seconds_left(exhausted))
         try:
             return await self._members.member(host, credentials)
         except (NotLoggedIn, HostSiteRefused):
@@ -51,6 +51,6 @@ class LogInLimit:
 def too_many_log_ins(seconds: int) -> LoginRateLimited:
     return LoginRateLimited(
         f"Too many log-ins have failed from your address. Please try again in {seconds} seconds.",
-        limit=FAILED_LOG_INS.most,
+        limit=FAILED_LOG_INS.max_hits,
         retryAfterSeconds=seconds,
     )

@@ -13,9 +13,9 @@ import msgspec
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
 from ltzd.actions.site_plugin.check_ins import CheckInResult
-from ltzd.actions.site_plugin.leaderboards import Board
-from ltzd.actions.site_plugin.links import Linked
-from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer, Redeemed
+from ltzd.actions.site_plugin.leaderboards import Leaderboard
+from ltzd.actions.site_plugin.links import LinkedWallet
+from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
 from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.requests.fields import UUID_TEXT, faults_in, field_error
 from ltzd.http.responses import JSON, Reply
@@ -24,7 +24,7 @@ from ltzd.rules.amounts import ltz_of
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.spending import LastingLink
+from ltzd.store.site_plugin.spending import ActiveLink
 from ltzd.values import LTZ, checksummed, iso
 
 METRICS: tuple[str, ...] = get_args(Metric)
@@ -251,7 +251,7 @@ class RedeemResponse(ResponseModel):
     perk: SitePerk
 
     @staticmethod
-    def body(redeemed: Redeemed) -> dict[str, object]:
+    def body(redeemed: RedeemedPerk) -> dict[str, object]:
         redemption = redeemed.redemption
         perk = {
             "id": str(redemption.perk_id),
@@ -263,7 +263,7 @@ class RedeemResponse(ResponseModel):
         return {"success": True, "confirmationCode": code, "perk": perk}
 
 
-class LeaderboardEntry(ResponseModel):
+class LeaderboardRow(ResponseModel):
     """A ranked member (spec 2.9)."""
 
     user_identifier: str = Field(
@@ -278,13 +278,13 @@ class LeaderboardResponse(ResponseModel):
     """The first members with a value above zero."""
 
     success: Literal[True]
-    leaderboard: list[LeaderboardEntry]
+    leaderboard: list[LeaderboardRow]
     metric: Metric
     period: Period
     total: int = Field(description="Number of ranked members")
 
     @staticmethod
-    def body(query: LeaderboardQuery, board: Board) -> dict[str, object]:
+    def body(query: LeaderboardQuery, board: Leaderboard) -> dict[str, object]:
         return {
             "success": True,
             "leaderboard": [
@@ -310,7 +310,7 @@ class LinkResponse(ResponseModel):
     daily_allowance: int = Field(description="Whole LTZ a day, in UTC")
 
     @staticmethod
-    def body(linked: Linked) -> dict[str, object]:
+    def body(linked: LinkedWallet) -> dict[str, object]:
         return {
             "success": True,
             "walletAddress": checksummed(linked.wallet),
@@ -336,7 +336,7 @@ class MemberLink(ResponseModel):
     expires_at: str = Field(json_schema_extra={"format": "date-time"})
 
     @staticmethod
-    def body(link: LastingLink) -> dict[str, object]:
+    def body(link: ActiveLink) -> dict[str, object]:
         return {
             "dailyAllowance": ltz_of(link.allowance.per_day),
             "allowanceLeft": ltz_of(link.allowance.left),
@@ -357,7 +357,7 @@ class MemberResponse(ResponseModel):
     link: MemberLink | None
 
     @staticmethod
-    def body(member: Member, funds: Funds, streak: StreakShown) -> dict[str, object]:
+    def body(member: Member, funds: MemberFunds, streak: StreakShown) -> dict[str, object]:
         return {
             "success": True,
             "username": member.username,

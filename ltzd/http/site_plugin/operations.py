@@ -6,10 +6,10 @@ from decimal import Decimal
 from uuid import UUID
 
 from ltzd.actions.site_plugin.check_ins import CheckInResult
-from ltzd.actions.site_plugin.leaderboards import Board, Entry
-from ltzd.actions.site_plugin.links import Linked
+from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
+from ltzd.actions.site_plugin.links import LinkedWallet
 from ltzd.actions.site_plugin.members import no_email
-from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer, Redeemed
+from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
 from ltzd.errors import LtzdError, RedemptionRefused, Refused
 from ltzd.http.openapi.operations import (
     Operation,
@@ -45,14 +45,14 @@ from ltzd.rules.site_plugin.redemptions import check_cost, code_of
 from ltzd.rules.site_plugin.spending import Allowance, Payment, pay
 from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.redemptions import Redemption
-from ltzd.store.site_plugin.spending import LastingLink
+from ltzd.store.site_plugin.redemptions import SiteRedemption
+from ltzd.store.site_plugin.spending import ActiveLink
 from ltzd.values import LTZ, address_of
 
 _PERK = Perk(
     id="6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77", name="Free coffee", category="drinks", item_id=1
 )
-_REDEMPTION = Redemption(
+_REDEMPTION = SiteRedemption(
     id=UUID("0b8f7c1a-52d3-4f7e-9a44-3a0c2f6d9e10"),
     brand=address_of("0x" + "ab" * 20),
     wallet=address_of("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"),
@@ -73,7 +73,7 @@ _MEMBER = Member(
     wallet=_REDEMPTION.wallet,
     subject=None,
 )
-_LINK = LastingLink(
+_LINK = ActiveLink(
     id=_REDEMPTION.id,
     expires_at=datetime(2026, 9, 10, 9, 30, tzinfo=UTC),
     day=date(2026, 3, 14),
@@ -85,10 +85,10 @@ _STREAK = StreakShown(
     next_milestone=Milestone(30, 250),
     unclaimed_milestones=(Milestone(7, 50),),
 )
-_BOARD = Board(
+_BOARD = Leaderboard(
     entries=(
-        Entry("9d2c6a1f0b7e48c3a5d41e8f7b6a2c90", "ada", 320, 1),
-        Entry("41e8f7b6a2c909d2c6a1f0b7e48c3a5d", "member-41e8f7", 75, 2),
+        LeaderboardEntry("9d2c6a1f0b7e48c3a5d41e8f7b6a2c90", "ada", 320, 1),
+        LeaderboardEntry("41e8f7b6a2c909d2c6a1f0b7e48c3a5d", "member-41e8f7", 75, 2),
     ),
     total=2,
 )
@@ -158,12 +158,12 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
                 200: Response(
                     "Redeemed",
                     RedeemResponse,
-                    {"redeemed": RedeemResponse.body(Redeemed(_REDEMPTION, is_pending=False))},
+                    {"redeemed": RedeemResponse.body(RedeemedPerk(_REDEMPTION, is_pending=False))},
                 ),
                 202: Response(
                     "Sent, but not mined: repeat the request for the code",
                     RedeemResponse,
-                    {"pending": RedeemResponse.body(Redeemed(_REDEMPTION, is_pending=True))},
+                    {"pending": RedeemResponse.body(RedeemedPerk(_REDEMPTION, is_pending=True))},
                 ),
             },
             errors=error_format,
@@ -222,7 +222,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
                 200: Response(
                     "The member's wallet, which does not change if it is the owner's already",
                     LinkResponse,
-                    {"linked": LinkResponse.body(Linked(_MEMBER.wallet, 500))},
+                    {"linked": LinkResponse.body(LinkedWallet(_MEMBER.wallet, 500))},
                 ),
             },
             errors=error_format,
@@ -282,10 +282,10 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
                     MemberResponse,
                     {
                         "a member": MemberResponse.body(
-                            _MEMBER, Funds(1_250 * LTZ, 320 * LTZ, None), _STREAK
+                            _MEMBER, MemberFunds(1_250 * LTZ, 320 * LTZ, None), _STREAK
                         ),
                         "a linked member": MemberResponse.body(
-                            _MEMBER, Funds(1_250 * LTZ, 780 * LTZ, _LINK), _STREAK
+                            _MEMBER, MemberFunds(1_250 * LTZ, 780 * LTZ, _LINK), _STREAK
                         ),
                     },
                 ),

@@ -17,7 +17,7 @@ def numbered(batch: Sequence[QueuedReward], first: int) -> list[int]:
 def call_of(batch: Sequence[QueuedReward], seqs: Sequence[int]) -> bytes:
     return ltz.mint_call(
         [
-            ltz.Reward(
+            ltz.MintEntry(
                 reward.wallet, reward.ltz * LTZ, reward_reference(reward.id, reward.kind, seq)
             )
             for reward, seq in zip(batch, seqs, strict=True)

@@ -5,10 +5,10 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.signing import Signer
 from ltzd.errors import NodeUnavailable
-from ltzd.operator.in_flight import Book
+from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
-from ltzd.operator.lane_context import Desk
-from ltzd.operator.lane_work import RewardOutcomes, Rows, Work
+from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork, OutcomeSink, RewardOutcomes
 from ltzd.operator.mints.signer import Counters, MintSigner
 from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget, Stopped
@@ -17,7 +17,7 @@ from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.wakeups import REWARDS, Signals
+from ltzd.store.wakeups import REWARDS, WakeupHub
 
 
 class MintLane(WalletLane):
@@ -31,28 +31,33 @@ class MintLane(WalletLane):
         node: Node,
         signer: Signer,
         target: MintTarget,
-        signals: Signals,
+        wakeups: WakeupHub,
         policy: LanePolicy,
         process: InProcessHooks | None = None,
     ) -> None:
-        super().__init__(pool, database_url, node, signer, target.chain_id, signals, policy)
+        super().__init__(pool, database_url, node, signer, target.chain_id, wakeups, policy)
         self._target = target
         self._process = process or InProcessHooks()
         self._next_seq = 0
 
-    def _rows(self) -> Rows:
-        return RewardOutcomes(self._signals, self._process)
+    def _rows(self) -> OutcomeSink:
+        return RewardOutcomes(self._wakeups, self._process)
 
     async def _work(
-        self, desk: Desk, book: Book, gate: SendGuard, signer: TransactionSigner, next_nonce: int
-    ) -> Work:
+        self,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        guard: SendGuard,
+        signer: TransactionSigner,
+        next_nonce: int,
+    ) -> LaneWork:
         async with session(self._pool) as connection:
-            has_reverted = await transactions.has_reverted(connection, desk.lane)
+            has_reverted = await transactions.has_reverted(connection, context.lane)
             last_brand = await rewards.last_brand(connection, self._next_seq)
-        rehearsal = MintSimulator(desk, self._target, must_simulate=has_reverted)
+        simulator = MintSimulator(context, self._target, must_simulate=has_reverted)
         counters = Counters(next_nonce, self._next_seq, last_brand)
         return MintSigner(
-            desk, book, gate, signer, self._target, rehearsal, counters, self._process
+            context, in_flight, guard, signer, self._target, simulator, counters, self._process
         )
 
     async def _begin(self, used: int) -> tuple[Lane, int]:
@@ -62,7 +67,7 @@ class MintLane(WalletLane):
             seq = await lanes.next_seq(connection, target.chain_id, target.ltz)
         first_seq = await self._check_references(seq)
         async with transaction(self._pool) as connection:
-            await lanes.start_seqs(connection, target.chain_id, target.ltz, first_seq)
+            await lanes.create_counter(connection, target.chain_id, target.ltz, first_seq)
             lane = await lanes.begin_term(connection, target.chain_id, wallet, self.kind, used)
             next_nonce = await lanes.next_nonce(connection, target.chain_id, wallet)
             next_seq = await lanes.next_seq(connection, target.chain_id, target.ltz)

@@ -4,7 +4,6 @@ The limit is a token bucket on chain (contracts.md); `rules/operator/mint_turns.
 what of it. Amounts are LTZ's smallest unit.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -14,6 +13,7 @@ import structlog
 from ltzd.chain.contracts import ltz
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import MintTarget
 from ltzd.rules.operator.mint_turns import Bucket, MintRequest, Reserve, allot
@@ -31,15 +31,18 @@ _PUT_BACK_AT_ONCE = 1_000
 class MintLimitTracker:
     """`saver` is the reward that the bucket is being filled for, if there is one."""
 
-    def __init__(self, node: Node, target: MintTarget, minter: Address) -> None:
+    def __init__(
+        self, node: Node, target: MintTarget, minter: Address, clock: Clock = loop_time
+    ) -> None:
         self._node = node
         self._target = target
         self._minter = minter
+        self._clock = clock
         self._capacity = 0
         self._available = 0
         self._window_seconds = 0
         self._has_risen = False
-        self._saved_at = asyncio.get_running_loop().time()
+        self._saved_at = self._clock()
         self._reserve = Reserve()
         self._over_capacity: tuple[UUID, ...] = ()
 
@@ -88,7 +91,7 @@ class MintLimitTracker:
 
     def _refill(self) -> int:
         """Since this was asked last."""
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         seconds, self._saved_at = now - self._saved_at, now
         return self._capacity * int(seconds * 1_000) // max(1, self._window_seconds * 1_000)
 

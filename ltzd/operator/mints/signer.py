@@ -1,6 +1,5 @@
 """Turns queued rewards into a signed mint: intent, nonce and bytes in one database transaction."""
 
-import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +7,8 @@ from uuid import UUID
 
 from ltzd import telemetry
 from ltzd.chain.contracts import ltz
-from ltzd.operator.in_flight import Book
-from ltzd.operator.lane_context import Desk
+from ltzd.operator.in_flight import InFlightTransactions
+from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.batch import call_of, numbered
 from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.operator.mints.simulation import MintSimulator
@@ -18,7 +17,7 @@ from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import Call, TransactionSigner
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle
-from ltzd.rules.operator.transactions import Place, State, Transaction
+from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import Connection, session
 from ltzd.store.operator import rewards, transactions
 from ltzd.store.operator.rewards import QueuedReward
@@ -56,22 +55,24 @@ class MintSigner:
 
     def __init__(
         self,
-        desk: Desk,
-        book: Book,
-        gate: SendGuard,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        guard: SendGuard,
         signer: TransactionSigner,
         target: MintTarget,
-        rehearsal: MintSimulator,
+        simulator: MintSimulator,
         counters: Counters,
         process: InProcessHooks,
     ) -> None:
-        self._desk = desk
-        self._book = book
-        self._gate = gate
+        self._context = context
+        self._in_flight = in_flight
+        self._guard = guard
         self._signer = signer
         self._target = target
-        self._allowance = MintLimitTracker(desk.node, target, desk.lane.wallet)
-        self._rehearsal = rehearsal
+        self._mint_limit = MintLimitTracker(
+            context.node, target, context.lane.wallet, context.clock
+        )
+        self._simulator = simulator
         self._process = process
         self._next_nonce = counters.next_nonce
         self._next_seq = counters.next_seq
@@ -79,36 +80,36 @@ class MintSigner:
         self._ceiling, self._ceiling_until = ltz.MAX_BATCH, -math.inf
 
     async def sign_next(self, at_least: int = 1) -> int:
-        fees = self._gate.fees()
+        fees = self._guard.fees()
         if fees is None:
             return 0
-        async with self._desk.pen:
+        async with self._context.signing_lock:
             self.largest = largest = self._most()
             if largest == 0:
-                return self._gate.pause(Obstacle.BLOCK_GAS.value)
+                return self._guard.pause(Obstacle.BLOCK_GAS.value)
             gas = ltz.mint_gas_limit(largest)
-            if not self._gate.is_soon_mined(gas):
+            if not self._guard.is_soon_mined(gas):
                 return 0
-            if not self._gate.can_afford(gas * fees.max_fee_per_gas):
-                return self._gate.pause(BALANCE)
+            if not self._guard.can_afford(gas * fees.max_fee_per_gas):
+                return self._guard.pause(BALANCE)
             return await self._sign(fees, at_least)
 
     def on_the_way(self) -> int:
         return self._process.on_the_way()
 
     def leave(self) -> None:
-        self._gate.pause(None)
+        self._guard.pause(None)
 
     async def look(self) -> None:
-        await self._allowance.look()
+        await self._mint_limit.look()
 
-    async def seen(self) -> Mapping[int, Place]:
+    async def seen(self) -> Mapping[int, Inclusion]:
         """A mint needs no receipt, which would repeat all its logs."""
-        async with session(self._desk.pool) as connection:
-            return await transactions.minted(connection, self._desk.lane)
+        async with session(self._context.pool) as connection:
+            return await transactions.indexed_inclusions(connection, self._context.lane)
 
     def reverted(self) -> None:
-        self._rehearsal.must_simulate = True
+        self._simulator.must_simulate = True
 
     def abandoned(self, tx: OpenTransaction) -> None:
         """A smaller batch may be taken: its size, its fee or its gas may have been too much.
@@ -118,43 +119,43 @@ class MintSigner:
         """
         size = next(n for n in _SIZES if n == 1 or ltz.mint_gas_limit(n) <= tx.gas_limit)
         self._ceiling = max(_SMALL_COMPANY, size // 2)
-        self._ceiling_until = asyncio.get_running_loop().time() + _CEILING_SECONDS
+        self._ceiling_until = self._context.clock() + _CEILING_SECONDS
 
     def _most(self) -> int:
         """How many rewards one mint may hold now; 0 where not even one fits into a block."""
-        is_under_ceiling = asyncio.get_running_loop().time() < self._ceiling_until
+        is_under_ceiling = self._context.clock() < self._ceiling_until
         most = self._ceiling if is_under_ceiling else ltz.MAX_BATCH
         gas = self._signer.most_gas
         return next((n for n in _SIZES if n <= most and ltz.mint_gas_limit(n) <= gas), 0)
 
     async def _sign(self, fees: Fees, at_least: int) -> int:
-        async with session(self._desk.pool) as connection:
-            await self._allowance.sort_out(connection, self._desk.lane)
-            saver = self._allowance.saver
+        async with session(self._context.pool) as connection:
+            await self._mint_limit.sort_out(connection, self._context.lane)
+            saver = self._mint_limit.saver
             waiting = await rewards.queued(connection, ltz.MAX_BATCH, self._last_brand, saver)
             if len(waiting) < at_least:
-                return self._gate.pause(None) if not waiting else 0
-            fitting = self._allowance.fit(waiting, self._book.minting(), self.largest)
+                return self._guard.pause(None) if not waiting else 0
+            fitting = self._mint_limit.fit(waiting, self._in_flight.minting(), self.largest)
             if not fitting:
                 self._pass_the_turn(waiting, saver)
-                return self._gate.pause(MINT_LIMIT)
+                return self._guard.pause(MINT_LIMIT)
             company = await self._company(connection, fitting)
-            batch = await self._rehearsal.passing(connection, company, self._next_seq)
+            batch = await self._simulator.passing(connection, company, self._next_seq)
             minted = {reward.id for reward in batch}
-            self._allowance.give_back([one for one in fitting if one.id not in minted])
+            self._mint_limit.give_back([one for one in fitting if one.id not in minted])
             if not batch:
-                return self._gate.pause(WOULD_REVERT)
+                return self._guard.pause(WOULD_REVERT)
             mint = self._mint(batch)
-            obstacle = self._signer.obstacle(_call(mint), fees, self._book.reserved_wei())
+            obstacle = self._signer.obstacle(_call(mint), fees, self._in_flight.reserved_wei())
             if obstacle is not None:
-                self._allowance.give_back(batch)
-                return self._gate.pause(obstacle.value)
-            self._gate.pause(None)
+                self._mint_limit.give_back(batch)
+                return self._guard.pause(obstacle.value)
+            self._guard.pause(None)
             tx = await self._store(connection, mint, fees)
         self._pass_the_turn(batch, saver)
-        self._book.add(tx)
+        self._in_flight.add(tx)
         telemetry.BATCH_REWARDS.observe(len(batch))
-        telemetry.TRANSACTIONS_CREATED.labels(self._desk.lane.kind).inc()
+        telemetry.TRANSACTIONS_CREATED.labels(self._context.lane.kind).inc()
         return len(batch)
 
     def _pass_the_turn(self, served: Sequence[QueuedReward], saver: UUID | None) -> None:
@@ -198,9 +199,9 @@ class MintSigner:
         )
 
     async def _store(self, connection: Connection, mint: Intent, fees: Fees) -> OpenTransaction:
-        attempt = self._signer.sign(mint.nonce, _call(mint), fees, self._book.reserved_wei())
+        attempt = self._signer.sign(mint.nonce, _call(mint), fees, self._in_flight.reserved_wei())
         row_id, created_at = await transactions.store_signed(
-            connection, self._desk.lane, mint, attempt
+            connection, self._context.lane, mint, attempt
         )
         self._next_nonce += 1
         self._next_seq += mint.fresh_seqs

@@ -7,7 +7,6 @@ reverts alone while the others pass is bad: it is marked failed and leaves the q
 passes it is nobody's fault: the minter has lost its role, or the token does not work.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 import structlog
@@ -15,7 +14,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.contracts import ltz, reverts
 from ltzd.chain.node.node import Revert
-from ltzd.operator.lane_context import Desk
+from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.batch import call_of, numbered
 from ltzd.operator.policy import MintTarget
 from ltzd.store.database import Connection
@@ -35,8 +34,8 @@ _NOT_ITS_FAULT = _THE_LANES | {"MintLimitExceeded", "RefAlreadyUsed"}
 
 
 class MintSimulator:
-    def __init__(self, desk: Desk, target: MintTarget, *, must_simulate: bool) -> None:
-        self._desk = desk
+    def __init__(self, context: LaneContext, target: MintTarget, *, must_simulate: bool) -> None:
+        self._context = context
         self._target = target
         self._due = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
@@ -50,7 +49,7 @@ class MintSimulator:
         """
         if not self.must_simulate and not any(map(_is_suspect, batch)):
             return batch
-        now = asyncio.get_running_loop().time()
+        now = self._context.clock()
         if now < self._due:
             return []
         found = await self._sorted_out(connection, batch, next_seq)
@@ -112,14 +111,16 @@ class MintSimulator:
         }
         if not bad:
             return
-        for failed in await rewards.fail(connection, self._desk.lane, bad):
+        for failed in await rewards.fail(connection, self._context.lane, bad):
             log.error("reward.failed", reward=str(failed), reason=bad[failed])
             telemetry.REWARDS_FAILED.inc()
 
     async def _simulate(self, parts: Sequence[Part], next_seq: int) -> list[Revert | None]:
         calls = [call_of(part, numbered(part, next_seq)) for part in parts]
         gas = [ltz.mint_gas_limit(len(part)) for part in parts]
-        return await self._desk.node.simulate(self._target.ltz, calls, self._desk.lane.wallet, gas)
+        return await self._context.node.simulate(
+            self._target.ltz, calls, self._context.lane.wallet, gas
+        )
 
 
 def _is_suspect(reward: QueuedReward) -> bool:
@@ -132,11 +133,11 @@ def _halves(part: Part) -> list[Part]:
 
 
 def _name(revert: Revert) -> str:
-    return reverts.name_of(revert.data or b"") or "reverted"
+    return reverts.error_name(revert.data or b"") or "reverted"
 
 
 def _reason(revert: Revert) -> str:
-    return revert.text[:200] if revert.data is None else reverts.reason_of(revert.data)
+    return revert.text[:200] if revert.data is None else reverts.describe(revert.data)
 
 
 def _is_its_fault(revert: Revert) -> bool:

@@ -1,9 +1,9 @@
 """The relay lane: sends for users what `/relay` has let through, and pays for it."""
 
-from ltzd.operator.in_flight import Book
+from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
-from ltzd.operator.lane_context import Desk
-from ltzd.operator.lane_work import RelayOutcomes, Rows, Work
+from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork, OutcomeSink, RelayOutcomes
 from ltzd.operator.policy import RELAY
 from ltzd.operator.relays.signer import RelaySigner
 from ltzd.operator.send_guard import SendGuard
@@ -18,13 +18,18 @@ class RelayLane(WalletLane):
     kind = RELAY
     channel = RELAYS
 
-    def _rows(self) -> Rows:
-        return RelayOutcomes(self._signals)
+    def _rows(self) -> OutcomeSink:
+        return RelayOutcomes(self._wakeups)
 
     async def _work(
-        self, desk: Desk, book: Book, gate: SendGuard, signer: TransactionSigner, next_nonce: int
-    ) -> Work:
-        return RelaySigner(desk, book, gate, signer, self._signals, next_nonce)
+        self,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        guard: SendGuard,
+        signer: TransactionSigner,
+        next_nonce: int,
+    ) -> LaneWork:
+        return RelaySigner(context, in_flight, guard, signer, self._wakeups, next_nonce)
 
     async def _begin(self, used: int) -> tuple[Lane, int]:
         wallet = self._signer.address

@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from ltzd import telemetry
-from ltzd.operator.in_flight import Book
-from ltzd.operator.lane_context import Desk
+from ltzd.operator.in_flight import InFlightTransactions
+from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import BALANCE
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import Call, TransactionSigner
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle, least_gas
-from ltzd.rules.operator.transactions import Place, State, Transaction
+from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import Connection, transaction
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
 from ltzd.store.relayer.relays import QueuedRelay, SignedRelay
-from ltzd.store.wakeups import RELAYED, Signals
+from ltzd.store.wakeups import RELAYED, WakeupHub
 
 log = structlog.get_logger()
 
@@ -35,29 +35,29 @@ class RelaySigner:
 
     def __init__(
         self,
-        desk: Desk,
-        book: Book,
-        gate: SendGuard,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        guard: SendGuard,
         signer: TransactionSigner,
-        signals: Signals,
+        wakeups: WakeupHub,
         next_nonce: int,
     ) -> None:
-        self._desk = desk
-        self._book = book
-        self._gate = gate
+        self._context = context
+        self._in_flight = in_flight
+        self._guard = guard
         self._signer = signer
-        self._signals = signals
+        self._wakeups = wakeups
         self._next_nonce = next_nonce
 
     async def sign_next(self, at_least: int = 1) -> int:
-        fees = self._gate.fees()
+        fees = self._guard.fees()
         if fees is None:
             return 0
-        async with self._desk.pen, transaction(self._desk.pool) as connection:
-            most = min(self.largest, self._gate.room())
-            waiting = await relays.queued(connection, self._desk.lane, most)
+        async with self._context.signing_lock, transaction(self._context.pool) as connection:
+            most = min(self.largest, self._guard.room())
+            waiting = await relays.queued(connection, self._context.lane, most)
             if len(waiting) < at_least:
-                return self._gate.pause(None) if not waiting else 0
+                return self._guard.pause(None) if not waiting else 0
             sendable, refused = self._sorted(waiting, fees)
             if refused:
                 await relays.refuse(connection, refused)
@@ -65,28 +65,28 @@ class RelaySigner:
         # After the commit: what the rows do not have must not be published.
         self._next_nonce += len(signed)
         for tx in signed:
-            self._book.add(tx)
+            self._in_flight.add(tx)
         self._note_refused(refused)
-        telemetry.TRANSACTIONS_CREATED.labels(self._desk.lane.kind).inc(len(signed))
-        self._gate.pause(None if signed or refused else BALANCE)
+        telemetry.TRANSACTIONS_CREATED.labels(self._context.lane.kind).inc(len(signed))
+        self._guard.pause(None if signed or refused else BALANCE)
         return len(signed) + len(refused)
 
     def _note_refused(self, refused: Mapping[int, str]) -> None:
         for relay, reason in refused.items():
             log.error("relay.not_sendable", relay=relay, reason=reason)
         if refused:
-            self._signals.ring(RELAYED)
+            self._wakeups.notify(RELAYED)
 
     def on_the_way(self) -> int:
         return 0
 
     def leave(self) -> None:
-        self._gate.pause(None)
+        self._guard.pause(None)
 
     async def look(self) -> None:
         """A relay depends on nothing that the lane could know."""
 
-    async def seen(self) -> Mapping[int, Place]:
+    async def seen(self) -> Mapping[int, Inclusion]:
         """The answer to a relay tells what it cost: only a receipt does."""
         return {}
 
@@ -105,7 +105,7 @@ class RelaySigner:
         """
         sendable: list[QueuedRelay] = []
         refused: dict[int, str] = {}
-        beside_wei = self._book.reserved_wei()
+        beside_wei = self._in_flight.reserved_wei()
         for relay in waiting:
             call = _call(relay)
             obstacle = self._signer.obstacle(call, fees, beside_wei)
@@ -129,7 +129,7 @@ class RelaySigner:
         self, connection: Connection, those: Sequence[QueuedRelay], fees: Fees
     ) -> list[OpenTransaction]:
         signed = self._signed(those, fees)
-        rows = await relays.store_signed(connection, self._desk.lane, signed)
+        rows = await relays.store_signed(connection, self._context.lane, signed)
         return [
             OpenTransaction(
                 id=row.id,
@@ -146,7 +146,7 @@ class RelaySigner:
 
     def _signed(self, those: Sequence[QueuedRelay], fees: Fees) -> list[SignedRelay]:
         signed: list[SignedRelay] = []
-        beside_wei = self._book.reserved_wei()
+        beside_wei = self._in_flight.reserved_wei()
         for nonce, relay in enumerate(those, start=self._next_nonce):
             call = _call(relay)
             signed.append(

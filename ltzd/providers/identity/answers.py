@@ -1,6 +1,6 @@
 """What the identity provider's answers mean, decided without I/O.
 
-Nothing that the provider sends is trusted: a shape that is not understood raises `MalformedAnswerError`,
+Nothing that the provider sends is trusted: an unknown shape raises `MalformedAnswerError`,
 never a KeyError, and no text of the provider reaches a message of ours (it may hold an e-mail
 address).
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TypeGuard
 
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.values import ZERO_ADDRESS, Address, address_of, checksummed
 
 _DID = re.compile(r"did:privy:[a-z0-9]+")
@@ -192,7 +192,7 @@ def _wallet_address(text: object) -> Address:
 
 def _object_or_none(body: bytes) -> dict[str, object] | None:
     try:
-        value = decoded(body)
+        value = decode_json(body)
     except InvalidJsonError:
         return None
     return value if isinstance(value, dict) else None

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.answers import MalformedAnswerError, Reply, pause_wished, slug_in
 
@@ -87,7 +88,7 @@ class IdentityCalls:
     @asynccontextmanager
     async def question(self) -> AsyncIterator[float]:
         """Gives the deadline of what is asked in it; every failure becomes IdentityUnavailable."""
-        deadline = asyncio.get_running_loop().time() + self._policy.timeout_seconds
+        deadline = loop_time() + self._policy.timeout_seconds
         try:
             async with asyncio.timeout_at(deadline):
                 yield deadline
@@ -126,7 +127,7 @@ class IdentityCalls:
         """Wait before repeating, or raise `failure` when there is no time or attempt left."""
         growing = self._policy.first_pause_seconds * 2 ** (attempt - 1)
         seconds = max(failure.wait_seconds, growing * _jitter.uniform(0.5, 1.0))
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         if attempt >= self._policy.max_attempts or now + seconds >= deadline:
             raise failure
         await asyncio.sleep(seconds)

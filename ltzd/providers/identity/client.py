@@ -13,28 +13,29 @@ refuses an e-mail address, and AccountRefused for an account. Neither reaches a 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy
 from ltzd.providers.identity.links import LinkedAccountCache
 from ltzd.providers.identity.signing import WalletSigner
-from ltzd.providers.identity.users import IdentityUser, Person, Users
+from ltzd.providers.identity.users import IdentityUser, UserDirectory, UserProfile
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
-__all__ = ["IdentityClient", "IdentityPolicy", "IdentityUser", "Person"]
+__all__ = ["IdentityClient", "IdentityPolicy", "IdentityUser", "UserProfile"]
 
 
 class IdentityClient:
-    def __init__(self, policy: IdentityPolicy, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, policy: IdentityPolicy, clock: Clock = time.monotonic) -> None:
         """Raises Misconfigured for a signer's key that is none."""
         self._policy = policy
         self._calls = IdentityCalls(policy)
-        self._users = Users(policy, self._calls)
-        self._links = LinkedAccountCache(policy, self._calls, ticks)
+        self._users = UserDirectory(policy, self._calls)
+        self._links = LinkedAccountCache(policy, self._calls, clock)
         self._signer = WalletSigner(policy, self._calls)
 
     async def __aenter__(self) -> Self:
@@ -80,7 +81,7 @@ class IdentityClient:
         """
         return await self._links.accounts_of(subject)
 
-    async def profile_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> UserProfile | None:
         """By what was told within the last minute; None of one without an embedded wallet.
 
         His home is his wallet with the lowest index: the one that his names get when they are asked

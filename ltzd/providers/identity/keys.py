@@ -8,7 +8,7 @@ known keys go on counting, however old; a key that a newer set leaves out counts
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Generic, TypeVar
 from urllib.parse import quote
@@ -17,6 +17,7 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import Clock
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy, refusal_in
@@ -39,8 +40,8 @@ _log = structlog.get_logger(__name__)
 class KeyCache(ABC, Generic[Key]):
     """Keys by their id; `told` asks whoever makes the tokens for those of now."""
 
-    def __init__(self, ticks: Callable[[], float]) -> None:
-        self._ticks = ticks
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._flights: SingleFlight[None, None] = SingleFlight("identity keys", 1)
         self._keys: Mapping[str, Key] = {}
         self._asked_at = _NEVER
@@ -60,7 +61,7 @@ class KeyCache(ABC, Generic[Key]):
     async def key(self, kid: str) -> Key | None:
         """None if the provider has no such key; raises IdentityUnavailable if it cannot tell."""
         begun = self._flights_begun
-        age = self._ticks() - self._asked_at
+        age = self._clock() - self._asked_at
         if age >= REFRESH_SECONDS:
             await self._refresh(age)
         if kid not in self._keys:
@@ -88,7 +89,7 @@ class KeyCache(ABC, Generic[Key]):
     def _may_look(self) -> bool:
         if self._failures:
             return True  # Failures have pauses of their own.
-        now = self._ticks()
+        now = self._clock()
         if now < self._unknown_at + UNKNOWN_PAUSE_SECONDS:
             return False
         self._unknown_at = now
@@ -105,17 +106,17 @@ class KeyCache(ABC, Generic[Key]):
     def _refuse_in_pause(self) -> None:
         growing = FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, 10)
         pause = min(LONGEST_PAUSE_SECONDS, growing)
-        if self._failures and not self._flights and self._ticks() < self._failed_at + pause:
+        if self._failures and not self._flights and self._clock() < self._failed_at + pause:
             raise IdentityUnavailable("The identity provider's keys cannot be read")
 
     async def _fetch(self) -> None:
         self._flights_begun += 1
-        asked_at, flight = self._ticks(), self._flights_begun
+        asked_at, flight = self._clock(), self._flights_begun
         try:
             keys = await self.told()
         except IdentityUnavailable:
             self._failures += 1
-            self._failed_at = self._ticks()
+            self._failed_at = self._clock()
             raise
         if keys.keys() != self._keys.keys():
             _log.info("identity_keys_read", keys=len(keys))
@@ -124,13 +125,11 @@ class KeyCache(ABC, Generic[Key]):
         telemetry.IDENTITY_KEYS_READ_AT.set_to_current_time()
 
 
-class SigningKeys(KeyCache[EllipticCurvePublicKey]):
+class IdentityKeyCache(KeyCache[EllipticCurvePublicKey]):
     """The vendor's, for one application."""
 
-    def __init__(
-        self, policy: IdentityPolicy, calls: IdentityCalls, ticks: Callable[[], float]
-    ) -> None:
-        super().__init__(ticks)
+    def __init__(self, policy: IdentityPolicy, calls: IdentityCalls, clock: Clock) -> None:
+        super().__init__(clock)
         self._path = f"/v1/apps/{quote(policy.app_id, safe='')}/jwks.json"
         self._calls = calls
 

@@ -4,11 +4,12 @@ Raises IdentityUnavailable when neither the provider nor a fresh enough memory c
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
+from ltzd.concurrency.clock import Clock
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.accounts import accounts_in, emails_in
@@ -20,7 +21,7 @@ from ltzd.providers.identity.answers import (
     rows_in,
 )
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy, refusal_in
-from ltzd.providers.identity.users import IdentityUser, Person
+from ltzd.providers.identity.users import IdentityUser, UserProfile
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
@@ -40,7 +41,7 @@ MOST_USERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class UserLinks:
     wallets: tuple[Address, ...] = ()
     accounts: tuple[OAuthAccount, ...] = ()
     emails: tuple[str, ...] = field(default=(), repr=False)
@@ -50,7 +51,7 @@ class Links:
 
 @dataclass(slots=True)
 class _Known:
-    links: Links
+    links: UserLinks
     read_at: float
     failed_at: float = float("-inf")
 
@@ -68,12 +69,12 @@ class _Known:
 
 
 class LinkedAccountCache:
-    def __init__(
-        self, policy: IdentityPolicy, calls: IdentityCalls, ticks: Callable[[], float]
-    ) -> None:
+    def __init__(self, policy: IdentityPolicy, calls: IdentityCalls, clock: Clock) -> None:
         self._calls = calls
-        self._ticks = ticks
-        self._flights: SingleFlight[str, Links] = SingleFlight("identity links", policy.max_waiting)
+        self._clock = clock
+        self._flights: SingleFlight[str, UserLinks] = SingleFlight(
+            "identity links", policy.max_waiting
+        )
         self._known: LRUCache[str, _Known] = LRUCache(MOST_USERS)
 
     async def close(self) -> None:
@@ -82,7 +83,7 @@ class LinkedAccountCache:
     async def wallets_of(self, subject: str, wanted: Address | None) -> tuple[Address, ...]:
         if not is_subject(subject):
             return ()
-        known, now = self._known.get(subject), self._ticks()
+        known, now = self._known.get(subject), self._clock()
         if known is None:
             return (await self._asked(subject)).wallets
         if known.tells(wanted, now):
@@ -99,51 +100,53 @@ class LinkedAccountCache:
     async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
         return (await self._fresh(subject)).accounts
 
-    async def profile_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> UserProfile | None:
         links = await self._fresh(subject)
         if links.home is None:
             return None
-        return Person(subject, IdentityUser(subject, links.home), links.emails)
+        return UserProfile(subject, IdentityUser(subject, links.home), links.emails)
 
-    async def _fresh(self, subject: str) -> Links:
+    async def _fresh(self, subject: str) -> UserLinks:
         if not is_subject(subject):
-            return Links()
+            return UserLinks()
         known = self._known.get(subject)
         if known is None:
             return await self._asked(subject)
-        if known.is_fresh(self._ticks()):
+        if known.is_fresh(self._clock()):
             return known.links
         return await self._asked_after(LOOK_AGAIN_SECONDS, subject, known)
 
-    async def _asked_after(self, pause: float, subject: str, known: _Known) -> Links:
-        if self._ticks() < known.failed_at + pause:
+    async def _asked_after(self, pause: float, subject: str, known: _Known) -> UserLinks:
+        if self._clock() < known.failed_at + pause:
             raise IdentityUnavailable("The identity provider has just failed")
         return await self._asked(subject)
 
-    async def _asked(self, subject: str) -> Links:
+    async def _asked(self, subject: str) -> UserLinks:
         return await self._flights.share(subject, lambda: self._read(subject))
 
-    async def _read(self, subject: str) -> Links:
+    async def _read(self, subject: str) -> UserLinks:
         # When we asked, not when we heard: what was linked between may be missing.
-        asked_at = self._ticks()
+        asked_at = self._clock()
         try:
             links = await self._told(subject)
         except IdentityUnavailable:
             if (known := self._known.get(subject)) is not None:
-                known.failed_at = self._ticks()
+                known.failed_at = self._clock()
             raise
         self._known[subject] = _Known(links, asked_at)
         return links
 
-    async def _told(self, subject: str) -> Links:
+    async def _told(self, subject: str) -> UserLinks:
         async with self._calls.question() as deadline:
             reply = await self._calls.ask("GET", f"/v1/users/{subject}", deadline=deadline)
             if reply.status == 404:
-                return Links()
+                return UserLinks()
             if not reply.is_ok:
                 raise refusal_in(reply)
             rows = rows_in(reply, subject)
-            return Links(ethereum_wallets(rows), accounts_in(rows), emails_in(rows), _home(rows))
+            return UserLinks(
+                ethereum_wallets(rows), accounts_in(rows), emails_in(rows), _home(rows)
+            )
 
 
 def _home(rows: Sequence[object]) -> Address | None:

@@ -12,7 +12,6 @@ key is the provider's. Neither the token nor what is in it reaches a log or an e
 import re
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
@@ -22,12 +21,13 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import IdentityUnavailable, Unauthorized
 from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import ethereum_wallets
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy
-from ltzd.providers.identity.keys import SigningKeys
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.identity.keys import IdentityKeyCache
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
@@ -85,19 +85,19 @@ _claims_decoder = msgspec.json.Decoder(_Claims)
 
 
 class IdentityTokens:
-    """`clock` tells Unix seconds; `ticks` measures how old the keys are."""
+    """`wall_clock` tells Unix seconds; `clock` measures how old the keys are."""
 
     def __init__(
         self,
         policy: IdentityPolicy,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        wall_clock: Clock = time.time,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._policy = policy
-        self._clock = clock
+        self._wall_clock = wall_clock
         # Connections of its own: keys do not queue behind the look-ups of users.
         self._calls = IdentityCalls(policy)
-        self._keys = SigningKeys(policy, self._calls, ticks)
+        self._keys = IdentityKeyCache(policy, self._calls, clock)
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,7 +128,7 @@ class IdentityTokens:
         return user
 
     def _user_in(self, claims: _Claims) -> TokenUser:
-        now = self._clock()
+        now = self._wall_clock()
         if claims.iss != self._policy.issuer or claims.aud != self._policy.app_id:
             raise _refused("wrong_claims")
         if now >= claims.exp:
@@ -176,7 +176,7 @@ def _rows_in(claims: _Claims) -> list[object] | None:
     if claims.linked_accounts is None:
         return None
     try:
-        rows = decoded(claims.linked_accounts.encode())
+        rows = decode_json(claims.linked_accounts.encode())
     except InvalidJsonError:
         raise _refused("wrong_claims") from None
     if not isinstance(rows, list):

@@ -38,7 +38,7 @@ class IdentityUser:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class UserProfile:
     """Somebody who has logged in, and where what is given to his proven addresses goes from now on.
 
     `id` is what he is called for good; `emails` are in lower case.
@@ -49,7 +49,7 @@ class Person:
     emails: tuple[str, ...] = field(default=(), repr=False)
 
 
-class Users:
+class UserDirectory:
     """Callers asking for one name at the same time share one look-up."""
 
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls) -> None:

@@ -6,13 +6,9 @@ One is used until shortly before it ends; who needs one while it is being made w
 import asyncio
 from typing import Final
 
-from ltzd.providers.oauth.lookup_answers import (
-    AccountLookupUnavailable,
-    Answer,
-    refused,
-    unexpected,
-)
-from ltzd.providers.oauth.lookup_calls import LookupCalls, Question
+from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.providers.oauth.answers import AccountLookupUnavailable, Answer, refused, unexpected
+from ltzd.providers.oauth.calls import LookupCalls, Question
 from ltzd.rules.oauth.accounts import OAuthProvider
 
 _ENDS_EARLY_SECONDS: Final = 60.0
@@ -23,7 +19,14 @@ _LONGEST_TOKEN: Final = 4_096
 class ClientTokens:
     """`question` is the whole request for a token."""
 
-    def __init__(self, provider: OAuthProvider, question: Question, calls: LookupCalls) -> None:
+    def __init__(
+        self,
+        provider: OAuthProvider,
+        question: Question,
+        calls: LookupCalls,
+        clock: Clock = loop_time,
+    ) -> None:
+        self._clock = clock
         self._provider = provider
         self._question = question
         self._calls = calls
@@ -34,7 +37,7 @@ class ClientTokens:
     async def token(self, deadline: float) -> str:
         """Raises AccountLookupUnavailable."""
         async with self._lock:
-            now = asyncio.get_running_loop().time()
+            now = self._clock()
             if self._token is None or now >= self._good_until:
                 answer = await self._calls.ask(self._question, deadline)
                 self._token, seconds = self._made(answer)

@@ -32,11 +32,11 @@ def place_of(algorithm: str, kid: str) -> str:
 
 
 def issuer_keys_in(reply: Reply, algorithms: tuple[Algorithm, ...]) -> dict[str, PublicKey]:
-    """By `place_of`. Raises MalformedAnswerError; so does a set without a key that we could use, since
+    """By `place_of`. Raises MalformedAnswerError, also for a set without a usable key, since
     an issuer that signs has one."""
     rows = object_in(reply.body).get("keys")
     if not isinstance(rows, list) or len(rows) > MOST_KEYS:
-        raise MalformedAnswerError("the key set has no list of keys, or too long a one")
+        raise MalformedAnswerError("the key set has no list of keys or too many")
     keys: dict[str, PublicKey] = {}
     for row in rows:
         if isinstance(row, dict):

@@ -12,7 +12,6 @@ key is the issuer's. Neither the token nor what is in it reaches a log or an err
 import re
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +20,7 @@ import msgspec
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import Clock
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.answers import MalformedAnswerError
 from ltzd.providers.identity.keys import KeyCache
@@ -29,7 +29,7 @@ from ltzd.providers.oidc.claims import Claims, OidcUser, refused, user_in
 from ltzd.providers.oidc.discovery import IssuerDocuments
 from ltzd.providers.oidc.key_sets import PublicKey, issuer_keys_in, place_of
 from ltzd.providers.oidc.policy import Algorithm, OidcPolicy
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decoded
+from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
 
 # Three parts in base64url without padding; the shortest signature is one of 64 bytes.
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{2,1024})\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86,1400}")
@@ -55,10 +55,8 @@ _header_decoder = msgspec.json.Decoder(_Header)
 class IssuerKeyCache(KeyCache[PublicKey]):
     """By algorithm and key id; see `place_of`."""
 
-    def __init__(
-        self, policy: OidcPolicy, documents: IssuerDocuments, ticks: Callable[[], float]
-    ) -> None:
-        super().__init__(ticks)
+    def __init__(self, policy: OidcPolicy, documents: IssuerDocuments, clock: Clock) -> None:
+        super().__init__(clock)
         self._algorithms: tuple[Algorithm, ...] = policy.algorithms
         self._documents = documents
 
@@ -71,19 +69,19 @@ class IssuerKeyCache(KeyCache[PublicKey]):
 
 
 class OidcTokens:
-    """`clock` tells Unix seconds; `ticks` measures how old the keys are."""
+    """`wall_clock` tells Unix seconds; `clock` measures how old the keys are."""
 
     def __init__(
         self,
         policy: OidcPolicy,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        wall_clock: Clock = time.time,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._policy = policy
-        self._clock = clock
+        self._wall_clock = wall_clock
         self._jws = jwt.PyJWS(algorithms=list(policy.algorithms))
         self._documents = IssuerDocuments(policy)
-        self._keys = IssuerKeyCache(policy, self._documents, ticks)
+        self._keys = IssuerKeyCache(policy, self._documents, clock)
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,7 +107,7 @@ class OidcTokens:
             raise
         if key is None:
             raise refused("unknown_key")
-        user = user_in(self._claims_in(token, key, header.alg), self._policy, self._clock())
+        user = user_in(self._claims_in(token, key, header.alg), self._policy, self._wall_clock())
         telemetry.TOKEN_CHECKS.labels("accepted").inc()
         return user
 
@@ -142,7 +140,7 @@ class OidcTokens:
         except jwt.InvalidTokenError:
             raise refused("malformed") from None
         try:
-            claims = decoded(payload)
+            claims = decode_json(payload)
         except InvalidJsonError:
             claims = None
         if not isinstance(claims, dict):

@@ -14,7 +14,7 @@ class InvalidJsonError(ValueError):
     pass
 
 
-def decoded(body: bytes) -> object:
+def decode_json(body: bytes) -> object:
     """The JSON value in `body`. Raises InvalidJsonError."""
     if body.count(b"[") + body.count(b"{") > _MOST_BRACKETS:
         raise InvalidJsonError("too many brackets")

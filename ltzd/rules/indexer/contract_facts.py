@@ -1,29 +1,19 @@
 """Facts of PerkNFT, PointsSale and BusinessEscrow: their logs, decoded.
 
-Amounts and prices are LTZ's smallest unit, times Unix seconds, references 32 bytes. As in `facts`,
-a fact's identity is (block hash, log index).
+Amounts and prices are in LTZ's smallest unit, times in Unix seconds, references are 32 bytes.
 """
 
 from dataclasses import dataclass
 
-from ltzd.values import Address, Hash32
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where on the chain a log stands."""
-
-    block_number: int
-    block_hash: Hash32
-    log_index: int
-    transaction_hash: Hash32
+from ltzd.rules.indexer.log_position import LogPosition
+from ltzd.values import Address
 
 
 @dataclass(frozen=True, slots=True)
 class TokenTransferred:
     """A claim is one from the zero address."""
 
-    place: Place
+    position: LogPosition
     sender: Address
     recipient: Address
     token_id: int
@@ -33,7 +23,7 @@ class TokenTransferred:
 class Claimed:
     """`claims` counts the user's claims of the collection, this one included."""
 
-    place: Place
+    position: LogPosition
     collection_id: int
     user: Address
     token_id: int
@@ -44,7 +34,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class ChargeRedeemed:
-    place: Place
+    position: LogPosition
     token_id: int
     holder: Address
     reference: bytes
@@ -54,7 +44,7 @@ class ChargeRedeemed:
 
 @dataclass(frozen=True, slots=True)
 class CollectionCreated:
-    place: Place
+    position: LogPosition
     collection_id: int
     brand: Address
     payout: Address
@@ -69,7 +59,7 @@ class CollectionCreated:
 
 @dataclass(frozen=True, slots=True)
 class CollectionUpdated:
-    place: Place
+    position: LogPosition
     collection_id: int
     payout: Address
     price: int
@@ -80,14 +70,14 @@ class CollectionUpdated:
 
 @dataclass(frozen=True, slots=True)
 class CollectionBrandSet:
-    place: Place
+    position: LogPosition
     collection_id: int
     brand: Address
 
 
 @dataclass(frozen=True, slots=True)
 class ItemSet:
-    place: Place
+    position: LogPosition
     item_id: int
     brand: Address
     payout: Address
@@ -104,7 +94,7 @@ class ItemSet:
 class Purchased:
     """`paid` is for all of them."""
 
-    place: Place
+    position: LogPosition
     item_id: int
     buyer: Address
     reference: bytes
@@ -114,7 +104,7 @@ class Purchased:
 
 @dataclass(frozen=True, slots=True)
 class DealLocked:
-    place: Place
+    position: LogPosition
     deal_id: bytes
     user: Address
     business: Address
@@ -126,7 +116,7 @@ class DealLocked:
 class DealReleased:
     """The business was paid; `by` decided so."""
 
-    place: Place
+    position: LogPosition
     deal_id: bytes
     user: Address
     business: Address
@@ -138,7 +128,7 @@ class DealReleased:
 class DealRefunded:
     """The user was paid back; `by` decided so, or sent the reclaim."""
 
-    place: Place
+    position: LogPosition
     deal_id: bytes
     user: Address
     business: Address
@@ -148,7 +138,7 @@ class DealRefunded:
 
 @dataclass(frozen=True, slots=True)
 class DealSplit:
-    place: Place
+    position: LogPosition
     deal_id: bytes
     user: Address
     business: Address

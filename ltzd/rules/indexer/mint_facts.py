@@ -1,19 +1,14 @@
-"""Facts of the chain that ltzd keeps: canonical logs of its contracts, decoded.
-
-Amounts are LTZ's smallest unit. A fact's identity is (block hash, log index).
-"""
+"""Facts of LTZ: its logs, decoded. Amounts are in LTZ's smallest unit."""
 
 from dataclasses import dataclass
 
-from ltzd.values import Address, Hash32, Reference
+from ltzd.rules.indexer.log_position import LogPosition
+from ltzd.values import Address, Reference
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    block_number: int
-    block_hash: Hash32
-    log_index: int
-    transaction_hash: Hash32
+    position: LogPosition
     sender: Address
     recipient: Address
     amount: int
@@ -21,10 +16,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class RewardMinted:
-    block_number: int
-    block_hash: Hash32
-    log_index: int
-    transaction_hash: Hash32
+    position: LogPosition
     recipient: Address
     reference: Reference
     amount: int

@@ -40,7 +40,7 @@ class GasCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Inclusion:
     """The block that holds a transaction, and how the call ended there.
 
     The bill is known where a receipt told of it, and is no part of what a place is. A cancellation
@@ -50,7 +50,7 @@ class Place:
     block_number: int
     block_hash: Hash32
     succeeded: bool
-    bill: GasCost | None = field(default=None, compare=False)
+    gas_cost: GasCost | None = field(default=None, compare=False)
     is_cancellation: bool = False
 
 
@@ -59,7 +59,7 @@ class Transaction:
     """`is_abandoned`: a self-transfer is among its attempts, or is to be."""
 
     state: State
-    place: Place | None = None
+    inclusion: Inclusion | None = None
     is_abandoned: bool = False
 
 
@@ -75,7 +75,7 @@ class RefusedForGood:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptSeen:
-    place: Place
+    inclusion: Inclusion
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +119,23 @@ def advance(tx: Transaction, seen: Observation) -> tuple[Transaction, list[Effec
             return tx, []  # the self-transfer itself: there is nothing smaller to try
         case State.SIGNED | State.PUBLISHED, RefusedForGood():
             return replace(tx, is_abandoned=True), [Effect.CANCEL, Effect.ALERT]
-        case State.SIGNED | State.PUBLISHED | State.MINED, ReceiptSeen(place) if (
-            tx.is_abandoned or not place.is_cancellation
+        case State.SIGNED | State.PUBLISHED | State.MINED, ReceiptSeen(inclusion) if (
+            tx.is_abandoned or not inclusion.is_cancellation
         ):
-            return replace(tx, state=State.MINED, place=place), []
+            return replace(tx, state=State.MINED, inclusion=inclusion), []
         case State.MINED, ReceiptLost():
             # The nonce is still ours, so the same bytes go out again.
-            return replace(tx, state=State.PUBLISHED, place=None), [Effect.PUBLISH]
-        case State.MINED, Finalized() if tx.place is not None:
-            return _settled(tx, tx.place)
+            return replace(tx, state=State.PUBLISHED, inclusion=None), [Effect.PUBLISH]
+        case State.MINED, Finalized() if tx.inclusion is not None:
+            return _settled(tx, tx.inclusion)
         case State.SIGNED | State.PUBLISHED, NonceTaken():
             return replace(tx, state=State.DISPLACED), [Effect.REQUEUE, Effect.ALERT]
     raise IllegalTransition(f"{tx.state.name} cannot hear {seen}")
 
 
-def _settled(tx: Transaction, place: Place) -> tuple[Transaction, list[Effect]]:
-    if place.is_cancellation:
+def _settled(tx: Transaction, inclusion: Inclusion) -> tuple[Transaction, list[Effect]]:
+    if inclusion.is_cancellation:
         return replace(tx, state=State.CANCELLED), [Effect.REQUEUE]
-    if place.succeeded:
+    if inclusion.succeeded:
         return replace(tx, state=State.CONFIRMED), []
     return replace(tx, state=State.REVERTED), [Effect.REQUEUE, Effect.ALERT]

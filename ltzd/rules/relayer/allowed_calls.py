@@ -12,14 +12,14 @@ MAX_GAS_LIMIT: Final = 1_000_000
 """Of a relayed transaction (spec 8)."""
 
 
-class Party(Enum):
+class DealParty(Enum):
     """Of a deal in BusinessEscrow, which its id stands for."""
 
     USER = "the deal's user"
     BUSINESS = "the deal's business"
 
 
-class Part(Enum):
+class CallRole(Enum):
     CALL = "call"
     """Alone, or behind a permit."""
     PERMIT = "permit"
@@ -29,7 +29,7 @@ class Part(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AllowedCall:
     """`principal` is the argument that must be the user, or his part in the deal.
 
     `signs` is the EIP-712 type of the message whose signature ends the arguments: it must be the
@@ -38,8 +38,8 @@ class Row:
 
     contract: str
     function: str
-    principal: str | Party
-    part: Part = Part.CALL
+    principal: str | DealParty
+    part: CallRole = CallRole.CALL
     signs: str | None = None
     takes_turns: bool = False
 
@@ -48,23 +48,23 @@ class Row:
         return f"{self.contract}.{self.function}"
 
 
-TABLE: Final = (
-    Row("PerkNFT", "claimFor", "user", takes_turns=True),
-    Row("PerkNFT", "claimWithSig", "user", signs="Claim", takes_turns=True),
-    Row("PerkNFT", "permitLTZ", "owner", Part.PERMIT),
-    Row("PointsSale", "buyFor", "buyer", takes_turns=True),
-    Row("PointsSale", "buyWithSig", "buyer", signs="Buy", takes_turns=True),
-    Row("PointsSale", "permitLTZ", "owner", Part.PERMIT),
-    Row("BusinessEscrow", "lockFor", "user"),
-    Row("BusinessEscrow", "releaseWithSig", Party.USER, signs="Release"),
-    Row("BusinessEscrow", "refundWithSig", Party.BUSINESS, signs="Refund"),
-    Row("BusinessEscrow", "reclaim", Party.USER),
-    Row("BusinessEscrow", "permitLTZ", "owner", Part.PERMIT),
-    Row("LTZ", "permit", "owner", Part.PERMIT),
-    Row("LTZ", "transferWithAuthorization", "from", signs="TransferWithAuthorization"),
-    Row("LTZ", "transferFrom", "from", Part.SPENDING),
+ALLOWED_CALLS: Final = (
+    AllowedCall("PerkNFT", "claimFor", "user", takes_turns=True),
+    AllowedCall("PerkNFT", "claimWithSig", "user", signs="Claim", takes_turns=True),
+    AllowedCall("PerkNFT", "permitLTZ", "owner", CallRole.PERMIT),
+    AllowedCall("PointsSale", "buyFor", "buyer", takes_turns=True),
+    AllowedCall("PointsSale", "buyWithSig", "buyer", signs="Buy", takes_turns=True),
+    AllowedCall("PointsSale", "permitLTZ", "owner", CallRole.PERMIT),
+    AllowedCall("BusinessEscrow", "lockFor", "user"),
+    AllowedCall("BusinessEscrow", "releaseWithSig", DealParty.USER, signs="Release"),
+    AllowedCall("BusinessEscrow", "refundWithSig", DealParty.BUSINESS, signs="Refund"),
+    AllowedCall("BusinessEscrow", "reclaim", DealParty.USER),
+    AllowedCall("BusinessEscrow", "permitLTZ", "owner", CallRole.PERMIT),
+    AllowedCall("LTZ", "permit", "owner", CallRole.PERMIT),
+    AllowedCall("LTZ", "transferWithAuthorization", "from", signs="TransferWithAuthorization"),
+    AllowedCall("LTZ", "transferFrom", "from", CallRole.SPENDING),
 )
 
 
 def functions_of(contract: str) -> list[str]:
-    return [row.function for row in TABLE if row.contract == contract]
+    return [row.function for row in ALLOWED_CALLS if row.contract == contract]

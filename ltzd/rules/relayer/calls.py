@@ -58,7 +58,7 @@ class RelayPlan:
     takes_turns: bool
     wallet: Address | None = None
     claim: RequestedClaim | None = None
-    swallows: tuple[Address, bytes] | None = None
+    inner_call: tuple[Address, bytes] | None = None
 
     @property
     def digest(self) -> bytes:

@@ -22,7 +22,7 @@ WINDOW = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierRelay:
     """A relay that came with the same idempotency key."""
 
     id: int
@@ -30,13 +30,13 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RelayUsage:
     """`window_start` is None while no hour of his is under way. Times are the database's."""
 
     now: datetime
     window_start: datetime | None
     used: int
-    earlier: Earlier | None
+    earlier: EarlierRelay | None
     has_serialized_in_flight: bool
     last_serialized_id: int | None
     """The newest relay of his that took a turn: another one tells that the chain has moved on."""
@@ -80,12 +80,12 @@ def check_gas_limit(data: bytes, wanted: int | None) -> int:
     return least
 
 
-def check_key(standing: Standing, fingerprint: bytes) -> None:
+def check_key(standing: RelayUsage, fingerprint: bytes) -> None:
     if standing.earlier is not None and standing.earlier.fingerprint != fingerprint:
         raise IdempotencyKeyReused("This idempotency key came with another request before")
 
 
-def check_hour(standing: Standing) -> None:
+def check_hour(standing: RelayUsage) -> None:
     if standing.used < RELAYS_AN_HOUR:
         return
     seconds = math.ceil((standing.start + WINDOW - standing.now).total_seconds())
@@ -96,7 +96,7 @@ def check_hour(standing: Standing) -> None:
     )
 
 
-def check_claims(standing: Standing, limit: ClaimLimit) -> None:
+def check_claims(standing: RelayUsage, limit: ClaimLimit) -> None:
     """Spec 4.2 rule 4. A claim in flight counts until the chain has counted it."""
     in_flight = sum(
         one.collection_id == limit.claim.collection_id and one.expected_claims >= limit.on_chain

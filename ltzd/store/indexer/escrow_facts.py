@@ -17,7 +17,7 @@ from ltzd.rules.indexer.contract_facts import (
     EscrowFact,
 )
 from ltzd.store.database import Connection
-from ltzd.store.indexer.fact_rows import place_columns
+from ltzd.store.indexer.fact_rows import position_columns
 from ltzd.values import Address
 
 
@@ -37,7 +37,7 @@ async def insert(connection: Connection, those: Sequence[EscrowFact]) -> None:
             ON CONFLICT (block_hash, log_index) DO NOTHING
      RETURNING deal_id
         """,
-        *place_columns(those),
+        *position_columns(those),
         [one.deal_id for one in those],
         [one.user for one in those],
         [one.business for one in those],

@@ -1,22 +1,18 @@
-"""What the rows of all facts have in common: where their logs stand on the chain."""
+"""The columns that the rows of all facts have: the position of the fact's log on the chain."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from ltzd.rules.indexer.contract_facts import Place
-
-
-class Placed(Protocol):
-    @property
-    def place(self) -> Place: ...
+from ltzd.rules.indexer.log_position import PositionedFact
 
 
-def place_columns(those: Sequence[Placed]) -> tuple[list[bytes], list[int], list[int], list[bytes]]:
+def position_columns(
+    facts: Sequence[PositionedFact],
+) -> tuple[list[bytes], list[int], list[int], list[bytes]]:
     """Block hashes, log indexes, block numbers and transaction hashes: the first four columns."""
-    places = [one.place for one in those]
+    positions = [fact.position for fact in facts]
     return (
-        [place.block_hash for place in places],
-        [place.log_index for place in places],
-        [place.block_number for place in places],
-        [place.transaction_hash for place in places],
+        [position.block_hash for position in positions],
+        [position.log_index for position in positions],
+        [position.block_number for position in positions],
+        [position.transaction_hash for position in positions],
     )

@@ -2,7 +2,7 @@
 
 Facts go in and come out only together with the cursor (`chains.move_cursor`), in one database
 transaction of the indexer. Amounts are LTZ's smallest unit. LTZ's facts are here; those of the
-other contracts have modules of their own, which `undo_above` and `forget_all` call.
+other contracts have modules of their own, which `undo_above` and `delete_all` call.
 """
 
 from collections import defaultdict
@@ -36,10 +36,10 @@ async def insert_transfers(connection: Connection, those: Sequence[Transfer]) ->
         ],
         records=[
             (
-                row.block_hash,
-                row.log_index,
-                row.block_number,
-                row.transaction_hash,
+                row.position.block_hash,
+                row.position.log_index,
+                row.position.block_number,
+                row.position.transaction_hash,
                 row.sender,
                 row.recipient,
                 Decimal(row.amount),
@@ -72,10 +72,10 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
         ],
         records=[
             (
-                row.block_hash,
-                row.log_index,
-                row.block_number,
-                row.transaction_hash,
+                row.position.block_hash,
+                row.position.log_index,
+                row.position.block_number,
+                row.position.transaction_hash,
                 row.recipient,
                 row.reference,
                 Decimal(row.amount),
@@ -127,9 +127,9 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
             row.amount // LTZ if row.amount % LTZ == 0 and row.amount // LTZ < 2**63 else -1
             for row in those
         ],
-        [row.block_number for row in those],
-        [row.block_hash for row in those],
-        [row.transaction_hash for row in those],
+        [row.position.block_number for row in those],
+        [row.position.block_hash for row in those],
+        [row.position.transaction_hash for row in those],
         WEBHOOKS,
     )
     await standings.add(connection, told["news"])
@@ -153,7 +153,7 @@ async def undo_above(connection: Connection, fork: int) -> int:
     await perk_facts.undo_above(connection, fork)
     await sale_facts.undo_above(connection, fork)
     await escrow_facts.undo_above(connection, fork)
-    await redemption_payments.lose_above(connection, fork)
+    await redemption_payments.mark_lost_above(connection, fork)
     await connection.execute(
         """
         UPDATE transactions
@@ -167,7 +167,7 @@ async def undo_above(connection: Connection, fork: int) -> int:
     return len(blocks)
 
 
-async def forget_all(connection: Connection, final_number: int) -> None:
+async def delete_all(connection: Connection, final_number: int) -> None:
     """Forget every fact and all that was derived, and every block but the first.
 
     Rewards keep what they know of final mints, and count. Of the others they learn again: a reorg
@@ -176,7 +176,7 @@ async def forget_all(connection: Connection, final_number: int) -> None:
     await _undo_mints(connection, final_number)
     for statement in _FORGET_ALL:
         await connection.execute(statement, timeout=_FORGET_SECONDS)
-    await redemption_payments.lose_above(connection, final_number)
+    await redemption_payments.mark_lost_above(connection, final_number)
 
 
 _FORGET_SECONDS = 3600.0
@@ -217,7 +217,7 @@ async def _undo_mints(connection: Connection, fork: int) -> None:
         """,
         fork,
     )
-    await standings.take_back(connection, [row["id"] for row in unminted])
+    await standings.subtract(connection, [row["id"] for row in unminted])
 
 
 async def balance(connection: Connection, wallet: Address) -> int:

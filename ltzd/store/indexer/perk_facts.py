@@ -23,7 +23,7 @@ from ltzd.rules.indexer.contract_facts import (
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.database import Connection
 from ltzd.store.indexer import collections, tokens
-from ltzd.store.indexer.fact_rows import place_columns
+from ltzd.store.indexer.fact_rows import position_columns
 from ltzd.values import ZERO_ADDRESS, Address
 
 CollectionFact = CollectionCreated | CollectionUpdated | CollectionBrandSet
@@ -70,11 +70,11 @@ async def _settle(
     redeemed: Collection[asyncpg.Record],
     changed: Collection[asyncpg.Record],
 ) -> None:
-    await tokens.settle(connection, [int(row["token_id"]) for row in (*moved, *redeemed)])
+    await tokens.rebuild(connection, [int(row["token_id"]) for row in (*moved, *redeemed)])
     minted = {
         tokens.collection_of(int(row["token_id"])) for row in moved if row["sender"] == ZERO_ADDRESS
     }
-    await collections.settle(connection, minted | {row["collection_id"] for row in changed})
+    await collections.rebuild(connection, minted | {row["collection_id"] for row in changed})
     touched = {Address(one) for row in moved for one in (row["sender"], row["recipient"])}
     await constraint_results.invalidate(connection, touched - {ZERO_ADDRESS})
 
@@ -97,7 +97,7 @@ async def _insert_transfers(
             ON CONFLICT (block_hash, log_index) DO NOTHING
      RETURNING token_id, sender, recipient
         """,
-        *place_columns(those),
+        *position_columns(those),
         [Decimal(one.token_id) for one in those],
         [one.sender for one in those],
         [one.recipient for one in those],
@@ -116,7 +116,7 @@ async def _insert_claims(connection: Connection, those: Sequence[Claimed]) -> No
                              $6::bigint[], $7::numeric[], $8::numeric[], $9::int[], $10::bytea[])
             ON CONFLICT (block_hash, log_index) DO NOTHING
         """,
-        *place_columns(those),
+        *position_columns(those),
         [one.user for one in those],
         [one.collection_id for one in those],
         [Decimal(one.token_id) for one in those],
@@ -140,7 +140,7 @@ async def _insert_redemptions(
             ON CONFLICT (block_hash, log_index) DO NOTHING
      RETURNING token_id
         """,
-        *place_columns(those),
+        *position_columns(those),
         [Decimal(one.token_id) for one in those],
         [one.holder for one in those],
         [one.reference for one in those],
@@ -166,10 +166,10 @@ async def _insert_collections(
                 ON CONFLICT (block_hash, log_index) DO NOTHING
          RETURNING collection_id
             """,
-            one.place.block_hash,
-            one.place.log_index,
-            one.place.block_number,
-            one.place.transaction_hash,
+            one.position.block_hash,
+            one.position.log_index,
+            one.position.block_number,
+            one.position.transaction_hash,
             one.collection_id,
             *_said(one),
         )

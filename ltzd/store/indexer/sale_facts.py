@@ -13,7 +13,7 @@ import asyncpg
 
 from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact
 from ltzd.store.database import Connection
-from ltzd.store.indexer.fact_rows import place_columns
+from ltzd.store.indexer.fact_rows import position_columns
 
 
 async def insert(connection: Connection, those: Sequence[SaleFact]) -> None:
@@ -112,7 +112,7 @@ async def _insert_settings(
             ON CONFLICT (block_hash, log_index) DO NOTHING
      RETURNING item_id
         """,
-        *place_columns(those),
+        *position_columns(those),
         [Decimal(one.item_id) for one in those],
         [one.brand for one in those],
         [one.payout for one in those],
@@ -140,7 +140,7 @@ async def _insert_purchases(
             ON CONFLICT (block_hash, log_index) DO NOTHING
      RETURNING item_id, quantity
         """,
-        *place_columns(those),
+        *position_columns(those),
         [one.buyer for one in those],
         [Decimal(one.item_id) for one in those],
         [one.reference for one in those],

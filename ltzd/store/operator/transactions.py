@@ -13,7 +13,7 @@ import asyncpg
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import TRANSACTION_GAS
-from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.wakeups import ORIGIN
@@ -72,7 +72,7 @@ class OpenTransaction:
     call_wei: int = 0
 
     @property
-    def worst_wei(self) -> int:
+    def max_cost_wei(self) -> int:
         """What it can cost at most, whichever attempt is mined."""
         gas = TRANSACTION_GAS if self.tx.is_abandoned else self.gas_limit
         return max(gas * self.fees.max_fee_per_gas, self.call_wei)
@@ -146,7 +146,7 @@ async def store_signed(
     return row["id"], row["created_at"]
 
 
-async def call_of(connection: Connection, intent: int) -> tuple[Address, bytes]:
+async def read_call(connection: Connection, intent: int) -> tuple[Address, bytes]:
     """What an intent calls: the contract and the data, for another attempt of it."""
     row = await connection.fetchrow(
         "SELECT to_address, data FROM transactions WHERE id = $1", intent
@@ -217,8 +217,8 @@ async def save(
     Raises LaneLost when a row or the lane's term is another. A row may still be `signed` when it
     was published: marking it comes later.
     """
-    places = [after.tx.place for _, after in those]
-    bills = [place.bill if place else None for place in places]
+    inclusions = [after.tx.inclusion for _, after in those]
+    gas_costs = [inclusion.gas_cost if inclusion else None for inclusion in inclusions]
     done = await connection.fetch(
         """
         UPDATE transactions t
@@ -250,16 +250,16 @@ async def save(
         [after.id for _, after in those],
         [before.state is State.MINED for before, _ in those],
         [after.tx.state.value for _, after in those],
-        [place.succeeded if place else None for place in places],
-        [place.block_number if place else None for place in places],
-        [place.block_hash if place else None for place in places],
+        [inclusion.succeeded if inclusion else None for inclusion in inclusions],
+        [inclusion.block_number if inclusion else None for inclusion in inclusions],
+        [inclusion.block_hash if inclusion else None for inclusion in inclusions],
         lane.chain_id,
         lane.wallet,
         lane.epoch,
-        [bill.transaction_hash if bill else None for bill in bills],
-        [bill.gas_used if bill else None for bill in bills],
-        [bill.effective_gas_price if bill else None for bill in bills],
-        [place is not None and place.is_cancellation for place in places],
+        [gas_cost.transaction_hash if gas_cost else None for gas_cost in gas_costs],
+        [gas_cost.gas_used if gas_cost else None for gas_cost in gas_costs],
+        [gas_cost.effective_gas_price if gas_cost else None for gas_cost in gas_costs],
+        [inclusion is not None and inclusion.is_cancellation for inclusion in inclusions],
     )
     if len(done) != len(those):
         raise LaneLost("A transaction is no longer as the lane knows it, or the term is over")
@@ -296,7 +296,7 @@ async def has_reverted(connection: Connection, lane: Lane) -> bool:
     return found
 
 
-async def minted(connection: Connection, lane: Lane) -> dict[int, Place]:
+async def indexed_inclusions(connection: Connection, lane: Lane) -> dict[int, Inclusion]:
     """Where indexed mints have shown transactions in flight to be mined, by nonce.
 
     A mint's logs exist only where its transaction succeeded, so no receipt is needed.
@@ -316,11 +316,11 @@ async def minted(connection: Connection, lane: Lane) -> dict[int, Place]:
         lane.chain_id,
         lane.wallet,
     )
-    return {row[0]: Place(row[1], Hash32(row[2]), succeeded=True) for row in rows}
+    return {row[0]: Inclusion(row[1], Hash32(row[2]), succeeded=True) for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
-class Mined:
+class MinedTransaction:
     """A mined transaction and what the indexed chain says of its block.
 
     `unminted` counts its rewards that have no fact though the indexer has passed the block.
@@ -332,7 +332,7 @@ class Mined:
     unminted: int
 
 
-async def mined_to_judge(connection: Connection, lane: Lane, limit: int) -> list[Mined]:
+async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> list[MinedTransaction]:
     """Mined transactions that are past finality, or whose block the indexer does not hold.
 
     The second kind needs a fresh receipt: the block was orphaned, or the indexer is behind.
@@ -371,7 +371,9 @@ async def mined_to_judge(connection: Connection, lane: Lane, limit: int) -> list
         limit,
     )
     return [
-        Mined(_open_transaction(row), row["is_indexed"], row["is_past_finality"], row["unminted"])
+        MinedTransaction(
+            _open_transaction(row), row["is_indexed"], row["is_past_finality"], row["unminted"]
+        )
         for row in rows
     ]
 
@@ -384,7 +386,7 @@ def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
         nonce=row["nonce"],
         gas_limit=row["gas_limit"],
         fees=Fees(row["max_fee_per_gas"], row["max_priority_fee_per_gas"]),
-        tx=Transaction(State(row["state"]), _place(row), is_abandoned),
+        tx=Transaction(State(row["state"]), _inclusion(row), is_abandoned),
         hashes=tuple(map(Hash32, row["hashes"])),
         raw=row["raw"],
         created_at=row["created_at"],
@@ -394,19 +396,19 @@ def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
     )
 
 
-def _place(row: asyncpg.Record) -> Place | None:
+def _inclusion(row: asyncpg.Record) -> Inclusion | None:
     if row["block_hash"] is None:
         return None
-    return Place(
+    return Inclusion(
         row["block_number"],
         Hash32(row["block_hash"]),
         row["succeeded"],
-        _bill(row),
+        _gas_cost(row),
         row["is_cancelled"],
     )
 
 
-def _bill(row: asyncpg.Record) -> GasCost | None:
+def _gas_cost(row: asyncpg.Record) -> GasCost | None:
     """None for a mint that the indexer saw before any receipt was asked for."""
     attempt = row["mined_attempt"]
     if attempt is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from ltzd.actions.event_handler.record import EventHandler, RecordedEvent
-from ltzd.cache.rate_limits import RateLimit, Window
+from ltzd.cache.rate_limits import RateLimit, RateLimitStatus
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import RateLimited
 from ltzd.providers.identity.client import IdentityUser
@@ -89,9 +89,9 @@ async def test_a_crowd_that_waits_for_its_address_to_be_counted_makes_no_more_wa
     async with a_handler(database_url, sandbox, brand) as handler:
         hit, wallet_of_email, made = handler._limits.hit, handler._identity.wallet_of_email, []
 
-        async def slow_hit(limit: RateLimit, *key: str) -> Window:
+        async def slow_hit(limit: RateLimit, *key: str) -> RateLimitStatus:
             await asyncio.sleep(0.1)
-            window: Window = await hit(limit, *key)
+            window: RateLimitStatus = await hit(limit, *key)
             return window
 
         async def counted(email: str) -> IdentityUser:

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from ltzd.actions.event_handler.batch_decision import Check, Claim
+from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent
 from ltzd.actions.event_handler.writer import EventWriter
 from ltzd.errors import LtzdError
 from ltzd.rules.brands.configuration import Brand
@@ -13,7 +13,7 @@ from ltzd.store.database import Pool
 from ltzd.store.event_handler.events import EventRow
 from ltzd.store.users import users
 from ltzd.store.users.users import User
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from tests.support.rows.core import BRAND, a_wallet, running, value
 from tests.support.surfaces.event_action import a_brand, kinds
 
@@ -24,7 +24,7 @@ def under(maximum: int | None) -> Brand:
     return a_brand({"type": TYPE, "max_total_claims": maximum})  # type: ignore[arg-type]
 
 
-def a_claim(name: str, brand: Brand) -> Claim:
+def a_claim(name: str, brand: Brand) -> PreparedEvent:
     """An event that was let through under what the brand's file said then."""
     email = f"{name}@shop.example"
     rule = brand.rule_of(TYPE)
@@ -43,16 +43,16 @@ def a_claim(name: str, brand: Brand) -> Claim:
         ltz=100,
         wallet=user.wallet,
     )
-    check = Check((BRAND, TYPE, email), brand, rule, 100, False, False, None)
-    return Claim(event, user, False, check)
+    check = EventCheck((BRAND, TYPE, email), brand, rule, 100, False, False, None)
+    return PreparedEvent(event, user, False, check)
 
 
 @pytest.fixture
 def writer(pool: Pool, database_url: str) -> EventWriter:
-    return EventWriter(pool, Signals(database_url), {})
+    return EventWriter(pool, WakeupHub(database_url), {})
 
 
-async def write(writer: EventWriter, *claims: Claim) -> list[object]:
+async def write(writer: EventWriter, *claims: PreparedEvent) -> list[object]:
     async with running(writer.run()), asyncio.timeout(5):
         return await asyncio.gather(*map(writer.write, claims), return_exceptions=True)
 

@@ -10,7 +10,7 @@ import pytest
 
 from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.chain.node.node import Node
-from ltzd.concurrency import cached as relay_fresh
+from ltzd.concurrency import cached_value as relay_fresh
 from ltzd.errors import (
     ClaimLimitReached,
     LtzdError,
@@ -165,7 +165,7 @@ async def test_an_answer_that_is_none_is_no_word_that_a_call_passes(said: Any) -
 
 
 TOKEN = a_wallet(0x17)
-SWALLOWING = replace(PLAN, swallows=(TOKEN, b"permit"))
+SWALLOWING = replace(PLAN, inner_call=(TOKEN, b"permit"))
 
 
 def inside(said: object) -> Callable[[Any], object]:

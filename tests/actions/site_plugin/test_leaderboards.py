@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from ltzd.actions.event_handler.batch_decision import Check, Claim, decide_all
-from ltzd.actions.site_plugin.leaderboards import LONGEST_SHOWN, Entry, Leaderboards
+from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, decide_all
+from ltzd.actions.site_plugin.leaderboards import LONGEST_SHOWN, LeaderboardEntry, Leaderboards
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.site_plugin.leaderboards import Period
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, open_pool, session
 from ltzd.store.event_handler import events
-from ltzd.store.event_handler.events import EventRow, NewEvent, Standing
+from ltzd.store.event_handler.events import ClaimSnapshot, EventRow, NewEvent
 from ltzd.store.users.users import User
 from ltzd.values import Address
 from tests.support.rows.core import a_wallet, value
@@ -39,7 +39,7 @@ async def key_of(pool: Pool, brand: Brand) -> bytes:
     return key
 
 
-async def entries(pool: Pool, brand: Brand) -> tuple[Entry, ...]:
+async def entries(pool: Pool, brand: Brand) -> tuple[LeaderboardEntry, ...]:
     return (await Leaderboards(pool).read(brand, "ltz_earned", "all", 10)).entries
 
 
@@ -233,7 +233,7 @@ async def test_the_week_and_the_month_are_those_of_the_brands_time_zone(
         assert set(await values(pool, brand, "all")) == {day.day for day in days}
 
 
-def an_event(brand: Brand, wallet: Address, name: str = "ann") -> Claim:
+def an_event(brand: Brand, wallet: Address, name: str = "ann") -> PreparedEvent:
     rule = brand.rule_of("account_creation")
     assert rule is not None
     user = User(uuid4(), f"{name}@shop.example", name, wallet)
@@ -251,7 +251,7 @@ def an_event(brand: Brand, wallet: Address, name: str = "ann") -> Claim:
         wallet=wallet,
     )
     key = (brand.address, rule.type, user.email_key)
-    return Claim(event, user, False, Check(key, brand, rule, 100, False, False, None))
+    return PreparedEvent(event, user, False, EventCheck(key, brand, rule, 100, False, False, None))
 
 
 async def test_an_events_reward_is_earned_on_the_day_that_it_was_where_the_brand_is(
@@ -264,10 +264,10 @@ async def test_an_events_reward_is_earned_on_the_day_that_it_was_where_the_brand
     }
     zones = {f"0x{number:040x}": zone for number, zone in enumerate(days, 1)}
     claims = [an_event(a_brand(id=id_, time_zone=zone), ANN) for id_, zone in zones.items()]
-    standing = Standing(claims={}, totals={}, usage={}, nonces={}, now=SUNDAY)
+    standing = ClaimSnapshot(claims={}, totals={}, usage={}, nonces={}, now=SUNDAY)
     decided = [new for new in decide_all(claims, standing, ()) if isinstance(new, NewEvent)]
     async with session(pool) as connection:
-        assert len(await events.write(connection, decided)) == len(days)
+        assert len(await events.insert(connection, decided)) == len(days)
         rows = await connection.fetch("SELECT brand_id, earned_on FROM rewards")
 
     assert {zones["0x" + row["brand_id"].hex()]: row["earned_on"] for row in rows} == days

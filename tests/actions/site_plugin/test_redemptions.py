@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.site_plugin import redemptions as module
-from ltzd.actions.site_plugin.redemptions import PerkOffer, Redeemed
+from ltzd.actions.site_plugin.redemptions import PerkOffer, RedeemedPerk
 from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
 from ltzd.rules.brands.configuration import Perk
 from ltzd.store.site_plugin import redemption_payments
@@ -212,7 +212,9 @@ async def test_a_day_later_what_was_sent_is_joined_without_its_key(
     assert (await sites.has(ann, perk), await row_states(sites.pool)) == (1, ["mined"])
 
 
-async def is_settled(task: "asyncio.Task[Redeemed]", mine: Callable[[], Awaitable[object]]) -> bool:
+async def is_settled(
+    task: "asyncio.Task[RedeemedPerk]", mine: Callable[[], Awaitable[object]]
+) -> bool:
     await mine()
     return task.done()
 

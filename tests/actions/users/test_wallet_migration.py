@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 
 from ltzd import telemetry
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.errors import DatabaseUnavailable, ValidationFailed
-from ltzd.providers.identity.client import IdentityClient, IdentityUser, Person
+from ltzd.providers.identity.client import IdentityClient, IdentityUser, UserProfile
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.books import reconciliation as disagreements
@@ -65,7 +65,7 @@ async def vendor(database_url: str, provider: Provider) -> AsyncIterator[VendorW
 
 async def no_disagreement(world: World) -> None:
     async with session(world.pool) as connection:
-        assert await disagreements.found(connection, 10) == []
+        assert await disagreements.reconcile(connection, 10) == []
 
 
 async def in_order(
@@ -178,7 +178,7 @@ async def test_a_member_of_a_site_goes_along_unless_he_is_linked(local: LocalWor
     plain = Member(BRAND, "site.example", 1, "ann", user_id, before.wallet, None)
     async with session(local.pool) as connection:
         for member in (plain, replace(plain, site_user_id=2)):
-            await site_members.keep(connection, member, EMAIL)
+            await site_members.save(connection, member, EMAIL)
     await linked(local.pool, replace(plain, site_user_id=2))
 
     await local.used(local.token("user-7", DISCORD, email=EMAIL))
@@ -401,7 +401,7 @@ async def test_a_provider_that_is_away_fails_nobody_and_is_asked_again_later(
     policy = replace(provider.policy, max_attempts=1)
     provider.break_down()
     async with IdentityClient(policy) as hasty:
-        following = Following(vendor.pool, hasty, vendor.ticks)
+        following = WalletMigration(vendor.pool, hasty, vendor.ticks)
         token_users = TokenAuthenticator(vendor.tokens, hasty, following)
         for _ in range(2):
             assert await token_users.wallets_of(user) == (address_of(given["walletAddress"]),)
@@ -420,22 +420,22 @@ async def test_a_provider_that_is_away_fails_nobody_and_is_asked_again_later(
 class Told:
     """An identity backend that says who somebody is."""
 
-    def __init__(self, *persons: Person) -> None:
+    def __init__(self, *persons: UserProfile) -> None:
         self.persons = {person.id: person for person in persons}
         self.asked = 0
 
-    async def profile_of(self, subject: str) -> Person | None:
+    async def profile_of(self, subject: str) -> UserProfile | None:
         self.asked += 1
         return self.persons.get(subject)
 
 
-def a_person(id_: str, number: int, *emails: str) -> Person:
-    return Person(id_, IdentityUser(f"of {id_}", a_wallet(number)), emails)
+def a_person(id_: str, number: int, *emails: str) -> UserProfile:
+    return UserProfile(id_, IdentityUser(f"of {id_}", a_wallet(number)), emails)
 
 
-def following_of(world: World, *persons: Person) -> tuple[Following, Told]:
+def following_of(world: World, *persons: UserProfile) -> tuple[WalletMigration, Told]:
     told = Told(*persons)
-    return Following(world.pool, told, world.ticks), told  # type: ignore[arg-type]
+    return WalletMigration(world.pool, told, world.ticks), told  # type: ignore[arg-type]
 
 
 async def test_of_two_who_prove_an_address_at_once_one_gets_it(local: LocalWorld) -> None:
@@ -484,7 +484,7 @@ async def test_a_lost_database_fails_no_request_that_needs_none(local: LocalWorl
 async def test_who_goes_away_meanwhile_is_looked_at_next_time(local: LocalWorld) -> None:
     following, told = following_of(local, a_person("ann", 7, EMAIL))
 
-    async def cancelled(_: str) -> Person | None:
+    async def cancelled(_: str) -> UserProfile | None:
         raise asyncio.CancelledError
 
     with pytest.MonkeyPatch.context() as patched:
@@ -596,7 +596,7 @@ async def test_a_wallet_that_was_left_is_still_its_users(local: LocalWorld) -> N
 
     id_ = await value(local.pool, "SELECT id FROM users")
     assert [tuple(row) for row in rows] == [(a_wallet(7), id_), (first, id_)]
-    following, _ = following_of(local, Person("ann", IdentityUser("of ann", first), (EMAIL,)))
+    following, _ = following_of(local, UserProfile("ann", IdentityUser("of ann", first), (EMAIL,)))
     await following.follow(TokenUser("ann", ()))
     rows = await local.pool.fetch("SELECT wallet FROM wallet_users")
     assert {row["wallet"] for row in rows} == {first, a_wallet(7)}

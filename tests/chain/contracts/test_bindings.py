@@ -17,12 +17,12 @@ from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.contracts.perk_nft import Charges
 from ltzd.chain.typed_data import Buy, Claim, Permit, Refund, Release, TransferWithAuthorization
 from ltzd.rules.indexer import contract_facts
-from ltzd.rules.indexer.contract_facts import Place
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.values import Address, bytes_of, checksummed, hash_of, hex_of
 
 AT = Address(b"\x17" * 20)
 BLOCK, TRANSACTION = "0x" + "b1" * 32, "0x" + "7a" * 32
-PLACE = Place(9, hash_of(BLOCK), 3, hash_of(TRANSACTION))
+PLACE = LogPosition(9, hash_of(BLOCK), 3, hash_of(TRANSACTION))
 
 web3 = {name: Web3().eth.contract(abi=abi.compiled(name)["abi"]) for name in abi.CONTRACTS}
 
@@ -338,7 +338,7 @@ def test_a_log_is_read_as_web3_reads_it(
 
     fact = decoder(a_log(topics, body))
 
-    assert fact.place == PLACE
+    assert fact.position == PLACE
     ours = [getattr(fact, field.name) for field in fields(fact)[1:]]
     assert ours == flat(by_web3(contract, event, topics, body), event)
 

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.contracts import abi
-from ltzd.chain.contracts.reverts import name_of, reason_of
-from ltzd.dev.chain import Kind
+from ltzd.chain.contracts.reverts import describe, error_name
+from ltzd.dev.services.chain import Kind
 from ltzd.values import LTZ, ZERO_ADDRESS, checksummed, hex_of
 from tests.support.chain.contracts import HOUR, Contracts, Party, a_reference, deployed_contracts
 
@@ -503,9 +503,9 @@ async def test_a_reverts_reason_is_decoded_by_name(contracts: Contracts) -> None
     data = await contracts.revert(contracts.relay, "PerkNFT", "multicall", [ask])
 
     assert receipt["status"] == "0x0"
-    assert name_of(data) == "ERC20InsufficientAllowance"
+    assert error_name(data) == "ERC20InsufficientAllowance"
     spender = hex_of(contracts.at["PerkNFT"])
-    assert reason_of(data) == (
+    assert describe(data) == (
         f"ERC20InsufficientAllowance(spender: {spender}, allowance: 0, needed: {4 * LTZ})"
     )
     nobodys = await contracts.refusal(Party(), "PerkNFT", "claimFor", *claim_for)

@@ -10,7 +10,8 @@ from web3 import Web3
 from web3.types import LogReceipt
 
 from ltzd.chain.contracts import abi, ltz
-from ltzd.chain.contracts.ltz import Reward, decode_log
+from ltzd.chain.contracts.ltz import MintEntry, decode_log
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted, Transfer
 from ltzd.values import Address, Hash32, Reference, address_of, bytes_of, checksummed, hex_of
 
@@ -22,11 +23,11 @@ contract = Web3().eth.contract(abi=abi.compiled("LTZ")["abi"])
 addresses = st.binary(min_size=20, max_size=20).map(Address)
 references = st.binary(min_size=32, max_size=32).map(Reference)
 amounts = st.integers(0, 2**96 - 1)
-rewards = st.builds(Reward, addresses, amounts, references)
+rewards = st.builds(MintEntry, addresses, amounts, references)
 
 
 @given(rewards)
-def test_one_reward_is_a_mint_reward(reward: Reward) -> None:
+def test_one_reward_is_a_mint_reward(reward: MintEntry) -> None:
     call = contract.encode_abi(
         "mintReward", [checksummed(reward.to), reward.amount, reward.reference]
     )
@@ -35,7 +36,7 @@ def test_one_reward_is_a_mint_reward(reward: Reward) -> None:
 
 
 @given(st.lists(rewards, min_size=2, max_size=6) | st.just([]))
-def test_many_rewards_are_a_batch(those: list[Reward]) -> None:
+def test_many_rewards_are_a_batch(those: list[MintEntry]) -> None:
     rows = [(checksummed(each.to), each.amount, each.reference) for each in those]
 
     assert ltz.mint_call(those) == bytes_of(contract.encode_abi("mintRewardBatch", [rows]))
@@ -43,7 +44,7 @@ def test_many_rewards_are_a_batch(those: list[Reward]) -> None:
 
 def test_the_largest_batch_is_encoded_whole() -> None:
     those = [
-        Reward(Address(bytes((n,)) * 20), n + 1, Reference(bytes((n,)) * 32))
+        MintEntry(Address(bytes((n,)) * 20), n + 1, Reference(bytes((n,)) * 32))
         for n in range(ltz.MAX_BATCH)
     ]
     rows = [(checksummed(each.to), each.amount, each.reference) for each in those]
@@ -96,10 +97,7 @@ def test_a_transfer_is_read_as_web3_reads_it(
     seen = contract.events.Transfer().process_log(as_web3_sees_it(log))["args"]
 
     assert decode_log(log) == Transfer(
-        16,
-        BLOCK,
-        2,
-        TRANSACTION,
+        LogPosition(16, BLOCK, 2, TRANSACTION),
         address_of(seen["from"]),
         address_of(seen["to"]),
         seen["value"],
@@ -115,7 +113,10 @@ def test_a_minted_reward_is_read_as_web3_reads_it(
     seen = contract.events.RewardMinted().process_log(as_web3_sees_it(log))["args"]
 
     assert decode_log(log) == RewardMinted(
-        16, BLOCK, 2, TRANSACTION, address_of(seen["to"]), Reference(seen["ref"]), seen["amount"]
+        LogPosition(16, BLOCK, 2, TRANSACTION),
+        address_of(seen["to"]),
+        Reference(seen["ref"]),
+        seen["amount"],
     )
 
 

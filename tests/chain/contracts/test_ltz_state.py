@@ -66,7 +66,7 @@ class Chain:
 
 async def state_of(chain: Chain) -> LtzState:
     async with a_server(chain) as rpc:
-        return await ltz_state.as_of(rpc, CONTRACT, BLOCK, HASH, range(250))
+        return await ltz_state.read_state_at(rpc, CONTRACT, BLOCK, HASH, range(250))
 
 
 async def test_it_is_asked_of_the_block_in_batches() -> None:

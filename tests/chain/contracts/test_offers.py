@@ -6,7 +6,7 @@ import pytest
 
 from ltzd.chain.contracts import abi, offers
 from ltzd.chain.contracts.offers import OfferContracts, OfferReader
-from ltzd.chain.node.rpc import Call, Rpc
+from ltzd.chain.node.rpc import Rpc, RpcCall
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, hex_of
 
@@ -26,7 +26,7 @@ class Muddled(Rpc):
         return self.head if method == "eth_blockNumber" else self.answer
 
     async def batch(self, calls: Any) -> list[Any]:
-        asked: list[Call] = list(calls)
+        asked: list[RpcCall] = list(calls)
         return [self.answer for _ in asked]
 
 

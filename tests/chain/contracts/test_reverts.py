@@ -49,65 +49,65 @@ def test_every_error_of_the_four_contracts_is_told_by_its_name_and_its_fields(na
     inputs = BY_NAME[name]["inputs"]
     data = encoded(name, *(VALUES[each["type"]] for each in inputs))
 
-    assert reverts.name_of(data) == name
-    reason = reverts.reason_of(data)
+    assert reverts.error_name(data) == name
+    reason = reverts.describe(data)
     assert reason.startswith(f"{name}(")
     assert all(f"{each['name']}: " in reason for each in inputs)
 
 
 def test_a_custom_error_shows_its_values() -> None:
     data = encoded("MintLimitExceeded", "0x" + "ab" * 20, 5 * 10**18, 3)
-    assert reverts.reason_of(data) == (
+    assert reverts.describe(data) == (
         f"MintLimitExceeded(minter: 0x{'ab' * 20}, wanted: 5000000000000000000, available: 3)"
     )
-    assert reverts.reason_of(encoded("ZeroAmount")) == "ZeroAmount()"
-    assert reverts.reason_of(encoded("RefAlreadyUsed", b"\x07" * 32)).endswith("07" * 32 + ")")
+    assert reverts.describe(encoded("ZeroAmount")) == "ZeroAmount()"
+    assert reverts.describe(encoded("RefAlreadyUsed", b"\x07" * 32)).endswith("07" * 32 + ")")
 
 
 def test_a_sentence_is_told_as_it_is() -> None:
-    assert reverts.name_of(sentence("not today")) == "Error"
-    assert reverts.reason_of(sentence("not today")) == "not today"
-    assert reverts.reason_of(sentence("")) == "reverted without a reason"
+    assert reverts.error_name(sentence("not today")) == "Error"
+    assert reverts.describe(sentence("not today")) == "not today"
+    assert reverts.describe(sentence("")) == "reverted without a reason"
 
 
 def test_a_panic_is_told_in_words() -> None:
-    assert reverts.name_of(panic(0x12)) == "Panic"
-    assert reverts.reason_of(panic(0x12)) == "Panic: division by zero"
-    assert reverts.reason_of(panic(0x99)) == "Panic: code 0x99"
+    assert reverts.error_name(panic(0x12)) == "Panic"
+    assert reverts.describe(panic(0x12)) == "Panic: division by zero"
+    assert reverts.describe(panic(0x99)) == "Panic: code 0x99"
 
 
 def test_an_unknown_error_is_told_by_its_selector() -> None:
-    assert reverts.name_of(bytes.fromhex("deadbeef") + bytes(32)) == "0xdeadbeef"
-    assert reverts.reason_of(bytes.fromhex("deadbeef01")) == "0xdeadbeef01"
-    assert reverts.name_of(b"\x01") == "0x01"
+    assert reverts.error_name(bytes.fromhex("deadbeef") + bytes(32)) == "0xdeadbeef"
+    assert reverts.describe(bytes.fromhex("deadbeef01")) == "0xdeadbeef01"
+    assert reverts.error_name(b"\x01") == "0x01"
 
 
 def test_nothing_is_no_reason() -> None:
-    assert reverts.name_of(b"") == ""
-    assert reverts.reason_of(b"") == "reverted without a reason"
+    assert reverts.error_name(b"") == ""
+    assert reverts.describe(b"") == "reverted without a reason"
 
 
 def test_malformed_arguments_are_shown_in_hex() -> None:
-    assert reverts.reason_of(encoded("MintLimitExceeded", VALUES["address"], 5, 3)[:40]) == (
+    assert reverts.describe(encoded("MintLimitExceeded", VALUES["address"], 5, 3)[:40]) == (
         "MintLimitExceeded with malformed arguments 0x" + "00" * 12 + "ab" * 20 + "00" * 4
     )
-    assert "malformed" in reverts.reason_of(sentence("cut")[:50])
-    assert "malformed" in reverts.reason_of(panic(1)[:8])
+    assert "malformed" in reverts.describe(sentence("cut")[:50])
+    assert "malformed" in reverts.describe(panic(1)[:8])
 
 
 def test_a_sentence_cannot_forge_lines_or_fill_the_log() -> None:
-    told = reverts.reason_of(sentence("a\nb\x1b[31mc\u202e"))
+    told = reverts.describe(sentence("a\nb\x1b[31mc\u202e"))
     assert told.isprintable()
     assert told.startswith("a\N{REPLACEMENT CHARACTER}b")
-    assert len(reverts.reason_of(sentence("x" * 100_000))) == 200
+    assert len(reverts.describe(sentence("x" * 100_000))) == 200
     not_utf8 = sentence("xyz").replace(b"xyz", b"x\xffz")
-    assert reverts.reason_of(not_utf8) == "x\N{REPLACEMENT CHARACTER}z"
+    assert reverts.describe(not_utf8) == "x\N{REPLACEMENT CHARACTER}z"
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_have_a_name_and_a_bounded_printable_reason(data: bytes) -> None:
-    assert len(reverts.name_of(data)) < 100
-    reason = reverts.reason_of(data)
+    assert len(reverts.error_name(data)) < 100
+    reason = reverts.describe(data)
     assert reason
     assert reason.isprintable()
     assert len(reason) < 300
@@ -120,12 +120,12 @@ def test_any_arguments_of_a_known_error_have_a_reason(
     types = ",".join(each["type"] for each in entry["inputs"])
     data = bytes(Web3.keccak(text=f"{entry['name']}({types})")[:4]) + arguments
 
-    assert reverts.reason_of(data).startswith(entry["name"])
+    assert reverts.describe(data).startswith(entry["name"])
 
 
 @given(st.text(max_size=100))
 def test_a_printable_sentence_comes_through_unchanged(text: str) -> None:
-    told = reverts.reason_of(sentence(text))
+    told = reverts.describe(sentence(text))
     if text.isprintable() and text:
         assert told == text
 
@@ -144,7 +144,7 @@ def test_two_contracts_that_share_an_error_mean_the_same() -> None:
 def test_an_error_of_ltz_that_another_contract_passes_on_is_understood() -> None:
     data = encoded("ERC20InsufficientAllowance", "0x" + "ab" * 20, 5, 7)
 
-    assert reverts.reason_of(data) == (
+    assert reverts.describe(data) == (
         f"ERC20InsufficientAllowance(spender: 0x{'ab' * 20}, allowance: 5, needed: 7)"
     )
 
@@ -152,4 +152,4 @@ def test_an_error_of_ltz_that_another_contract_passes_on_is_understood() -> None
 def test_an_enum_is_told_by_its_number() -> None:
     data = encoded("NotLocked", b"\x07" * 32, 3)
 
-    assert reverts.reason_of(data).endswith(", s: 3)")
+    assert reverts.describe(data).endswith(", s: 3)")

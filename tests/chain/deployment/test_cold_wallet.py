@@ -9,7 +9,7 @@ import pytest_asyncio
 from ltzd.chain.contracts import abi, offers
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.publications import PublishOutcome
+from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.values import Address, Hash32, hex_of
@@ -76,9 +76,9 @@ async def test_nothing_is_sent_while_an_earlier_transaction_waits(contracts: Con
         with pytest.raises(Refused, match=f"nonce {before} is not mined yet, so nothing was sent"):
             await a_wallet(contracts).send(*an_approval(contracts, business), not_told)
         with pytest.raises(Refused, match="not mined yet"):
-            await a_wallet(contracts, 0.1).quiet()
+            await a_wallet(contracts, 0.1).wait_until_idle()
         assert await nonce(contracts, "pending") == before + 1
-        waiting = asyncio.create_task(a_wallet(contracts).quiet())
+        waiting = asyncio.create_task(a_wallet(contracts).wait_until_idle())
         await contracts.rpc.call("evm_mine")
         await waiting
     finally:

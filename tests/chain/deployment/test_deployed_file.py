@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ltzd.chain.deployment import deployed_file
-from ltzd.chain.deployment.plan import Deployment, Placed
+from ltzd.chain.deployment.plan import DeployedContract, Deployment
 from ltzd.errors import Misconfigured
 from ltzd.values import ZERO_ADDRESS, Address, Hash32, hex_of
 
@@ -21,7 +21,7 @@ ALL = Deployment(
     GENESIS,
     Address(b"\x09" * 20),
     12,
-    {name: Placed(address, nonce) for nonce, (name, address) in enumerate(AT.items())},
+    {name: DeployedContract(address, nonce) for nonce, (name, address) in enumerate(AT.items())},
 )
 OF_0_1 = {"genesis": hex_of(GENESIS), "LTZ": hex_of(AT["LTZ"]), "firstBlock": 4}
 """As ltzd 0.1 left it in a data directory."""
@@ -44,8 +44,8 @@ def test_a_dev_instance_of_0_1_knew_ltz_alone(path: Path) -> None:
 
     found = deployed_file.read_dev_file(path, 31337)
 
-    placed = {"LTZ": Placed(AT["LTZ"])}
-    assert found == Deployment(31337, GENESIS, ZERO_ADDRESS, 4, placed)
+    contracts = {"LTZ": DeployedContract(AT["LTZ"])}
+    assert found == Deployment(31337, GENESIS, ZERO_ADDRESS, 4, contracts)
 
 
 def test_where_there_is_no_file_nothing_is_known(path: Path) -> None:

@@ -7,11 +7,11 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.contracts import abi, runtime_code
-from ltzd.chain.deployment.plan import Deployment, MintLimit, Placed
+from ltzd.chain.deployment.plan import DeployedContract, Deployment, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
-from ltzd.chain.signing import Unsigned
-from ltzd.dev.chain import DevChain, Kind
+from ltzd.chain.signing import UnsignedTransaction
+from ltzd.dev.services.chain import DevChain, Kind
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, hex_of
 from tests.support.chain.chains import a_chain, anvil_chain, tester_chain
@@ -62,7 +62,7 @@ async def assert_all_stands(site: Site) -> None:
             at = deployment.address(contract)
             code = await Node(rpc).code(at)
             ltz = deployment.address("LTZ")
-            assert runtime_code.is_ours(contract, code, deployment.chain_id, at, ltz)
+            assert runtime_code.matches_source(contract, code, deployment.chain_id, at, ltz)
     for contract in abi.CONTRACTS[1:]:
         assert await site.ask(contract, "ltz") == deployment.address("LTZ")
         assert await site.holds(contract, "RELAYER", RELAYER)
@@ -177,7 +177,9 @@ async def test_a_nonce_that_was_used_for_something_else_costs_no_contract(site: 
 async def _spend_a_nonce(rpc: Rpc, site: Site) -> None:
     node = Node(rpc)
     nonce = await node.nonce(site.signer.address)
-    transfer = Unsigned(await node.chain_id(), nonce, 10**9, 10**11, 21_000, OTHER, 1, b"")
+    transfer = UnsignedTransaction(
+        await node.chain_id(), nonce, 10**9, 10**11, 21_000, OTHER, 1, b""
+    )
     await node.publish(site.signer.sign(transfer).raw)
     await until(lambda: _has_nonce(node, site, nonce + 1))
 
@@ -251,8 +253,8 @@ async def test_a_wallet_without_funds_is_told_so_before_anything_is_sent(
 
 async def test_other_code_at_an_address_is_refused(anvil_site: Site) -> None:
     done = await anvil_site.run()
-    swapped = {**done.placed, "PointsSale": done.placed["BusinessEscrow"]}
-    anvil_site.written = replace(done, placed=swapped)
+    swapped = {**done.contracts, "PointsSale": done.contracts["BusinessEscrow"]}
+    anvil_site.written = replace(done, contracts=swapped)
 
     with pytest.raises(Misconfigured, match="is not this version's PointsSale"):
         await anvil_site.run()
@@ -264,7 +266,7 @@ async def test_contracts_of_another_ltz_are_refused(anvil_site: Site) -> None:
     await other.fund()
     theirs = await other.run()
     other.written = replace(
-        theirs, placed={**theirs.placed, "PerkNFT": Placed(done.address("PerkNFT"))}
+        theirs, contracts={**theirs.contracts, "PerkNFT": DeployedContract(done.address("PerkNFT"))}
     )
 
     with pytest.raises(Misconfigured, match="is not this version's PerkNFT"):
@@ -281,16 +283,20 @@ async def test_one_changed_byte_of_code_is_noticed(anvil_site: Site) -> None:
             for place in (0, 1, len(code) // 2, len(code) - 1):
                 changed = bytearray(code)
                 changed[place] ^= 1
-                assert not runtime_code.is_ours(contract, bytes(changed), done.chain_id, at, ltz)
-            assert not runtime_code.is_ours(contract, code[:-1], done.chain_id, at, ltz)
-            assert not runtime_code.is_ours(contract, code, done.chain_id + 1, at, ltz)
-            assert not runtime_code.is_ours(contract, code, done.chain_id, ZERO_ADDRESS, ltz)
+                assert not runtime_code.matches_source(
+                    contract, bytes(changed), done.chain_id, at, ltz
+                )
+            assert not runtime_code.matches_source(contract, code[:-1], done.chain_id, at, ltz)
+            assert not runtime_code.matches_source(contract, code, done.chain_id + 1, at, ltz)
+            assert not runtime_code.matches_source(contract, code, done.chain_id, ZERO_ADDRESS, ltz)
 
 
 async def test_ltz_alone_is_completed(anvil_site: Site) -> None:
     """An instance of ltzd 0.1 has LTZ and wrote no nonce down."""
     done = await anvil_site.run()
-    alone = replace(done, deployer=ZERO_ADDRESS, placed={"LTZ": Placed(done.address("LTZ"))})
+    alone = replace(
+        done, deployer=ZERO_ADDRESS, contracts={"LTZ": DeployedContract(done.address("LTZ"))}
+    )
     anvil_site.written = alone
 
     again = await anvil_site.run()

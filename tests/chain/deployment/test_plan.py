@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ltzd.chain.contracts import abi
 from ltzd.chain.deployment.plan import (
+    DeployedContract,
     Deployment,
     MintLimit,
-    Placed,
-    Standing,
+    RoleState,
     created_address,
     faults_of,
     faults_on_chain,
@@ -34,9 +34,9 @@ ALL = frozenset(abi.CONTRACTS)
 PLACED = place(NOTHING, DEPLOYER, 7, 100, frozenset())
 
 
-def standing(contract: str, **changes: Any) -> Standing:
+def standing(contract: str, **changes: Any) -> RoleState:
     """As the terms want it."""
-    good = Standing(
+    good = RoleState(
         DEPLOYER,
         ZERO_ADDRESS,
         60,
@@ -47,7 +47,7 @@ def standing(contract: str, **changes: Any) -> Standing:
 
 
 def test_addresses_are_those_of_the_next_four_nonces() -> None:
-    assert [PLACED.placed[one].nonce for one in abi.CONTRACTS] == [7, 8, 9, 10]
+    assert [PLACED.contracts[one].nonce for one in abi.CONTRACTS] == [7, 8, 9, 10]
     assert PLACED.address("LTZ") == created_address(DEPLOYER, 7)
 
 
@@ -62,7 +62,7 @@ def test_what_is_written_down_stays_while_it_can_come_true() -> None:
 def test_a_nonce_that_something_else_used_gives_its_contract_another_place() -> None:
     found = place(PLACED, DEPLOYER, 9, 900, frozenset({"LTZ"}))
 
-    assert [found.placed[one].nonce for one in abi.CONTRACTS] == [7, 9, 10, 11]
+    assert [found.contracts[one].nonce for one in abi.CONTRACTS] == [7, 9, 10, 11]
     assert found.address("LTZ") == PLACED.address("LTZ")
 
 
@@ -71,13 +71,13 @@ def test_another_deployer_goes_on_with_addresses_of_its_own() -> None:
 
     assert found.deployer == OTHER
     assert found.address("PerkNFT") == PLACED.address("PerkNFT")
-    assert found.placed["PointsSale"] == Placed(created_address(OTHER, 3), 3)
+    assert found.contracts["PointsSale"] == DeployedContract(created_address(OTHER, 3), 3)
 
 
 def test_without_ltz_all_are_deployed_anew() -> None:
     found = place(PLACED, DEPLOYER, 20, 900, ALL - {"LTZ"})
 
-    assert [found.placed[one].nonce for one in abi.CONTRACTS] == [20, 21, 22, 23]
+    assert [found.contracts[one].nonce for one in abi.CONTRACTS] == [20, 21, 22, 23]
 
 
 def test_a_chain_that_began_anew_is_indexed_from_its_own_blocks_on() -> None:
@@ -86,12 +86,12 @@ def test_a_chain_that_began_anew_is_indexed_from_its_own_blocks_on() -> None:
 
 
 def test_ltz_that_another_version_deployed_is_kept() -> None:
-    before = replace(NOTHING, deployer=ZERO_ADDRESS, placed={"LTZ": Placed(OTHER)})
+    before = replace(NOTHING, deployer=ZERO_ADDRESS, contracts={"LTZ": DeployedContract(OTHER)})
 
     found = place(before, DEPLOYER, 4, 900, frozenset({"LTZ"}))
 
-    assert found.placed["LTZ"] == Placed(OTHER)
-    assert [found.placed[one].nonce for one in abi.CONTRACTS[1:]] == [4, 5, 6]
+    assert found.contracts["LTZ"] == DeployedContract(OTHER)
+    assert [found.contracts[one].nonce for one in abi.CONTRACTS[1:]] == [4, 5, 6]
 
 
 def test_creations_come_first_with_their_nonces_then_one_call_for_each() -> None:

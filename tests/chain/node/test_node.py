@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ltzd.chain.node.node import Header, Node, Receipt, Revert
-from ltzd.chain.node.publications import PublishOutcome
+from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.fees import GasPrice
@@ -182,14 +182,14 @@ async def test_the_market_is_the_next_blocks_base_fee_and_the_usual_tip() -> Non
     history = {"oldestBlock": "0x10", "baseFeePerGas": ["0x7", "0x8"], "gasUsedRatio": [0.5]}
     respond = answering(eth_feeHistory=history, eth_maxPriorityFeePerGas="0x3")
     async with a_server(respond) as rpc:
-        assert await Node(rpc).market(A_HEAD) == GasPrice(base_fee=8, tip=3)
+        assert await Node(rpc).gas_price(A_HEAD) == GasPrice(base_fee=8, tip=3)
 
 
 async def test_a_node_without_a_fee_history_is_taken_by_its_newest_block() -> None:
     async with a_server(answering(eth_maxPriorityFeePerGas="0x3")) as rpc:
-        assert await Node(rpc).market(A_HEAD) == GasPrice(base_fee=7, tip=3)
+        assert await Node(rpc).gas_price(A_HEAD) == GasPrice(base_fee=7, tip=3)
         with pytest.raises(NodeUnavailable, match="EIP-1559"):
-            await Node(rpc).market(replace(A_HEAD, base_fee=None))
+            await Node(rpc).gas_price(replace(A_HEAD, base_fee=None))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ QUESTIONS: dict[str, Callable[[Node], Awaitable[object]]] = {
     "nonce": lambda node: node.nonce(LTZ),
     "balance": lambda node: node.balance(LTZ),
     "code": lambda node: node.code(LTZ),
-    "market": lambda node: node.market(A_HEAD),
+    "market": lambda node: node.gas_price(A_HEAD),
     "view": lambda node: node.view(LTZ, b""),
 }
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ltzd.chain.node.rpc import Call, Rpc, RpcError
+from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.errors import NodeUnavailable
 from tests.support.chain.scripted_node import (
     NEVER,
@@ -16,7 +16,7 @@ from tests.support.chain.scripted_node import (
     result,
 )
 
-CALLS: list[Call] = [("eth_a", (1,)), ("eth_b", (2,)), ("eth_c", (3,))]
+CALLS: list[RpcCall] = [("eth_a", (1,)), ("eth_b", (2,)), ("eth_c", (3,))]
 
 
 def echo(asked: Any) -> list[object]:

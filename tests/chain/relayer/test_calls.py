@@ -8,12 +8,11 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.abi import abi_to_signature, get_abi_input_types
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
-from ltzd.chain.relayer.calls import understood
+from ltzd.chain.relayer.calls import decode_relay
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
-from ltzd.rules.relayer.allowed_calls import TABLE, functions_of
+from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, functions_of
 from ltzd.rules.relayer.calls import RelayAsk, RequestedClaim, SignedPermit
 from ltzd.values import Address, checksummed
 from tests.support.relays.allowed_calls import (
@@ -73,7 +72,7 @@ def refusal(ask: RelayAsk, chain: Chain | None = None) -> ValidationFailed:
 
 
 def test_every_row_has_an_example_here() -> None:
-    assert set(ROWS) == {row.name for row in TABLE}
+    assert set(ROWS) == {row.name for row in ALLOWED_CALLS}
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -166,7 +165,7 @@ def test_another_contract_is_refused_by_its_checksummed_name() -> None:
     foreign = Address(b"\xab" * 20)
 
     with pytest.raises(ContractNotWhitelisted) as caught:
-        understood(RelayAsk(foreign, MOVES["PerkNFT.claimFor"](USER), USER.address), CONTRACTS)
+        decode_relay(RelayAsk(foreign, MOVES["PerkNFT.claimFor"](USER), USER.address), CONTRACTS)
 
     assert caught.value.details == {
         "contract": checksummed(foreign),
@@ -249,7 +248,8 @@ def test_every_function_that_the_table_does_not_name_is_refused(
     contract: str, entry: dict[str, Any]
 ) -> None:
     types = get_abi_input_types(entry)  # type: ignore[arg-type]
-    call = words.selector(abi_to_signature(entry)) + encode(types, [a_value(one) for one in types])  # type: ignore[arg-type]
+    signature = abi_to_signature(entry)  # type: ignore[arg-type]
+    call = abi_words.selector(signature) + encode(types, [a_value(kind) for kind in types])
 
     for data in hidden(contract, call):
         refusal(an_ask(contract, data))
@@ -556,7 +556,7 @@ def test_the_zero_address_is_not_party_to_a_deal_that_is_not_there() -> None:
 @pytest.mark.parametrize("answer", [b"", bytes(31), b"\xff" * 160, bytes(33)])
 def test_a_malformed_answer_is_the_nodes_fault(answer: bytes) -> None:
     for name in ("BusinessEscrow.reclaim", "LTZ.permit"):
-        asked = understood(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS)
+        asked = decode_relay(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS)
         with pytest.raises(NodeUnavailable):
             asked.plan([answer], OPERATORS)
 
@@ -565,7 +565,7 @@ def test_only_permits_and_deals_ask_the_chain() -> None:
     silent = [name for name in MOVES if name not in OF_DEALS]
 
     for name in silent:
-        assert understood(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS).questions == ()
+        assert decode_relay(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS).questions == ()
 
 
 # --- encoding ------------------------------------------------------------------------------------
@@ -585,7 +585,7 @@ def misencoded(contract: str, data: bytes) -> str:
 
 ADDRESSES = [
     (f"{row.contract}.{row.function}", place)
-    for row in TABLE
+    for row in ALLOWED_CALLS
     if row.name not in SPENDING
     for place, one in enumerate(
         next(
@@ -673,13 +673,13 @@ def test_padding_of_a_signature_must_be_zero_and_whole(name: str) -> None:
 
 
 TWO = (permit_for("PerkNFT"), MOVES["PerkNFT.claimFor"](USER))
-TAILS = [words.encode_bytes(each) for each in TWO]
+TAILS = [abi_words.encode_bytes(each) for each in TWO]
 
 
 def a_multicall(list_at: int, count: int, *rest: bytes | int) -> bytes:
     parts = [each if isinstance(each, bytes) else each.to_bytes(32, "big") for each in rest]
     head = list_at.to_bytes(32, "big") + count.to_bytes(32, "big")
-    return words.selector("multicall(bytes[])") + head + b"".join(parts)
+    return abi_words.selector("multicall(bytes[])") + head + b"".join(parts)
 
 
 SECOND = 64 + len(TAILS[0])
@@ -769,7 +769,7 @@ def test_a_signature_for_another_chain_or_contract_is_refused(name: str) -> None
     elsewhere = replace(CONTRACTS, chain_id=1)
 
     with pytest.raises(ValidationFailed, match="signature"):
-        understood(ask, elsewhere)
+        decode_relay(ask, elsewhere)
 
 
 # --- value and gas -------------------------------------------------------------------------------

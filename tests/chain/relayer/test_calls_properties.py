@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from web3 import Web3
 
-from ltzd.chain.contracts import abi
-from ltzd.chain.contracts import abi_words as words
+from ltzd.chain.contracts import abi, abi_words
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
-from ltzd.chain.relayer.calls import understood
+from ltzd.chain.relayer.calls import decode_relay
 from ltzd.chain.relayer.decoding import calls_in
 from ltzd.errors import ContractNotWhitelisted, ValidationFailed
-from ltzd.rules.relayer.allowed_calls import TABLE, Row
+from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, AllowedCall
 from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
 from ltzd.values import Address, address_of, bytes_of, checksummed
 from tests.support.relays.allowed_calls import (
@@ -221,7 +220,7 @@ def any_call_of(contract: str) -> st.SearchStrategy[bytes]:
 
 
 def a_call(entry: Any) -> st.SearchStrategy[bytes]:
-    types, head = get_abi_input_types(entry), words.selector(abi_to_signature(entry))
+    types, head = get_abi_input_types(entry), abi_words.selector(abi_to_signature(entry))
     return st.tuples(*map(a_value, types)).map(lambda values: head + encode(types, values))
 
 
@@ -420,7 +419,7 @@ def test_rubbish_is_refused_and_breaks_nothing(
     to: Address, data: bytes, beside: SignedPermit | None
 ) -> None:
     try:
-        asked = understood(RelayAsk(to, data, USER.address, permit=beside), CONTRACTS)
+        asked = decode_relay(RelayAsk(to, data, USER.address, permit=beside), CONTRACTS)
         asked.plan(Chain().answers(asked), OPERATORS)
     except (ContractNotWhitelisted, ValidationFailed):
         return
@@ -438,8 +437,8 @@ PLAIN_VALUES = {
 
 
 @st.composite
-def calls_of_the_table(draw: st.DrawFn) -> tuple[Row, dict[str, Any], bytes]:
-    row = draw(st.sampled_from(TABLE))
+def calls_of_the_table(draw: st.DrawFn) -> tuple[AllowedCall, dict[str, Any], bytes]:
+    row = draw(st.sampled_from(ALLOWED_CALLS))
     entry = web3[row.contract].get_function_by_name(row.function).abi
     said = {each["name"]: draw(PLAIN_VALUES[each["type"]]) for each in entry["inputs"]}
     return row, said, abi.call(row.contract, row.function, *said.values())
@@ -448,7 +447,7 @@ def calls_of_the_table(draw: st.DrawFn) -> tuple[Row, dict[str, Any], bytes]:
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(calls_of_the_table(), calls_of_the_table())
 def test_what_eth_abi_writes_is_read_as_it_was_meant(
-    one: tuple[Row, dict[str, Any], bytes], other: tuple[Row, dict[str, Any], bytes]
+    one: tuple[AllowedCall, dict[str, Any], bytes], other: tuple[AllowedCall, dict[str, Any], bytes]
 ) -> None:
     for row, said, data in (one, other):
         for written in (data, multicall(data)):

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from ltzd.daemon.assembly import _account_lookups
 from ltzd.daemon.settings.settings import Settings, read_settings
 from ltzd.errors import FileRejected, Misconfigured
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 from ltzd.rules.oauth.accounts import PROVIDERS
 from tests.support.secret_files import write_secret
 
@@ -77,7 +77,9 @@ def test_at_its_start_ltzd_names_the_providers_that_it_does_not_ask(tmp_path: Pa
     for lines, names in ((some, PROVIDERS[1:2] + PROVIDERS[3:]), (ALL, ())):
         with capture_logs() as logs:
             _account_lookups(settings_of(tmp_path, lines))
-        told = [line["providers"] for line in logs if line["event"] == "accounts.not_asked"]
+        told = [
+            line["providers"] for line in logs if line["event"] == "accounts.unchecked_providers"
+        ]
         assert told == ([list(names)] if names else [])
 
 

@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from ltzd.daemon.main import warn_of_unbounded_gas
-from ltzd.daemon.settings.identity import OidcIdentity, VendorIdentity
-from ltzd.daemon.settings.settings import Relay, Settings, read_node, read_settings
+from ltzd.daemon.settings.identity import OidcIdentitySettings, VendorIdentitySettings
+from ltzd.daemon.settings.settings import RelaySettings, Settings, read_node, read_settings
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from tests.support.secret_files import write_secret
@@ -60,8 +60,8 @@ def in_http(lines: str) -> str:
     return SHORT.replace("[identity]", f"[http]\n{lines}\n[identity]")
 
 
-def vendor_of(settings: Settings) -> VendorIdentity:
-    assert isinstance(settings.identity, VendorIdentity)
+def vendor_of(settings: Settings) -> VendorIdentitySettings:
+    assert isinstance(settings.identity, VendorIdentitySettings)
     return settings.identity
 
 
@@ -124,7 +124,7 @@ def test_gas_budgets_are_told_in_wei(folder: Path) -> None:
 def test_a_start_without_a_gas_budget_says_what_that_may_cost(
     folder: Path, budgets: dict[str, int], warned: list[str]
 ) -> None:
-    settings = read_settings(a_file(folder)).model_copy(update={"relay": Relay(**budgets)})
+    settings = read_settings(a_file(folder)).model_copy(update={"relay": RelaySettings(**budgets)})
     with capture_logs() as logs:
         warn_of_unbounded_gas(settings)
         warn_of_unbounded_gas(settings.model_copy(update={"roles": ("operator",)}))
@@ -427,9 +427,9 @@ audience = "ltzd"
 )
 
 
-def oidc_of(path: Path) -> OidcIdentity:
+def oidc_of(path: Path) -> OidcIdentitySettings:
     identity = read_settings(path).identity
-    assert isinstance(identity, OidcIdentity)
+    assert isinstance(identity, OidcIdentitySettings)
     return identity
 
 
@@ -567,9 +567,9 @@ def test_the_example_of_an_issuer_is_right(folder: Path) -> None:
 
     settings = read_settings(a_file(folder, OIDC.partition("[identity]")[0] + "\n".join(section)))
 
-    assert isinstance(settings.identity, OidcIdentity)
+    assert isinstance(settings.identity, OidcIdentitySettings)
     assert settings.identity.policy().account_claims == {"discord": "discord_id"}
-    assert set(OidcIdentity.model_fields) == settings.identity.model_fields_set
+    assert set(OidcIdentitySettings.model_fields) == settings.identity.model_fields_set
     settings.refuse_dev_providers()
 
 

@@ -10,13 +10,13 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from ltzd.daemon.settings.accounts import Accounts
+from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import Misconfigured
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
-from ltzd.providers.oauth.account_lookups import AccountLookups
+from ltzd.providers.oauth.lookups import AccountLookups
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 from ltzd.rules.constraints.constraints import ChatLevel, ChatRole
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import check_username, example_id
@@ -70,8 +70,8 @@ class Site:
         self.sandbox = sandbox
         self.http = http
 
-    async def door(self, status: int = 200, **order: object) -> dict[str, Any]:
-        url = self.sandbox.doors()["accountsUrl"]
+    async def control(self, status: int = 200, **order: object) -> dict[str, Any]:
+        url = self.sandbox.control_endpoints()["accountsUrl"]
         async with self.http.post(url, json=order) as reply:
             assert reply.status == status, await reply.text()
             said: dict[str, Any] = await reply.json()
@@ -163,7 +163,7 @@ def an_account(provider: OAuthProvider, username: str | None = None) -> OAuthAcc
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 async def test_a_known_account_is_told_in_the_providers_own_shape(shape: Shape, site: Site) -> None:
     account = shape.account
-    await site.door(provider=account.provider, id=account.user_id, username=account.username)
+    await site.control(provider=account.provider, id=account.user_id, username=account.username)
 
     status, body = await site.ask(shape)
 
@@ -176,7 +176,7 @@ async def test_an_unknown_account_is_told_in_the_providers_own_shape(
     shape: Shape, site: Site
 ) -> None:
     account = shape.account
-    await site.door(
+    await site.control(
         provider=account.provider, id=account.user_id, username=account.username, known=False
     )
 
@@ -217,7 +217,7 @@ async def test_what_is_no_snowflake_and_a_question_without_fields_are_400(site: 
 async def test_every_wellformed_account_is_known_by_default_under_a_name_of_the_right_form(
     provider: OAuthProvider, look_ups: AccountLookups, site: Site
 ) -> None:
-    username = (await site.door(provider=provider, id=example_id(provider)))["username"]
+    username = (await site.control(provider=provider, id=example_id(provider)))["username"]
     check_username(provider, username)
 
     found = await look_ups.verify(an_account(provider, username))
@@ -232,7 +232,7 @@ async def test_an_obvious_fake_is_unknown_by_default_and_known_if_a_door_says_so
     fake = OAuthAccount("discord", "111111111111111111")
     assert (await look_ups.verify(fake)).verdict == "missing"
 
-    await site.door(provider="discord", id=fake.user_id, known=True)
+    await site.control(provider="discord", id=fake.user_id, known=True)
 
     assert (await look_ups.verify(fake)).verdict == "exists"
 
@@ -243,7 +243,7 @@ async def test_what_a_door_says_counts_at_once(
 ) -> None:
     verdicts = []
     for known in (False, True, False):
-        await site.door(provider=provider, id=example_id(provider), known=known)
+        await site.control(provider=provider, id=example_id(provider), known=known)
         verdicts.append((await look_ups.verify(an_account(provider))).verdict)
 
     assert verdicts == ["missing", "exists", "missing"]
@@ -253,11 +253,11 @@ async def test_a_username_that_a_door_gave_stays_until_it_gives_another(
     look_ups: AccountLookups, site: Site
 ) -> None:
     github = an_account("github")
-    await site.door(provider="github", id=github.user_id, username="@octocat", known=True)
-    assert (await site.door(provider="github", id=github.user_id))["username"] == "octocat"
+    await site.control(provider="github", id=github.user_id, username="@octocat", known=True)
+    assert (await site.control(provider="github", id=github.user_id))["username"] == "octocat"
     assert (await look_ups.verify(github)).username == "octocat"
 
-    await site.door(provider="github", id=github.user_id, username="octodog")
+    await site.control(provider="github", id=github.user_id, username="octodog")
 
     assert (await look_ups.verify(github)).username == "octodog"
 
@@ -269,7 +269,7 @@ async def test_of_an_unknown_username_instagram_and_tiktok_tell_nothing(
     account = an_account(provider, "ann.b")
     assert (await look_ups.verify(account)).verdict == "exists"
 
-    await site.door(provider=provider, id=account.user_id, username="ann.b", known=False)
+    await site.control(provider=provider, id=account.user_id, username="ann.b", known=False)
 
     assert (await look_ups.verify(account)).verdict == "cannot_check"
 
@@ -294,7 +294,7 @@ async def test_of_an_unknown_username_instagram_and_tiktok_tell_nothing(
 async def test_a_door_that_makes_no_sense_names_the_field_and_changes_nothing(
     order: dict[str, object], field: str, site: Site
 ) -> None:
-    assert (await site.door(status=400, **order))["field"] == field
+    assert (await site.control(status=400, **order))["field"] == field
     assert (await site.discord(f"/guilds/{GUILD}/members/{ANN}"))[0] == 404
 
 
@@ -303,9 +303,11 @@ async def test_what_the_doors_said_and_the_credentials_survive_a_restart(tmp_pat
     before = sandbox.accounts_policy()
     async with aiohttp.ClientSession() as http:
         site = Site(sandbox, http)
-        await site.door(provider="discord", id=ANN, username="ann.b", guildId=GUILD, roles=[ROLE])
-        await site.door(provider="discord", id=ANN, guildId=GUILD, level=7)
-        await site.door(provider="github", id="583231", known=False)
+        await site.control(
+            provider="discord", id=ANN, username="ann.b", guildId=GUILD, roles=[ROLE]
+        )
+        await site.control(provider="discord", id=ANN, guildId=GUILD, level=7)
+        await site.control(provider="github", id="583231", known=False)
         await sandbox.stop()
 
         sandbox = await started(tmp_path)
@@ -340,21 +342,21 @@ async def test_a_member_has_the_roles_and_the_level_that_the_door_gave(site: Sit
     assert await site.discord(path) == (404, {"message": "Unknown Member", "code": 10007})
     assert (await site.level(ANN))[0] == 404
 
-    said = await site.door(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE], level=3)
+    said = await site.control(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE], level=3)
     assert (said["roles"], said["level"]) == ([ROLE], 3)
-    await site.door(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE, OTHER_ROLE])
+    await site.control(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE, OTHER_ROLE])
 
     status, member = await site.discord(path)
     assert (status, member["roles"], member["user"]["id"]) == (200, [ROLE, OTHER_ROLE], ANN)
     assert await site.level(ANN) == (200, {"level": 3})
 
-    await site.door(provider="discord", id=ANN, guildId=GUILD, member=False)
+    await site.control(provider="discord", id=ANN, guildId=GUILD, member=False)
     assert (await site.discord(path))[0] == 404
     assert await site.level(ANN) == (200, {"level": 3})
 
 
 async def test_who_is_no_user_is_no_member(site: Site) -> None:
-    await site.door(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE], known=False)
+    await site.control(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE], known=False)
 
     found = await site.discord(f"/guilds/{GUILD}/members/{ANN}")
 
@@ -366,7 +368,7 @@ async def test_the_chat_platforms_client_reads_roles_and_levels_here(
 ) -> None:
     access = sandbox.accounts_policy().discord
     assert access is not None
-    await site.door(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE], level=5)
+    await site.control(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE], level=5)
     policy = ChatPolicy(access.base_url, access.token, sandbox.levels_url())
 
     async with ChatPlatform(policy) as platform:
@@ -435,14 +437,14 @@ async def test_a_client_token_that_ends_early_is_made_anew(
 ) -> None:
     for provider in ("spotify", "tiktok"):
         assert (await look_ups.verify(an_account(provider, "ann.b"))).verdict == "exists"
-        sandbox.end_client_tokens()
+        sandbox.revoke_client_tokens()
         assert (await look_ups.verify(an_account(provider, "ann.b"))).verdict == "exists"
 
 
 async def test_the_settings_made_of_the_sandboxs_policy_ask_the_same(sandbox: Sandbox) -> None:
     policy = sandbox.accounts_policy()
 
-    assert Accounts.of(policy).policy() == policy
+    assert AccountSettings.of(policy).policy() == policy
 
 
 async def test_fifty_look_ups_at_once_are_all_answered(look_ups: AccountLookups) -> None:

@@ -14,7 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 from eth_account import Account
 
 from ltzd.dev.sandbox import Sandbox
-from ltzd.dev.sandbox.access import refusals
+from ltzd.dev.sandbox.access import error_middleware
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.values import address_of
 from tests.support.waiting import until
@@ -42,7 +42,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 @pytest.fixture
 def post(sandbox: Sandbox, session: aiohttp.ClientSession) -> Post:
     async def send(door: str, body: object) -> tuple[int, Json]:
-        async with session.post(sandbox.doors()[door], json=body) as response:
+        async with session.post(sandbox.control_endpoints()[door], json=body) as response:
             return response.status, await response.json()
 
     return send
@@ -53,7 +53,7 @@ async def verify(
     sandbox: Sandbox, session: aiohttp.ClientSession
 ) -> Callable[[str], dict[str, Any]]:
     """The verification that the vendor's documents prescribe."""
-    async with session.get(sandbox.doors()["jwksUrl"]) as response:
+    async with session.get(sandbox.control_endpoints()["jwksUrl"]) as response:
         keys = {key["kid"]: jwt.PyJWK(key) for key in (await response.json())["keys"]}
 
     def decode(token: str) -> dict[str, Any]:
@@ -134,7 +134,7 @@ async def test_after_a_rotation_another_key_signs_and_the_set_tells_of_it(
     sandbox.rotate_signing_key(keeps_old=keeps_old)
 
     _, after = await post("identityTokenUrl", {"email": EMAIL})
-    async with session.get(sandbox.doors()["jwksUrl"]) as response:
+    async with session.get(sandbox.control_endpoints()["jwksUrl"]) as response:
         keys = {key["kid"]: jwt.PyJWK(key) for key in (await response.json())["keys"]}
     assert len(keys) == told
     assert (key_id(before["accessToken"]) in keys) == keeps_old
@@ -224,7 +224,9 @@ async def test_a_quoted_local_part_may_hold_spaces(sandbox: Sandbox, post: Post)
 
 async def test_malformed_json_is_named(sandbox: Sandbox, session: aiohttp.ClientSession) -> None:
     for content in (b"{", b"\xff", b"[" * 100_000, b'{"email": NaN}'):
-        async with session.post(sandbox.doors()["identityTokenUrl"], data=content) as response:
+        async with session.post(
+            sandbox.control_endpoints()["identityTokenUrl"], data=content
+        ) as response:
             assert (response.status, (await response.json())["field"]) == (400, "body")
 
 
@@ -254,13 +256,15 @@ async def test_a_delay_delays_and_stopping_does_not_wait_for_it(tmp_path: Path) 
     await sandbox.start()
     async with aiohttp.ClientSession() as session:
         order = {"service": "identity", "delaySeconds": 0.3, "times": 1}
-        async with session.post(sandbox.doors()["faultUrl"], json=order):
+        async with session.post(sandbox.control_endpoints()["faultUrl"], json=order):
             pass
         began = asyncio.get_running_loop().time()
         assert await key_set_status(sandbox, session) == 200
         assert asyncio.get_running_loop().time() - began >= 0.3
 
-        async with session.post(sandbox.doors()["faultUrl"], json={**order, "delaySeconds": 600}):
+        async with session.post(
+            sandbox.control_endpoints()["faultUrl"], json={**order, "delaySeconds": 600}
+        ):
             pass
         waiting = asyncio.create_task(key_set_status(sandbox, session))
         await until(lambda: is_spent(sandbox))
@@ -275,7 +279,7 @@ async def test_a_caller_who_hangs_up_amid_a_body_is_no_error() -> None:
     async def reads_on(_request: web.Request) -> web.StreamResponse:
         raise ConnectionResetError("Connection lost")
 
-    answer = await refusals(make_mocked_request("POST", "/doors/fault"), reads_on)
+    answer = await error_middleware(make_mocked_request("POST", "/doors/fault"), reads_on)
 
     assert answer.status == 200
 
@@ -339,7 +343,7 @@ async def test_the_root_page_lists_every_door(
     async with session.get(sandbox.url + "/") as response:
         page = await response.text()
 
-    assert all(url in page for url in sandbox.doors().values())
+    assert all(url in page for url in sandbox.control_endpoints().values())
     assert sandbox.identity_policy().app_secret not in page
 
 
@@ -348,14 +352,16 @@ async def test_an_unknown_path_or_method_is_told_in_json(
 ) -> None:
     async with session.get(sandbox.url + "/nowhere") as response:
         assert (response.status, await response.json()) == (404, {"error": "Not Found"})
-    async with session.get(sandbox.doors()["faultUrl"]) as response:
+    async with session.get(sandbox.control_endpoints()["faultUrl"]) as response:
         assert (response.status, response.headers["Allow"]) == (405, "POST")
-    async with session.post(sandbox.doors()["faultUrl"], data=b"x" * 300_000) as response:
+    async with session.post(
+        sandbox.control_endpoints()["faultUrl"], data=b"x" * 300_000
+    ) as response:
         assert (response.status, "error" in await response.json()) == (413, True)
 
 
 async def key_set_status(sandbox: Sandbox, session: aiohttp.ClientSession) -> int:
-    async with session.get(sandbox.doors()["jwksUrl"]) as response:
+    async with session.get(sandbox.control_endpoints()["jwksUrl"]) as response:
         return response.status
 
 

@@ -150,8 +150,8 @@ async def test_pages_load_nothing_from_elsewhere_and_run_no_script_of_their_own(
     pages = [await visitor.page(), (await visitor.log_in())[1]]
     for page in pages:
         assert not re.search(r"<script(?![^>]*src=)|\son\w+=|\sstyle=|<style", page)
-        named = re.findall(r'(?:src|href)="([^"#]+)"', page)
-        loaded = [each for each in named if not each.startswith("../wallet/?")]
+        by_username = re.findall(r'(?:src|href)="([^"#]+)"', page)
+        loaded = [each for each in by_username if not each.startswith("../wallet/?")]
         assert loaded
         for each in loaded:
             assert "//" not in each
@@ -268,7 +268,7 @@ async def test_a_fault_ordered_for_the_site_is_kept_for_ltzd(
     sandbox: Sandbox, visitor: Visitor
 ) -> None:
     order = {"service": "site", "status": 503, "times": 1}
-    async with visitor.http.post(sandbox.doors()["faultUrl"], json=order) as answer:
+    async with visitor.http.post(sandbox.control_endpoints()["faultUrl"], json=order) as answer:
         assert answer.status == 200
     assert 'action="log-in"' in await visitor.page()
     status, body, _ = await visitor.ask("/wp-json/wp/v2/users/me")

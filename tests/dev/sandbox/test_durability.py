@@ -75,14 +75,14 @@ async def test_a_restart_keeps_users_added_wallets_and_keys(tmp_path: Path) -> N
     policy = first.identity_policy()
     async with IdentityClient(policy) as client:
         user = await client.wallet_of_email(EMAIL)
-    keys = first.doors()["jwksUrl"].removeprefix(first.url)
+    keys = first.control_endpoints()["jwksUrl"].removeprefix(first.url)
     await first.stop()
 
     second = await started(tmp_path)
     async with IdentityClient(second.identity_policy()) as client:
         assert await client.wallet_of_email(EMAIL) == user
     assert second.identity_policy().app_secret == policy.app_secret
-    assert second.doors()["jwksUrl"] == second.url + keys
+    assert second.control_endpoints()["jwksUrl"] == second.url + keys
     await second.stop()
 
 
@@ -91,7 +91,9 @@ async def test_a_restart_keeps_what_was_linked(tmp_path: Path) -> None:
     async with aiohttp.ClientSession() as session:
         order = {"provider": "telegram", "id": "77", "links": [{"email": EMAIL}]}
         for body in ({"email": EMAIL}, order):
-            async with session.post(first.doors()["identityTokenUrl"], json=body) as answer:
+            async with session.post(
+                first.control_endpoints()["identityTokenUrl"], json=body
+            ) as answer:
                 given = await answer.json()
     await first.stop()
 
@@ -176,7 +178,7 @@ async def test_a_disk_that_refuses_fails_every_later_answer(tmp_path: Path) -> N
     writable, journal._descriptor = journal._descriptor, read_only
 
     with pytest.raises(Misconfigured, match="cannot write"):
-        await journal.durable(journal.append({"a": 1}))
+        await journal.wait_durable(journal.append({"a": 1}))
     with pytest.raises(Misconfigured, match="cannot write"):
         journal.append({"a": 2})
     await journal.close()

@@ -68,7 +68,7 @@ class Api:
             self.answered = response.headers
             return response.status, await response.json()
 
-    async def door(self, path: str, **body: object) -> tuple[int, Json]:
+    async def control(self, path: str, **body: object) -> tuple[int, Json]:
         async with self._session.post(self._sandbox + path, json=body) as response:
             return response.status, await response.json()
 
@@ -282,7 +282,7 @@ async def test_the_list_is_read_page_by_page_without_gap_or_repetition(api: Api)
 async def test_more_new_users_than_the_limit_are_refused_until_the_door_lifts_it(
     sandbox: Sandbox, api: Api
 ) -> None:
-    await api.door("/doors/identity-limit", usersPerMinute=2)
+    await api.control("/doors/identity-limit", usersPerMinute=2)
     bodies = [{"linked_accounts": [{**ACCOUNT, "address": f"{n}@a.example"}]} for n in range(3)]
 
     outcomes = [await api("POST", "/v1/users", body) for body in bodies]
@@ -291,13 +291,13 @@ async def test_more_new_users_than_the_limit_are_refused_until_the_door_lifts_it
     assert outcomes[2][1]["code"] == "too_many_requests"
     assert 0 < int(api.answered["Retry-After"]) <= 60
     assert (await api("GET", "/v1/users"))[0] == 200, "only making users is limited"
-    await api.door("/doors/identity-limit", usersPerMinute=0)
+    await api.control("/doors/identity-limit", usersPerMinute=0)
     assert (await api("POST", "/v1/users", bodies[2]))[0] == 200
 
 
 @pytest.mark.parametrize("most", [-1, 1.5, "240", None])
 async def test_a_limit_that_is_none_is_refused(api: Api, most: object) -> None:
-    assert (await api.door("/doors/identity-limit", usersPerMinute=most))[0] == 400
+    assert (await api.control("/doors/identity-limit", usersPerMinute=most))[0] == 400
 
 
 # --- log-ins -------------------------------------------------------------------------------------
@@ -321,8 +321,8 @@ async def test_a_log_in_with_an_account_is_its_owners_and_makes_one_if_need_be(
 ) -> None:
     order = {"provider": provider, "id": account_id}
 
-    _, first = await api.door("/doors/identity-token", **order)
-    _, again = await api.door("/doors/identity-token", **order)
+    _, first = await api.control("/doors/identity-token", **order)
+    _, again = await api.control("/doors/identity-token", **order)
 
     names = ("subject", "walletAddress", "privateKey")
     assert [first[name] for name in names] == [again[name] for name in names]
@@ -334,10 +334,10 @@ async def test_a_log_in_with_an_account_is_its_owners_and_makes_one_if_need_be(
 
 async def test_what_a_log_in_links_is_its_users_and_nobody_elses(api: Api) -> None:
     order = {"provider": "discord", "id": "1" * 18}
-    _, shell = await api.door("/doors/identity-token", email="ann@shop.example")
+    _, shell = await api.control("/doors/identity-token", email="ann@shop.example")
 
     for _ in range(2):
-        _, given = await api.door(
+        _, given = await api.control(
             "/doors/identity-token", **order, links=[{"email": "Ann@shop.example"}]
         )
         _, left = await api("GET", f"/v1/users/{shell['subject']}")
@@ -355,7 +355,7 @@ async def test_an_identity_token_lists_every_account_of_its_user(api: Api) -> No
     twitter = {"type": "twitter_oauth", "subject": "9", "name": "Ann", "username": "ann_b"}
     user = await api.make(ACCOUNT, DISCORD, GOOGLE, {**twitter, "profile_picture_url": picture})
 
-    _, given = await api.door("/doors/identity-token", provider="discord", id=DISCORD["subject"])
+    _, given = await api.control("/doors/identity-token", provider="discord", id=DISCORD["subject"])
 
     assert given["subject"] == user["id"]
     claims = jwt.decode(given["identityToken"], options={"verify_signature": False})
@@ -384,7 +384,7 @@ async def test_an_identity_token_lists_every_account_of_its_user(api: Api) -> No
     ids=range(7),
 )
 async def test_a_log_in_of_nobody_is_refused_by_field(api: Api, order: Json, field: str) -> None:
-    status, answer = await api.door("/doors/identity-token", **order)
+    status, answer = await api.control("/doors/identity-token", **order)
 
     assert (status, answer["field"]) == (400, field)
 

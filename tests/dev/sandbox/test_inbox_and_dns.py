@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.dev.sandbox import Sandbox
-from ltzd.dev.sandbox.webhooks.delivery_log import Delivery, DeliveryLog
+from ltzd.dev.sandbox.webhooks.delivery_log import DeliveryLog, ReceivedDelivery
 from ltzd.errors import DnsUnavailable, Misconfigured
 from ltzd.providers.dns_txt import TxtResolver
 from tests.support.waiting import until
@@ -55,7 +55,7 @@ class Doors:
     async def ask(
         self, door: str, body: object = None, method: str = "POST", status: int = 200
     ) -> Any:
-        url = self.sandbox.doors()[door]
+        url = self.sandbox.control_endpoints()[door]
         async with self.http.request(method, url, json=body) as reply:
             assert reply.status == status, await reply.text()
             return await reply.json()
@@ -79,7 +79,7 @@ class Doors:
         return await self.ask("dnsUrl", {"name": name, "txt": values})
 
     async def texts(self, name: str = NAME) -> list[str]:
-        return await TxtResolver(self.sandbox.dns_policy()).at(name)
+        return await TxtResolver(self.sandbox.dns_policy()).resolve(name)
 
     async def query(self, name: str, kind: str = "TXT", *, tcp: bool = False) -> Any:
         message = dns.message.make_query(name, kind)
@@ -88,18 +88,18 @@ class Doors:
 
 
 @pytest.fixture
-def doors(sandbox: Sandbox, http: aiohttp.ClientSession) -> Doors:
+def control_endpoints(sandbox: Sandbox, http: aiohttp.ClientSession) -> Doors:
     return Doors(sandbox, http)
 
 
 # --- inbox --------------------------------------------------------------------------------------
 
 
-async def test_a_delivery_is_listed_as_it_came(doors: Doors) -> None:
+async def test_a_delivery_is_listed_as_it_came(control_endpoints: Doors) -> None:
     sent = {"webhook-id": "msg_1", "Content-Type": "application/json"}
-    assert await doors.deliver(headers=sent) == 200
-    assert await doors.deliver(b"{}", OTHER) == 200
-    one, other = await doors.inbox()
+    assert await control_endpoints.deliver(headers=sent) == 200
+    assert await control_endpoints.deliver(b"{}", OTHER) == 200
+    one, other = await control_endpoints.inbox()
     assert set(one) == {"brandId", "receivedAt", "headers", "body", "status"}
     assert (one["brandId"], one["body"], one["status"]) == (BRAND, BODY.decode(), 200)
     assert one["headers"]["webhook-id"] == "msg_1"
@@ -110,84 +110,90 @@ async def test_a_delivery_is_listed_as_it_came(doors: Doors) -> None:
 
 
 async def test_a_brand_in_capitals_is_listed_in_small_letters_and_what_is_none_is_not(
-    doors: Doors,
+    control_endpoints: Doors,
 ) -> None:
-    assert await doors.deliver(brand="0x" + "AB" * 20) == 200
-    assert await doors.deliver(brand="0x12") == 404
-    assert [one["brandId"] for one in await doors.inbox()] == [BRAND]
+    assert await control_endpoints.deliver(brand="0x" + "AB" * 20) == 200
+    assert await control_endpoints.deliver(brand="0x12") == 404
+    assert [one["brandId"] for one in await control_endpoints.inbox()] == [BRAND]
 
 
-async def test_emptying_forgets_what_came_and_not_what_comes(doors: Doors) -> None:
-    await doors.deliver()
-    assert await doors.ask("webhookInboxUrl", method="DELETE") == []
-    assert await doors.inbox() == []
-    await doors.deliver(b"later")
-    assert [one["body"] for one in await doors.inbox()] == ["later"]
+async def test_emptying_forgets_what_came_and_not_what_comes(control_endpoints: Doors) -> None:
+    await control_endpoints.deliver()
+    assert await control_endpoints.ask("webhookInboxUrl", method="DELETE") == []
+    assert await control_endpoints.inbox() == []
+    await control_endpoints.deliver(b"later")
+    assert [one["body"] for one in await control_endpoints.inbox()] == ["later"]
 
 
 async def test_the_next_deliveries_fail_as_often_as_was_said_and_are_listed_too(
-    doors: Doors,
+    control_endpoints: Doors,
 ) -> None:
-    await doors.order(status=500, times=2)
-    statuses = [await doors.deliver() for _ in range(3)]
+    await control_endpoints.order(status=500, times=2)
+    statuses = [await control_endpoints.deliver() for _ in range(3)]
     assert statuses == [500, 500, 200]
-    assert [one["status"] for one in await doors.inbox()] == statuses
+    assert [one["status"] for one in await control_endpoints.inbox()] == statuses
 
 
-async def test_no_times_take_an_order_back(doors: Doors) -> None:
-    await doors.order(status=410, times=5)
-    await doors.order(times=0)
-    assert await doors.deliver() == 200
+async def test_no_times_take_an_order_back(control_endpoints: Doors) -> None:
+    await control_endpoints.order(status=410, times=5)
+    await control_endpoints.order(times=0)
+    assert await control_endpoints.deliver() == 200
 
 
 @pytest.mark.parametrize("status", [204, 301, 304, 410, 429, 503])
-async def test_any_status_can_be_ordered(doors: Doors, status: int) -> None:
-    await doors.order(status=status, times=1)
-    assert await doors.deliver() == status
-    assert [one["status"] for one in await doors.inbox()] == [status]
+async def test_any_status_can_be_ordered(control_endpoints: Doors, status: int) -> None:
+    await control_endpoints.order(status=status, times=1)
+    assert await control_endpoints.deliver() == status
+    assert [one["status"] for one in await control_endpoints.inbox()] == [status]
 
 
 async def test_an_order_can_say_when_to_come_again_and_a_redirect_leads_back(
-    doors: Doors,
+    control_endpoints: Doors,
 ) -> None:
-    await doors.order(status=503, retryAfterSeconds=7, times=1)
-    async with doors.http.post(doors.sandbox.inbox_url(BRAND), data=BODY) as reply:
+    await control_endpoints.order(status=503, retryAfterSeconds=7, times=1)
+    async with control_endpoints.http.post(
+        control_endpoints.sandbox.inbox_url(BRAND), data=BODY
+    ) as reply:
         assert (reply.status, reply.headers["Retry-After"]) == (503, "7")
-    await doors.order(status=307, times=1)
-    async with doors.http.post(doors.sandbox.inbox_url(BRAND), data=BODY) as reply:
+    await control_endpoints.order(status=307, times=1)
+    async with control_endpoints.http.post(
+        control_endpoints.sandbox.inbox_url(BRAND), data=BODY
+    ) as reply:
         assert reply.status == 200
-    assert [one["status"] for one in await doors.inbox()] == [503, 307, 200]
+    assert [one["status"] for one in await control_endpoints.inbox()] == [503, 307, 200]
 
 
-async def test_a_delivery_that_waits_is_listed_at_once_and_answered_later(doors: Doors) -> None:
-    await doors.order(status=502, delaySeconds=0.3, times=1)
-    waiting = asyncio.create_task(doors.deliver())
-    (one,) = await until(doors.inbox)
+async def test_a_delivery_that_waits_is_listed_at_once_and_answered_later(
+    control_endpoints: Doors,
+) -> None:
+    await control_endpoints.order(status=502, delaySeconds=0.3, times=1)
+    waiting = asyncio.create_task(control_endpoints.deliver())
+    (one,) = await until(control_endpoints.inbox)
     assert one["status"] is None
     assert await waiting == 502
-    assert [one["status"] for one in await doors.inbox()] == [502]
+    assert [one["status"] for one in await control_endpoints.inbox()] == [502]
 
 
-async def test_who_does_not_wait_was_not_answered(doors: Doors) -> None:
-    await doors.order(delaySeconds=0.3, times=1)
+async def test_who_does_not_wait_was_not_answered(control_endpoints: Doors) -> None:
+    await control_endpoints.order(delaySeconds=0.3, times=1)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await doors.deliver()
-    assert await doors.deliver(b"after") == 200
-    await doors.order(delaySeconds=0.35, times=1)
-    assert await doors.deliver(b"last") == 200  # later than the first one's wait
-    assert [one["status"] for one in await doors.inbox()] == [None, 200, 200]
+            await control_endpoints.deliver()
+    assert await control_endpoints.deliver(b"after") == 200
+    await control_endpoints.order(delaySeconds=0.35, times=1)
+    assert await control_endpoints.deliver(b"last") == 200  # later than the first one's wait
+    assert [one["status"] for one in await control_endpoints.inbox()] == [None, 200, 200]
 
 
 async def test_a_waiting_delivery_does_not_hold_up_the_stop(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
-    doors = Doors(await started(tmp_path), http)
-    await doors.order(delaySeconds=600, times=1)
-    waiting = asyncio.create_task(doors.deliver())
-    await until(doors.inbox)
+    control_endpoints = Doors(await started(tmp_path), http)
+    await control_endpoints.order(delaySeconds=600, times=1)
+    waiting = asyncio.create_task(control_endpoints.deliver())
+    await until(control_endpoints.inbox)
     async with asyncio.timeout(5):
-        await doors.sandbox.stop()
+        await control_endpoints.sandbox.stop()
     with pytest.raises(aiohttp.ClientError):
         await waiting
 
@@ -206,11 +212,11 @@ async def test_a_waiting_delivery_does_not_hold_up_the_stop(
     ids=str,
 )
 async def test_a_bad_order_names_the_field_and_changes_nothing(
-    doors: Doors, order: dict[str, object], field: str
+    control_endpoints: Doors, order: dict[str, object], field: str
 ) -> None:
-    answer = await doors.ask("webhookInboxUrl", order, status=400)
+    answer = await control_endpoints.ask("webhookInboxUrl", order, status=400)
     assert answer["field"] == field
-    assert await doors.deliver() == 200
+    assert await control_endpoints.deliver() == 200
 
 
 async def test_what_came_is_there_after_a_restart_with_its_answers(
@@ -233,14 +239,14 @@ async def test_what_came_is_there_after_a_restart_with_its_answers(
     await second.sandbox.stop()
 
 
-async def test_the_page_shows_what_came_and_runs_none_of_it(doors: Doors) -> None:
-    url = f"{doors.sandbox.url}/inbox/"
-    async with doors.http.get(url) as reply:
+async def test_the_page_shows_what_came_and_runs_none_of_it(control_endpoints: Doors) -> None:
+    url = f"{control_endpoints.sandbox.url}/inbox/"
+    async with control_endpoints.http.get(url) as reply:
         assert "Nothing has come yet" in await reply.text()
-    await doors.deliver(
+    await control_endpoints.deliver(
         b'{"x": "<script>alert(1)</script>"}', headers={"webhook-id": "<b>msg_1</b>"}
     )
-    async with doors.http.get(url) as reply:
+    async with control_endpoints.http.get(url) as reply:
         page = await reply.text()
         assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
     assert "&lt;script&gt;" in page
@@ -249,8 +255,8 @@ async def test_the_page_shows_what_came_and_runs_none_of_it(doors: Doors) -> Non
     assert BRAND in page
 
 
-def a_delivery(number: int) -> Delivery:
-    return Delivery(BRAND, "2026-11-20T12:00:00.000Z", {}, str(number), 200)
+def a_delivery(number: int) -> ReceivedDelivery:
+    return ReceivedDelivery(BRAND, "2026-11-20T12:00:00.000Z", {}, str(number), 200)
 
 
 async def test_only_the_newest_are_kept_and_the_file_stays_in_bounds(tmp_path: Path) -> None:
@@ -292,27 +298,29 @@ async def test_a_damaged_file_is_a_plain_sentence(tmp_path: Path, name: str) -> 
 # --- name server --------------------------------------------------------------------------------
 
 
-async def test_records_are_set_changed_and_removed_at_the_door(doors: Doors) -> None:
-    assert await doors.dns(NAME, "one", "two") == {"name": NAME, "txt": ["one", "two"]}
-    assert await doors.texts() == ["one", "two"]
-    await doors.dns("_LTZ.Shop.Example.", "three")
-    assert await doors.texts() == ["three"]
-    assert await doors.dns(NAME) == {"name": NAME, "txt": []}
-    assert await doors.texts() == []
+async def test_records_are_set_changed_and_removed_at_the_door(control_endpoints: Doors) -> None:
+    assert await control_endpoints.dns(NAME, "one", "two") == {"name": NAME, "txt": ["one", "two"]}
+    assert await control_endpoints.texts() == ["one", "two"]
+    await control_endpoints.dns("_LTZ.Shop.Example.", "three")
+    assert await control_endpoints.texts() == ["three"]
+    assert await control_endpoints.dns(NAME) == {"name": NAME, "txt": []}
+    assert await control_endpoints.texts() == []
 
 
-async def test_long_text_is_cut_into_strings_of_255_bytes(doors: Doors) -> None:
+async def test_long_text_is_cut_into_strings_of_255_bytes(control_endpoints: Doors) -> None:
     text = "é" * 300
-    await doors.dns(NAME, text, "")
-    answer = await doors.query(NAME, tcp=True)
+    await control_endpoints.dns(NAME, text, "")
+    answer = await control_endpoints.query(NAME, tcp=True)
     strings = sorted([len(one) for one in record.strings] for record in answer.answer[0])
     assert strings == [[0], [255, 255, 90]]
-    assert await doors.texts() == ["", text]
+    assert await control_endpoints.texts() == ["", text]
 
 
 @pytest.mark.parametrize("tcp", [False, True])
-async def test_unknown_names_and_other_kinds_are_told_apart(doors: Doors, tcp: bool) -> None:
-    await doors.dns(NAME, "there")
+async def test_unknown_names_and_other_kinds_are_told_apart(
+    control_endpoints: Doors, tcp: bool
+) -> None:
+    await control_endpoints.dns(NAME, "there")
     for name, kind, code, count in (
         (NAME, "TXT", dns.rcode.NOERROR, 1),
         ("_LTZ.shop.EXAMPLE", "TXT", dns.rcode.NOERROR, 1),
@@ -322,21 +330,23 @@ async def test_unknown_names_and_other_kinds_are_told_apart(doors: Doors, tcp: b
         ("_ltz.other.example", "TXT", dns.rcode.NXDOMAIN, 0),
         ("below." + NAME, "TXT", dns.rcode.NXDOMAIN, 0),
     ):
-        answer = await doors.query(name, kind, tcp=tcp)
+        answer = await control_endpoints.query(name, kind, tcp=tcp)
         assert (answer.rcode(), len(answer.answer)) == (code, count), (name, kind)
 
 
-async def test_what_does_not_fit_a_datagram_is_cut_and_whole_over_tcp(doors: Doors) -> None:
-    await doors.dns(NAME, *(f"{number} " + "x" * 250 for number in range(100)))
-    cut = await doors.query(NAME)
+async def test_what_does_not_fit_a_datagram_is_cut_and_whole_over_tcp(
+    control_endpoints: Doors,
+) -> None:
+    await control_endpoints.dns(NAME, *(f"{number} " + "x" * 250 for number in range(100)))
+    cut = await control_endpoints.query(NAME)
     assert cut.flags & dns.flags.TC
     assert cut.answer == []
-    whole = await doors.query(NAME, tcp=True)
+    whole = await control_endpoints.query(NAME, tcp=True)
     assert not whole.flags & dns.flags.TC
     assert len(whole.answer[0]) == 100
     large = dns.message.make_query(NAME, "TXT", use_edns=0, payload=4096)
-    await doors.dns(NAME, "x" * 1000)
-    port = doors.sandbox.dns_policy().port
+    await control_endpoints.dns(NAME, "x" * 1000)
+    port = control_endpoints.sandbox.dns_policy().port
     answer = await dns.asyncquery.udp(large, "127.0.0.1", 5, port=port)
     assert len(answer.answer) == 1
 
@@ -352,9 +362,9 @@ class Heard(asyncio.DatagramProtocol):
         return self._heard
 
 
-async def test_rubbish_and_answers_get_no_answer_and_stop_nobody(doors: Doors) -> None:
-    await doors.dns(NAME, "there")
-    policy = doors.sandbox.dns_policy()
+async def test_rubbish_and_answers_get_no_answer_and_stop_nobody(control_endpoints: Doors) -> None:
+    await control_endpoints.dns(NAME, "there")
+    policy = control_endpoints.sandbox.dns_policy()
     transport, heard = await asyncio.get_running_loop().create_datagram_endpoint(
         Heard, remote_addr=("127.0.0.1", policy.port)
     )
@@ -362,7 +372,7 @@ async def test_rubbish_and_answers_get_no_answer_and_stop_nobody(doors: Doors) -
     no_question = b"\x00" * 12
     for raw in (b"", b"x", b"\xff" * 600, response, no_question):
         transport.sendto(raw)
-        assert await doors.texts() == ["there"]
+        assert await control_endpoints.texts() == ["there"]
     (only,) = await until(heard.all)
     assert dns.message.from_wire(only).rcode() == dns.rcode.FORMERR
     transport.close()
@@ -371,12 +381,12 @@ async def test_rubbish_and_answers_get_no_answer_and_stop_nobody(doors: Doors) -
     assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()
-    assert await doors.texts() == ["there"]
+    assert await control_endpoints.texts() == ["there"]
 
 
-async def test_one_connection_carries_several_questions(doors: Doors) -> None:
-    await doors.dns(NAME, "there")
-    port = doors.sandbox.dns_policy().port
+async def test_one_connection_carries_several_questions(control_endpoints: Doors) -> None:
+    await control_endpoints.dns(NAME, "there")
+    port = control_endpoints.sandbox.dns_policy().port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for _ in range(3):
         query = dns.message.make_query(NAME, "TXT")
@@ -406,50 +416,54 @@ async def test_one_connection_carries_several_questions(doors: Doors) -> None:
     ids=lambda value: str(value)[:40],
 )
 async def test_a_bad_record_is_refused_naming_the_field(
-    doors: Doors, body: dict[str, object], field: str
+    control_endpoints: Doors, body: dict[str, object], field: str
 ) -> None:
-    await doors.dns(NAME, "stays")
-    answer = await doors.ask("dnsUrl", body, status=400)
+    await control_endpoints.dns(NAME, "stays")
+    answer = await control_endpoints.ask("dnsUrl", body, status=400)
     assert answer["field"] == field
-    assert await doors.texts() == ["stays"]
+    assert await control_endpoints.texts() == ["stays"]
 
 
-async def test_as_much_as_the_door_takes_is_answered(doors: Doors) -> None:
+async def test_as_much_as_the_door_takes_is_answered(control_endpoints: Doors) -> None:
     values = [f"{number:03}" + "x" * 125 for number in range(256)]
-    await doors.dns(NAME, *values)
-    answer = await doors.query(NAME, tcp=True)
+    await control_endpoints.dns(NAME, *values)
+    answer = await control_endpoints.query(NAME, tcp=True)
     assert len(answer.answer[0]) == 256
 
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"drop": True}, {"drop": "reply"}], ids=str)
 async def test_faults_ordered_for_dns_hold_so_many_questions(
-    doors: Doors, fault: dict[str, object]
+    control_endpoints: Doors, fault: dict[str, object]
 ) -> None:
-    await doors.dns(NAME, "there")
-    await doors.ask("faultUrl", {"service": "dns", "times": 1, **fault})
+    await control_endpoints.dns(NAME, "there")
+    await control_endpoints.ask("faultUrl", {"service": "dns", "times": 1, **fault})
     if "status" in fault:
         with pytest.raises(DnsUnavailable):
-            await doors.texts()
+            await control_endpoints.texts()
     else:
         with pytest.raises(dns.exception.Timeout):
             await dns.asyncquery.udp(
                 dns.message.make_query(NAME, "TXT"),
                 "127.0.0.1",
                 0.1,
-                port=doors.sandbox.dns_policy().port,
+                port=control_endpoints.sandbox.dns_policy().port,
             )
-    assert await doors.texts() == ["there"]
+    assert await control_endpoints.texts() == ["there"]
 
 
-async def test_a_delay_ordered_for_dns_holds_and_identity_is_not_touched(doors: Doors) -> None:
-    await doors.dns(NAME, "there")
-    await doors.ask("faultUrl", {"service": "dns", "times": 1, "delaySeconds": 0.2})
+async def test_a_delay_ordered_for_dns_holds_and_identity_is_not_touched(
+    control_endpoints: Doors,
+) -> None:
+    await control_endpoints.dns(NAME, "there")
+    await control_endpoints.ask("faultUrl", {"service": "dns", "times": 1, "delaySeconds": 0.2})
     begun = asyncio.get_running_loop().time()
-    async with doors.http.get(doors.sandbox.doors()["jwksUrl"]) as reply:
+    async with control_endpoints.http.get(
+        control_endpoints.sandbox.control_endpoints()["jwksUrl"]
+    ) as reply:
         assert reply.status == 200
-    assert await doors.texts() == ["there"]
+    assert await control_endpoints.texts() == ["there"]
     assert asyncio.get_running_loop().time() - begun >= 0.2
-    assert doors.sandbox.faults.left("dns") == 0
+    assert control_endpoints.sandbox.faults.left("dns") == 0
 
 
 async def test_records_and_port_are_kept_over_a_restart(
@@ -485,17 +499,17 @@ async def test_the_start_sets_records_that_a_door_changes_for_good(
 ) -> None:
     other = "_ltz.other.example"
     for start in ("first", "second"):
-        doors = Doors(await started(tmp_path), http)
-        await doors.sandbox.set_txt(NAME, [f"{start} start"])
-        await doors.sandbox.set_txt(other, [f"{start} start"])
-        assert await doors.texts(other) == [f"{start} start"]
-        assert await doors.texts() == (["first start"] if start == "first" else [])
-        await doors.dns(NAME)
-        await doors.sandbox.stop()
+        control_endpoints = Doors(await started(tmp_path), http)
+        await control_endpoints.sandbox.set_txt(NAME, [f"{start} start"])
+        await control_endpoints.sandbox.set_txt(other, [f"{start} start"])
+        assert await control_endpoints.texts(other) == [f"{start} start"]
+        assert await control_endpoints.texts() == (["first start"] if start == "first" else [])
+        await control_endpoints.dns(NAME)
+        await control_endpoints.sandbox.stop()
 
 
 async def test_dev_json_tells_of_both_doors(sandbox: Sandbox) -> None:
-    told = json.loads(json.dumps(sandbox.doors()))
+    told = json.loads(json.dumps(sandbox.control_endpoints()))
     assert told["webhookInboxUrl"].startswith(sandbox.url)
     assert told["dnsUrl"].startswith(sandbox.url)
     assert sandbox.inbox_url(BRAND) == f"{sandbox.url}/inbox/{BRAND}"

@@ -23,7 +23,7 @@ from ltzd.dev.sandbox import Sandbox
 async def main():
     sandbox = Sandbox(Path(sys.argv[1]), 0, "http://127.0.0.1:1", None)
     await sandbox.start()
-    print(json.dumps({**sandbox.payments_section(), **sandbox.doors()}), flush=True)
+    print(json.dumps({**sandbox.payments_section(), **sandbox.control_endpoints()}), flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())

@@ -13,7 +13,7 @@ import stripe
 from ltzd.dev.contracts import MINT_LIMIT
 from ltzd.dev.sandbox import journal
 from ltzd.dev.sandbox.payments.forms import Form
-from ltzd.dev.sandbox.payments.orders import session_from
+from ltzd.dev.sandbox.payments.orders import parse_session
 from ltzd.errors import InvalidFields, PaymentsUnavailable
 from ltzd.providers.payments import PaymentProvider
 from ltzd.rules.payments import LTZ_PER_CENT, MOST_CENTS, Order, payment_of
@@ -192,7 +192,7 @@ def test_an_open_session_expires_by_the_clock_and_a_complete_one_does_not() -> N
             "line_items[0][price_data][product_data][name]": "LTZ",
         }
     )
-    session = session_from(form, 1_000.0)
+    session = parse_session(form, 1_000.0)
 
     assert session.at(1_000 + 86_399.9).status == "open"
     assert session.at(1_000 + 86_400).status == "expired"

@@ -12,7 +12,7 @@ import pytest
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.journal import Journal
 from ltzd.dev.sandbox.site.sessions import SiteSessions
-from ltzd.dev.sandbox.site.users import SiteUser, SiteUsers
+from ltzd.dev.sandbox.site.users import HostSiteUser, SiteUsers
 from ltzd.errors import Misconfigured
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.values import address_of
@@ -67,7 +67,7 @@ class Site:
         return given
 
     async def open_door(self, body: object) -> tuple[int, Json]:
-        url = self.sandbox.doors()["siteSessionUrl"]
+        url = self.sandbox.control_endpoints()["siteSessionUrl"]
         async with self._http.post(url, json=body) as response:
             return response.status, await response.json()
 
@@ -75,9 +75,9 @@ class Site:
         self, path: str = f"{ME}?context=edit", method: str = "GET", **headers: str
     ) -> tuple[int, Json, str | None]:
         """Status, body and the refreshed nonce; underscores in headers' names are dashes."""
-        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        by_username = {name.replace("_", "-"): text for name, text in headers.items()}
         url = self.sandbox.site_url + path
-        async with self._http.request(method, url, headers=named) as response:
+        async with self._http.request(method, url, headers=by_username) as response:
             return response.status, await response.json(), response.headers.get("X-WP-Nonce")
 
     async def me(self, session: Json, **headers: str) -> tuple[int, Json, str | None]:
@@ -224,13 +224,13 @@ async def test_nobody_makes_himself_another_user_by_his_cookie(site: Site) -> No
 async def test_cookies_and_nonces_end_with_their_time(tmp_path: Path) -> None:
     journal, _ = Journal.open(tmp_path / "site.jsonl")
     users, now = SiteUsers(journal), 1_800_000_000.0
-    user = await users.found_or_made("ann")
+    user = await users.find_or_create("ann")
     sessions = SiteSessions(b"secret", users, lambda: now)
     session = sessions.open(user)
     nonce, cookie = sessions.nonce(session), sessions.cookie_header(session)
     cookies = dict([cookie.rpartition("; ")[2].split("=", 1)])
 
-    def user_then() -> SiteUser | None:
+    def user_then() -> HostSiteUser | None:
         return sessions.session_in(cookies).user
 
     now += 12 * 3600
@@ -416,7 +416,7 @@ async def test_a_bad_context_and_an_unknown_route_are_refused_in_the_platforms_w
 
 async def test_faults_may_be_ordered_for_it(site: Site, http: aiohttp.ClientSession) -> None:
     order = {"service": "site", "status": 503, "retryAfterSeconds": 7, "times": 1}
-    async with http.post(site.sandbox.doors()["faultUrl"], json=order) as response:
+    async with http.post(site.sandbox.control_endpoints()["faultUrl"], json=order) as response:
         assert response.status == 200
     status, body, _ = await site.ask()
     assert (status, body["data"]) == (503, {"status": 503})

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from ltzd.dev import anvil_pool, chain, processes
+from ltzd.dev.services import anvil_pool, chain, processes
 from ltzd.errors import Misconfigured
 from tests.support.folders import a_data_directory
 from tests.support.waiting import until
@@ -109,7 +109,7 @@ async def test_anvil_killed_hard_comes_back_with_what_it_had_written(folder: Pat
 
     await until(written)
     os.kill(first.service.pid, signal.SIGKILL)
-    await asyncio.wait_for(processes.died(first.service), 5.0)
+    await asyncio.wait_for(processes.until_ended(first.service), 5.0)
 
     again = await chain.start(folder, "anvil", 0.0, None)
     assert await chain.genesis_hash(again.rpc_url) == genesis
@@ -148,7 +148,7 @@ async def test_anvil_strands_no_transaction_while_its_pool_is_kept_moving(folder
     accounts = await call(running.rpc_url, "eth_accounts")
     assert isinstance(accounts, list)
     payment = {"from": accounts[0], "to": SOMEBODY, "value": "0x1", "gas": "0x5208"}
-    keeper = asyncio.create_task(anvil_pool.keep_moving(running.rpc_url))
+    keeper = asyncio.create_task(anvil_pool.requeue_stranded(running.rpc_url))
     try:
         await asyncio.gather(
             *(

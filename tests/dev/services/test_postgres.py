@@ -16,8 +16,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from ltzd.dev import data_dir, postgres, processes
-from ltzd.dev.processes import RunAs
+from ltzd.dev.services import data_dir, postgres, processes
+from ltzd.dev.services.processes import RunAs
 from ltzd.errors import Misconfigured
 from tests.support.folders import a_data_directory
 from tests.support.services.postgres import a_postgres
@@ -26,7 +26,7 @@ NOBODY = pwd.getpwnam("nobody").pw_uid
 STARTS_IT_AND_IS_KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from ltzd.dev import postgres
+from ltzd.dev.services import postgres
 
 async def main():
     await postgres.start(Path(sys.argv[1]))
@@ -38,10 +38,10 @@ USES_IT_AS_AN_ORDINARY_USER = """
 import asyncio, os, sys
 from pathlib import Path
 import asyncpg
-from ltzd.dev import data_dir, postgres
+from ltzd.dev.services import data_dir, postgres
 
 async def main():
-    with data_dir.hold(Path(sys.argv[1])) as held:
+    with data_dir.locked(Path(sys.argv[1])) as held:
         for _ in range(2):
             database = await postgres.start(held)
             connection = await asyncpg.connect(database.url)
@@ -86,7 +86,7 @@ async def test_it_outlives_the_kill_of_its_starter_and_is_taken_back(folder: Pat
         sys.executable, "-c", STARTS_IT_AND_IS_KILLED, str(folder)
     )
     assert await starter.wait() == -signal.SIGKILL
-    survivor = processes.take_back(folder, "postgres")
+    survivor = processes.find_running(folder, "postgres")
     assert survivor is not None
 
     database = await postgres.start(folder)
@@ -142,7 +142,7 @@ async def test_a_clone_in_a_folder_only_its_owner_may_enter_works(
     programs = private / installed.name / "pginstall18" / "bin"
     monkeypatch.setattr(postgres, "_program", lambda name: str(programs / name))
 
-    with data_dir.hold(private / "data") as held:
+    with data_dir.locked(private / "data") as held:
         database = await postgres.start(held)
         assert await ask(database.url, "SELECT 1") == 1
         assert psutil.Process(database.service.pid).uids().effective == (os.geteuid() or NOBODY)
@@ -154,7 +154,7 @@ async def test_committed_rows_survive_the_kill_of_the_server_itself(used: Path) 
     database = await postgres.start(used)
     await ask(database.url, "CREATE TABLE survives AS SELECT 8 AS number")
     os.kill(database.service.pid, signal.SIGKILL)
-    await asyncio.wait_for(processes.died(database.service), 5.0)
+    await asyncio.wait_for(processes.until_ended(database.service), 5.0)
 
     again = await postgres.start(used)
     assert await ask(again.url, "SELECT number FROM survives") == 8

@@ -16,7 +16,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from ltzd.dev import ports, processes
+from ltzd.dev.services import ports, processes
 from ltzd.errors import Misconfigured
 from tests.support.folders import a_data_directory
 from tests.support.waiting import until
@@ -32,7 +32,7 @@ time.sleep(600)
 STARTS_A_SERVICE_AND_IS_KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from ltzd.dev import processes
+from ltzd.dev.services import processes
 
 async def main():
     argv = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -61,12 +61,12 @@ async def test_a_service_outlives_the_kill_of_its_starter_and_is_taken_back(fold
     starter = await asyncio.create_subprocess_exec(*script)
     assert await starter.wait() == -signal.SIGKILL
 
-    service = processes.take_back(folder, "sleeper")
+    service = processes.find_running(folder, "sleeper")
     assert service is not None
     assert (service.port, service.variant) == (4242, "long")
 
     await processes.stop(service, 5.0)
-    assert processes.take_back(folder, "sleeper") is None
+    assert processes.find_running(folder, "sleeper") is None
     await ends(service.pid)
 
 
@@ -76,7 +76,7 @@ async def test_a_reused_process_id_is_never_mistaken_for_the_service(folder: Pat
     of_another_birth = json.loads(record.read_text()) | {"birth": "an earlier life"}
     record.write_text(json.dumps(of_another_birth))
 
-    assert processes.take_back(folder, "sleeper") is None
+    assert processes.find_running(folder, "sleeper") is None
     await processes.stop(replace(service, birth="an earlier life"), 1.0)
     assert processes.is_alive(service), "stopping the earlier life touched the living process"
     await processes.stop(service, 5.0)
@@ -87,8 +87,8 @@ async def test_a_copied_directory_does_not_claim_the_services_of_the_original(
 ) -> None:
     service = await processes.start(folder, "sleeper", WAITS)
     shutil.copytree(folder, tmp_path / "copy")
-    assert processes.take_back(tmp_path / "copy", "sleeper") is None
-    assert processes.take_back(folder, "sleeper") == service
+    assert processes.find_running(tmp_path / "copy", "sleeper") is None
+    assert processes.find_running(folder, "sleeper") == service
 
 
 async def test_a_start_given_up_at_once_leaves_no_process(folder: Path) -> None:
@@ -98,7 +98,7 @@ async def test_a_start_given_up_at_once_leaves_no_process(folder: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await start
     assert not [child for child in psutil.Process().children() if WAITS[2] in str(child.cmdline())]
-    assert processes.take_back(folder, "sleeper") is None
+    assert processes.find_running(folder, "sleeper") is None
 
 
 async def test_stopping_ends_one_that_ignores_the_signal_and_its_children(folder: Path) -> None:
@@ -117,7 +117,7 @@ async def test_stopping_ends_one_that_ignores_the_signal_and_its_children(folder
 
 async def test_a_death_is_heard_of(folder: Path) -> None:
     service = await processes.start(folder, "sleeper", WAITS)
-    watcher = asyncio.create_task(processes.died(service))
+    watcher = asyncio.create_task(processes.until_ended(service))
     os.kill(service.pid, signal.SIGKILL)
     await asyncio.wait_for(watcher, 5.0)
     assert processes.exit_code(service) == -signal.SIGKILL
@@ -143,13 +143,13 @@ async def test_a_service_that_cannot_run_says_so_in_its_log(folder: Path) -> Non
     service = await processes.start(folder, "absent", ("/nowhere/at/all",))
     assert await processes.ended_within(service, 10.0)
     assert processes.exit_code(service) == 1
-    assert "No such file" in processes.last_words(service)
+    assert "No such file" in processes.failure_reason(service)
 
 
 async def test_no_record_is_left_half_written(folder: Path) -> None:
     (folder / "run").mkdir()
     (folder / "run" / "sleeper.json").write_text('{"name": "slee')
-    assert processes.take_back(folder, "sleeper") is None
+    assert processes.find_running(folder, "sleeper") is None
     assert processes.remembered_port(folder, "sleeper") is None
 
 

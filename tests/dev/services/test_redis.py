@@ -11,7 +11,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError
 
-from ltzd.dev import processes, redis
+from ltzd.dev.services import processes, redis
 from ltzd.errors import Misconfigured
 from tests.support.folders import a_data_directory
 
@@ -24,13 +24,13 @@ async def folder() -> AsyncIterator[Path]:
 
 async def test_it_is_taken_back_while_it_runs_and_keeps_its_data_when_not(folder: Path) -> None:
     url = await redis.start(folder)
-    service = processes.take_back(folder, "redis")
+    service = processes.find_running(folder, "redis")
     assert service is not None
     async with Redis.from_url(url) as client:
         await client.set("kept", "yes")
 
     assert await redis.start(folder) == url
-    assert processes.take_back(folder, "redis") == service
+    assert processes.find_running(folder, "redis") == service
 
     await redis.stop(folder)
     assert not psutil.pid_exists(service.pid)
@@ -40,7 +40,7 @@ async def test_it_is_taken_back_while_it_runs_and_keeps_its_data_when_not(folder
 
 async def test_it_asks_for_a_password_that_no_process_list_shows(folder: Path) -> None:
     url = await redis.start(folder)
-    service = processes.take_back(folder, "redis")
+    service = processes.find_running(folder, "redis")
     assert service is not None
     password = url.split(":")[2].split("@")[0]
     assert password not in " ".join(psutil.Process(service.pid).cmdline())
@@ -55,4 +55,4 @@ async def test_broken_data_is_a_sentence_that_says_what_to_do(folder: Path) -> N
     (folder / "redis" / "appendonly.aof").write_text("not a log of commands")
     with pytest.raises(Misconfigured, match=r"Redis in .*/redis cannot be used: .*--clean"):
         await redis.start(folder)
-    assert processes.take_back(folder, "redis") is None
+    assert processes.find_running(folder, "redis") is None

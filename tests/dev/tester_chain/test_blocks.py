@@ -7,7 +7,7 @@ import pytest
 from eth_bloom.bloom import BloomFilter
 from eth_hash.auto import keccak
 
-from ltzd.dev.tester_chain.rlp_codec import encode
+from ltzd.dev.tester_chain.execution.rlp_codec import encode
 from ltzd.values import bytes_of, hex_of
 from tests.support.chain.tester import EMITTER, Rpc, RpcRefusedError, a_tester, topic, word
 

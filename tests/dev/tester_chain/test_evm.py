@@ -11,9 +11,9 @@ from eth.vm.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltzd.dev.tester_chain.computation import QuickComputation
-from ltzd.dev.tester_chain.evm import Evm
-from ltzd.dev.tester_chain.ordered_trie import ordered_root
+from ltzd.dev.tester_chain.execution.computation import QuickComputation
+from ltzd.dev.tester_chain.execution.evm import Evm
+from ltzd.dev.tester_chain.execution.ordered_trie import ordered_root
 
 SENDER, CONTRACT = b"\x01" * 20, b"\x02" * 20
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity import links as identity_links
-from ltzd.providers.identity.client import IdentityClient, IdentityUser, Person
+from ltzd.providers.identity.client import IdentityClient, IdentityUser, UserProfile
 from ltzd.values import Address, address_of
 from tests.support.services.identity import Provider, Ticks, a_provider, served
 
@@ -296,7 +296,7 @@ async def test_a_person_is_his_first_embedded_wallet_and_the_addresses_that_he_h
     if home is None or emails is None:
         assert person is None
     else:
-        assert person == Person(DID, IdentityUser(DID, address_of(home)), emails)
+        assert person == UserProfile(DID, IdentityUser(DID, address_of(home)), emails)
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 422])

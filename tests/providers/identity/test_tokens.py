@@ -47,7 +47,7 @@ def ticks() -> Ticks:
 
 @pytest.fixture
 async def tokens(provider: Provider, ticks: Ticks) -> AsyncIterator[IdentityTokens]:
-    async with IdentityTokens(replace(provider.policy, **QUICK), ticks=ticks) as tokens:
+    async with IdentityTokens(replace(provider.policy, **QUICK), clock=ticks) as tokens:
         yield tokens
 
 
@@ -696,7 +696,7 @@ async def test_a_set_of_no_sense_leaves_the_known_keys_as_they_are(provider: Pro
     ticks = Ticks()
     async with (
         served(answer, provider.policy) as policy,
-        IdentityTokens(policy, ticks=ticks) as tokens,
+        IdentityTokens(policy, clock=ticks) as tokens,
     ):
         while answers:
             assert await tokens.user_of(provider.token())

@@ -13,8 +13,8 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
-from ltzd.providers.oauth.account_access import AccountLookupPolicy, GithubAccess, GoogleAccess
-from ltzd.providers.oauth.account_lookups import AccountLookups, Verified
+from ltzd.providers.oauth.lookups import AccountLookups, AccountVerification
+from ltzd.providers.oauth.policy import AccountLookupPolicy, GithubAccess, GoogleAccess
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from tests.support.services.account_shapes import SHAPES, TOKEN, Said, Shape, policy_at
 from tests.support.services.identity import Ticks
@@ -129,15 +129,15 @@ async def test_the_question_is_the_one_that_the_provider_documents(
     assert (json.loads(body) if body else None) == shape.body
 
 
-EXISTING: Mapping[OAuthProvider, Verified] = {
-    "discord": Verified("exists", "ann.b", "Ann"),
-    "github": Verified("exists", "octocat"),
-    "twitter": Verified("exists", "XDevelopers", "Developers"),
-    "telegram": Verified("exists", "ann_bee", "Ann"),
-    "google": Verified("exists"),
-    "spotify": Verified("exists", None, "Ann"),
-    "instagram": Verified("exists", "ann.b"),
-    "tiktok": Verified("exists", "ann.b", "Ann"),
+EXISTING: Mapping[OAuthProvider, AccountVerification] = {
+    "discord": AccountVerification("exists", "ann.b", "Ann"),
+    "github": AccountVerification("exists", "octocat"),
+    "twitter": AccountVerification("exists", "XDevelopers", "Developers"),
+    "telegram": AccountVerification("exists", "ann_bee", "Ann"),
+    "google": AccountVerification("exists"),
+    "spotify": AccountVerification("exists", None, "Ann"),
+    "instagram": AccountVerification("exists", "ann.b"),
+    "tiktok": AccountVerification("exists", "ann.b", "Ann"),
 }
 
 
@@ -214,7 +214,9 @@ async def test_no_answer_but_the_documented_ones_is_ever_missing_or_an_account(
     async with AccountLookups(policy_at(base, max_attempts=1)) as look_ups:
         for said in UNUSABLE:
             providers.say(provider, said)
-            assert await look_ups.verify(an_account(provider)) == Verified("unavailable"), said
+            assert await look_ups.verify(an_account(provider)) == AccountVerification(
+                "unavailable"
+            ), said
 
 
 @pytest.mark.parametrize("provider", ["discord", "github", "twitter", "telegram", "google"])
@@ -273,7 +275,7 @@ async def test_a_refused_credential_is_logged_for_the_operator_and_blames_no_acc
     providers.say(provider, (status, body))
 
     with capture_logs() as logs:
-        assert await look_ups.verify(an_account(provider)) == Verified("unavailable")
+        assert await look_ups.verify(an_account(provider)) == AccountVerification("unavailable")
 
     assert {"provider": provider, "status": status} in [
         {name: log.get(name) for name in ("provider", "status")}
@@ -391,7 +393,7 @@ async def test_a_client_token_is_kept_and_made_anew_when_it_is_refused(
     account, found = an_account(provider), SHAPES[provider].found
     ids = [replace(account, user_id=f"ann{n}", username=f"ann{n}") for n in range(3)]
 
-    async def ask(one: OAuthAccount, *answers: Said) -> Verified:
+    async def ask(one: OAuthAccount, *answers: Said) -> AccountVerification:
         ours = changed(found, id=one.user_id) if provider == "spotify" else found
         providers.say(provider, *answers, ours)
         return await look_ups.verify(one)

@@ -39,8 +39,8 @@ def test_fees_outlast_doubling_of_the_base_fee() -> None:
 
 
 def test_a_tip_below_the_least_is_raised() -> None:
-    market = GasPrice(10 * GWEI, 0)
-    assert fees_for(market, FeePolicy(min_tip=2 * GWEI)) == Fees(22 * GWEI, 2 * GWEI)
+    gas_price = GasPrice(10 * GWEI, 0)
+    assert fees_for(gas_price, FeePolicy(min_tip=2 * GWEI)) == Fees(22 * GWEI, 2 * GWEI)
 
 
 def test_near_the_cap_the_fee_is_the_cap() -> None:
@@ -53,24 +53,24 @@ def test_over_the_cap_there_are_no_fees() -> None:
 
 @given(markets, policies)
 def test_fees_are_never_over_the_cap_and_always_pay_the_next_block(
-    market: GasPrice, policy: FeePolicy
+    gas_price: GasPrice, policy: FeePolicy
 ) -> None:
-    fees = fees_for(market, policy)
+    fees = fees_for(gas_price, policy)
 
     if fees is None:
-        assert market.base_fee + max(market.tip, policy.min_tip) > policy.cap
+        assert gas_price.base_fee + max(gas_price.tip, policy.min_tip) > policy.cap
         return
     assert fees.max_priority_fee_per_gas <= fees.max_fee_per_gas <= policy.cap
-    assert fees.max_fee_per_gas >= market.base_fee + fees.max_priority_fee_per_gas
-    assert fees.max_priority_fee_per_gas >= max(market.tip, policy.min_tip)
+    assert fees.max_fee_per_gas >= gas_price.base_fee + fees.max_priority_fee_per_gas
+    assert fees.max_priority_fee_per_gas >= max(gas_price.tip, policy.min_tip)
 
 
 @given(markets, st.integers(0, 10 * GWEI), policies)
 def test_fees_rise_with_the_base_fee_until_the_cap_forbids(
-    market: GasPrice, rise: int, policy: FeePolicy
+    gas_price: GasPrice, rise: int, policy: FeePolicy
 ) -> None:
-    lower = fees_for(market, policy)
-    higher = fees_for(GasPrice(market.base_fee + rise, market.tip), policy)
+    lower = fees_for(gas_price, policy)
+    higher = fees_for(GasPrice(gas_price.base_fee + rise, gas_price.tip), policy)
 
     if higher is not None:
         assert lower is not None
@@ -114,11 +114,11 @@ def test_while_the_next_block_is_over_the_cap_nothing_is_replaced() -> None:
 
 @given(attempts, markets, policies)
 def test_a_replacement_pays_a_tenth_more_twice_and_stays_under_the_cap(
-    highest: Fees, market: GasPrice, policy: FeePolicy
+    highest: Fees, gas_price: GasPrice, policy: FeePolicy
 ) -> None:
-    fees = replacement(highest, market, policy)
+    fees = replacement(highest, gas_price, policy)
 
-    asked = fees_for(market, policy)
+    asked = fees_for(gas_price, policy)
     if fees is None:
         assert asked is None or highest.max_fee_per_gas * 11 > policy.cap * 10 - 10
         return
@@ -130,7 +130,7 @@ def test_a_replacement_pays_a_tenth_more_twice_and_stays_under_the_cap(
     ):
         assert new * 10 >= old * 11
         assert new > old
-    assert fees.max_fee_per_gas >= max(asked.max_fee_per_gas, market.base_fee)
+    assert fees.max_fee_per_gas >= max(asked.max_fee_per_gas, gas_price.base_fee)
     assert fees.max_priority_fee_per_gas >= asked.max_priority_fee_per_gas
 
 
@@ -139,8 +139,8 @@ def test_whatever_the_market_does_attempts_rise_under_the_cap_and_come_to_an_end
     first: Fees, course: list[GasPrice], policy: FeePolicy
 ) -> None:
     highest, made = first, 0
-    for market in course:
-        fees = replacement(highest, market, policy)
+    for gas_price in course:
+        fees = replacement(highest, gas_price, policy)
         if fees is not None:
             assert fees.max_fee_per_gas <= policy.cap
             assert fees.max_fee_per_gas > highest.max_fee_per_gas
@@ -150,10 +150,10 @@ def test_whatever_the_market_does_attempts_rise_under_the_cap_and_come_to_an_end
 
 @given(attempts, markets, st.integers(0, 10 * GWEI), policies)
 def test_a_dearer_market_never_makes_a_cheaper_replacement(
-    highest: Fees, market: GasPrice, rise: int, policy: FeePolicy
+    highest: Fees, gas_price: GasPrice, rise: int, policy: FeePolicy
 ) -> None:
-    lower = replacement(highest, market, policy)
-    higher = replacement(highest, GasPrice(market.base_fee + rise, market.tip), policy)
+    lower = replacement(highest, gas_price, policy)
+    higher = replacement(highest, GasPrice(gas_price.base_fee + rise, gas_price.tip), policy)
 
     if higher is not None:
         assert lower is not None
@@ -167,8 +167,8 @@ PAYABLE = GasPrice(10 * GWEI, GWEI)
 TOO_DEAR = GasPrice(20 * GWEI, GWEI)
 
 
-def stuck(wait: Wait, market: GasPrice) -> BumpReason | None:
-    return bump_reason(FEES, wait, market, POLICY, PATIENCE)
+def stuck(wait: Wait, gas_price: GasPrice) -> BumpReason | None:
+    return bump_reason(FEES, wait, gas_price, POLICY, PATIENCE)
 
 
 def test_what_cannot_pay_the_base_fee_is_stuck_once_it_is_late() -> None:
@@ -190,10 +190,10 @@ def test_what_can_pay_is_stuck_after_seconds_and_blocks_together() -> None:
 
 @given(attempts, waits, markets, policies)
 def test_without_blocks_what_can_pay_is_never_stuck(
-    fees: Fees, wait: Wait, market: GasPrice, policy: FeePolicy
+    fees: Fees, wait: Wait, gas_price: GasPrice, policy: FeePolicy
 ) -> None:
-    found = bump_reason(fees, Wait(wait.seconds, 0), market, policy, PATIENCE)
+    found = bump_reason(fees, Wait(wait.seconds, 0), gas_price, policy, PATIENCE)
 
     assert found in {None, BumpReason.BASE_FEE}
     if found is BumpReason.BASE_FEE:
-        assert fees.max_fee_per_gas < market.base_fee + policy.min_tip
+        assert fees.max_fee_per_gas < gas_price.base_fee + policy.min_tip

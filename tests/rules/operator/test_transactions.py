@@ -11,9 +11,9 @@ from ltzd.rules.operator.transactions import (
     Accepted,
     Effect,
     Finalized,
+    Inclusion,
     NonceTaken,
     Observation,
-    Place,
     ReceiptLost,
     ReceiptSeen,
     RefusedForGood,
@@ -23,10 +23,10 @@ from ltzd.rules.operator.transactions import (
 )
 from ltzd.values import Hash32
 
-HERE = Place(7, Hash32(b"\x07" * 32), succeeded=True)
-THERE = Place(8, Hash32(b"\x08" * 32), succeeded=True)
-FAILED = Place(7, Hash32(b"\x07" * 32), succeeded=False)
-CANCELLED = Place(7, Hash32(b"\x07" * 32), succeeded=False, is_cancellation=True)
+HERE = Inclusion(7, Hash32(b"\x07" * 32), succeeded=True)
+THERE = Inclusion(8, Hash32(b"\x08" * 32), succeeded=True)
+FAILED = Inclusion(7, Hash32(b"\x07" * 32), succeeded=False)
+CANCELLED = Inclusion(7, Hash32(b"\x07" * 32), succeeded=False, is_cancellation=True)
 """Where a self-transfer is mined."""
 
 SETTLED = frozenset({State.CONFIRMED, State.REVERTED, State.DISPLACED, State.CANCELLED})
@@ -62,8 +62,8 @@ LISTED: dict[tuple[State, type[Observation]], tuple[State, list[Effect]]] = {
 """Every pair that is legal for a transaction that succeeded wherever it was mined."""
 
 
-def a_transaction(state: State, place: Place = HERE) -> Transaction:
-    return Transaction(state, place if state in MINED else None)
+def a_transaction(state: State, inclusion: Inclusion = HERE) -> Transaction:
+    return Transaction(state, inclusion if state in MINED else None)
 
 
 @pytest.mark.parametrize(("state", "seen"), list(product(State, OBSERVATIONS)))
@@ -82,7 +82,7 @@ def test_a_receipt_says_where_a_transaction_is_and_a_later_one_moves_it() -> Non
     mined, _ = advance(a_transaction(State.PUBLISHED), ReceiptSeen(HERE))
     moved, _ = advance(mined, ReceiptSeen(THERE))
 
-    assert (mined.place, moved.place) == (HERE, THERE)
+    assert (mined.inclusion, moved.inclusion) == (HERE, THERE)
 
 
 def test_a_lost_receipt_leaves_no_place() -> None:
@@ -150,15 +150,20 @@ def test_nobody_gave_up_a_call_whose_nonce_a_self_transfer_of_ours_has(state: St
 
 
 hashes = st.binary(min_size=32, max_size=32).map(Hash32)
-places = st.one_of(
-    st.builds(Place, st.integers(0, 9), hashes, st.booleans()),
+inclusions = st.one_of(
+    st.builds(Inclusion, st.integers(0, 9), hashes, st.booleans()),
     st.builds(
-        Place, st.integers(0, 9), hashes, st.just(False), st.none(), is_cancellation=st.just(True)
+        Inclusion,
+        st.integers(0, 9),
+        hashes,
+        st.just(False),
+        st.none(),
+        is_cancellation=st.just(True),
     ),
 )
 observations = st.lists(
     st.one_of(
-        st.builds(ReceiptSeen, places),
+        st.builds(ReceiptSeen, inclusions),
         st.sampled_from([Accepted(), RefusedForGood(), ReceiptLost(), Finalized(), NonceTaken()]),
     ),
     max_size=40,
@@ -180,7 +185,7 @@ def test_whatever_is_observed_settled_stays_settled(seen: list[Observation]) -> 
         assert before.state not in SETTLED, "settled moved"
         assert tx.state is not State.SIGNED or before.state is State.SIGNED, "went back to signed"
         assert tx.is_abandoned or not before.is_abandoned, "took the call back up"
-        assert (tx.place is not None) == (tx.state in MINED)
+        assert (tx.inclusion is not None) == (tx.state in MINED)
         cancelled += effects.count(Effect.CANCEL)
         requeued += [tx.state for effect in effects if effect is Effect.REQUEUE]
     assert cancelled == tx.is_abandoned, "a self-transfer is made once, and never without reason"
@@ -188,5 +193,7 @@ def test_whatever_is_observed_settled_stays_settled(seen: list[Observation]) -> 
     given_back = {State.REVERTED, State.DISPLACED, State.CANCELLED}
     assert set(requeued) <= given_back
     assert bool(requeued) == (tx.state in given_back)
-    assert tx.state is not State.CONFIRMED or (tx.place is not None and tx.place.succeeded)
-    assert tx.state is not State.CANCELLED or (tx.place is not None and tx.place.is_cancellation)
+    assert tx.state is not State.CONFIRMED or (tx.inclusion is not None and tx.inclusion.succeeded)
+    assert tx.state is not State.CANCELLED or (
+        tx.inclusion is not None and tx.inclusion.is_cancellation
+    )

@@ -6,7 +6,13 @@ import pytest
 
 from ltzd.chain.contracts import abi
 from ltzd.chain.relayer.signatures import MESSAGES
-from ltzd.rules.relayer.allowed_calls import TABLE, Part, Party, Row, functions_of
+from ltzd.rules.relayer.allowed_calls import (
+    ALLOWED_CALLS,
+    AllowedCall,
+    CallRole,
+    DealParty,
+    functions_of,
+)
 
 PRINCIPALS = {
     ("PerkNFT", "claimFor"): "user",
@@ -26,7 +32,7 @@ PRINCIPALS = {
 }
 
 
-def inputs_of(row: Row) -> list[dict[str, str]]:
+def inputs_of(row: AllowedCall) -> list[dict[str, str]]:
     (entry,) = [
         each
         for each in abi.compiled(row.contract)["abi"]
@@ -36,39 +42,43 @@ def inputs_of(row: Row) -> list[dict[str, str]]:
     return found
 
 
-def said(principal: str | Party) -> str:
-    return principal.value if isinstance(principal, Party) else principal
+def said(principal: str | DealParty) -> str:
+    return principal.value if isinstance(principal, DealParty) else principal
 
 
 def test_the_table_names_these_functions_and_principals_and_no_other() -> None:
-    assert {(row.contract, row.function): said(row.principal) for row in TABLE} == PRINCIPALS
-    assert len(TABLE) == len(PRINCIPALS)
+    assert {
+        (row.contract, row.function): said(row.principal) for row in ALLOWED_CALLS
+    } == PRINCIPALS
+    assert len(ALLOWED_CALLS) == len(PRINCIPALS)
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ALLOWED_CALLS, ids=lambda row: row.name)
 def test_a_principal_is_an_address_among_the_arguments_or_a_party_of_the_deal_named(
-    row: Row,
+    row: AllowedCall,
 ) -> None:
     types = {one["name"]: one["type"] for one in inputs_of(row)}
-    if isinstance(row.principal, Party):
+    if isinstance(row.principal, DealParty):
         assert row.contract == "BusinessEscrow"
         assert types["dealId"] == "bytes32"
     else:
         assert types[row.principal] == "address"
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_whatever_ends_with_a_signature_names_the_message_unless_it_is_a_permit(row: Row) -> None:
+@pytest.mark.parametrize("row", ALLOWED_CALLS, ids=lambda row: row.name)
+def test_whatever_ends_with_a_signature_names_the_message_unless_it_is_a_permit(
+    row: AllowedCall,
+) -> None:
     names = [one["name"] for one in inputs_of(row)]
     ends_signed = names[-1] == "sig" or names[-3:] == ["v", "r", "s"]
 
-    assert ends_signed == (row.signs is not None or row.part is Part.PERMIT)
+    assert ends_signed == (row.signs is not None or row.part is CallRole.PERMIT)
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in TABLE if row.signs is not None], ids=lambda row: row.name
+    "row", [row for row in ALLOWED_CALLS if row.signs is not None], ids=lambda row: row.name
 )
-def test_a_messages_fields_are_the_arguments_before_the_signature(row: Row) -> None:
+def test_a_messages_fields_are_the_arguments_before_the_signature(row: AllowedCall) -> None:
     message = MESSAGES[str(row.signs)]
     assert isinstance(message, type)
     types = [one["type"] for one in inputs_of(row)]
@@ -80,7 +90,7 @@ def test_a_messages_fields_are_the_arguments_before_the_signature(row: Row) -> N
 
 
 def test_claims_and_purchases_take_turns_and_nothing_else() -> None:
-    assert {row.function for row in TABLE if row.takes_turns} == {
+    assert {row.function for row in ALLOWED_CALLS if row.takes_turns} == {
         "claimFor",
         "claimWithSig",
         "buyFor",

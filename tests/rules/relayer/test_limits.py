@@ -13,8 +13,8 @@ from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim
 from ltzd.rules.relayer.limits import (
     RELAYS_AN_HOUR,
     ClaimLimit,
-    Earlier,
-    Standing,
+    EarlierRelay,
+    RelayUsage,
     check_claims,
     check_hour,
     check_key,
@@ -22,7 +22,7 @@ from ltzd.rules.relayer.limits import (
 
 NOON = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-NEW = Standing(NOON, None, 0, None, False, None, ())
+NEW = RelayUsage(NOON, None, 0, None, False, None, ())
 
 
 def refusal_of(check: Callable[[], None]) -> dict[str, object]:
@@ -111,7 +111,7 @@ class Chain:
     known: list[int] = field(default_factory=list)
     """Claims that the rows still show in flight: they hear of a block later than it comes."""
 
-    def standing(self) -> Standing:
+    def standing(self) -> RelayUsage:
         return replace(NEW, claims=[RequestedClaim(7, expected) for expected in self.known])
 
     def allows(self, most: int) -> bool:
@@ -178,7 +178,7 @@ def test_the_number_told_is_that_of_claims_on_chain_and_in_flight(
 
 def test_a_key_stands_for_one_request() -> None:
     check_key(NEW, b"one")
-    standing = replace(NEW, earlier=Earlier(5, b"one"))
+    standing = replace(NEW, earlier=EarlierRelay(5, b"one"))
     check_key(standing, b"one")
     with pytest.raises(IdempotencyKeyReused):
         check_key(standing, b"another")

@@ -12,8 +12,7 @@ import pytest_asyncio
 
 from ltzd.errors import Misconfigured
 from ltzd.rules.brands.configuration import Brand, EventRule
-from ltzd.store import database
-from ltzd.store import wakeups as signals
+from ltzd.store import database, wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records as brand_records
@@ -124,7 +123,7 @@ async def test_a_failed_application_leaves_nothing(
 async def test_one_brand_applied_by_two_at_once_has_one_set_of_keys(
     database_url: str, sealer: Sealer
 ) -> None:
-    async def apply(name: str) -> brands.Applied:
+    async def apply(name: str) -> brands.AppliedBrand:
         async with connected(database_url) as connection:
             return await brands.apply(connection, a_brand(name=name), sealer)
 
@@ -137,7 +136,7 @@ async def test_one_brand_applied_by_two_at_once_has_one_set_of_keys(
 async def test_a_change_is_announced(db: Connection, sealer: Sealer, database_url: str) -> None:
     heard = asyncio.Event()
     async with connected(database_url) as listener:
-        await listener.add_listener(signals.BRANDS, lambda *_: heard.set())
+        await listener.add_listener(wakeups.BRANDS, lambda *_: heard.set())
         await brands.apply(db, a_brand(), sealer)
         await asyncio.wait_for(heard.wait(), timeout=10)
 

@@ -23,11 +23,11 @@ from ltzd.rules.indexer.contract_facts import (
     EscrowFact,
     ItemSet,
     PerkFact,
-    Place,
     Purchased,
     SaleFact,
     TokenTransferred,
 )
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains, collections, escrow_facts, perk_facts, sale_facts, tokens
 from ltzd.store.indexer import mint_facts as facts
@@ -68,9 +68,9 @@ class Model:
         self.branch += 1
         self.blocks.append([])
 
-    def place(self) -> Place:
+    def position(self) -> LogPosition:
         head = self.head()
-        return Place(head.number, head.hash, len(self.blocks[-1]), a_hash("transaction"))
+        return LogPosition(head.number, head.hash, len(self.blocks[-1]), a_hash("transaction"))
 
     def say(self, fact: AnyFact) -> None:
         self.blocks[-1].append(fact)
@@ -87,16 +87,16 @@ class Model:
                 sold = self.sold()[1 + which % 2]
                 self.say(
                     ItemSet(
-                        self.place(), 1 + which % 2, wallet, wallet, who, 100, sold, 3, True,
+                        self.position(), 1 + which % 2, wallet, wallet, who, 100, sold, 3, True,
                         who % 2 == 0, bytes([who]) * 32,
                     )
                 )  # fmt: skip
             case 10 | 11 if self.of(ItemSet):
                 item = self.of(ItemSet)[which % len(self.of(ItemSet))].item_id
-                self.say(Purchased(self.place(), item, wallet, REFERENCE, 1 + who % 3, 2**200))
+                self.say(Purchased(self.position(), item, wallet, REFERENCE, 1 + who % 3, 2**200))
             case 12:
                 deal = len(self.of(DealLocked)).to_bytes(32, "big")
-                self.say(DealLocked(self.place(), deal, wallet, a_wallet(9), 10, 1_800_000_000))
+                self.say(DealLocked(self.position(), deal, wallet, a_wallet(9), 10, 1_800_000_000))
             case 13:
                 self._end(which, who)
 
@@ -107,36 +107,38 @@ class Model:
             case 0:
                 self.say(
                     CollectionCreated(
-                        self.place(), len(created) + 1, wallet, wallet, 10**18, 0, 2, CHARGES,
+                        self.position(), len(created) + 1, wallet, wallet, 10**18, 0, 2, CHARGES,
                         True, who % 2 == 0, f"https://perks.example/{who}/\x00",
                     )
                 )  # fmt: skip
             case 1 if created:
                 id_ = 1 + which % len(created)
-                self.say(CollectionUpdated(self.place(), id_, wallet, who, which, who, False))
+                self.say(CollectionUpdated(self.position(), id_, wallet, who, which, who, False))
             case 2 if created:
-                self.say(CollectionBrandSet(self.place(), 1 + which % len(created), wallet))
+                self.say(CollectionBrandSet(self.position(), 1 + which % len(created), wallet))
             case 3 | 4 if created:
                 self._claim(1 + which % len(created), wallet)
             case 5 | 6 if held:
                 token = held[which % len(held)]
-                self.say(TokenTransferred(self.place(), self.holders()[token], wallet, token))
+                self.say(TokenTransferred(self.position(), self.holders()[token], wallet, token))
             case 7 | 8 if held:
                 self._redeem(held[which % len(held)], 1 + who % 2)
 
     def _claim(self, collection: int, wallet: Address) -> None:
         claims: list[Claimed] = [one for one in self.of(Claimed) if one.collection_id == collection]
         token = collection << 32 | (len(claims) + 1)
-        self.say(TokenTransferred(self.place(), ZERO_ADDRESS, wallet, token))
+        self.say(TokenTransferred(self.position(), ZERO_ADDRESS, wallet, token))
         self.say(
-            Claimed(self.place(), collection, wallet, token, 2**96 - 1, len(claims), REFERENCE)
+            Claimed(self.position(), collection, wallet, token, 2**96 - 1, len(claims), REFERENCE)
         )
 
     def _redeem(self, token: int, amount: int) -> None:
         left = CHARGES - self.used()[token]
         if left >= amount:
             holder = self.holders()[token]
-            self.say(ChargeRedeemed(self.place(), token, holder, REFERENCE, amount, left - amount))
+            self.say(
+                ChargeRedeemed(self.position(), token, holder, REFERENCE, amount, left - amount)
+            )
 
     def _end(self, which: int, who: int) -> None:
         ended = {one.deal_id for one in self.of((DealReleased, DealRefunded, DealSplit))}
@@ -144,7 +146,7 @@ class Model:
         if not deals:
             return
         deal = deals[which % len(deals)]
-        told = (self.place(), deal.deal_id, deal.user, deal.business)
+        told = (self.position(), deal.deal_id, deal.user, deal.business)
         by = a_wallet(8)
         endings = (DealReleased(*told, 10, by), DealRefunded(*told, 10, by), DealSplit(*told, 7, 3))
         self.say(endings[who % 3])
@@ -170,12 +172,14 @@ class Model:
         rows = set()
         for token, holder in self.holders().items():
             about = [
-                one.place.block_number
+                one.position.block_number
                 for one in self.of((TokenTransferred, ChargeRedeemed))
                 if one.token_id == token
             ]
             spent = [
-                one.place.block_number for one in self.of(ChargeRedeemed) if one.token_id == token
+                one.position.block_number
+                for one in self.of(ChargeRedeemed)
+                if one.token_id == token
             ]
             rows.add(
                 (
@@ -217,7 +221,7 @@ class Model:
         return {
             (
                 id_, one.user, one.business, 10, 1_800_000_000, *got[type(one)],
-                one.place.block_number,
+                one.position.block_number,
             )
             for id_, one in newest.items()
         }  # fmt: skip
@@ -304,13 +308,13 @@ async def test_every_row_is_what_the_chain_says_through_every_undo(
 
 def a_claim(number: int = 1, collection: int = 7, holder: int = 1) -> list[AnyFact]:
     token = collection << 32 | number
-    place = Place(1, a_hash("1"), 10 * number % 2**31, a_hash("t"))
+    place = LogPosition(1, a_hash("1"), 10 * number % 2**31, a_hash("t"))
     return [TokenTransferred(place, ZERO_ADDRESS, a_wallet(holder), token)]
 
 
 def a_collection(collection: int = 7) -> CollectionCreated:
     brand = a_wallet(0xB)
-    place = Place(1, a_hash("1"), 10**6 + collection, a_hash("t"))
+    place = LogPosition(1, a_hash("1"), 10**6 + collection, a_hash("t"))
     return CollectionCreated(
         place, collection, brand, brand, 10**18, 0, 2, CHARGES, True, False, ""
     )
@@ -322,7 +326,7 @@ async def seven(pool: Pool) -> Pool:
     those: list[AnyFact] = [a_collection(), a_collection(8)]
     for number in range(1, 26):
         those += a_claim(number, holder=1 + number % 5)
-    place = Place(1, a_hash("1"), 10**7, a_hash("t"))
+    place = LogPosition(1, a_hash("1"), 10**7, a_hash("t"))
     those.append(TokenTransferred(place, ZERO_ADDRESS, a_wallet(1), 8 << 32 | 1))
     async with transaction(pool) as connection:
         await write(connection, [BlockRow(1, a_hash("1"), a_hash(""), BORN)], those)
@@ -333,11 +337,11 @@ async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(seve
     seen: list[int] = []
     after = 0
     async with session(seven) as connection:
-        while some := (await tokens.page(connection, 7, after, 4)).tokens:
+        while some := (await tokens.read_page(connection, 7, after, 4)).tokens:
             seen += [token.id for token in some]
             after = seen[-1]
             moved = TokenTransferred(
-                Place(1, a_hash("1"), 10**8 + len(seen), a_hash("t")),
+                LogPosition(1, a_hash("1"), 10**8 + len(seen), a_hash("t")),
                 a_wallet(1),
                 a_wallet(9),
                 7 << 32 | (1 + len(seen) * 7 % 25),
@@ -345,8 +349,8 @@ async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(seve
             await perk_facts.insert(connection, [moved])
             if len(seen) == 8:
                 await write(connection, [], a_claim(26))
-        assert (await collections.owned(connection, [7]))[7].minted == 26
-        assert not (await tokens.page(connection, 9, 0, 4)).tokens
+        assert (await collections.read_owners(connection, [7]))[7].minted == 26
+        assert not (await tokens.read_page(connection, 9, 0, 4)).tokens
     assert seen == [7 << 32 | number for number in range(1, 27)]
 
 
@@ -354,10 +358,10 @@ async def test_a_wallets_tokens_of_a_collection_are_counted_no_further_than_aske
     seven: Pool,
 ) -> None:
     async with session(seven) as connection:
-        assert await tokens.held(connection, a_wallet(1), 7, 10) == 5
-        assert await tokens.held(connection, a_wallet(1), 7, 3) == 3
-        assert await tokens.held(connection, a_wallet(1), 8, 10) == 1
-        assert await tokens.held(connection, a_wallet(2), 8, 10) == 0
+        assert await tokens.count_held(connection, a_wallet(1), 7, 10) == 5
+        assert await tokens.count_held(connection, a_wallet(1), 7, 3) == 3
+        assert await tokens.count_held(connection, a_wallet(1), 8, 10) == 1
+        assert await tokens.count_held(connection, a_wallet(2), 8, 10) == 0
 
 
 async def test_many_are_looked_at_at_once_each_with_its_own_collection(seven: Pool) -> None:
@@ -366,14 +370,14 @@ async def test_many_are_looked_at_at_once_each_with_its_own_collection(seven: Po
     async with session(seven) as connection:
         await connection.execute("UPDATE tokens SET remaining = 1 WHERE token_id = $1", first)
         chain = ChainIdentity(31337, a_hash("genesis"), a_wallet(0xC), 1)
-        await chains.adopt(connection, chain, BlockRow(1, a_hash("1"), a_hash(""), BORN))
-        looked = await tokens.look(connection, chain.chain_id, wanted)
-        assert await tokens.look(connection, chain.chain_id, []) == []
+        await chains.start_following(connection, chain, BlockRow(1, a_hash("1"), a_hash(""), BORN))
+        looked = await tokens.look_up(connection, chain.chain_id, wanted)
+        assert await tokens.look_up(connection, chain.chain_id, []) == []
         token = await tokens.find(connection, first)
         assert token is not None
         assert token.remaining == 1
-        page = await tokens.page(connection, 7, 0, 1)
-        owners = await collections.owned(connection, [7, 8, 9, huge])
+        page = await tokens.read_page(connection, 7, 0, 1)
+        owners = await collections.read_owners(connection, [7, 8, 9, huge])
     assert [each.token for each in looked] == [token, None, None, None, token, None]
     assert [each.brand for each in looked] == [
         owned and owned.brand for owned in map(owners.get, (7, 8, 9, 7, 7, huge))
@@ -391,10 +395,10 @@ async def test_what_no_token_or_collection_can_be_called_is_not_there(
 ) -> None:
     async with session(seven) as connection:
         assert await tokens.find(connection, huge) is None
-        assert not (await tokens.page(connection, huge, 0, 5)).tokens
-        assert not (await tokens.page(connection, 7, huge, 5)).tokens
-        assert await collections.owned(connection, [huge]) == {}
-        assert await tokens.held(connection, a_wallet(1), huge, 5) == 0
+        assert not (await tokens.read_page(connection, huge, 0, 5)).tokens
+        assert not (await tokens.read_page(connection, 7, huge, 5)).tokens
+        assert await collections.read_owners(connection, [huge]) == {}
+        assert await tokens.count_held(connection, a_wallet(1), huge, 5) == 0
         assert await collections.find(connection, huge) is None
         assert await collections.brand_of(connection, huge) is None
 
@@ -406,8 +410,8 @@ async def test_the_largest_collection_that_a_bigint_holds_has_tokens(pool: Pool)
         created = replace(a_collection(), collection_id=largest)
         await write(connection, [block], [created, *a_claim(2**32 - 1, largest)])
 
-        (token,) = (await tokens.page(connection, largest, 0, 5)).tokens
+        (token,) = (await tokens.read_page(connection, largest, 0, 5)).tokens
         assert token.id == 2**95 - 1
         assert await tokens.find(connection, token.id) == token
-        assert (await collections.owned(connection, [largest]))[largest].minted == 2**32 - 1
+        assert (await collections.read_owners(connection, [largest]))[largest].minted == 2**32 - 1
         assert await collections.brand_of(connection, largest) == a_wallet(0xB)

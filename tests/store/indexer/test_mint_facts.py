@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted, Transfer
-from ltzd.rules.operator.transactions import Place, State, Transaction
+from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer import mint_facts as facts
@@ -66,10 +67,12 @@ class Ledger:
             held = self.balances().get(WALLETS[sender], 0) if sender else amount
             block.append(
                 Transfer(
-                    len(self.blocks),
-                    a_hash(f"{len(self.blocks)} of {self._branch}"),
-                    index,
-                    a_hash("transaction"),
+                    LogPosition(
+                        len(self.blocks),
+                        a_hash(f"{len(self.blocks)} of {self._branch}"),
+                        index,
+                        a_hash("transaction"),
+                    ),
                     WALLETS[sender],
                     WALLETS[recipient],
                     min(amount, held),
@@ -116,7 +119,9 @@ async def test_balances_equal_the_ledger_through_every_undo(
 
 async def test_amounts_up_to_the_whole_range_of_uint256_are_kept_exactly(pool: Pool) -> None:
     huge = 2**256 - 1
-    transfer = Transfer(1, a_hash("1"), 0, a_hash("t"), ZERO_ADDRESS, a_wallet(1), huge)
+    transfer = Transfer(
+        LogPosition(1, a_hash("1"), 0, a_hash("t")), ZERO_ADDRESS, a_wallet(1), huge
+    )
     async with transaction(pool) as connection:
         await facts.insert_transfers(connection, [transfer])
     assert await stored_balances(pool) == {a_wallet(1): huge}
@@ -144,7 +149,13 @@ async def reward(pool: Pool) -> UUID:
 
 def the_mint_of(reward: UUID) -> RewardMinted:
     reference = reward_reference(reward, 1, SEQ)
-    return RewardMinted(7, a_hash("7"), 3, a_hash("mint"), WALLET, reference, 100 * LTZ)
+    return RewardMinted(
+        LogPosition(7, a_hash("7"), 3, a_hash("mint")), WALLET, reference, 100 * LTZ
+    )
+
+
+def at_position(mint: RewardMinted, **changes: Any) -> RewardMinted:
+    return replace(mint, position=replace(mint.position, **changes))
 
 
 async def tell(pool: Pool, *mints: RewardMinted) -> int:
@@ -192,17 +203,21 @@ DIFFERENCES: dict[str, Callable[[RewardMinted], RewardMinted]] = {
 
 async def test_a_mint_that_differs_anywhere_is_nobodys(pool: Pool, reward: UUID) -> None:
     for index, (name, change) in enumerate(DIFFERENCES.items()):
-        foreign = replace(change(the_mint_of(reward)), log_index=index)
+        foreign = at_position(change(the_mint_of(reward)), log_index=index)
         assert await tell(pool, foreign) == 0, name
         assert await told(pool, reward) == (None, None, None), name
     assert await value(pool, "SELECT count(*) FROM mints") == len(DIFFERENCES), "facts all the same"
-    assert await tell(pool, replace(the_mint_of(reward), log_index=99)) == 1
+    assert await tell(pool, at_position(the_mint_of(reward), log_index=99)) == 1
 
 
 async def test_only_the_matching_of_many_mints_are_counted(pool: Pool, reward: UUID) -> None:
     right = the_mint_of(reward)
     foreign = [
-        replace(right, log_index=index, recipient=a_wallet(index), reference=Reference(bytes(32)))
+        replace(
+            at_position(right, log_index=index),
+            recipient=a_wallet(index),
+            reference=Reference(bytes(32)),
+        )
         for index in range(10, 15)
     ]
 
@@ -218,7 +233,7 @@ async def test_an_undone_mint_leaves_its_reward_unminted_until_the_new_branch_ha
     assert await told(pool, reward) == (None, None, None)
     assert await value(pool, "SELECT count(*) FROM mints") == 0
 
-    again = replace(the_mint_of(reward), block_number=8, block_hash=a_hash("8'"))
+    again = at_position(the_mint_of(reward), block_number=8, block_hash=a_hash("8'"))
     assert await tell(pool, again) == 1
     assert await told(pool, reward) == (8, a_hash("8'"), a_hash("mint"))
 
@@ -232,14 +247,14 @@ async def test_an_undo_resets_exactly_the_rewards_of_undone_mints(pool: Pool, re
     at_7 = the_mint_of(reward)
     at_8, at_9 = (
         replace(
-            at_7,
-            block_number=number,
-            block_hash=a_hash(f"{number}"),
+            at_position(at_7, block_number=number, block_hash=a_hash(f"{number}")),
             reference=reward_reference(other, 1, SEQ + number - 7),
         )
         for number, other in enumerate(others, 8)
     )
-    somebody_elses = replace(at_9, log_index=4, recipient=a_wallet(0xBAD), reference=at_7.reference)
+    somebody_elses = replace(
+        at_position(at_9, log_index=4), recipient=a_wallet(0xBAD), reference=at_7.reference
+    )
     assert await tell(pool, at_7, at_8, at_9, somebody_elses) == 3
 
     async with transaction(pool) as connection:
@@ -280,7 +295,7 @@ async def test_an_undo_above_a_mint_leaves_it(pool: Pool, reward: UUID) -> None:
 async def test_a_deep_undo_puts_a_confirmed_transaction_back_to_mined(
     pool: Pool, reward: UUID, final: int, fork: int, state: str
 ) -> None:
-    place = Place(7, a_hash("7"), succeeded=True)
+    place = Inclusion(7, a_hash("7"), succeeded=True)
     lane = await a_lane(pool)
     async with transaction(pool) as connection:
         epoch = await chains.begin_term(connection, CHAIN_ID)

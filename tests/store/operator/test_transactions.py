@@ -10,7 +10,7 @@ import pytest
 
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import GWEI, Fees
-from ltzd.rules.operator.transactions import Place, State, Transaction
+from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow
@@ -33,7 +33,7 @@ from tests.support.rows.core import (
     value,
 )
 
-PLACE = Place(5, a_hash("block 5"), succeeded=True)
+PLACE = Inclusion(5, a_hash("block 5"), succeeded=True)
 MINED = Transaction(State.MINED, PLACE)
 OTHER_WALLET = Address(MINTER.address[::-1])
 
@@ -256,12 +256,12 @@ async def test_a_save_from_a_wrong_state_raises_and_changes_nothing(
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     for state, was in WRONG:
-        place = PLACE if state in {State.MINED, State.CONFIRMED, State.REVERTED} else None
+        inclusion = PLACE if state in {State.MINED, State.CONFIRMED, State.REVERTED} else None
         await connection.execute(
             "UPDATE transactions SET state = $1, block_number = $2, block_hash = $3",
             state.value,
-            place and place.block_number,
-            place and place.block_hash,
+            inclusion and inclusion.block_number,
+            inclusion and inclusion.block_hash,
         )
         with pytest.raises(LaneLost):
             await save(connection, lane, row, was, MINED)
@@ -340,16 +340,16 @@ async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
     node = FakeNode()
     await follow(pool, node)
     ids = await queue_rewards(pool, 2)
-    indexed = Place(1, a_hash("indexed"), succeeded=True)
-    orphaned = Place(1, a_hash("orphaned"), succeeded=False)
-    for nonce, place in enumerate((indexed, orphaned)):
+    indexed = Inclusion(1, a_hash("indexed"), succeeded=True)
+    orphaned = Inclusion(1, a_hash("orphaned"), succeeded=False)
+    for nonce, inclusion in enumerate((indexed, orphaned)):
         row, _ = await transactions.store_signed(
             connection,
             lane,
             an_intent(nonce, ids[nonce : nonce + 1], nonce),
             an_attempt(f"{nonce}"),
         )
-        await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, place))
+        await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, inclusion))
     block = BlockRow(1, indexed.block_hash, node.blocks[0].hash, 1_700_000_001)
     await chains.insert_blocks(connection, [block])
     epoch = await chains.begin_term(connection, CHAIN_ID)
@@ -357,18 +357,18 @@ async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
         connection, CHAIN_ID, epoch, node.blocks[0].hash, (1, indexed.block_hash), 1
     )
 
-    (only,) = await transactions.mined_to_judge(connection, lane, 10)
+    (only,) = await transactions.mined_to_settle(connection, lane, 10)
     assert (only.transaction.nonce, only.is_indexed, only.is_past_finality) == (1, False, False)
     assert only.unminted == 0, "a reverted mint owes nothing to its references"
 
     await chains.raise_finality(connection, CHAIN_ID, epoch, 1)
-    judged = await transactions.mined_to_judge(connection, lane, 10)
+    judged = await transactions.mined_to_settle(connection, lane, 10)
     assert [(each.transaction.nonce, each.is_indexed, each.unminted) for each in judged] == [
         (0, True, 1),
         (1, False, 0),
     ]
     assert all(each.is_past_finality for each in judged)
-    assert len(await transactions.mined_to_judge(connection, lane, 1)) == 1
+    assert len(await transactions.mined_to_settle(connection, lane, 1)) == 1
 
 
 async def test_an_indexed_mint_tells_where_its_transaction_is(
@@ -387,11 +387,11 @@ async def test_an_indexed_mint_tells_where_its_transaction_is(
             told,
         )
 
-    assert await transactions.minted(connection, lane) == {0: PLACE}
+    assert await transactions.indexed_inclusions(connection, lane) == {0: PLACE}
 
     (first, *_) = await transactions.in_flight(connection, lane)
     await save(connection, lane, first.id, State.SIGNED, MINED)
-    assert await transactions.minted(connection, lane) == {}
+    assert await transactions.indexed_inclusions(connection, lane) == {}
 
 
 # --- replacements -----------------------------------------------------------------------------
@@ -405,14 +405,14 @@ async def test_another_attempt_is_the_newest_and_all_are_watched(
     connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-    assert await transactions.call_of(connection, row) == (LTZ_AT, b"\x01")
+    assert await transactions.read_call(connection, row) == (LTZ_AT, b"\x01")
     await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     await transactions.store_attempt(connection, lane, row, dearer("c", 5))
 
     (tx,) = await transactions.in_flight(connection, lane)
     assert tx.hashes == (a_hash("c"), a_hash("b"), a_hash("a"))
     assert (tx.raw, tx.fees) == (b"c", Fees(5 * GWEI, 2 * GWEI))
-    assert tx.worst_wei == 100_000 * 5 * GWEI
+    assert tx.max_cost_wei == 100_000 * 5 * GWEI
 
 
 async def test_the_newest_attempt_is_told_by_its_fees_even_if_clocks_jump(
@@ -469,7 +469,7 @@ async def test_any_attempt_of_a_transaction_tells_where_it_is(
         PLACE.block_hash,
         a_hash("a"),
     )
-    assert await transactions.minted(connection, lane) == {0: PLACE}
+    assert await transactions.indexed_inclusions(connection, lane) == {0: PLACE}
 
 
 async def test_a_lane_knows_of_its_revert_until_that_is_final(
@@ -477,7 +477,7 @@ async def test_a_lane_knows_of_its_revert_until_that_is_final(
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
-    reverted = Place(5, a_hash("block"), succeeded=False)
+    reverted = Inclusion(5, a_hash("block"), succeeded=False)
     assert not await transactions.has_reverted(connection, lane)
 
     await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, reverted))
@@ -495,5 +495,5 @@ async def test_what_a_reorg_may_bring_back_into_flight_tells_what_it_mints(
     row, _ = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
     await save(connection, lane, row, State.SIGNED, MINED)
 
-    (orphaned,) = await transactions.mined_to_judge(connection, lane, 10)
+    (orphaned,) = await transactions.mined_to_settle(connection, lane, 10)
     assert orphaned.transaction.ltz == 200

@@ -6,7 +6,7 @@ from decimal import Decimal
 import asyncpg
 import pytest
 
-from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer.gas_budgets import GasBudgets, GasSpent
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
@@ -17,7 +17,7 @@ from ltzd.values import Address, hex_of
 from tests.support.relays.lanes import USER, WORST_WEI, a_plan, a_relay, a_relay_lane, send, write
 from tests.support.rows.core import a_hash, a_wallet, save, value
 
-BILL = GasCost(a_hash("mined"), 50_000, 2)
+GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
 COST = 50_000 * 2
 
 
@@ -95,8 +95,8 @@ async def test_a_mined_relay_costs_what_it_did_cost_and_its_worst_again_after_a_
     mined, _ = await send(pool, lane)
     assert await sums(pool) == (WORST_WEI + 7, WORST_WEI + 7)
 
-    place = Place(5, a_hash("block"), True, BILL)
-    await move(pool, lane, mined.id, State.SIGNED, Transaction(State.MINED, place))
+    inclusion = Inclusion(5, a_hash("block"), True, GAS_COST)
+    await move(pool, lane, mined.id, State.SIGNED, Transaction(State.MINED, inclusion))
     assert await sums(pool) == (COST + 7, COST + 7)
 
     await move(pool, lane, mined.id, State.MINED, Transaction(State.PUBLISHED))
@@ -108,8 +108,8 @@ async def test_following_twice_counts_once(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     await write(pool, of_ann())
     (row,) = await send(pool, lane)
-    place = Place(5, a_hash("block"), True, BILL)
-    await move(pool, lane, row.id, State.SIGNED, Transaction(State.MINED, place))
+    inclusion = Inclusion(5, a_hash("block"), True, GAS_COST)
+    await move(pool, lane, row.id, State.SIGNED, Transaction(State.MINED, inclusion))
     for _ in range(2):
         async with transaction(pool) as connection:
             await relays.follow(connection, [row.id])
@@ -120,11 +120,11 @@ async def test_a_move_that_is_not_committed_changes_neither_row_nor_sum(pool: Po
     lane = await a_relay_lane(pool)
     await write(pool, of_ann())
     (row,) = await send(pool, lane)
-    place = Place(5, a_hash("block"), True, BILL)
+    inclusion = Inclusion(5, a_hash("block"), True, GAS_COST)
     async with pool.acquire() as connection:
         dying = connection.transaction()
         await dying.start()
-        await save(connection, lane, row.id, State.SIGNED, Transaction(State.MINED, place))
+        await save(connection, lane, row.id, State.SIGNED, Transaction(State.MINED, inclusion))
         await relays.follow(connection, [row.id])
         assert (await gas_budgets.spent(connection, ["ann"])).total_wei == COST
         await dying.rollback()
@@ -151,7 +151,7 @@ async def test_what_is_taken_back_is_given_back(pool: Pool) -> None:
         await connection.execute(
             "UPDATE relays SET created_at = now() - interval '11 minutes' WHERE id = $1", second
         )
-        await relays.tidy(connection)
+        await relays.delete_expired(connection)
     assert await sums(pool) == (0, 0)
     assert await agrees(pool)
 
@@ -173,8 +173,8 @@ async def test_a_relay_counts_on_the_utc_day_on_which_it_was_let_in(pool: Pool) 
         await connection.execute("UPDATE gas_spent SET day = $1", before)
     assert await sums(pool) == (0, 0)
     (row,) = await send(pool, lane)
-    place = Place(5, a_hash("block"), True, BILL)
-    await move(pool, lane, row.id, State.SIGNED, Transaction(State.MINED, place))
+    inclusion = Inclusion(5, a_hash("block"), True, GAS_COST)
+    await move(pool, lane, row.id, State.SIGNED, Transaction(State.MINED, inclusion))
     assert await sums(pool) == (0, 0)
     assert await agrees(pool)
 

@@ -12,10 +12,10 @@ import pytest
 
 from ltzd.errors import LaneLost, RateLimited
 from ltzd.rules.operator.fees import Fees
-from ltzd.rules.operator.transactions import GasCost, Place, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer import limits as relay_limits
 from ltzd.rules.relayer.calls import RelayStatus, RequestedClaim
-from ltzd.rules.relayer.limits import Earlier, Standing
+from ltzd.rules.relayer.limits import EarlierRelay, RelayUsage
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import transactions
 from ltzd.store.operator.lanes import Lane
@@ -39,20 +39,20 @@ from tests.support.relays.lanes import (
 from tests.support.rows.core import a_hash, a_wallet, save, value
 from tests.support.waiting import until
 
-BILL = GasCost(a_hash("mined"), 50_000, 2)
+GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
 
 
-async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[Standing]:
+async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[RelayUsage]:
     async with session(pool) as connection:
-        return await relays.standings(connection, [(*each, None) for each in asked])
+        return await relays.read_usage(connection, [(*each, None) for each in asked])
 
 
-async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> Standing:
+async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> RelayUsage:
     return (await standings(pool, (user, key)))[0]
 
 
-def a_place(succeeded: bool = True, bill: GasCost | None = BILL) -> Place:
-    return Place(5, a_hash("block"), succeeded, bill)
+def an_inclusion(succeeded: bool = True, gas_cost: GasCost | None = GAS_COST) -> Inclusion:
+    return Inclusion(5, a_hash("block"), succeeded, gas_cost)
 
 
 async def move(pool: Pool, lane: Lane, row: int, was: State, now: Transaction) -> None:
@@ -62,8 +62,8 @@ async def move(pool: Pool, lane: Lane, row: int, was: State, now: Transaction) -
         await relays.follow(connection, [row])
 
 
-async def mine(pool: Pool, lane: Lane, row: int, place: Place) -> None:
-    await move(pool, lane, row, State.SIGNED, Transaction(State.MINED, place))
+async def mine(pool: Pool, lane: Lane, row: int, inclusion: Inclusion) -> None:
+    await move(pool, lane, row, State.SIGNED, Transaction(State.MINED, inclusion))
 
 
 async def age(pool: Pool, how_old: str, relay: int) -> None:
@@ -81,7 +81,7 @@ async def age(pool: Pool, how_old: str, relay: int) -> None:
 
 async def test_somebody_new_has_no_hour_and_nothing_under_way(pool: Pool) -> None:
     found = await standing(pool)
-    assert found == Standing(found.now, None, 0, None, False, None, [])
+    assert found == RelayUsage(found.now, None, 0, None, False, None, [])
     assert found.now.tzinfo is UTC
     assert abs(datetime.now(UTC) - found.now) < timedelta(seconds=30)
 
@@ -97,9 +97,9 @@ async def test_many_users_stand_each_where_he_does_in_the_order_asked(pool: Pool
 
     assert [one.used for one in found] == [1, 0, 2, 2]
     assert [one.earlier for one in found] == [
-        Earlier(third, stranger.fingerprint),
+        EarlierRelay(third, stranger.fingerprint),
         None,
-        Earlier(first, one.fingerprint),
+        EarlierRelay(first, one.fingerprint),
         None,
     ]
     assert [one.has_serialized_in_flight for one in found] == [False, False, True, True]
@@ -140,7 +140,7 @@ async def test_turns_are_remembered_when_they_are_over_and_their_hour_is(pool: P
     (row,) = await send(pool, lane)
     assert (await standing(pool)).has_serialized_in_flight
 
-    await mine(pool, lane, row.id, a_place())
+    await mine(pool, lane, row.id, an_inclusion())
     await age(pool, "90 minutes", relay)
     found = await standing(pool)
     assert (found.has_serialized_in_flight, found.last_serialized_id, found.claims) == (
@@ -154,8 +154,8 @@ async def test_a_simulated_failure_counts_nothing_but_holds_its_key(pool: Pool) 
     failed = a_relay(a_plan(claim=(7, 0)), key="k", failure="ClaimsPaused()")
     (relay,) = await write(pool, failed)
     found = await standing(pool, key="k")
-    assert found == Standing(
-        found.now, None, 0, Earlier(relay, failed.fingerprint), False, None, []
+    assert found == RelayUsage(
+        found.now, None, 0, EarlierRelay(relay, failed.fingerprint), False, None, []
     )
     told = await progress(pool, relay)
     assert (told.failure, told.relayed) == ("ClaimsPaused()", None)
@@ -180,7 +180,7 @@ async def at_once(
 
 async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: Pool) -> None:
     async def one(connection: Connection) -> bool:
-        (found,) = await relays.standings(connection, [(USER, None, None)])
+        (found,) = await relays.read_usage(connection, [(USER, None, None)])
         try:
             relay_limits.check_hour(found)
         except RateLimited:
@@ -196,7 +196,7 @@ async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: P
 
 async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
     async def one(connection: Connection) -> bool:
-        (found,) = await relays.standings(connection, [(USER, None, None)])
+        (found,) = await relays.read_usage(connection, [(USER, None, None)])
         if not found.has_serialized_in_flight:
             await relays.insert(connection, [a_relay(a_plan(claim=(7, 0)))])
         return not found.has_serialized_in_flight
@@ -206,7 +206,7 @@ async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
 
 async def test_of_requests_with_one_key_one_is_written(pool: Pool) -> None:
     async def one(connection: Connection) -> bool:
-        (found,) = await relays.standings(connection, [(USER, "k", None)])
+        (found,) = await relays.read_usage(connection, [(USER, "k", None)])
         if found.earlier is None:
             await relays.insert(connection, [a_relay(key="k")])
         return found.earlier is None
@@ -319,7 +319,7 @@ async def test_what_was_taken_back_leaves_nothing(pool: Pool) -> None:
         assert not await relays.withdraw(connection, relay)
         assert await relays.progress(connection, [relay]) == {}
     found = await standing(pool, key="k")
-    assert found == Standing(found.now, None, 0, None, False, None, [])
+    assert found == RelayUsage(found.now, None, 0, None, False, None, [])
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -383,11 +383,11 @@ async def test_a_relay_follows_its_transaction(pool: Pool) -> None:
     assert (pending.status, pending.sender) == (RelayStatus.PENDING, RELAYER.address)
     assert pending.transaction_hash == a_hash(f"{relay}")
 
-    await mine(pool, lane, row.id, a_place())
+    await mine(pool, lane, row.id, an_inclusion())
     mined = (await progress(pool, relay)).relayed
     assert mined == replace(
         pending,
-        transaction_hash=BILL.transaction_hash,
+        transaction_hash=GAS_COST.transaction_hash,
         status=RelayStatus.CONFIRMED,
         block_number=5,
         gas_used=50_000,
@@ -400,8 +400,8 @@ async def test_a_relay_follows_its_transaction(pool: Pool) -> None:
     assert (await progress(pool, relay)).relayed == pending
     assert await row_states(pool) == ["sent", "sent"]
 
-    await mine(pool, lane, row.id, a_place())
-    await move(pool, lane, row.id, State.MINED, Transaction(State.CONFIRMED, a_place()))
+    await mine(pool, lane, row.id, an_inclusion())
+    await move(pool, lane, row.id, State.MINED, Transaction(State.CONFIRMED, an_inclusion()))
     final = (await progress(pool, relay)).relayed
     assert final == replace(mined, status=RelayStatus.FINAL)
     assert await row_states(pool) == ["mined", "sent"]
@@ -412,9 +412,9 @@ async def test_a_relay_that_reverted_has_failed(pool: Pool, is_final: bool) -> N
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
     (row,) = await send(pool, lane)
-    await mine(pool, lane, row.id, a_place(succeeded=False))
+    await mine(pool, lane, row.id, an_inclusion(succeeded=False))
     if is_final:
-        reverted = Transaction(State.REVERTED, a_place(succeeded=False))
+        reverted = Transaction(State.REVERTED, an_inclusion(succeeded=False))
         await move(pool, lane, row.id, State.MINED, reverted)
     failed = (await progress(pool, relay)).relayed
     assert failed is not None
@@ -441,7 +441,7 @@ async def test_whose_turns_are_taken_is_told_of_many(pool: Pool) -> None:
     third = a_wallet(0xA3)
     await write(pool, a_relay(a_plan(user=third, takes_turns=True)))
     (row,) = await send(pool, lane)
-    await mine(pool, lane, row.id, a_place())
+    await mine(pool, lane, row.id, an_inclusion())
     await write(pool, a_relay(a_plan(claim=(7, 0))), a_relay(a_plan(user=OTHER_USER)))
     async with session(pool) as connection:
         assert await relays.turns_taken(connection, [USER, OTHER_USER, third]) == {USER}
@@ -485,7 +485,7 @@ async def test_of_several_attempts_the_one_that_a_node_has_is_shown(pool: Pool) 
     assert published.relayed.transaction_hash == a_hash(f"{relay}"), "a node has only this"
 
 
-CANCELLED = Place(5, a_hash("block"), False, BILL, is_cancellation=True)
+CANCELLED = Inclusion(5, a_hash("block"), False, GAS_COST, is_cancellation=True)
 """Where a self-transfer is mined in the place of a call."""
 
 
@@ -561,7 +561,7 @@ async def test_keys_and_what_hangs_on_them_alone_are_forgotten_after_a_day(pool:
     for relay, how_old in zip(ids, ["24:00:01", "23:59", "24:00:01", "23:59"], strict=True):
         await age(pool, how_old, relay)
     async with transaction(pool) as connection:
-        await relays.tidy(connection)
+        await relays.delete_expired(connection)
     keys = ["old", "young", "old failure", "young failure"]
     earlier = [one.earlier for one in await standings(pool, *[(USER, key) for key in keys])]
     assert [one and one.id for one in earlier] == [None, ids[1], None, ids[3]]
@@ -578,7 +578,7 @@ async def test_what_nobody_sent_in_ten_minutes_is_sent_no_more_and_dropped(pool:
     async with transaction(pool) as connection:
         assert [each.id for each in await relays.queued(connection, lane, 9)] == [young]
     async with transaction(pool) as connection:
-        await relays.tidy(connection)
+        await relays.delete_expired(connection)
     assert await row_states(pool) == ["sent", "queued"]
 
 
@@ -661,8 +661,8 @@ async def test_however_many_relays_there_are_only_those_asked_for_are_looked_at(
         )
         its_own = 6 * ROWS // USERS
         questions: list[tuple[Callable[[Any], Awaitable[object]], int]] = [
-            (lambda it: relays.standings(it, [(USER, "k", None), (a_wallet(5), None, None)]), 20),
-            (lambda it: relays.standings(it, [(busy, "k", bytes(32))]), its_own),
+            (lambda it: relays.read_usage(it, [(USER, "k", None), (a_wallet(5), None, None)]), 20),
+            (lambda it: relays.read_usage(it, [(busy, "k", bytes(32))]), its_own),
             (lambda it: relays.queued(it, lane, 100), 5),
             (lambda it: relays.progress(it, [relay, mined]), 10),
             (lambda it: relays.settled(it, [relay, mined]), 10),

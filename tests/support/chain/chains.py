@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest_asyncio
 
-from ltzd.dev import chain
-from ltzd.dev.chain import DevChain, Kind
+from ltzd.dev.services import chain
+from ltzd.dev.services.chain import DevChain, Kind
 from tests.support.folders import a_data_directory
 
 

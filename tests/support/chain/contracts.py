@@ -16,8 +16,8 @@ from eth_account.signers.local import LocalAccount
 from ltzd.chain.contracts import abi, reverts
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
-from ltzd.chain.signing import Signer, Unsigned
-from ltzd.dev.chain import Kind
+from ltzd.chain.signing import Signer, UnsignedTransaction
+from ltzd.dev.services.chain import Kind
 from ltzd.values import LTZ, Address, address_of, checksummed, hex_of
 from tests.support.chain.chains import a_chain
 from tests.support.waiting import until
@@ -128,10 +128,10 @@ class Contracts:
 
     async def refusal(self, by: Party, contract: str, function: str, *arguments: object) -> str:
         """The name of the error that a call ends with."""
-        return reverts.name_of(await self.revert(by, contract, function, *arguments))
+        return reverts.error_name(await self.revert(by, contract, function, *arguments))
 
     async def reason(self, by: Party, contract: str, function: str, *arguments: object) -> str:
-        return reverts.reason_of(await self.revert(by, contract, function, *arguments))
+        return reverts.describe(await self.revert(by, contract, function, *arguments))
 
     def events(self, contract: str, receipt: Any) -> list[abi.Event]:
         """Those that the contract itself logged."""
@@ -196,9 +196,9 @@ class Contracts:
     async def sign(self, by: Party, to: Address, data: bytes) -> bytes:
         """A raw transaction that pays enough."""
         head, _ = await self.node.head_and_final()
-        market = await self.node.market(head)
+        market = await self.node.gas_price(head)
         return by.signer.sign(
-            Unsigned(
+            UnsignedTransaction(
                 chain_id=self.chain_id,
                 nonce=await self.node.nonce(by.address),
                 max_priority_fee_per_gas=market.tip,

@@ -18,7 +18,7 @@ from eth_hash.auto import keccak
 from rlp.codec import decode as rlp_decode
 
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Call, Rpc, RpcError
+from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.policy import Contracts
 from ltzd.rules.operator.fees import GWEI
@@ -456,7 +456,7 @@ class FakeNode(Rpc):
             raise answer
         return answer
 
-    async def outcomes(self, calls: Sequence[Call]) -> list[Any]:
+    async def outcomes(self, calls: Sequence[RpcCall]) -> list[Any]:
         self._count([method for method, _ in calls])
         return [await self._answer(method, params) for method, params in calls]
 

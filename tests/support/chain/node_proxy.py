@@ -12,7 +12,7 @@ from typing import Any, Literal
 import aiohttp
 from aiohttp import web
 
-from ltzd.dev import ports
+from ltzd.dev.services import ports
 
 PUBLISH = "eth_sendRawTransaction"
 

@@ -167,6 +167,6 @@ async def _assert_balances(instance: Instance) -> None:
 
 
 async def _nonces_used(instance: Instance) -> int:
-    wallets = [instance.minter, *instance.door["operators"]]
+    wallets = [instance.minter, *instance.dev_json["operators"]]
     counts = [await instance.rpc("eth_getTransactionCount", each, "latest") for each in wallets]
     return sum(int(count, 16) for count in counts)

@@ -21,11 +21,11 @@ CONTRACTS = ("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow")
 class Chain:
     def __init__(self, instance: Instance) -> None:
         self.rpc = instance.rpc
-        self.id: int = instance.door["chainId"]
+        self.id: int = instance.dev_json["chainId"]
         self.contracts: dict[str, str] = {
-            name: instance.door["contracts"][name].lower() for name in CONTRACTS
+            name: instance.dev_json["contracts"][name].lower() for name in CONTRACTS
         }
-        self.operators: list[str] = [wallet.lower() for wallet in instance.door["operators"]]
+        self.operators: list[str] = [wallet.lower() for wallet in instance.dev_json["operators"]]
 
     # What it holds
 

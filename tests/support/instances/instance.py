@@ -26,7 +26,7 @@ import aiohttp
 import asyncpg
 import psutil
 
-from ltzd.dev import ports, processes
+from ltzd.dev.services import ports, processes
 from tests.support.chain.tester import Rpc
 from tests.support.waiting import until
 
@@ -83,8 +83,8 @@ class Instance:
         self.port = ports.free_port()
         self.admin_port = ports.free_port()
         self.process: asyncio.subprocess.Process | None = None
-        self.door: dict[str, Any] = {}
-        self._old_door: tuple[int, int] | None = None
+        self.dev_json: dict[str, Any] = {}
+        self._stamp_before_start: tuple[int, int] | None = None
         self._life_begins_at = 0
 
     # Its life
@@ -100,7 +100,7 @@ class Instance:
     async def begin(self, *more: str) -> None:
         """Start the process without waiting for anything."""
         assert not self.is_running, "it runs already"
-        self._old_door = self._door_file()
+        self._stamp_before_start = self._dev_json_stamp()
         own = ["--port", str(self.port), "--admin-port", str(self.admin_port)]
         own += ["--data-dir", str(self.data_dir)]
         with (self.folder / "out").open("ab") as out:
@@ -130,12 +130,12 @@ class Instance:
     async def ready(self, seconds: float = START_SECONDS) -> None:
         async def there() -> bool:
             assert self.is_running, f"it ended with {self.exit_code}:\n{self.said()[-3000:]}"
-            return self._door_file() not in {None, self._old_door}
+            return self._dev_json_stamp() not in {None, self._stamp_before_start}
 
         await until(there, seconds)
-        self.door = json.loads((self.data_dir / "dev.json").read_text())
+        self.dev_json = json.loads((self.data_dir / "dev.json").read_text())
 
-    def _door_file(self) -> tuple[int, int] | None:
+    def _dev_json_stamp(self) -> tuple[int, int] | None:
         """What tells one dev.json from another: a killed ltzd leaves its own behind."""
         try:
             found = (self.data_dir / "dev.json").stat()
@@ -204,7 +204,7 @@ class Instance:
     def service_pids(self) -> dict[str, int]:
         """Database, cache and chain, as far as they run here."""
         found = {
-            name: processes.take_back(self.data_dir, name)
+            name: processes.find_running(self.data_dir, name)
             for name in ("postgres", "redis", "chain")
         }
         return {name: service.pid for name, service in found.items() if service}
@@ -223,22 +223,22 @@ class Instance:
 
     @property
     def ltz(self) -> str:
-        return str(self.door["contracts"]["LTZ"]).lower()
+        return str(self.dev_json["contracts"]["LTZ"]).lower()
 
     @property
     def minter(self) -> str:
-        return str(self.door["minter"]).lower()
+        return str(self.dev_json["minter"]).lower()
 
     @property
     def rpc(self) -> Rpc:
-        return Rpc(self.door["rpcUrl"], self.http)
+        return Rpc(self.dev_json["rpcUrl"], self.http)
 
     async def post_event(self, email: str, **changes: object) -> Answer:
         body = {
-            "brandId": self.door["brand"]["brandId"],
+            "brandId": self.dev_json["brand"]["brandId"],
             "eventType": "account_creation",
             "userEmail": email,
-            "domain": self.door["brand"]["domain"],
+            "domain": self.dev_json["brand"]["domain"],
         } | changes
         url = f"{self.base_url}/service-api/manual-event"
         async with self.http.post(url, json=body) as reply:
@@ -272,7 +272,7 @@ class Instance:
     async def database(self) -> AsyncIterator[asyncpg.Connection]:
         """A session that nothing takes for one of ltzd's own."""
         connection = await asyncpg.connect(
-            self.door["databaseUrl"], server_settings={"application_name": "test"}
+            self.dev_json["databaseUrl"], server_settings={"application_name": "test"}
         )
         try:
             yield connection

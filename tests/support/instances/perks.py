@@ -33,8 +33,8 @@ class Brand:
     api_key: str = ""
 
     @classmethod
-    def of(cls, door: Mapping[str, Any]) -> "Brand":
-        return cls(door["brandId"], door["securityKey"], door["apiKey"])
+    def of(cls, dev_json: Mapping[str, Any]) -> "Brand":
+        return cls(dev_json["brandId"], dev_json["securityKey"], dev_json["apiKey"])
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,6 @@ def assert_refused(answer: Answer, status: int, code: str) -> Any:
 
 @asynccontextmanager
 async def perks_of(instance: Instance) -> AsyncIterator[Perks]:
-    door = instance.door
+    dev_json = instance.dev_json
     async with relays_of(instance) as relays:
-        yield Perks(relays, Brand.of(door["brand"]), Brand.of(door["otherBrand"]))
+        yield Perks(relays, Brand.of(dev_json["brand"]), Brand.of(dev_json["otherBrand"]))

@@ -111,7 +111,7 @@ class Relays:
     async def user_of_account(self, provider: str, id_: str, **order: object) -> User:
         """Who logs in with an account at an OAuth provider."""
         asked = {"provider": provider, "id": id_, **order}
-        return self._logged_in("", await self._door("identityTokenUrl", asked))
+        return self._logged_in("", await self._control("identityTokenUrl", asked))
 
     async def users(self, count: int) -> list[User]:
         return [await self.user() for _ in range(count)]
@@ -133,18 +133,18 @@ class Relays:
         asked: dict[str, object] = {"email": user.email}
         if "expiresIn" in claims:
             asked["expiresIn"] = claims.pop("expiresIn")
-        return await self._door("identityTokenUrl", asked | {"claims": claims})
+        return await self._control("identityTokenUrl", asked | {"claims": claims})
 
     async def _login(self, email: str) -> User:
-        return self._logged_in(email, await self._door("identityTokenUrl", {"email": email}))
+        return self._logged_in(email, await self._control("identityTokenUrl", {"email": email}))
 
     def _logged_in(self, email: str, given: dict[str, Any]) -> User:
         account = Account.from_key(given["privateKey"])
         assert account.address == given["walletAddress"]
         return User(email, given["accessToken"], given["identityToken"], account)
 
-    async def _door(self, name: str, body: object) -> dict[str, Any]:
-        url = self.instance.door["sandbox"][name]
+    async def _control(self, name: str, body: object) -> dict[str, Any]:
+        url = self.instance.dev_json["sandbox"][name]
         async with self.instance.http.post(url, json=body) as reply:
             assert reply.status == 200, await reply.text()
             found: dict[str, Any] = await reply.json()
@@ -210,12 +210,12 @@ class Relays:
     @property
     def price(self) -> int:
         """Of the priced collection."""
-        return int(self.instance.door["collections"][PRICED - 1]["price"]) * LTZ
+        return int(self.instance.dev_json["collections"][PRICED - 1]["price"]) * LTZ
 
     @property
     def brand(self) -> str:
         """Who is paid for perks and items."""
-        return str(self.instance.door["brand"]["brandId"])
+        return str(self.instance.dev_json["brand"]["brandId"])
 
     async def collection(self, *options: str) -> int:
         """A new one of the demo brand: free, once for each user, unless the options say more."""
@@ -236,7 +236,7 @@ class Relays:
 
 @asynccontextmanager
 async def relays_of(instance: Instance) -> AsyncIterator[Relays]:
-    async with Redis.from_url(instance.door["redisUrl"]) as redis:
+    async with Redis.from_url(instance.dev_json["redisUrl"]) as redis:
         relays = Relays(instance, redis)
         await relays.forget_addresses()
         yield relays

@@ -13,7 +13,7 @@ from eth_account import Account
 from ltzd.chain import typed_data
 from ltzd.chain.contracts import abi, ltz
 from ltzd.chain.contracts.business_escrow import DEAL, Deal, DealStatus
-from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, understood
+from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, decode_relay
 from ltzd.chain.typed_data import (
     Buy,
     Claim,
@@ -81,7 +81,7 @@ class Chain:
 
 
 def relayed(ask: RelayAsk, chain: Chain | None = None) -> RelayPlan:
-    asked = understood(ask, CONTRACTS)
+    asked = decode_relay(ask, CONTRACTS)
     return asked.plan((chain or Chain()).answers(asked), OPERATORS)
 
 

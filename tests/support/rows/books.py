@@ -10,6 +10,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from ltzd.rules.brands.configuration import Brand
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted, Transfer
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection
@@ -50,8 +51,8 @@ class BookRows:
         """Two brands, a chain at block 0, a lane."""
         for brand in (ONE, TWO):
             await brands.apply(self.db, brand, sealer)
-        await chains.adopt(self.db, chain, genesis)
-        await lanes.start_seqs(self.db, chain.chain_id, chain.ltz, 0)
+        await chains.start_following(self.db, chain, genesis)
+        await lanes.create_counter(self.db, chain.chain_id, chain.ltz, 0)
         self._lane = await lanes.begin_term(self.db, chain.chain_id, MINTER.address, "mint", 0)
 
     # --- what is owed -------------------------------------------------------------------------
@@ -204,10 +205,14 @@ class BookRows:
             reference = reward_reference(id_, kind, seq)
             place = (self.block, block)
             moved.append(
-                Transfer(*place, 2 * index, Hash32(hash_), ZERO_ADDRESS, wallet, ltz * LTZ)
+                Transfer(
+                    LogPosition(*place, 2 * index, Hash32(hash_)), ZERO_ADDRESS, wallet, ltz * LTZ
+                )
             )
             minted.append(
-                RewardMinted(*place, 2 * index + 1, Hash32(hash_), wallet, reference, ltz * LTZ)
+                RewardMinted(
+                    LogPosition(*place, 2 * index + 1, Hash32(hash_)), wallet, reference, ltz * LTZ
+                )
             )
         await facts.insert_transfers(self.db, moved)
         await facts.insert_mints(self.db, minted)
@@ -237,7 +242,7 @@ class BookRows:
         self._salt += 1
         place = (self.block, hash_, 10_000 + self._salt, a_hash(f"burn {self._salt}"))
         async with self.db.transaction():
-            burnt = Transfer(*place, Address(wallet), ZERO_ADDRESS, units)
+            burnt = Transfer(LogPosition(*place), Address(wallet), ZERO_ADDRESS, units)
             await facts.insert_transfers(self.db, [burnt])
 
     async def fail(self, reward: UUID) -> None:

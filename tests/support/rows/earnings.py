@@ -5,6 +5,7 @@ from datetime import date
 from itertools import count
 from uuid import UUID, uuid4
 
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import mint_facts as facts
@@ -63,10 +64,9 @@ class Earnings:
         """The indexer reads a block with these mints; answers how many are of our rewards."""
         mints = [
             RewardMinted(
-                block,
-                a_hash(f"block {block}{branch}"),
-                index,
-                a_hash(f"mint in {block}"),
+                LogPosition(
+                    block, a_hash(f"block {block}{branch}"), index, a_hash(f"mint in {block}")
+                ),
                 self.owed[id_].wallet,
                 reward_reference(id_, self.owed[id_].kind, self._seqs[id_]),
                 self.owed[id_].ltz * LTZ,
@@ -83,4 +83,4 @@ class Earnings:
     async def forget(self, final: int) -> None:
         """All is to be read again from the first block on."""
         async with transaction(self.pool) as connection:
-            await facts.forget_all(connection, final)
+            await facts.delete_all(connection, final)

@@ -7,9 +7,9 @@ from ltzd.rules.indexer.contract_facts import (
     ChargeRedeemed,
     CollectionCreated,
     PerkFact,
-    Place,
     TokenTransferred,
 )
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Pool, transaction
 from ltzd.store.indexer import chains, perk_facts
 from ltzd.store.indexer.chains import BlockRow
@@ -18,7 +18,7 @@ from tests.support.rows.core import a_hash
 
 BORN = 1_700_000_000
 SERIAL_BITS = 32
-Fact = Callable[[Place], PerkFact]
+Fact = Callable[[LogPosition], PerkFact]
 
 
 def token_of(collection: int, serial: int) -> int:
@@ -54,7 +54,9 @@ class PerkLedger:
         name, parent = a_hash(f"block {self.number}"), a_hash(f"block {self.number - 1}")
         row = BlockRow(self.number, name, parent, BORN + self.number)
         those = [
-            fact(Place(self.number, name, index, a_hash(f"transaction {self.number} {index}")))
+            fact(
+                LogPosition(self.number, name, index, a_hash(f"transaction {self.number} {index}"))
+            )
             for index, fact in enumerate(facts)
         ]
         async with transaction(self.pool) as connection:

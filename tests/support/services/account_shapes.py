@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ltzd.providers.oauth.account_access import (
+from ltzd.providers.oauth.policy import (
     AccountLookupPolicy,
     DiscordAccess,
     GithubAccess,

@@ -53,7 +53,7 @@ class Provider:
         return await self._logged_in({"provider": provider, "id": account_id, **order})
 
     async def _logged_in(self, body: dict[str, object]) -> dict[str, Any]:
-        url = self.sandbox.doors()["identityTokenUrl"]
+        url = self.sandbox.control_endpoints()["identityTokenUrl"]
         async with self._session.post(url, json=body) as answer:
             assert answer.status == 200, await answer.text()
             given: dict[str, Any] = await answer.json()

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from ltzd.dev import postgres
+from ltzd.dev.services import postgres
 from tests.support.folders import a_data_directory
 
 _TEMPLATE = "prepared"

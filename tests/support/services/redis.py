@@ -10,8 +10,8 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from ltzd.dev import processes, redis
-from ltzd.dev.processes import Service
+from ltzd.dev.services import processes, redis
+from ltzd.dev.services.processes import Service
 from tests.support.folders import a_data_directory
 
 
@@ -22,7 +22,7 @@ class RedisServer:
 
     @property
     def service(self) -> Service:
-        found = processes.take_back(self.folder, redis.NAME)
+        found = processes.find_running(self.folder, redis.NAME)
         assert found is not None
         return found
 

@@ -95,11 +95,13 @@ class Shop:
 
     async def knock(self, session_id: object, **fields: object) -> tuple[int, Json]:
         """At the door that pays."""
-        return await self.post(self.sandbox.doors()["payUrl"], {"sessionId": session_id, **fields})
+        return await self.post(
+            self.sandbox.control_endpoints()["payUrl"], {"sessionId": session_id, **fields}
+        )
 
     async def order_fault(self, **fault: object) -> None:
         order = {"service": "payments", "times": 1, **fault}
-        assert (await self.post(self.sandbox.doors()["faultUrl"], order))[0] == 200
+        assert (await self.post(self.sandbox.control_endpoints()["faultUrl"], order))[0] == 200
 
     async def post(self, url: str, body: Json) -> tuple[int, Json]:
         async with self.http.post(url, json=body) as reply:

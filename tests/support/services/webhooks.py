@@ -22,6 +22,7 @@ from ltzd.deliveries.sender import Sender
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.rules.brands.configuration import Brand
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
@@ -29,7 +30,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.operator import rewards
-from ltzd.store.wakeups import WEBHOOKS, Signals
+from ltzd.store.wakeups import WEBHOOKS, WakeupHub
 from ltzd.values import LTZ, Address, reward_reference
 from tests.support.rows.core import a_hash, a_lane, a_wallet, running
 from tests.support.waiting import until
@@ -140,7 +141,7 @@ class World:
     def __init__(self, url: str, pool: Pool, receiver: Receiver) -> None:
         self.pool = pool
         self.receiver = receiver
-        self.signals = Signals(url)
+        self.wakeups = WakeupHub(url)
         self.clock = Clock()
         self._numbers = count(1)
 
@@ -215,10 +216,7 @@ class World:
             )
             mints = [
                 RewardMinted(
-                    block,
-                    a_hash(f"block {block}"),
-                    index,
-                    a_hash(f"mint in {block}"),
+                    LogPosition(block, a_hash(f"block {block}"), index, a_hash(f"mint in {block}")),
                     Address(row["wallet"]),
                     reward_reference(row["id"], row["kind"], row["seq"]),
                     row["ltz"] * LTZ,
@@ -263,16 +261,16 @@ class World:
 
     def advance(self, by: timedelta) -> None:
         self.clock.ahead += by
-        self.signals.ring(WEBHOOKS)
+        self.wakeups.notify(WEBHOOKS)
 
     @asynccontextmanager
     async def sending(self, **changed: Any) -> AsyncIterator[None]:
         """A sender that works until the block ends: as abruptly as a kill."""
-        policy = brand_webhooks.policy(allow_loopback=True)
+        policy = brand_webhooks.guard_policy(allow_loopback=True)
         http = BrandWebhooks(changed.pop("policy", policy), changed.pop("look_up", None))
-        sender = Sender(self.pool, self.signals, SEALER, http, now=self.clock.now)
+        sender = Sender(self.pool, self.wakeups, SEALER, http, now=self.clock.now)
         try:
-            async with running(sender.run(), self.signals.listen()):
+            async with running(sender.run(), self.wakeups.listen()):
                 yield
         finally:
             await http.close()

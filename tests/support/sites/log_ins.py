@@ -12,7 +12,7 @@ from ltzd.actions.site_plugin.links import LinkCode, SiteLinks
 from ltzd.actions.site_plugin.members import SiteMembers, SitePolicy
 from ltzd.actions.users.registration import UserRegistration
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.dev.sandbox import Sandbox
 from ltzd.providers.host_sites import HostSiteClient
 from ltzd.providers.identity.client import IdentityClient
@@ -53,7 +53,7 @@ class World:
         return (await self.members.member(host, a_log_in())).member
 
     async def token(self, email: str, **more: object) -> dict[str, str]:
-        url = self.sandbox.doors()["identityTokenUrl"]
+        url = self.sandbox.control_endpoints()["identityTokenUrl"]
         async with self.http.post(url, json={"email": email} | more) as answer:
             assert answer.status == 200
             tokens: dict[str, str] = await answer.json()
@@ -85,6 +85,6 @@ async def a_world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
         policy = SitePolicy(world.site.base + "/{host}", "api")
         newcomers = UserRegistration(pool, identity)
         world.members = SiteMembers(pool, world.book, newcomers, sites, policy)
-        world.users = TokenAuthenticator(tokens, identity, Following(pool, identity))
+        world.users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
         world.links = SiteLinks(pool, world.members, world.users, SEALER)
         yield world

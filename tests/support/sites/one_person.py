@@ -16,11 +16,11 @@ from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.custodial_wallets import CustodialWallets, LinkingTokenVerifier
 from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
-from ltzd.providers.oauth.lookup_answers import Verified
+from ltzd.providers.oauth.answers import AccountVerification
 from ltzd.providers.oidc.claims import OidcUser
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.rules.oauth.accounts import OAuthAccount
@@ -28,7 +28,7 @@ from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, running
@@ -40,8 +40,8 @@ TYPE = "account_creation"
 
 
 class EverybodyExists:
-    async def verify(self, account: OAuthAccount) -> Verified:
-        return Verified("exists", f"u{account.user_id}")
+    async def verify(self, account: OAuthAccount) -> AccountVerification:
+        return AccountVerification("exists", f"u{account.user_id}")
 
 
 class Vouching:
@@ -75,18 +75,18 @@ class World:
                 await brands.apply(connection, brand, SEALER)
                 await book.refresh(connection)
             limits = await stack.enter_async_context(RateLimits())
-            signals = Signals(self.url)
-            self.following = Following(self.pool, self.identity, self.ticks)
+            wakeups = WakeupHub(self.url)
+            self.following = WalletMigration(self.pool, self.identity, self.ticks)
             self.users = TokenAuthenticator(self.tokens, self.identity, self.following)
             signatures = RequestSignatures(self.pool, SEALER, book)
             self.pregeneration = Pregeneration(
                 self.pool, book, self.identity, EverybodyExists(), limits, signatures
             )
             stack.push_async_callback(self.pregeneration.close)
-            hashes = MintHashWaiters(self.pool, signals)
+            hashes = MintHashWaiters(self.pool, wakeups)
             capacity = MintCapacity(self.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
             self.events = EventHandler(
-                self.pool, signals, book, self.identity, hashes, signatures, limits, capacity
+                self.pool, wakeups, book, self.identity, hashes, signatures, limits, capacity
             )
             await stack.enter_async_context(running(self.events.run()))
             yield

@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from ltzd.dev import ports
+from ltzd.dev.services import ports
 from tests.support.tools import php_path
 from tests.support.waiting import until
 

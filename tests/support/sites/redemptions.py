@@ -14,7 +14,7 @@ import pytest
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
-from ltzd.actions.site_plugin.redemptions import Redeemed, SiteRedemptions
+from ltzd.actions.site_plugin.redemptions import RedeemedPerk, SiteRedemptions
 from ltzd.actions.users.custodial_signing import ltz_permits
 from ltzd.actions.users.custodial_wallets import CustodialWallets
 from ltzd.actions.users.token_auth import TokenAuthenticator
@@ -33,7 +33,7 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, Address, hex_of
 from tests.support.chain.contracts import Contracts as Deployed
 from tests.support.chain.contracts import Party
@@ -106,7 +106,7 @@ class Sites:
     pool: Pool
     url: str
     deployed: Deployed
-    signals: Signals
+    wakeups: WakeupHub
     wallets: Wallets
     stack: AsyncExitStack
     conditions: Conditions = field(default_factory=Conditions)
@@ -137,7 +137,7 @@ class Sites:
             business_escrow=at["BusinessEscrow"],
         )
         fees = FeePolicy(cap=100 * GWEI)
-        desk = RelayContext.of(self.pool, self.signals, self.deployed.node, contracts, fees)
+        desk = RelayContext.of(self.pool, self.wakeups, self.deployed.node, contracts, fees)
         process = Process(desk, self.wallets, self.conditions)
         await self.stack.enter_async_context(running(desk.board.run(), process.relayer.run()))
         return process
@@ -150,7 +150,7 @@ class Sites:
             self.deployed.node,
             self.deployed.relay.signer,
             self.deployed.chain_id,
-            self.signals,
+            self.wakeups,
             POLICY,
         )
         async with running(lane.run()):
@@ -212,7 +212,7 @@ class Sites:
         perk: Perk,
         process: Process | None = None,
         max_cost: int | None = None,
-    ) -> Redeemed:
+    ) -> RedeemedPerk:
         redemptions = (process or self.first).redemptions
         return await redemptions.redeem(self.brand, member, UUID(perk.id), max_cost)
 
@@ -267,7 +267,7 @@ class Sites:
         return await self.deployed.node.nonce(self.deployed.relay.address, "pending")
 
 
-async def a_follower(url: str, pool: Pool, deployed: Deployed, signals: Signals) -> Follower:
+async def a_follower(url: str, pool: Pool, deployed: Deployed, wakeups: WakeupHub) -> Follower:
     """Of a chain that the database adopts at its head."""
     head, _ = await deployed.node.head_and_final()
     genesis = await deployed.node.block(0)
@@ -276,10 +276,10 @@ async def a_follower(url: str, pool: Pool, deployed: Deployed, signals: Signals)
     chain = ChainIdentity(deployed.chain_id, genesis.hash, at["LTZ"], head.number + 1)
     base = BlockRow(head.number, head.hash, head.parent_hash, head.timestamp)
     async with transaction(pool) as connection:
-        await chains.adopt(connection, chain, base)
+        await chains.start_following(connection, chain, base)
     contracts = Contracts(at["LTZ"], at["PerkNFT"], at["PointsSale"], at["BusinessEscrow"])
     policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
-    return Follower(pool, url, deployed.node, chain, contracts, signals, policy)
+    return Follower(pool, url, deployed.node, chain, contracts, wakeups, policy)
 
 
 @asynccontextmanager
@@ -288,21 +288,21 @@ async def some_sites(url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[
         pool, SEALER, "https://login.example/", [ltz_permits(deployed.chain_id, deployed.at["LTZ"])]
     )
     async with AsyncExitStack() as stack:
-        sites = Sites(pool, url, deployed, Signals(url), wallets, stack)
-        follower = await a_follower(url, pool, deployed, sites.signals)
+        sites = Sites(pool, url, deployed, WakeupHub(url), wallets, stack)
+        follower = await a_follower(url, pool, deployed, sites.wakeups)
         await stack.enter_async_context(running(follower.run()))
         sites.first = await sites.process()
         yield sites
 
 
-def code_of(redeemed: Redeemed) -> str:
+def code_of(redeemed: RedeemedPerk) -> str:
     assert not redeemed.is_pending
     code = redeemed.redemption.confirmation_code
     assert CODE.fullmatch(code), code
     return code
 
 
-async def refusal_of(redeeming: Awaitable[Redeemed]) -> str:
+async def refusal_of(redeeming: Awaitable[RedeemedPerk]) -> str:
     with pytest.raises(RedemptionRefused) as refused:
         await redeeming
     return refused.value.message

@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ltzd.dev import ports
+from ltzd.dev.services import ports
 from tests.support.tools import php_path
 from tests.support.waiting import until
 

@@ -24,7 +24,7 @@ from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, running
 
@@ -78,13 +78,13 @@ async def a_handler(
             await brands.apply(connection, brand or a_brand(), SEALER)
             await book.refresh(connection)
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
-        signals = Signals(url)
+        wakeups = WakeupHub(url)
         handler = EventHandler(
             pool,
-            signals,
+            wakeups,
             book,
             identity,
-            MintHashWaiters(pool, signals),
+            MintHashWaiters(pool, wakeups),
             RequestSignatures(pool, SEALER, book),
             await stack.enter_async_context(RateLimits()),
             capacity or MintCapacity(pool, FakeNode().node, CHAIN_ID, LTZ_AT),

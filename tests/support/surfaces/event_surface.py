@@ -23,7 +23,7 @@ from eth_hash.auto import keccak
 
 from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.main import _loops
-from ltzd.daemon.settings.accounts import Accounts
+from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import http_app
 from ltzd.dev.sandbox import Sandbox
@@ -341,7 +341,7 @@ def _settings(database_url: str, folder: Path, sandbox: Sandbox, node_url: str) 
             "secret_key": payments.secret_key,
             "signing_secret": payments.signing_secret,
         },
-        "accounts": Accounts.of(sandbox.accounts_policy()),
+        "accounts": AccountSettings.of(sandbox.accounts_policy()),
         "dns": {"nameservers": list(names.nameservers), "port": names.port},
         "http": {"port": 0, "own_origins": [OWN_ORIGIN]},
     }
@@ -358,11 +358,11 @@ def _hash(reward: UUID) -> Hash32:
 
 async def _publish(surface: EventSurface) -> None:
     """In the mint lane's place: whoever waits for a hash is told one, while that is switched on."""
-    bell = surface.daemon.signals.bell(REWARDS)
+    subscribe = surface.daemon.wakeups.subscribe(REWARDS)
     hashes = surface.daemon.hashes
     while True:
         await surface.is_publishing.wait()
-        await bell.wait(0.01)
+        await subscribe.wait(0.01)
         for reward in list(hashes._waiting):
             hashes.deliver([reward], _hash(reward))
 

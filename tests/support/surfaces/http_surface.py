@@ -16,16 +16,15 @@ import aiohttp
 
 from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
-from ltzd.actions.perk_charges import IndexedHeight, Reader, Redeemed, RedeemRequest
+from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
 from ltzd.actions.relayer.relayer import RelayAnswer, RelayRequest
 from ltzd.actions.site_plugin.check_ins import CheckInResult
-from ltzd.actions.site_plugin.leaderboards import Board, Entry
-from ltzd.actions.site_plugin.links import LinkCode, Linked
+from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
+from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
 from ltzd.actions.site_plugin.members import AuthenticatedMember
-from ltzd.actions.site_plugin.redemptions import Funds, PerkOffer
-from ltzd.actions.site_plugin.redemptions import Redeemed as SiteRedeemed
-from ltzd.cache.rate_limits import RateLimits, Window
+from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
+from ltzd.cache.rate_limits import RateLimits, RateLimitStatus
 from ltzd.errors import (
     BrandUnknown,
     DuplicateEvent,
@@ -55,20 +54,20 @@ from ltzd.rules.brands.configuration import Brand, EventRule, Perk
 from ltzd.rules.payments import Payment, not_found
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relayer.calls import Relayed, RelayStatus, RelayWindow
-from ltzd.rules.relayer.limits import RELAYS_AN_HOUR, WINDOW, Standing
+from ltzd.rules.relayer.limits import RELAYS_AN_HOUR, WINDOW, RelayUsage
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE
 from ltzd.rules.site_plugin.redemptions import check_cost
 from ltzd.rules.site_plugin.spending import Allowance
 from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
-from ltzd.store.indexer.tokens import Page
-from ltzd.store.perk_charges import Redemption
+from ltzd.store.indexer.tokens import TokenPage
+from ltzd.store.perk_charges import ChargeRedemption
 from ltzd.store.site_plugin.links import Link
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.redemptions import Redemption as SiteRedemption
-from ltzd.store.site_plugin.spending import LastingLink
-from ltzd.store.users.pregenerations import AccountWallet, Recorded
+from ltzd.store.site_plugin.redemptions import SiteRedemption
+from ltzd.store.site_plugin.spending import ActiveLink
+from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
 from ltzd.values import LTZ, Address, Hash32, address_of
 
 BRAND_ID = "0x" + "ab" * 20
@@ -186,21 +185,21 @@ class FakeRelays:
             raise Unauthorized("Invalid or expired token")
         return self.users[token]
 
-    async def standing(self, user: TokenUser, request: RelayRequest) -> Standing:
+    async def standing(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
         self.heard.append("standing")
         if request.ask.user not in (user.wallets or ()):
             raise ValidationFailed("userAddress is not a wallet of the token's user")
         return self._standing(request.ask.user)
 
-    def _standing(self, user: Address) -> Standing:
+    def _standing(self, user: Address) -> RelayUsage:
         used = sum(owner == user for owner, _ in self.sent.values())
         begun = datetime.fromtimestamp(self.reset_at, UTC) - WINDOW
-        return Standing(begun, begun, used, None, False, None, ())
+        return RelayUsage(begun, begun, used, None, False, None, ())
 
     def window(self, user: Address) -> RelayWindow:
         return self._standing(user).window()
 
-    async def submit(self, request: RelayRequest, _standing: Standing) -> RelayAnswer:
+    async def submit(self, request: RelayRequest, _standing: RelayUsage) -> RelayAnswer:
         self.heard.append("submit")
         self.asked.append(request)
         if self.refusal is not None:
@@ -270,7 +269,7 @@ class FakePerkCharges:
     heard: list[str] = field(default_factory=list)
     asked: list[RedeemRequest] = field(default_factory=list)
     nonces: set[tuple[Address, str]] = field(default_factory=set)
-    by_key: dict[tuple[Address, str], Redemption] = field(default_factory=dict)
+    by_key: dict[tuple[Address, str], ChargeRedemption] = field(default_factory=dict)
     refusal: Exception | None = None
     is_mining: bool = True
     as_of: IndexedHeight = field(default_factory=lambda: IndexedHeight(1_000, 900))
@@ -291,7 +290,7 @@ class FakePerkCharges:
         if not is_signed_with(signed, self.keys.get(brand, ())):
             raise SignatureRefused("The request is not signed by this brand")
 
-    async def spend(self, reader: Reader) -> None:
+    async def spend(self, reader: SignedReader) -> None:
         self.heard.append("spend")
         self._spend(reader.brand, reader.nonce)
 
@@ -300,7 +299,7 @@ class FakePerkCharges:
             raise SignatureRefused("X-LTZ-Nonce has been used")
         self.nonces.add((brand, nonce))
 
-    async def redeem(self, request: RedeemRequest) -> Redeemed:
+    async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
         self.heard.append("redeem")
         self.asked.append(request)
         self._spend(request.brand, request.nonce)
@@ -309,28 +308,30 @@ class FakePerkCharges:
         if earlier is not None:
             if earlier.fingerprint != request.fingerprint:
                 raise IdempotencyKeyReused("This idempotency key came with another request before")
-            return Redeemed(earlier, already_processed=True)
+            return RedeemedCharges(earlier, already_processed=True)
         token = self._own_token(request.brand, request.collection_id, request.token_id)
         left = perk_charges.remaining_before(token, request.amount, request.user, 0)
         self.tokens[token.id] = replace(token, used=token.used + request.amount)
         self.by_key[slot] = a_redemption(request, token, left, is_mined=self.is_mining)
-        return Redeemed(self.by_key[slot], already_processed=False)
+        return RedeemedCharges(self.by_key[slot], already_processed=False)
 
     async def token(
-        self, reader: Reader, collection_id: int, token_id: int
+        self, reader: SignedReader, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
         self.heard.append("token")
         self._spend(reader.brand, reader.nonce)
         return self._own_token(reader.brand, collection_id, token_id), self.as_of
 
-    async def holders(self, reader: Reader, collection_id: int, after: int, limit: int) -> Page:
+    async def holders(
+        self, reader: SignedReader, collection_id: int, after: int, limit: int
+    ) -> TokenPage:
         self.heard.append("holders")
         self._spend(reader.brand, reader.nonce)
         self._own(reader.brand, collection_id)
         held = [self.tokens[each] for each in sorted(self.tokens)]
         held = [token for token in held if token.collection_id == collection_id]
         behind = [token for token in held if token.id > after][:limit]
-        return Page(behind, len(held), None)
+        return TokenPage(behind, len(held), None)
 
     def _own(self, brand: Address, collection_id: int) -> None:
         if self.refusal is not None:
@@ -359,8 +360,8 @@ def a_perk(number: int = 1, **changes: Any) -> Token:
 
 def a_redemption(
     request: RedeemRequest, token: Token, left: int, *, is_mined: bool = True
-) -> Redemption:
-    return Redemption(
+) -> ChargeRedemption:
+    return ChargeRedemption(
         id=uuid4(),
         relay_id=1,
         collection_id=token.collection_id,
@@ -478,11 +479,13 @@ class FakePregeneration:
     asked: list[PregenerationRequest] = field(default_factory=list)
     signed: list[SignedRequest | None] = field(default_factory=list)
     counted: int = 0
-    most: int = PER_MINUTE.most
+    most: int = PER_MINUTE.max_hits
     reset_at: float = field(default_factory=lambda: time.time() + 42)
     refusal: Exception | None = None
 
-    async def admit(self, brand_id: Address, signed: SignedRequest | None = None) -> Window:
+    async def admit(
+        self, brand_id: Address, signed: SignedRequest | None = None
+    ) -> RateLimitStatus:
         self.signed.append(signed)
         if signed is not None and not is_signed_with(signed, [SECURITY_KEY]):
             raise SignatureRefused("The request is not signed by this brand")
@@ -491,9 +494,11 @@ class FakePregeneration:
         self.counted += 1
         if self.counted > self.most:
             raise too_many(PER_MINUTE, 42)
-        return Window(True, PER_MINUTE.most, PER_MINUTE.most - self.counted, self.reset_at)
+        return RateLimitStatus(
+            True, PER_MINUTE.max_hits, PER_MINUTE.max_hits - self.counted, self.reset_at
+        )
 
-    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+    async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         self.asked.append(request)
         if self.refusal is not None:
             raise self.refusal
@@ -501,7 +506,7 @@ class FakePregeneration:
         is_new = slot not in self.wallets
         number = len(self.wallets) + 1
         made = AccountWallet(f"did:privy:c{number}", Address(number.to_bytes(20, "big")))
-        return Recorded(self.wallets.setdefault(slot, made), created_new=is_new)
+        return RecordedPregeneration(self.wallets.setdefault(slot, made), created_new=is_new)
 
 
 SITE_HOST = "site.example"
@@ -551,7 +556,7 @@ class FakeSite:
     codes: dict[str, tuple[str, int]] = field(default_factory=lambda: {LINK_CODE: ("user", 500)})
     links: dict[str, list[Link]] = field(default_factory=dict)
     multiplier: Decimal = Decimal("1.5")
-    entries: tuple[Entry, ...] = (Entry("9d2c6a1f", "ann", 320, 1),)
+    entries: tuple[LeaderboardEntry, ...] = (LeaderboardEntry("9d2c6a1f", "ann", 320, 1),)
 
     def services(self) -> SiteServices:
         return SiteServices(
@@ -598,7 +603,7 @@ class FakeSite:
         if host != SITE_HOST or not self.links.pop(owner.subject, None):
             raise NotFound("You have no link at this host")
 
-    async def link(self, member: Member, typed: str) -> Linked:
+    async def link(self, member: Member, typed: str) -> LinkedWallet:
         self._hear("link", typed)
         if typed not in self.codes:
             raise LinkRefused("This code is wrong.")
@@ -606,20 +611,20 @@ class FakeSite:
         made = (LINKED_AT, LINKED_AT + LINK_LIFE)
         link = Link(member.brand_id, member.host, member.username, WALLET, allowance, *made)
         self.links[subject] = [link]
-        return Linked(WALLET, allowance)
+        return LinkedWallet(WALLET, allowance)
 
     async def end(self, member: Member) -> None:
         self._hear("end", member)
         self.links.clear()
 
-    async def funds(self, brand: Brand, member: Member) -> Funds:
+    async def funds(self, brand: Brand, member: Member) -> MemberFunds:
         self._hear("funds", member.wallet)
         link = next((one for links in self.links.values() for one in links), None)
         if link is None:
-            return Funds(self.balance, self.spendable, None)
+            return MemberFunds(self.balance, self.spendable, None)
         allowance = Allowance(link.daily_allowance * LTZ, 40 * LTZ)
-        lasting = LastingLink(uuid4(), link.expires_at, date(2026, 3, 14), allowance)
-        return Funds(self.balance, self.spendable + allowance.left, lasting)
+        lasting = ActiveLink(uuid4(), link.expires_at, date(2026, 3, 14), allowance)
+        return MemberFunds(self.balance, self.spendable + allowance.left, lasting)
 
     async def check_in(self, member: Member) -> CheckInResult:
         self._hear("check_in", member)
@@ -639,13 +644,13 @@ class FakeSite:
     def _streak(self) -> StreakShown:
         return StreakShown(8, self.multiplier, Milestone(30, 250), (Milestone(7, 50),))
 
-    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Board:
+    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Leaderboard:
         self._hear("read", (brand.id, metric, period, limit))
-        return Board(self.entries[:limit], len(self.entries))
+        return Leaderboard(self.entries[:limit], len(self.entries))
 
     async def redeem(
         self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None
-    ) -> SiteRedeemed:
+    ) -> RedeemedPerk:
         self._hear("redeem", perk_id)
         check_cost(self.price, max_cost)
         perk = brand.perk(perk_id)
@@ -663,7 +668,7 @@ class FakeSite:
             price=self.price,
             confirmation_code=CODE,
         )
-        return SiteRedeemed(redemption, self.is_pending)
+        return RedeemedPerk(redemption, self.is_pending)
 
     async def perks(self, brand: Brand) -> list[PerkOffer]:
         self._hear("perks", brand.id)

@@ -196,7 +196,7 @@ async def test_an_address_may_ask_three_hundred_times_a_minute(
     surface: Surface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = domain_verification.PER_CLIENT
-    assert (limit.most, limit.seconds) == (300, 60)
+    assert (limit.max_hits, limit.seconds) == (300, 60)
     monkeypatch.setattr(domain_verification, "PER_CLIENT", RateLimit("verify_dns_ip", 3, 60))
     for left in (2, 1, 0):
         assert (await post(surface, b"{")).status == 400  # which costs nobody anything

@@ -1034,7 +1034,9 @@ async def test_without_the_identity_provider_it_is_500_and_nothing_is_recorded(
     email = somebody()
     assert (await brand.post(email)).status == 200
     fault = {"service": "identity", "status": 503, "times": 1000}
-    async with surface.http.post(surface.sandbox.doors()["faultUrl"], json=fault) as ordered:
+    async with surface.http.post(
+        surface.sandbox.control_endpoints()["faultUrl"], json=fault
+    ) as ordered:
         assert ordered.status == 200
 
     answer = await brand.post()

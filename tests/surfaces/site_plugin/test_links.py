@@ -196,7 +196,7 @@ async def test_a_brands_page_may_ask_for_every_method(surface: Surface) -> None:
 
 
 async def test_relays_and_links_count_together_for_each_address(surface: Surface) -> None:
-    left = REQUESTS_PER_CLIENT.most
+    left = REQUESTS_PER_CLIENT.max_hits
     for path in ("/relay", "/site-links", "/site-links/a.example", "/site-links/nothing/here"):
         async with surface.client.get(surface.url + path) as answer:
             left -= 1

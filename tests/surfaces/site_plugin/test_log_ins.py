@@ -19,7 +19,7 @@ from ltzd.actions.site_plugin.links import SiteLinks
 from ltzd.actions.site_plugin.members import SiteMembers, SitePolicy
 from ltzd.actions.users.registration import UserRegistration
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.actions.users.wallet_migration import Following
+from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.daemon.surfaces import http_app
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.http.services import HttpPolicy
@@ -90,7 +90,7 @@ class Site:
     async def session(self, username: str | None = None) -> "Session":
         """Of a new user, or of this one."""
         said = {"username": username or f"u{uuid4().hex}"}
-        url = self.shop.sandbox.doors()["siteSessionUrl"]
+        url = self.shop.sandbox.control_endpoints()["siteSessionUrl"]
         async with self.shop.http.post(url, json=said) as answer:
             assert answer.status == 200
             return Session(self, await answer.json())
@@ -115,7 +115,7 @@ class Site:
         return answer
 
     async def token(self, email: str, **more: object) -> dict[str, str]:
-        url = self.shop.sandbox.doors()["identityTokenUrl"]
+        url = self.shop.sandbox.control_endpoints()["identityTokenUrl"]
         async with self.shop.http.post(url, json={"email": email} | more) as answer:
             tokens: dict[str, str] = await answer.json()
             return tokens
@@ -177,7 +177,7 @@ async def running(event_surface: EventSurface) -> AsyncIterator[str]:
         )
         tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
         owners = TokenAuthenticator(
-            tokens, daemon.identity, Following(daemon.pool, daemon.identity)
+            tokens, daemon.identity, WalletMigration(daemon.pool, daemon.identity)
         )
         links = SiteLinks(daemon.pool, members, owners, SEALER)
         site = replace(daemon.site, members=members, links=links)
@@ -286,12 +286,12 @@ async def test_two_sessions_of_one_user_are_one_member(site: Site) -> None:
 
 
 async def test_an_application_password_is_a_log_in(site: Site) -> None:
-    door = site.shop.sandbox.site_section()
-    pair = f"{door['username']}:{door['applicationPassword']}".encode()
+    section = site.shop.sandbox.site_section()
+    pair = f"{section['username']}:{section['applicationPassword']}".encode()
     basic = f"Basic {base64.b64encode(pair).decode()}"
 
     answer = await site.ask("me", Authorization=basic)
-    assert (answer.status, answer.body["username"]) == (200, door["username"])
+    assert (answer.status, answer.body["username"]) == (200, section["username"])
     assert "X-WP-Nonce" not in answer.headers
     wrong = f"Basic {base64.b64encode(pair + b'x').decode()}"
     assert (await site.ask("me", Authorization=wrong)).code == (401, "not_logged_in")

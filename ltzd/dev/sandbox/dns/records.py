@@ -1,7 +1,7 @@
-"""The sandbox's zone: TXT records by name, kept in a journal, and the answer to each question.
+"""The sandbox's DNS zone: TXT records by name, kept in a journal, and the answer to each query.
 
-What a door has set, be it nothing, stays as it is; what the start of the instance sets is a
-beginning that a door may change for good.
+A record set through the control endpoint, also an empty one, stays. A record set at the start of
+the instance is a default: it never replaces a record of the control endpoint.
 """
 
 from typing import Final, Literal
@@ -21,7 +21,7 @@ from dns.rdtypes.ANY.TXT import TXT
 
 from ltzd.dev.sandbox.journal import Journal, Record
 
-Setter = Literal["start", "door"]
+Setter = Literal["start", "control"]
 
 _STRING_BYTES: Final = 255
 _TTL_SECONDS: Final = 0
@@ -30,25 +30,25 @@ _TTL_SECONDS: Final = 0
 class TxtRecordStore:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        # Names are equal in any letter case.
+        # dns.name.Name compares without regard to letter case.
         self._values: dict[Name, tuple[str, ...]] = {}
         self._set_by: dict[Name, Setter] = {}
 
-    def remember(self, record: Record) -> None:
-        """Raises KeyError, TypeError or ValueError for a record that is none."""
-        setter: Setter = "door" if record["by"] == "door" else "start"
+    def apply_record(self, record: Record) -> None:
+        """Raises KeyError, TypeError or ValueError for a malformed record."""
+        setter: Setter = "start" if record["by"] == "start" else "control"
         values = record["txt"]
         if not isinstance(values, list):
             raise TypeError
         self._put(name_of(str(record["name"])), tuple(map(str, values)), setter)
 
     async def set(self, name: Name, values: tuple[str, ...], setter: Setter) -> None:
-        """Also the first of several strings may be empty; no value at all removes the record."""
-        if setter == "start" and self._set_by.get(name) == "door":
+        """Replaces the name's values; an empty tuple removes the record."""
+        if setter == "start" and self._set_by.get(name) == "control":
             return
         self._put(name, values, setter)
         record: Record = {"name": name.to_text(), "txt": list(values), "by": setter}
-        await self._journal.durable(self._journal.append(record))
+        await self._journal.wait_durable(self._journal.append(record))
 
     def answer(self, query: Message) -> Message:
         response = dns.message.make_response(query, recursion_available=True)
@@ -68,12 +68,14 @@ class TxtRecordStore:
         if values and kind in {dns.rdatatype.TXT, dns.rdatatype.ANY}:
             records = [_record(value) for value in values]
             response.answer.append(dns.rrset.from_rdata_list(name, _TTL_SECONDS, records))
-        elif not self._is_there(name):
+        elif not self._exists(name):
             response.set_rcode(dns.rcode.NXDOMAIN)
 
-    def _is_there(self, name: Name) -> bool:
-        """Names above a record are there too, though nothing stands at them."""
-        return any(values and one.is_subdomain(name) for one, values in self._values.items())
+    def _exists(self, name: Name) -> bool:
+        """Whether `name` has a record or is a parent of a name that has one."""
+        return any(
+            values and candidate.is_subdomain(name) for candidate, values in self._values.items()
+        )
 
     def _put(self, name: Name, values: tuple[str, ...], setter: Setter) -> None:
         self._values[name] = values
@@ -81,7 +83,7 @@ class TxtRecordStore:
 
 
 def name_of(text: str) -> Name:
-    """Raises ValueError for what cannot be a name."""
+    """Raises ValueError for a malformed domain name."""
     try:
         return dns.name.from_text(text)
     except dns.exception.DNSException as error:

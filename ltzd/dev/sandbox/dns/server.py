@@ -45,7 +45,7 @@ class DnsServer:
         self._folder = folder
         self._faults = faults
         self._journal: Journal | None = None
-        self._book: TxtRecordStore | None = None
+        self._store: TxtRecordStore | None = None
         self._port = 0
         self._tcp: asyncio.Server | None = None
         self._udp: asyncio.DatagramTransport | None = None
@@ -54,10 +54,10 @@ class DnsServer:
     async def start(self) -> None:
         """Raises Misconfigured."""
         self._journal, records = Journal.open(self._folder / "dns.jsonl")
-        self._book = TxtRecordStore(self._journal)
+        self._store = TxtRecordStore(self._journal)
         try:
             for record in records:
-                self._book.remember(record)
+                self._store.apply_record(record)
         except (KeyError, TypeError, ValueError) as error:
             raise Misconfigured(
                 "The sandbox's DNS records are damaged: start once with --clean to begin anew."
@@ -81,12 +81,12 @@ class DnsServer:
 
     async def set_txt(self, name: str, values: list[str]) -> None:
         """Unless a door has ever set this name."""
-        assert self._book is not None, "the sandbox has not started"
-        await self._book.set(name_of(name), tuple(values), "start")
+        assert self._store is not None, "the sandbox has not started"
+        await self._store.set(name_of(name), tuple(values), "start")
 
     async def door(self, request: web.Request) -> web.Response:
         """POST {"name", "txt": […]}; an empty list removes."""
-        assert self._book is not None, "the sandbox has not started"
+        assert self._store is not None, "the sandbox has not started"
         body = await control_body(request)
         allow_only(body, "name", "txt")
         try:
@@ -94,21 +94,21 @@ class DnsServer:
         except ValueError as error:
             raise BadInputError("name", str(error)) from error
         values = _values_in(body)
-        await self._book.set(name, values, "door")
+        await self._store.set(name, values, "control")
         return json_reply({"name": name.to_text(omit_final_dot=True), "txt": values})
 
     async def reply(self, raw: bytes, most_bytes: int) -> bytes | None:
         """None where nobody answers. `most_bytes` 0 is what the question says of itself."""
-        assert self._book is not None
+        assert self._store is not None
         query = _query_in(raw)
         if query is None:
             return None
-        fault = self._faults.spend(DNS)
+        fault = self._faults.consume(DNS)
         if fault is not None:
-            is_cut = fault.drops_request or await self._faults.ends_within(fault.delay_seconds)
+            is_cut = fault.drops_request or await self._faults.stopped_within(fault.delay_seconds)
             if is_cut or fault.drops_reply:
                 return None
-        response = self._book.answer(query)
+        response = self._store.answer(query)
         if fault is not None and fault.status is not None:
             response = dns.message.make_response(query, recursion_available=True)
             response.set_rcode(dns.rcode.SERVFAIL)

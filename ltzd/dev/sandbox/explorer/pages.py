@@ -7,7 +7,7 @@ from aiohttp import web
 
 from ltzd.dev.sandbox import pages
 from ltzd.dev.sandbox.explorer.node_reads import NodeReads, quantity
-from ltzd.dev.sandbox.explorer.reward_logs import MINTED_TOPIC, Reward, ltz_text, rewards_in
+from ltzd.dev.sandbox.explorer.reward_logs import MINTED_TOPIC, LoggedReward, ltz_text, rewards_in
 from ltzd.dev.sandbox.explorer.views import (
     BASE,
     block_parts,
@@ -104,7 +104,7 @@ class Explorer:
         answer = await self._node.call(ltz, _BALANCE_OF + bytes(12) + owner)
         return "LTZ is not deployed here" if answer == "0x" else f"{ltz_text(quantity(answer))} LTZ"
 
-    async def _minted_to(self, ltz: Address, owner: Address) -> list[Reward]:
+    async def _minted_to(self, ltz: Address, owner: Address) -> list[LoggedReward]:
         since = max(0, await self._node.head() - _MINTS_WITHIN_BLOCKS)
         logs = await self._node.logs(ltz, [MINTED_TOPIC, hex_of(bytes(12) + owner)], since)
         return rewards_in(logs, ltz)[: -_MOST_MINTS - 1 : -1]

@@ -12,7 +12,7 @@ _SKIPPED_TOPIC = hex_of(keccak(b"RewardSkipped(address,bytes32,uint256)"))
 
 
 @dataclass(frozen=True, slots=True)
-class Reward:
+class LoggedReward:
     recipient: Address
     amount: LtzUnits
     reference: Reference
@@ -29,7 +29,7 @@ class Reward:
         return int.from_bytes(self.reference[24:], "big")
 
 
-def rewards_in(logs: Sequence[RpcLog], ltz: Address | None) -> list[Reward]:
+def rewards_in(logs: Sequence[RpcLog], ltz: Address | None) -> list[LoggedReward]:
     """Minted and skipped rewards; of any contract while LTZ's address is not known."""
     rewards = (_reward(log) for log in logs if ltz is None or log.address.lower() == hex_of(ltz))
     return [reward for reward in rewards if reward is not None]
@@ -42,7 +42,7 @@ def ltz_text(amount: int) -> str:
     return f"{whole:,}.{decimals}" if decimals else f"{whole:,}"
 
 
-def _reward(log: RpcLog) -> Reward | None:
+def _reward(log: RpcLog) -> LoggedReward | None:
     if len(log.topics) != 3 or log.topics[0] not in {MINTED_TOPIC, _SKIPPED_TOPIC}:
         return None
     try:
@@ -51,7 +51,7 @@ def _reward(log: RpcLog) -> Reward | None:
         return None
     if not len(recipient) == len(reference) == len(amount) == 32:
         return None
-    return Reward(
+    return LoggedReward(
         Address(recipient[12:]),
         LtzUnits(int.from_bytes(amount, "big")),
         Reference(reference),

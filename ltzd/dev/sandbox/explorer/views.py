@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from ltzd.dev.sandbox import pages
 from ltzd.dev.sandbox.explorer.node_reads import RpcBlock, RpcReceipt, RpcTransaction, quantity
-from ltzd.dev.sandbox.explorer.reward_logs import Reward, ltz_text
+from ltzd.dev.sandbox.explorer.reward_logs import LoggedReward, ltz_text
 from ltzd.dev.sandbox.pages import Html, link, text
 from ltzd.values import address_of, checksummed, hex_of
 
@@ -51,14 +51,14 @@ def _status(receipt: RpcReceipt | None) -> Html:
     return text("Success", "good")
 
 
-def rewards_part(rewards: list[Reward]) -> list[Html]:
+def rewards_part(rewards: list[LoggedReward]) -> list[Html]:
     if not rewards:
         return [pages.heading("LTZ rewards"), pages.note("None.")]
     titles = ("Recipient", "Amount", "Event", "No.", "Reference", "Transaction")
     return [pages.heading("LTZ rewards"), pages.table(titles, [*map(_reward_row, rewards)])]
 
 
-def _reward_row(reward: Reward) -> list[Html]:
+def _reward_row(reward: LoggedReward) -> list[Html]:
     outcome = text("minted", "good") if reward.was_minted else text("skipped", "bad")
     return [
         _address_link(hex_of(reward.recipient)),

@@ -120,7 +120,7 @@ _IDS = {"subject", "telegram_user_id", "custom_user_id"}
 _LOOKED_UP = {(kind, field) for kind, _, field in LOOKUPS.values()}
 
 
-def account_from(value: object, place: str) -> Account:
+def parse_account(value: object, place: str) -> Account:
     """A linked account as a caller gives it; `place` names it in the refusal."""
     if not isinstance(value, dict):
         raise BadInputError(place, "must be a JSON object")
@@ -159,7 +159,7 @@ def claimed_email(account: Mapping[str, object]) -> Key | None:
     return None if email is None else index_key("email", "address", str(email))
 
 
-def account_of(provider: str, account_id: str) -> Account:
+def generated_account(provider: str, account_id: str) -> Account:
     """As it is after its owner's first log-in, under made-up names. Raises BadInputError."""
     if provider not in OAUTH_KINDS:
         raise BadInputError("provider", f"must be one of {', '.join(OAUTH_KINDS)}")
@@ -168,7 +168,7 @@ def account_of(provider: str, account_id: str) -> Account:
     known = {"username": name, "name": name, "email": f"{name}@{provider}.example"}
     fields = {field: known[field] for field in KINDS[kind].required if field in known}
     try:
-        return account_from({"type": kind, **fields, KINDS[kind].key: account_id}, "id")
+        return parse_account({"type": kind, **fields, KINDS[kind].key: account_id}, "id")
     except BadInputError as error:
         raise BadInputError("id", str(error).partition(": ")[2]) from None
 

@@ -11,16 +11,16 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
-from ltzd.dev.sandbox.identity.accounts import LOOKUPS, Account, account_from, identity_key
-from ltzd.dev.sandbox.identity.credentials import AppCredentials, SigningKeys
+from ltzd.dev.sandbox.identity.accounts import LOOKUPS, Account, identity_key, parse_account
+from ltzd.dev.sandbox.identity.credentials import AppCredentials, TokenSigningKeys
 from ltzd.dev.sandbox.identity.limits import DOOR as LIMIT_DOOR
 from ltzd.dev.sandbox.identity.limits import UserLimit
 from ltzd.dev.sandbox.identity.users import (
     AccountsConflictError,
-    User,
+    EmbeddedWallet,
+    SandboxUser,
     UserStore,
-    Wallet,
-    WalletOrder,
+    WalletRequest,
 )
 from ltzd.dev.sandbox.identity.wallet_rpc import WalletRpc
 from ltzd.dev.sandbox.requests import BadInputError, Body, json_object, json_reply, list_in, text_in
@@ -35,7 +35,7 @@ _MOST_WALLETS = 10
 
 
 class IdentityApi:
-    def __init__(self, users: UserStore, app: AppCredentials, keys: SigningKeys) -> None:
+    def __init__(self, users: UserStore, app: AppCredentials, keys: TokenSigningKeys) -> None:
         self._users = users
         self._app = app
         self._keys = keys
@@ -130,21 +130,21 @@ class IdentityApi:
 
         return look_up
 
-    async def _found(self, user: User | None) -> web.Response:
+    async def _found(self, user: SandboxUser | None) -> web.Response:
         return (
             _error(404, "User not found", "not_found") if user is None else await self._answer(user)
         )
 
-    async def _answer(self, user: User) -> web.Response:
+    async def _answer(self, user: SandboxUser) -> web.Response:
         return json_reply(user_as_json(await self._users.saved(user)))
 
-    async def _conflict(self, owner: User, *, has_cause: bool = True) -> web.Response:
+    async def _conflict(self, owner: SandboxUser, *, has_cause: bool = True) -> web.Response:
         await self._users.saved(owner)
         answer = {"error": f"Input conflict caused by an existing user: {owner.subject}"}
         return json_reply(answer | ({"cause": owner.subject} if has_cause else {}), 422)
 
 
-def user_as_json(user: User) -> dict[str, object]:
+def user_as_json(user: SandboxUser) -> dict[str, object]:
     verified = dict.fromkeys(
         ("verified_at", "first_verified_at", "latest_verified_at"), user.created_at
     )
@@ -160,7 +160,7 @@ def user_as_json(user: User) -> dict[str, object]:
     }
 
 
-def _wallet_as_json(wallet: Wallet) -> dict[str, object]:
+def _wallet_as_json(wallet: EmbeddedWallet) -> dict[str, object]:
     return {
         "type": "wallet",
         "id": wallet.id,
@@ -184,27 +184,27 @@ def _accounts_in(body: Body) -> list[Account]:
     rows = list_in(body, "linked_accounts", _MOST_ACCOUNTS)
     if not rows:
         raise BadInputError("linked_accounts", "must not be empty")
-    accounts = [account_from(row, f"linked_accounts.{place}") for place, row in enumerate(rows)]
+    accounts = [parse_account(row, f"linked_accounts.{place}") for place, row in enumerate(rows)]
     if len({identity_key(account) for account in accounts}) < len(accounts):
         raise BadInputError("linked_accounts", "names one account twice")
     return accounts
 
 
-def _wallets_in(body: Body) -> list[WalletOrder]:
+def _wallets_in(body: Body) -> list[WalletRequest]:
     """The sandbox makes ethereum ones only."""
     rows = list_in(body, "wallets", _MOST_WALLETS)
     return [_order_in(row, f"wallets.{place}") for place, row in enumerate(rows)]
 
 
-def _order_in(row: object, place: str) -> WalletOrder:
+def _order_in(row: object, place: str) -> WalletRequest:
     if not isinstance(row, dict) or row.get("chain_type") != "ethereum":
         raise BadInputError(f"{place}.chain_type", "must be ethereum")
     signers = list_in(row, "additional_signers", 1) if "additional_signers" in row else []
     for signer in signers:
         if not isinstance(signer, dict) or not isinstance(signer.get("signer_id"), str):
             raise BadInputError(f"{place}.additional_signers", "must name a signer_id")
-        return WalletOrder(signer["signer_id"])
-    return WalletOrder()
+        return WalletRequest(signer["signer_id"])
+    return WalletRequest()
 
 
 def _metadata_in(body: Body) -> Mapping[str, object]:

@@ -30,13 +30,13 @@ class AppCredentials:
         return cls(app_id, secrets.token_urlsafe(48), ec.generate_private_key(ec.SECP256R1()))
 
     @classmethod
-    def remembered(cls, record: Record) -> Self:
+    def from_record(cls, record: Record) -> Self:
         pem = str(record["signing_key"]).encode()
         key = serialization.load_pem_private_key(pem, password=None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return cls(str(record["app_id"]), str(record["app_secret"]), key)
 
-    def record(self) -> Record:
+    def as_record(self) -> Record:
         pem = self.signing_key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -62,10 +62,10 @@ class PaymentsAccount:
         return cls("sk_test_" + secrets.token_hex(24), "whsec_" + secrets.token_hex(24))
 
     @classmethod
-    def remembered(cls, record: Record) -> Self:
+    def from_record(cls, record: Record) -> Self:
         return cls(str(record["secret_key"]), str(record["signing_secret"]))
 
-    def record(self) -> Record:
+    def as_record(self) -> Record:
         return {
             "kind": "account",
             "secret_key": self.secret_key,
@@ -73,7 +73,7 @@ class PaymentsAccount:
         }
 
 
-class SigningKeys:
+class TokenSigningKeys:
     """The newest one signs. A rotation is forgotten with the process, the first key is not."""
 
     def __init__(self, app: AppCredentials) -> None:

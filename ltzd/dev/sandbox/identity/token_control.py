@@ -8,9 +8,9 @@ the vendor transfers an account whose owner has shown that he is both of its use
 
 from aiohttp import web
 
-from ltzd.dev.sandbox.identity.accounts import Account, account_of
+from ltzd.dev.sandbox.identity.accounts import Account, generated_account
 from ltzd.dev.sandbox.identity.tokens import TokenIssuer
-from ltzd.dev.sandbox.identity.users import User, UserStore, WalletOrder
+from ltzd.dev.sandbox.identity.users import SandboxUser, UserStore, WalletRequest
 from ltzd.dev.sandbox.identity.wallet_rpc import signer_id_of
 from ltzd.dev.sandbox.requests import (
     BadInputError,
@@ -32,9 +32,9 @@ _MOST_LINKS = 8
 
 
 class TokenControl:
-    def __init__(self, users: UserStore, mint: TokenIssuer) -> None:
+    def __init__(self, users: UserStore, issuer: TokenIssuer) -> None:
         self._users = users
-        self._mint = mint
+        self._issuer = issuer
 
     async def open(self, request: web.Request) -> web.Response:
         body = await control_body(request)
@@ -48,8 +48,8 @@ class TokenControl:
         wallet = user.wallets[0]
         return json_reply(
             {
-                "accessToken": self._mint.access_token(user, lifetime, claims),
-                "identityToken": self._mint.identity_token(user, lifetime, claims),
+                "accessToken": self._issuer.access_token(user, lifetime, claims),
+                "identityToken": self._issuer.identity_token(user, lifetime, claims),
                 "subject": user.subject,
                 "walletAddress": wallet.address,
                 "privateKey": hex_of(wallet.private_key),
@@ -59,16 +59,16 @@ class TokenControl:
     async def log_in(self, email: str) -> tuple[str, str]:
         """An access token of the address's owner, and the owner's wallet."""
         user = await self._user_with_wallet({"type": "email", "address": email})
-        token = self._mint.access_token(user, _LIFETIME_SECONDS, {})
+        token = self._issuer.access_token(user, _LIFETIME_SECONDS, {})
         return token, user.wallets[0].address
 
     async def wallet_of_email(self, email: str) -> str:
         user = await self._user_with_wallet({"type": "email", "address": email})
         return user.wallets[0].address
 
-    async def _user_with_wallet(self, account: Account) -> User:
+    async def _user_with_wallet(self, account: Account) -> SandboxUser:
         """The same user and wallet that an event or a pregeneration finds or makes."""
-        order = [WalletOrder(signer_id_of(self._mint.app_id))]
+        order = [WalletRequest(signer_id_of(self._issuer.app_id))]
         user = self._users.owner_of([account]) or self._users.make([account], order, {})
         if not user.wallets:
             self._users.add_wallets(user, order, None)
@@ -80,7 +80,7 @@ def _account_in(body: Body) -> Account:
         return {"type": "email", "address": email_in(body, "email")}
     if "email" in body:
         raise BadInputError("email", "is not wanted beside provider and id")
-    return account_of(text_in(body, "provider"), text_in(body, "id"))
+    return generated_account(text_in(body, "provider"), text_in(body, "id"))
 
 
 def _links_in(body: Body) -> list[Account]:

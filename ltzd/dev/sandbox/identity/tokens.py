@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import jwt
 import msgspec
 
-from ltzd.dev.sandbox.identity.credentials import SigningKeys
-from ltzd.dev.sandbox.identity.users import User
+from ltzd.dev.sandbox.identity.credentials import TokenSigningKeys
+from ltzd.dev.sandbox.identity.users import SandboxUser
 
 Claims = Mapping[str, object]
 
@@ -19,15 +19,15 @@ _ISSUER = "privy.io"
 
 
 class TokenIssuer:
-    def __init__(self, app_id: str, keys: SigningKeys) -> None:
+    def __init__(self, app_id: str, keys: TokenSigningKeys) -> None:
         self.app_id = app_id
         self._keys = keys
 
-    def access_token(self, user: User, lifetime_seconds: float, overrides: Claims) -> str:
+    def access_token(self, user: SandboxUser, lifetime_seconds: float, overrides: Claims) -> str:
         claims = {**self._common(user, lifetime_seconds), "sid": "c" + secrets.token_hex(12)}
         return self._signed(claims, overrides)
 
-    def identity_token(self, user: User, lifetime_seconds: float, overrides: Claims) -> str:
+    def identity_token(self, user: SandboxUser, lifetime_seconds: float, overrides: Claims) -> str:
         claims = {
             **self._common(user, lifetime_seconds),
             "cr": str(user.created_at),
@@ -36,7 +36,7 @@ class TokenIssuer:
         }
         return self._signed(claims, overrides)
 
-    def _common(self, user: User, lifetime_seconds: float) -> dict[str, object]:
+    def _common(self, user: SandboxUser, lifetime_seconds: float) -> dict[str, object]:
         now = int(time.time())
         return {
             "iss": _ISSUER,
@@ -57,7 +57,7 @@ class TokenIssuer:
         )
 
 
-def _reduced_accounts(user: User) -> list[dict[str, object]]:
+def _reduced_accounts(user: SandboxUser) -> list[dict[str, object]]:
     verified = {"lv": user.created_at}
     accounts = [{**_reduced(account), **verified} for account in user.accounts]
     wallets = [

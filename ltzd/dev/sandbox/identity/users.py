@@ -27,7 +27,7 @@ _CUID_LETTERS = string.ascii_lowercase + string.digits
 
 
 @dataclass(frozen=True, slots=True)
-class Wallet:
+class EmbeddedWallet:
     id: str
     address: str
     private_key: bytes = field(repr=False)
@@ -38,19 +38,19 @@ class Wallet:
 
 
 @dataclass(frozen=True, slots=True)
-class WalletOrder:
+class WalletRequest:
     """A wallet that is wanted; `signer` may use it without its owner, and is never added later."""
 
     signer: str | None = None
 
 
 @dataclass(slots=True)
-class User:
+class SandboxUser:
     subject: str
     created_at: int
     accounts: list[Account]
     custom_metadata: Mapping[str, object]
-    wallets: list[Wallet] = field(default_factory=list)
+    wallets: list[EmbeddedWallet] = field(default_factory=list)
     spent_keys: set[str] = field(default_factory=set)
     sequence: int = 0
 
@@ -58,7 +58,7 @@ class User:
 class AccountsConflictError(Exception):
     """Some of the accounts belong to `owner` already, and not all of them."""
 
-    def __init__(self, owner: User) -> None:
+    def __init__(self, owner: SandboxUser) -> None:
         super().__init__(owner.subject)
         self.owner = owner
 
@@ -66,30 +66,30 @@ class AccountsConflictError(Exception):
 class UserStore:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._users: dict[str, User] = {}
-        self._order: list[User] = []
+        self._users: dict[str, SandboxUser] = {}
+        self._order: list[SandboxUser] = []
         self._positions: dict[str, int] = {}
-        self._by_account: dict[Key, User] = {}
-        self._wallets: dict[str, Wallet] = {}
+        self._by_account: dict[Key, SandboxUser] = {}
+        self._wallets: dict[str, EmbeddedWallet] = {}
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def user(self, subject: str) -> User | None:
+    def user(self, subject: str) -> SandboxUser | None:
         return self._users.get(subject)
 
-    def find(self, kind: str, name: str, value: str) -> User | None:
+    def find(self, kind: str, name: str, value: str) -> SandboxUser | None:
         return self._by_account.get(index_key(kind, name, value))
 
-    def wallet(self, wallet_id: str) -> Wallet | None:
+    def wallet(self, wallet_id: str) -> EmbeddedWallet | None:
         return self._wallets.get(wallet_id)
 
-    def owner_of_email(self, accounts: Sequence[Account]) -> User | None:
+    def owner_of_email(self, accounts: Sequence[Account]) -> SandboxUser | None:
         """An e-mail user whose address one of these OAuth accounts gives as its own."""
         keys = filter(None, map(claimed_email, accounts))
         return next((self._by_account[key] for key in keys if key in self._by_account), None)
 
-    def owner_of(self, accounts: Sequence[Account]) -> User | None:
+    def owner_of(self, accounts: Sequence[Account]) -> SandboxUser | None:
         """The one user who has all of these accounts, or None if nobody has any."""
         owners = [self._by_account.get(identity_key(account)) for account in accounts]
         someone = next((owner for owner in owners if owner is not None), None)
@@ -100,17 +100,17 @@ class UserStore:
     def make(
         self,
         accounts: list[Account],
-        wallets: Sequence[WalletOrder],
+        wallets: Sequence[WalletRequest],
         custom_metadata: Mapping[str, object],
-    ) -> User:
-        user = User(f"did:privy:{_new_cuid()}", int(time.time()), accounts, custom_metadata)
+    ) -> SandboxUser:
+        user = SandboxUser(f"did:privy:{_new_cuid()}", int(time.time()), accounts, custom_metadata)
         user.wallets = [_new_wallet(index, order) for index, order in enumerate(wallets)]
         self._admit(user)
         user.sequence = self._journal.append(_user_record(user))
         return user
 
     def add_wallets(
-        self, user: User, wallets: Sequence[WalletOrder], idempotency_key: str | None
+        self, user: SandboxUser, wallets: Sequence[WalletRequest], idempotency_key: str | None
     ) -> None:
         """Each call makes new ones, as the vendor's does, unless its key was used before."""
         if idempotency_key is not None and idempotency_key in user.spent_keys:
@@ -121,26 +121,26 @@ class UserStore:
         record = {"kind": "wallets", "subject": user.subject, "idempotency_key": idempotency_key}
         user.sequence = self._journal.append({**record, "wallets": _wallet_records(new)})
 
-    def link(self, user: User, account: Account) -> None:
+    def link(self, user: SandboxUser, account: Account) -> None:
         """The account is this user's; whoever had it has it no more."""
         if self._by_account.get(identity_key(account)) is not user:
             self._move(user, account)
             record = {"kind": "linked", "subject": user.subject, "account": account}
             user.sequence = self._journal.append({**record, "wallets": []})
 
-    def page(self, after: str | None, limit: int) -> Sequence[User]:
+    def page(self, after: str | None, limit: int) -> Sequence[SandboxUser]:
         """Users in the order of their making. Raises KeyError for a cursor of nobody."""
         start = 0 if after is None else self._positions[after] + 1
         return self._order[start : start + limit]
 
-    def is_saved(self, user: User) -> bool:
+    def is_saved(self, user: SandboxUser) -> bool:
         return self._journal.is_durable(user.sequence)
 
-    async def saved(self, user: User) -> User:
-        await self._journal.durable(user.sequence)
+    async def saved(self, user: SandboxUser) -> SandboxUser:
+        await self._journal.wait_durable(user.sequence)
         return user
 
-    def remember(self, record: Record) -> None:
+    def apply_record(self, record: Record) -> None:
         """Take back one record of the journal."""
         wallets = [_wallet_from(row) for row in _rows(record["wallets"])]
         if record["kind"] == "wallets":
@@ -156,7 +156,7 @@ class UserStore:
         metadata = record["custom_metadata"]
         assert isinstance(metadata, dict)
         self._admit(
-            User(
+            SandboxUser(
                 str(record["subject"]),
                 int(str(record["created_at"])),
                 _rows(record["accounts"]),
@@ -165,7 +165,7 @@ class UserStore:
             )
         )
 
-    def _admit(self, user: User) -> None:
+    def _admit(self, user: SandboxUser) -> None:
         self._users[user.subject] = user
         self._positions[user.subject] = len(self._order)
         self._order.append(user)
@@ -174,7 +174,7 @@ class UserStore:
                 self._by_account[key] = user
         self._index_wallets(user, user.wallets)
 
-    def _move(self, user: User, account: Account) -> None:
+    def _move(self, user: SandboxUser, account: Account) -> None:
         """Under the names that it had."""
         key = identity_key(account)
         former = self._by_account.get(key)
@@ -185,13 +185,15 @@ class UserStore:
         for each in index_keys(account):
             self._by_account[each] = user
 
-    def _equip(self, user: User, wallets: list[Wallet], idempotency_key: str | None) -> None:
+    def _equip(
+        self, user: SandboxUser, wallets: list[EmbeddedWallet], idempotency_key: str | None
+    ) -> None:
         user.wallets.extend(wallets)
         if idempotency_key is not None:
             user.spent_keys.add(idempotency_key)
         self._index_wallets(user, wallets)
 
-    def _index_wallets(self, user: User, wallets: list[Wallet]) -> None:
+    def _index_wallets(self, user: SandboxUser, wallets: list[EmbeddedWallet]) -> None:
         for wallet in wallets:
             self._by_account[index_key("wallet", "address", wallet.address)] = user
             self._wallets[wallet.id] = wallet
@@ -201,14 +203,16 @@ def _new_cuid() -> str:
     return "c" + "".join(secrets.choice(_CUID_LETTERS) for _ in range(24))
 
 
-def _new_wallet(index: int, order: WalletOrder) -> Wallet:
+def _new_wallet(index: int, order: WalletRequest) -> EmbeddedWallet:
     key = coincurve.PrivateKey()
     address = Address(keccak(key.public_key.format(compressed=False)[1:])[-20:])
     made_at = int(time.time())
-    return Wallet(_new_cuid(), checksummed(address), key.secret, index, made_at, order.signer)
+    return EmbeddedWallet(
+        _new_cuid(), checksummed(address), key.secret, index, made_at, order.signer
+    )
 
 
-def _user_record(user: User) -> Record:
+def _user_record(user: SandboxUser) -> Record:
     return {
         "kind": "user",
         "subject": user.subject,
@@ -219,7 +223,7 @@ def _user_record(user: User) -> Record:
     }
 
 
-def _wallet_records(wallets: Sequence[Wallet]) -> list[Record]:
+def _wallet_records(wallets: Sequence[EmbeddedWallet]) -> list[Record]:
     return [
         {
             "id": wallet.id,
@@ -233,9 +237,9 @@ def _wallet_records(wallets: Sequence[Wallet]) -> list[Record]:
     ]
 
 
-def _wallet_from(row: Record) -> Wallet:
+def _wallet_from(row: Record) -> EmbeddedWallet:
     signer = row.get("signer")
-    return Wallet(
+    return EmbeddedWallet(
         str(row["id"]),
         str(row["address"]),
         bytes_of(str(row["private_key"])),

@@ -33,7 +33,7 @@ class WalletApp:
         self._log_in = log_in
         self._ltzd_url: str | None = None
 
-    def lead_to(self, ltzd_url: str) -> None:
+    def set_ltzd_url(self, ltzd_url: str) -> None:
         self._ltzd_url = ltzd_url.rstrip("/")
 
     def routes(self) -> list[web.RouteDef]:
@@ -42,7 +42,7 @@ class WalletApp:
             web.post(WALLET_APP, self._open),
             web.post(_CODE, self._code),
             web.post(_END, self._end),
-            *(web.get(path, _lead_home) for path in (WALLET_APP.rstrip("/"), _CODE, _END)),
+            *(web.get(path, _redirect_home) for path in (WALLET_APP.rstrip("/"), _CODE, _END)),
         ]
 
     async def _welcome(self, request: web.Request) -> web.Response:
@@ -70,7 +70,9 @@ class WalletApp:
 
         return await self._for_owner(request, work, "host")
 
-    async def _for_owner(self, request: web.Request, work: "_Work", *names: str) -> web.Response:
+    async def _for_owner(
+        self, request: web.Request, work: "_OwnerAction", *names: str
+    ) -> web.Response:
         if not is_own_form(request):
             return json_reply({"error": "Origin: must be the page's own"}, 403)
         form = {key: text for key, text in (await request.post()).items() if isinstance(text, str)}
@@ -110,14 +112,14 @@ class _Owner:
             return answer.status, content
 
 
-_Work = Callable[[_Owner, Mapping[str, str]], Awaitable[Html]]
+_OwnerAction = Callable[[_Owner, Mapping[str, str]], Awaitable[Html]]
 
 
 async def _show_nothing_more(_owner: _Owner, _given: Mapping[str, str]) -> Html:
     return Html("")
 
 
-async def _lead_home(_request: web.Request) -> web.Response:
+async def _redirect_home(_request: web.Request) -> web.Response:
     return web.Response(status=303, headers={"Location": WALLET_APP, "Cache-Control": "no-store"})
 
 

@@ -21,7 +21,7 @@ from eth_account import Account
 from eth_account.messages import encode_typed_data
 
 from ltzd.dev.sandbox.identity.credentials import AppCredentials
-from ltzd.dev.sandbox.identity.users import UserStore, Wallet
+from ltzd.dev.sandbox.identity.users import EmbeddedWallet, UserStore
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
@@ -81,7 +81,9 @@ class WalletRpc:
             return _error(404, "Wallet not found", "not_found")
         return self._refusal(request, body, wallet) or self._signed_once(request, body, wallet)
 
-    def _refusal(self, request: web.Request, body: Body, wallet: Wallet) -> web.Response | None:
+    def _refusal(
+        self, request: web.Request, body: Body, wallet: EmbeddedWallet
+    ) -> web.Response | None:
         given = request.headers.get("privy-authorization-signature", "")
         if wallet.signer != self._signer.id or not given:
             text = "No valid authorization keys or user signing keys available"
@@ -112,7 +114,9 @@ class WalletRpc:
             return False
         return True
 
-    def _signed_once(self, request: web.Request, body: Body, wallet: Wallet) -> web.Response:
+    def _signed_once(
+        self, request: web.Request, body: Body, wallet: EmbeddedWallet
+    ) -> web.Response:
         key = request.headers.get("privy-idempotency-key")
         if key is None:
             return json_reply(_signed(body, wallet))
@@ -127,7 +131,7 @@ class WalletRpc:
         return json_reply(answer)
 
 
-def _signed(body: Body, wallet: Wallet) -> dict[str, object]:
+def _signed(body: Body, wallet: EmbeddedWallet) -> dict[str, object]:
     if text_in(body, "method") != _METHOD:
         raise BadInputError("method", f"the sandbox knows {_METHOD} only")
     typed_data = object_in(object_in(body, "params"), "typed_data")

@@ -17,7 +17,7 @@ _BY_NAME: dict[str, OAuthProvider] = {name: name for name in PROVIDERS}
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ProviderAccount:
     id: str
     username: str
     is_known: bool = True
@@ -29,7 +29,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GuildMember:
     """Somebody in a guild, or who has been: `roles` is None for one who is no member."""
 
     roles: tuple[str, ...] | None = None
@@ -39,28 +39,36 @@ class Member:
 class AccountStore:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._people: dict[tuple[OAuthProvider, str], Person] = {}
-        self._members: dict[tuple[str, str], Member] = {}
+        self._people: dict[tuple[OAuthProvider, str], ProviderAccount] = {}
+        self._members: dict[tuple[str, str], GuildMember] = {}
 
-    def find(self, provider: OAuthProvider, account_id: str) -> Person | None:
+    def find(self, provider: OAuthProvider, account_id: str) -> ProviderAccount | None:
         """Whom the provider knows."""
         person = self._people.get((provider, account_id))
         if person is not None:
             return person if person.is_known else None
-        username = made_up_username(provider, account_id)
-        return Person(account_id, username) if _can_be(provider, account_id, username) else None
+        username = generated_username(provider, account_id)
+        return (
+            ProviderAccount(account_id, username)
+            if _can_be(provider, account_id, username)
+            else None
+        )
 
-    def find_named(self, provider: OAuthProvider, username: str) -> Person | None:
+    def find_named(self, provider: OAuthProvider, username: str) -> ProviderAccount | None:
         """Letter case never matters."""
         for (of, _), person in self._people.items():
             if of == provider and person.username.lower() == username.lower():
                 return person if person.is_known else None
         digits = int(hashlib.sha256(username.lower().encode()).hexdigest(), 16) % 10**12
         account_id = f"17841{digits:012}"
-        return Person(account_id, username) if _can_be(provider, account_id, username) else None
+        return (
+            ProviderAccount(account_id, username)
+            if _can_be(provider, account_id, username)
+            else None
+        )
 
-    def member(self, guild: str, user: str) -> Member:
-        return self._members.get((guild, user), Member())
+    def member(self, guild: str, user: str) -> GuildMember:
+        return self._members.get((guild, user), GuildMember())
 
     async def set_person(
         self,
@@ -68,10 +76,10 @@ class AccountStore:
         account_id: str,
         username: str | None,
         is_known: bool | None,
-    ) -> Person:
+    ) -> ProviderAccount:
         """None leaves as it was."""
-        before = self._people.get((provider, account_id)) or Person(
-            account_id, made_up_username(provider, account_id)
+        before = self._people.get((provider, account_id)) or ProviderAccount(
+            account_id, generated_username(provider, account_id)
         )
         person = replace(
             before,
@@ -89,7 +97,7 @@ class AccountStore:
         )
         return person
 
-    async def set_member(self, guild: str, user: str, member: Member) -> None:
+    async def set_member(self, guild: str, user: str, member: GuildMember) -> None:
         await self._keep(
             {
                 "kind": "member",
@@ -100,26 +108,26 @@ class AccountStore:
             }
         )
 
-    def remember(self, record: Record) -> None:
+    def apply_record(self, record: Record) -> None:
         """Take one record of the journal. Raises KeyError or TypeError for what is none."""
         account_id = str(record["id"])
         if record["kind"] == "person":
             provider = _BY_NAME[str(record["provider"])]
-            person = Person(account_id, str(record["username"]), record["known"] is True)
+            person = ProviderAccount(account_id, str(record["username"]), record["known"] is True)
             self._people[provider, account_id] = person
             return
         roles, level = record["roles"], record["level"]
         if not isinstance(roles, list | None) or not isinstance(level, int | None):
             raise TypeError
         kept_roles = None if roles is None else tuple(map(str, roles))
-        self._members[str(record["guild"]), account_id] = Member(kept_roles, level)
+        self._members[str(record["guild"]), account_id] = GuildMember(kept_roles, level)
 
     async def _keep(self, record: Record) -> None:
-        self.remember(record)
-        await self._journal.durable(self._journal.append(record))
+        self.apply_record(record)
+        await self._journal.wait_durable(self._journal.append(record))
 
 
-def made_up_username(provider: OAuthProvider, account_id: str) -> str:
+def generated_username(provider: OAuthProvider, account_id: str) -> str:
     """Of a form that every provider takes; the same as the identity provider's part makes up."""
     name = "u" + hashlib.sha256(account_id.encode()).hexdigest()[:12]
     return f"{name}@google.example" if provider == "google" else name

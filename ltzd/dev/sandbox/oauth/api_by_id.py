@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from ltzd.dev.sandbox.oauth.account_store import AccountStore, Person
+from ltzd.dev.sandbox.oauth.account_store import AccountStore, ProviderAccount
 from ltzd.dev.sandbox.oauth.credentials import AccountCredentials
 from ltzd.dev.sandbox.oauth.errors import PREFIX
 from ltzd.dev.sandbox.requests import json_reply
@@ -19,8 +19,8 @@ _TWITTER_PROBLEMS = "https://api.twitter.com/2/problems"
 
 
 class ByIdApi:
-    def __init__(self, book: AccountStore, credentials: AccountCredentials) -> None:
-        self._book = book
+    def __init__(self, store: AccountStore, credentials: AccountCredentials) -> None:
+        self._store = store
         self._credentials = credentials
 
     def routes(self) -> list[web.RouteDef]:
@@ -39,7 +39,7 @@ class ByIdApi:
             return web.Response(status=403, text="Request forbidden by administrative rules.")
         if "Authorization" in request.headers and not self._has_bearer(request, "github"):
             return _github_error(401, "Bad credentials")
-        person = self._book.find("github", request.match_info["id"])
+        person = self._store.find("github", request.match_info["id"])
         return _github_error(404, "Not Found") if person is None else _github_user(person)
 
     async def _twitter(self, request: web.Request) -> web.Response:
@@ -50,20 +50,20 @@ class ByIdApi:
             return json_reply(body, 401)
         if not _is_id("twitter", account_id):
             return _twitter_invalid(account_id)
-        person = self._book.find("twitter", account_id)
+        person = self._store.find("twitter", account_id)
         if person is None:
             return _twitter_unknown(account_id)
         user = {"id": person.id, "name": person.username, "username": person.username}
         return json_reply({"data": user})
 
     async def _telegram(self, request: web.Request) -> web.Response:
-        if not self._credentials.is_right("telegram", request.match_info["token"]):
+        if not self._credentials.matches("telegram", request.match_info["token"]):
             return _telegram_error(401, "Unauthorized")
         sent = request.query if request.method == "GET" else await request.post()
         chat_id = str(sent.get("chat_id", ""))
         if not chat_id:
             return _telegram_error(400, "Bad Request: chat_id is empty")
-        person = self._book.find("telegram", chat_id)
+        person = self._store.find("telegram", chat_id)
         if person is None:
             return _telegram_error(400, "Bad Request: chat not found")
         chat = {
@@ -84,13 +84,13 @@ class ByIdApi:
                 "Method doesn't allow unregistered callers (callers without established identity)."
             )
             return _google_error(403, text, "PERMISSION_DENIED")
-        if not self._credentials.is_right("google", key):
+        if not self._credentials.matches("google", key):
             text = "API key not valid. Please pass a valid API key."
             return _google_error(400, text, "INVALID_ARGUMENT")
         if not request.query.get("personFields"):
             text = "personFields mask is required. Please specify one or more valid paths."
             return _google_error(400, text, "INVALID_ARGUMENT")
-        person = self._book.find("google", request.match_info["id"])
+        person = self._store.find("google", request.match_info["id"])
         if person is None:
             return _google_error(404, "Requested entity was not found.", "NOT_FOUND")
         etag = f"%EgUBAi43PRoEAQIFByIM{person.number:x}"
@@ -98,7 +98,7 @@ class ByIdApi:
 
     def _has_bearer(self, request: web.Request, name: str) -> bool:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        return kind == "Bearer" and self._credentials.is_right(name, token)
+        return kind == "Bearer" and self._credentials.matches(name, token)
 
 
 def _is_id(provider: OAuthProvider, text: str) -> bool:
@@ -109,7 +109,7 @@ def _is_id(provider: OAuthProvider, text: str) -> bool:
     return True
 
 
-def _github_user(person: Person) -> web.Response:
+def _github_user(person: ProviderAccount) -> web.Response:
     return json_reply(
         {
             "login": person.username,

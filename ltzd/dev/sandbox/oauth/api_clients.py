@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import aiohttp
 from aiohttp import web
 
-from ltzd.dev.sandbox.oauth.account_store import AccountStore, Person
+from ltzd.dev.sandbox.oauth.account_store import AccountStore, ProviderAccount
 from ltzd.dev.sandbox.oauth.credentials import (
     CLIENT_ID,
     INSTAGRAM_USER,
@@ -28,8 +28,8 @@ _TRACE = "AsandboxTrace"
 
 
 class ClientsApi:
-    def __init__(self, book: AccountStore, credentials: AccountCredentials) -> None:
-        self._book = book
+    def __init__(self, store: AccountStore, credentials: AccountCredentials) -> None:
+        self._store = store
         self._credentials = credentials
         self.spotify_tokens = ClientTokenStore()
         self.tiktok_tokens = ClientTokenStore()
@@ -55,13 +55,13 @@ class ClientsApi:
         given = request.headers.get("Authorization")
         if given is None:
             return _spotify_error(401, "No token provided")
-        if not self.spotify_tokens.is_good(given):
+        if not self.spotify_tokens.is_valid(given):
             return _spotify_error(401, "The access token expired")
-        person = self._book.find("spotify", request.match_info["id"])
+        person = self._store.find("spotify", request.match_info["id"])
         return _spotify_error(404, "User not found") if person is None else _spotify_user(person)
 
     async def _instagram(self, request: web.Request) -> web.Response:
-        if not self._credentials.is_right("instagram", request.query.get("access_token")):
+        if not self._credentials.matches("instagram", request.query.get("access_token")):
             text = "Invalid OAuth access token - Cannot parse access token"
             return _graph_error(400, 190, text)
         if request.match_info["id"] != INSTAGRAM_USER:
@@ -69,7 +69,7 @@ class ClientsApi:
         asked = _DISCOVERY.fullmatch(request.query.get("fields", ""))
         if asked is None:
             return _graph_error(400, 100, "(#100) The fields cannot be read")
-        person = self._book.find_named("instagram", asked[1])
+        person = self._store.find_named("instagram", asked[1])
         if person is None:
             return _not_professional(asked[1])
         known = {"id": f"17841{person.number:012}", "ig_id": person.id, "username": person.username}
@@ -81,7 +81,7 @@ class ClientsApi:
         """Also this refusal comes with status 200."""
         form = await request.post()
         key, secret = form.get("client_key"), form.get("client_secret")
-        if key != CLIENT_ID or not self._credentials.is_right("tiktok", str(secret)):
+        if key != CLIENT_ID or not self._credentials.matches("tiktok", str(secret)):
             text = "Client key or secret is incorrect."
             said = {"error": "invalid_client", "error_description": text, "log_id": _TRACE}
             return json_reply(said)
@@ -91,14 +91,14 @@ class ClientsApi:
         return _token_reply(self.tiktok_tokens.new(), "Bearer")
 
     async def _tiktok(self, request: web.Request) -> web.Response:
-        if not self.tiktok_tokens.is_good(request.headers.get("Authorization")):
+        if not self.tiktok_tokens.is_valid(request.headers.get("Authorization")):
             text = "The access token is invalid or not found in the request."
             return _tiktok_reply({}, "access_token_invalid", text, 401)
         try:
             username = (await json_object(request)).get("username")
         except BadInputError:
             username = None
-        person = self._book.find_named("tiktok", username) if isinstance(username, str) else None
+        person = self._store.find_named("tiktok", username) if isinstance(username, str) else None
         if person is None or "fields" not in request.query:
             text = "Invalid or missing parameters: the user cannot be found"
             return _tiktok_reply({}, "invalid_params", text, 400)
@@ -118,7 +118,7 @@ def _spotify_error(status: int, message: str) -> web.Response:
     return json_reply({"error": {"status": status, "message": message}}, status)
 
 
-def _spotify_user(person: Person) -> web.Response:
+def _spotify_user(person: ProviderAccount) -> web.Response:
     return json_reply(
         {
             "display_name": person.username,

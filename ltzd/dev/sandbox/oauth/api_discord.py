@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
-from ltzd.dev.sandbox.oauth.account_store import AccountStore, Person
+from ltzd.dev.sandbox.oauth.account_store import AccountStore, ProviderAccount
 from ltzd.dev.sandbox.oauth.credentials import AccountCredentials
 from ltzd.dev.sandbox.oauth.errors import PREFIX
 from ltzd.dev.sandbox.requests import json_reply
@@ -17,8 +17,8 @@ LEVELS = f"{PREFIX}/levels"
 class DiscordApi:
     """Our bot is in every guild, and anybody may ask for levels."""
 
-    def __init__(self, book: AccountStore, credentials: AccountCredentials) -> None:
-        self._book = book
+    def __init__(self, store: AccountStore, credentials: AccountCredentials) -> None:
+        self._store = store
         self._credentials = credentials
 
     def routes(self) -> list[web.RouteDef]:
@@ -32,7 +32,7 @@ class DiscordApi:
         refusal = self._refusal(request, "user")
         if refusal is not None:
             return refusal
-        person = self._book.find("discord", request.match_info["user"])
+        person = self._store.find("discord", request.match_info["user"])
         return _error(404, "Unknown User", 10013) if person is None else json_reply(_user(person))
 
     async def _member(self, request: web.Request) -> web.Response:
@@ -40,10 +40,10 @@ class DiscordApi:
         if refusal is not None:
             return refusal
         guild, user = request.match_info["guild"], request.match_info["user"]
-        person = self._book.find("discord", user)
+        person = self._store.find("discord", user)
         if person is None:
             return _error(404, "Unknown User", 10013)
-        roles = self._book.member(guild, user).roles
+        roles = self._store.member(guild, user).roles
         if roles is None:
             return _error(404, "Unknown Member", 10007)
         return json_reply(
@@ -64,12 +64,12 @@ class DiscordApi:
         )
 
     async def _level(self, request: web.Request) -> web.Response:
-        level = self._book.member(request.match_info["guild"], request.match_info["user"]).level
+        level = self._store.member(request.match_info["guild"], request.match_info["user"]).level
         return json_reply({"error": "not found"}, 404) if level is None else _level_reply(level)
 
     def _refusal(self, request: web.Request, *ids: str) -> web.Response | None:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        if kind != "Bot" or not self._credentials.is_right("discord", token):
+        if kind != "Bot" or not self._credentials.matches("discord", token):
             return _error(401, "401: Unauthorized", 0)
         if not request.headers.get("User-Agent", "").startswith("DiscordBot ("):
             return _error(403, "internal network error", 40333)
@@ -83,7 +83,7 @@ def _level_reply(level: int) -> web.Response:
     return json_reply({"level": level})
 
 
-def _user(person: Person) -> dict[str, object]:
+def _user(person: ProviderAccount) -> dict[str, object]:
     name, _, number = person.username.partition("#")
     return {
         "id": person.id,

@@ -13,27 +13,27 @@ from ltzd.dev.sandbox.oauth.api_discord import API, LEVELS, DiscordApi
 from ltzd.dev.sandbox.oauth.control import AccountControl
 from ltzd.dev.sandbox.oauth.credentials import CLIENT_ID, INSTAGRAM_USER, AccountCredentials
 from ltzd.errors import Misconfigured
-from ltzd.providers.oauth import account_access as access
-from ltzd.providers.oauth.account_access import AccountLookupPolicy
+from ltzd.providers.oauth import policy as access
+from ltzd.providers.oauth.policy import AccountLookupPolicy
 
 DOOR = "/doors/accounts"
 
 
 class AccountApis:
     def __init__(
-        self, journal: Journal, credentials: AccountCredentials, book: AccountStore
+        self, journal: Journal, credentials: AccountCredentials, store: AccountStore
     ) -> None:
         self._journal = journal
         self._credentials = credentials
-        self._book = book
-        self._clients = ClientsApi(book, credentials)
+        self._store = store
+        self._clients = ClientsApi(store, credentials)
 
     @classmethod
     async def open(cls, path: Path) -> Self:
         """Raises Misconfigured."""
         journal, records = Journal.open(path)
         try:
-            return cls(journal, *await _recalled(journal, records))
+            return cls(journal, *await _restore(journal, records))
         except BaseException:
             await journal.close()
             raise
@@ -43,10 +43,10 @@ class AccountApis:
 
     def routes(self) -> list[web.RouteDef]:
         return [
-            *DiscordApi(self._book, self._credentials).routes(),
-            *ByIdApi(self._book, self._credentials).routes(),
+            *DiscordApi(self._store, self._credentials).routes(),
+            *ByIdApi(self._store, self._credentials).routes(),
             *self._clients.routes(),
-            web.post(DOOR, AccountControl(self._book).open),
+            web.post(DOOR, AccountControl(self._store).open),
         ]
 
     def policy(self, url: str) -> AccountLookupPolicy:
@@ -66,10 +66,10 @@ class AccountApis:
             missing_seconds=0.0,
         )
 
-    def end_client_tokens(self) -> None:
+    def revoke_client_tokens(self) -> None:
         """As the providers do when they please."""
-        self._clients.spotify_tokens.end_all()
-        self._clients.tiktok_tokens.end_all()
+        self._clients.spotify_tokens.revoke_all()
+        self._clients.tiktok_tokens.revoke_all()
 
 
 def levels_url(url: str) -> str:
@@ -77,19 +77,19 @@ def levels_url(url: str) -> str:
     return f"{url}{LEVELS}/{{guild_id}}/{{user_id}}"
 
 
-async def _recalled(
+async def _restore(
     journal: Journal, records: list[Record]
 ) -> tuple[AccountCredentials, AccountStore]:
     """What the journal remembers; a new journal gets credentials first."""
-    book = AccountStore(journal)
+    store = AccountStore(journal)
     if not records:
         credentials = AccountCredentials.new()
-        await journal.durable(journal.append(credentials.record()))
-        return credentials, book
+        await journal.wait_durable(journal.append(credentials.as_record()))
+        return credentials, store
     try:
         for record in records[1:]:
-            book.remember(record)
-        return AccountCredentials.remembered(records[0]), book
+            store.apply_record(record)
+        return AccountCredentials.from_record(records[0]), store
     except (KeyError, TypeError, ValueError) as error:
         raise Misconfigured(
             "The sandbox's data directory is damaged: start once with --clean to begin anew."

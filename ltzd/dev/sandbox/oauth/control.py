@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
-from ltzd.dev.sandbox.oauth.account_store import AccountStore, Member
+from ltzd.dev.sandbox.oauth.account_store import AccountStore, GuildMember
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
@@ -31,8 +31,8 @@ _HIGHEST_LEVEL: Final = 1_000_000_000
 
 
 class AccountControl:
-    def __init__(self, book: AccountStore) -> None:
-        self._book = book
+    def __init__(self, store: AccountStore) -> None:
+        self._store = store
 
     async def open(self, request: web.Request) -> web.Response:
         body = await control_body(request)
@@ -42,7 +42,7 @@ class AccountControl:
         username = _username_in(body, provider)
         member = self._member_in(body, provider, account_id)
         is_known = _flag_in(body, "known")
-        person = await self._book.set_person(provider, account_id, username, is_known)
+        person = await self._store.set_person(provider, account_id, username, is_known)
         said: dict[str, object] = {
             "provider": provider,
             "id": account_id,
@@ -51,11 +51,11 @@ class AccountControl:
         }
         if member is not None:
             guild = text_in(body, "guildId")
-            await self._book.set_member(guild, account_id, member)
+            await self._store.set_member(guild, account_id, member)
             said |= {"guildId": guild, "roles": member.roles, "level": member.level}
         return json_reply(said)
 
-    def _member_in(self, body: Body, provider: OAuthProvider, user: str) -> Member | None:
+    def _member_in(self, body: Body, provider: OAuthProvider, user: str) -> GuildMember | None:
         """None if no guild is named."""
         if "guildId" not in body:
             for name in _GUILD_FIELDS:
@@ -67,7 +67,7 @@ class AccountControl:
         guild = text_in(body, "guildId")
         if not is_snowflake(guild):
             raise BadInputError("guildId", "must be 17 to 20 digits")
-        member = self._book.member(guild, user)
+        member = self._store.member(guild, user)
         if "level" in body:
             member = replace(member, level=whole_number_in(body, "level", 0, _HIGHEST_LEVEL))
         if "roles" in body:
@@ -75,7 +75,7 @@ class AccountControl:
         return _with_membership(member, _flag_in(body, "member"))
 
 
-def _with_membership(member: Member, is_member: bool | None) -> Member:
+def _with_membership(member: GuildMember, is_member: bool | None) -> GuildMember:
     if is_member is None:
         return member
     return replace(member, roles=(member.roles or ()) if is_member else None)

@@ -37,13 +37,13 @@ class AccountCredentials:
         return cls(made | {"telegram": f"{bot}:{secrets.token_urlsafe(26)}"})
 
     @classmethod
-    def remembered(cls, record: Record) -> Self:
+    def from_record(cls, record: Record) -> Self:
         return cls({name: str(record[name]) for name in _NAMES})
 
-    def record(self) -> Record:
+    def as_record(self) -> Record:
         return {"kind": "credentials", **self.of}
 
-    def is_right(self, name: str, given: str | None) -> bool:
+    def matches(self, name: str, given: str | None) -> bool:
         return given is not None and hmac.compare_digest(given.encode(), self.of[name].encode())
 
 
@@ -60,9 +60,9 @@ class ClientTokenStore:
         self._ends[token] = now + TOKEN_SECONDS
         return token
 
-    def is_good(self, authorization: str | None) -> bool:
+    def is_valid(self, authorization: str | None) -> bool:
         scheme, _, token = (authorization or "").partition(" ")
         return scheme == "Bearer" and self._ends.get(token, 0.0) > time.monotonic()
 
-    def end_all(self) -> None:
+    def revoke_all(self) -> None:
         self._ends.clear()

@@ -12,7 +12,7 @@ from ltzd.dev.sandbox.requests import json_reply
 
 PREFIX = "/accounts"
 
-Said = tuple[object, Mapping[str, str]]
+FaultReply = tuple[object, Mapping[str, str]]
 """A body, and headers."""
 
 _TEXT = "A fault ordered at the sandbox"
@@ -28,7 +28,7 @@ def ordered_fault(path: str, status: int, wait: int | None) -> web.Response:
     return reply
 
 
-def _discord(status: int, wait: int | None) -> Said:
+def _discord(status: int, wait: int | None) -> FaultReply:
     if status != 429:
         return {"message": f"{status}: {_TEXT}", "code": 0}, {}
     seconds = 1.0 if wait is None else float(wait)
@@ -42,7 +42,7 @@ def _discord(status: int, wait: int | None) -> Said:
     return body, headers
 
 
-def _github(status: int, wait: int | None) -> Said:
+def _github(status: int, wait: int | None) -> FaultReply:
     body = {
         "message": "API rate limit exceeded" if status == 429 else _TEXT,
         "documentation_url": "https://docs.github.com/rest",
@@ -51,13 +51,13 @@ def _github(status: int, wait: int | None) -> Said:
     return body, _reset("x-ratelimit", status, wait)
 
 
-def _twitter(status: int, wait: int | None) -> Said:
+def _twitter(status: int, wait: int | None) -> FaultReply:
     title = "Too Many Requests" if status == 429 else _TEXT
     body = {"title": title, "detail": title, "type": "about:blank", "status": status}
     return body, _reset("x-rate-limit", status, wait)
 
 
-def _telegram(status: int, wait: int | None) -> Said:
+def _telegram(status: int, wait: int | None) -> FaultReply:
     body: dict[str, object] = {"ok": False, "error_code": status, "description": _TEXT}
     if wait is not None:
         body["description"] = f"Too Many Requests: retry after {wait}"
@@ -65,27 +65,27 @@ def _telegram(status: int, wait: int | None) -> Said:
     return body, {}
 
 
-def _spotify(status: int, _wait: int | None) -> Said:
+def _spotify(status: int, _wait: int | None) -> FaultReply:
     return {"error": {"status": status, "message": _TEXT}}, {}
 
 
-def _google(status: int, _wait: int | None) -> Said:
+def _google(status: int, _wait: int | None) -> FaultReply:
     kind = {429: "RESOURCE_EXHAUSTED", 403: "PERMISSION_DENIED"}.get(status, "UNAVAILABLE")
     return {"error": {"code": status, "message": _TEXT, "status": kind}}, {}
 
 
-def _instagram(status: int, _wait: int | None) -> Said:
+def _instagram(status: int, _wait: int | None) -> FaultReply:
     code = 4 if status == 429 else 2
     error = {"message": f"(#{code}) {_TEXT}", "type": "OAuthException", "is_transient": True}
     return {"error": error | {"code": code, "fbtrace_id": "AsandboxTrace"}}, {}
 
 
-def _tiktok(status: int, _wait: int | None) -> Said:
+def _tiktok(status: int, _wait: int | None) -> FaultReply:
     code = "rate_limit_exceeded" if status == 429 else "internal_error"
     return {"error": {"code": code, "message": _TEXT, "log_id": "sandbox"}}, {}
 
 
-def _levels(_status: int, _wait: int | None) -> Said:
+def _levels(_status: int, _wait: int | None) -> FaultReply:
     return {"error": _TEXT}, {}
 
 
@@ -96,7 +96,7 @@ def _reset(prefix: str, status: int, wait: int | None) -> dict[str, str]:
     return {f"{prefix}-remaining": "0", f"{prefix}-reset": str(at)}
 
 
-_SHAPES: Mapping[str, Callable[[int, int | None], Said]] = {
+_SHAPES: Mapping[str, Callable[[int, int | None], FaultReply]] = {
     "discord": _discord,
     "github": _github,
     "twitter": _twitter,

@@ -15,7 +15,7 @@ from ltzd.dev.sandbox.payments.changes import Change
 from ltzd.dev.sandbox.payments.errors import ProviderError, error_reply, new_id
 from ltzd.dev.sandbox.payments.forms import Form, missing
 from ltzd.dev.sandbox.payments.operations import PaymentOperations
-from ltzd.dev.sandbox.payments.orders import session_from
+from ltzd.dev.sandbox.payments.orders import parse_session
 from ltzd.dev.sandbox.payments.sessions import CheckoutSession, KeptReply
 from ltzd.dev.sandbox.requests import json_reply
 
@@ -29,7 +29,7 @@ Json = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     request: web.Request
     id: str
     form: Form
@@ -45,13 +45,13 @@ class Call:
         return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
 
 
-Work = Callable[[Call], tuple[Change, Json]]
-Answer = Callable[[Call], Awaitable[web.Response]]
+Operation = Callable[[ApiCall], tuple[Change, Json]]
+CallHandler = Callable[[ApiCall], Awaitable[web.Response]]
 
 
 class PaymentsApi:
-    def __init__(self, desk: PaymentOperations, secret_key: str) -> None:
-        self._desk = desk
+    def __init__(self, operations: PaymentOperations, secret_key: str) -> None:
+        self._operations = operations
         self._authorization = f"Bearer {secret_key}".encode()
 
     def routes(self) -> list[web.RouteDef]:
@@ -63,7 +63,7 @@ class PaymentsApi:
             web.route("*", PREFIX + "/{rest:.*}", self._guarded(_unrecognized)),
         ]
 
-    def _guarded(self, answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def _guarded(self, answer: CallHandler) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def guarded(request: web.Request) -> web.Response:
             headers = {"Request-Id": new_id("req", 14)}
             try:
@@ -71,7 +71,7 @@ class PaymentsApi:
                 headers["Stripe-Version"] = _version(request)
                 key = _idempotency_key(request)
                 form = await _form(request)
-                reply = await answer(Call(request, headers["Request-Id"], form, key))
+                reply = await answer(ApiCall(request, headers["Request-Id"], form, key))
             except ProviderError as error:
                 return error_reply(error, headers)
             reply.headers.update(headers)
@@ -85,30 +85,30 @@ class PaymentsApi:
             words = "Invalid API key provided." if given else "You did not provide an API key."
             raise ProviderError(words, status=401)
 
-    def _once(self, work: Work) -> Answer:
+    def _once(self, work: Operation) -> CallHandler:
         """A repetition under the same key gets the first answer; a refusal is not kept."""
 
-        async def answer(call: Call) -> web.Response:
+        async def answer(call: ApiCall) -> web.Response:
             repeated = self._repeated(call)
             if repeated is not None:
                 return repeated
             change, content = work(call)
             key = call.idempotency_key
             kept = None if key is None else KeptReply(key, call.fingerprint, content)
-            await self._desk.carry_out(change, {"id": call.id, "idempotency_key": key}, kept)
+            await self._operations.apply(change, {"id": call.id, "idempotency_key": key}, kept)
             return json_reply(content)
 
         return answer
 
-    def _repeated(self, call: Call) -> web.Response | None:
+    def _repeated(self, call: ApiCall) -> web.Response | None:
         key = call.idempotency_key
-        kept = None if key is None else self._desk.book.reply(key)
+        kept = None if key is None else self._operations.store.reply(key)
         if key is None or kept is None:
             return None
         if kept.fingerprint != call.fingerprint:
             words = "This idempotency key was first used with other parameters."
             raise ProviderError(words, type="idempotency_error")
-        if not self._desk.book.is_reply_saved(key):
+        if not self._operations.store.is_reply_saved(key):
             words = "Another request with this idempotency key is in progress."
             code = "idempotency_key_in_use"
             raise ProviderError(words, status=409, type="idempotency_error", code=code)
@@ -116,26 +116,26 @@ class PaymentsApi:
         reply.headers["Idempotent-Replayed"] = "true"
         return reply
 
-    def _create(self, call: Call) -> tuple[Change, Json]:
+    def _create(self, call: ApiCall) -> tuple[Change, Json]:
         expand = _expanded(call.form)
-        session = session_from(call.form, self._desk.book.now())
+        session = parse_session(call.form, self._operations.store.now())
         call.form.refuse_the_rest()
         content = payment_objects.session(session, call.origin, expand)
         return Change(session), content
 
-    async def _retrieve(self, call: Call) -> web.Response:
+    async def _retrieve(self, call: ApiCall) -> web.Response:
         expand = _expanded(call.form)
         call.form.refuse_the_rest()
-        session = await self._desk.book.saved(self._session(call))
+        session = await self._operations.store.saved(self._session(call))
         return json_reply(payment_objects.session(session, call.origin, expand))
 
-    def _expire(self, call: Call) -> tuple[Change, Json]:
+    def _expire(self, call: ApiCall) -> tuple[Change, Json]:
         expand = _expanded(call.form)
         call.form.refuse_the_rest()
         change = payment_changes.expired(self._session(call))
         return change, payment_objects.session(change.session, expand=expand)
 
-    def _refund(self, call: Call) -> tuple[Change, Json]:
+    def _refund(self, call: ApiCall) -> tuple[Change, Json]:
         form = call.form
         intent_id, amount = form.text("payment_intent"), form.whole_number("amount", 1)
         reason = form.one_of("reason", "duplicate", "fraudulent", "requested_by_customer")
@@ -143,23 +143,23 @@ class PaymentsApi:
         form.refuse_the_rest()
         if intent_id is None:
             raise missing("payment_intent")
-        session = self._desk.book.session_of_intent(intent_id)
+        session = self._operations.store.session_of_intent(intent_id)
         if session is None or session.payment is None:
             raise _unknown("payment_intent", intent_id, "payment_intent")
-        now = self._desk.book.now()
+        now = self._operations.store.now()
         change = payment_changes.refunded(session, now, amount, reason, metadata)
         made = change.session.refunds[-1]
         return change, payment_objects.refund(change.session, session.payment, made)
 
-    def _session(self, call: Call) -> CheckoutSession:
+    def _session(self, call: ApiCall) -> CheckoutSession:
         session_id = call.request.match_info["id"]
-        session = self._desk.book.session(session_id)
+        session = self._operations.store.session(session_id)
         if session is None:
             raise _unknown("checkout.session", session_id, "session")
         return session
 
 
-async def _unrecognized(call: Call) -> web.Response:
+async def _unrecognized(call: ApiCall) -> web.Response:
     path = call.request.path.removeprefix(PREFIX)[:200]
     raise ProviderError(f"Unrecognized request URL ({call.request.method}: {path}).", status=404)
 

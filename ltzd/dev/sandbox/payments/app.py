@@ -24,19 +24,19 @@ from ltzd.providers.payments import PaymentsPolicy
 DOOR = "/doors/pay"
 
 
-class Payments:
-    def __init__(self, journal: Journal, account: PaymentsAccount, book: SessionStore) -> None:
+class PaymentProvider:
+    def __init__(self, journal: Journal, account: PaymentsAccount, store: SessionStore) -> None:
         self._journal = journal
         self._account = account
-        self._book = book
-        self._sender = EventSender(account.signing_secret, book.delivered)
+        self._store = store
+        self._sender = EventSender(account.signing_secret, store.mark_delivered)
 
     @classmethod
     async def open(cls, path: Path) -> Self:
         """Raises Misconfigured."""
         journal, records = Journal.open(path)
         try:
-            return cls(journal, *await _recalled(journal, records))
+            return cls(journal, *await _restore(journal, records))
         except BaseException:
             await journal.close()
             raise
@@ -46,16 +46,16 @@ class Payments:
         return PaymentsPolicy(url + PREFIX, account.secret_key, account.signing_secret)
 
     def routes(self) -> list[web.RouteDef]:
-        desk = PaymentOperations(self._book, self._sender)
-        api = PaymentsApi(desk, self._account.secret_key)
-        door = web.post(DOOR, PaymentControl(desk).open)
-        return [*api.routes(), *PayPages(desk).routes(), door]
+        operations = PaymentOperations(self._store, self._sender)
+        api = PaymentsApi(operations, self._account.secret_key)
+        door = web.post(DOOR, PaymentControl(operations).open)
+        return [*api.routes(), *PayPages(operations).routes(), door]
 
     def set_payment_events_url(self, url: str) -> None:
         self._sender.address(url)
 
     def start_sending(self) -> None:
-        self._sender.start(self._book.undelivered())
+        self._sender.start(self._store.undelivered())
 
     async def stop_sending(self) -> None:
         await self._sender.stop()
@@ -64,19 +64,17 @@ class Payments:
         await self._journal.close()
 
 
-async def _recalled(
-    journal: Journal, records: list[Record]
-) -> tuple[PaymentsAccount, SessionStore]:
+async def _restore(journal: Journal, records: list[Record]) -> tuple[PaymentsAccount, SessionStore]:
     """What the journal remembers; a new journal gets credentials first."""
-    book = SessionStore(journal)
+    store = SessionStore(journal)
     if not records:
         account = PaymentsAccount.new()
-        await journal.durable(journal.append(account.record()))
-        return account, book
+        await journal.wait_durable(journal.append(account.as_record()))
+        return account, store
     try:
         for record in records[1:]:
-            book.remember(record)
-        return PaymentsAccount.remembered(records[0]), book
+            store.apply_record(record)
+        return PaymentsAccount.from_record(records[0]), store
     except (KeyError, ValueError, TypeError, msgspec.ValidationError) as error:
         raise Misconfigured(
             "The sandbox's data directory is damaged: start once with --clean to begin anew."

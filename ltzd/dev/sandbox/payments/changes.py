@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 
 from ltzd.dev.sandbox.payments import objects
 from ltzd.dev.sandbox.payments.errors import ProviderError, new_id
-from ltzd.dev.sandbox.payments.sessions import CheckoutSession, Dispute, Payment, Refund
+from ltzd.dev.sandbox.payments.sessions import (
+    ChargeDispute,
+    ChargeRefund,
+    CheckoutSession,
+    SessionPayment,
+)
 
 Json = dict[str, object]
 
@@ -24,7 +29,7 @@ def completed(session: CheckoutSession, now: float, *, is_paid: bool) -> Change:
     """The payer went through; with a delayed method the money may come later."""
     if session.status != "open":
         raise _unexpected(f"This checkout session is {session.status}.")
-    payment = Payment(new_id("pi"), new_id("ch"), int(now), is_settled=is_paid)
+    payment = SessionPayment(new_id("pi"), new_id("ch"), int(now), is_settled=is_paid)
     done = replace(session, status="complete", payment=payment if session.amount else None)
     return _told(done, "checkout.session.completed")
 
@@ -64,7 +69,7 @@ def refunded(
         )
     if amount is not None and amount > left:
         raise ProviderError(f"Only {left} of the charge is not refunded yet.", param="amount")
-    refund = Refund(new_id("re"), int(now), amount or left, reason, metadata or {})
+    refund = ChargeRefund(new_id("re"), int(now), amount or left, reason, metadata or {})
     done = replace(session, refunds=(*session.refunds, refund))
     return Change(
         done,
@@ -80,7 +85,7 @@ def disputed(session: CheckoutSession, now: float, reason: str = "fraudulent") -
     left = session.amount - session.amount_refunded
     if session.dispute is not None or left == 0:
         raise _unexpected("Nothing of this charge is left to dispute.")
-    dispute = Dispute(new_id("du"), int(now), left, reason)
+    dispute = ChargeDispute(new_id("du"), int(now), left, reason)
     done = replace(session, dispute=dispute)
     told = objects.dispute(done, payment, dispute)
     return Change(done, (("charge.dispute.created", told),))
@@ -93,7 +98,7 @@ def _told(session: CheckoutSession, kind: str) -> Change:
     return Change(session, tuple(news))
 
 
-def _settled_payment(session: CheckoutSession) -> Payment:
+def _settled_payment(session: CheckoutSession) -> SessionPayment:
     if session.payment is None or not session.payment.is_settled:
         raise _unexpected("This checkout session has no successful charge.")
     return session.payment

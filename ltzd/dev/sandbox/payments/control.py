@@ -24,8 +24,8 @@ _MOST_CENTS = 99_999_999
 
 
 class PaymentControl:
-    def __init__(self, desk: PaymentOperations) -> None:
-        self._desk = desk
+    def __init__(self, operations: PaymentOperations) -> None:
+        self._operations = operations
 
     async def open(self, request: web.Request) -> web.Response:
         """Answers when the news has been tried once; it may have minted by then."""
@@ -38,7 +38,7 @@ class PaymentControl:
         )
         amount = whole_number_in(body, "amount", 1, _MOST_CENTS) if "amount" in body else None
         _check_belongs(body, kind)
-        session = self._desk.book.session(session_id)
+        session = self._operations.store.session(session_id)
         if session is None:
             return json_reply({"error": "No such session", "field": "sessionId"}, 404)
         try:
@@ -50,7 +50,7 @@ class PaymentControl:
     def _change(
         self, session: CheckoutSession, kind: str, status: str, amount: int | None
     ) -> Change | None:
-        now = self._desk.book.now()
+        now = self._operations.store.now()
         match kind:
             case "refund":
                 return payment_changes.refunded(session, now, amount)
@@ -68,11 +68,11 @@ class PaymentControl:
     async def _told(self, session: CheckoutSession, change: Change | None) -> web.Response:
         """Without a change the news of the last one is sent again."""
         if change is None:
-            events = await self._desk.send_again(session)
+            events = await self._operations.resend(session)
         else:
-            session, events = change.session, await self._desk.carry_out(change)
-        await self._desk.first_attempts(events, _LONGEST_WAIT_SECONDS)
-        book = self._desk.book
+            session, events = change.session, await self._operations.apply(change)
+        await self._operations.wait_first_attempts(events, _LONGEST_WAIT_SECONDS)
+        store = self._operations.store
         return json_reply(
             {
                 "sessionId": session.id,
@@ -83,7 +83,7 @@ class PaymentControl:
                     {
                         "id": event.id,
                         "type": event.type,
-                        "delivered": not book.is_undelivered(event),
+                        "delivered": not store.is_undelivered(event),
                     }
                     for event in events
                 ],

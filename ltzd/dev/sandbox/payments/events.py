@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import aiohttp
 from structlog import get_logger
 
-from ltzd.dev.sandbox.payments.sessions import ProviderEvent
+from ltzd.dev.sandbox.payments.sessions import SignedEvent
 
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 10.0
@@ -42,16 +42,16 @@ class _Delivery:
 class EventSender:
     """Events without an address, or after `stop`, wait in the book that keeps them."""
 
-    def __init__(self, signing_secret: str, delivered: Callable[[ProviderEvent], None]) -> None:
+    def __init__(self, signing_secret: str, mark_delivered: Callable[[SignedEvent], None]) -> None:
         self._signing_secret = signing_secret
-        self._delivered = delivered
+        self._delivered = mark_delivered
         self._url: str | None = None
         self._session: aiohttp.ClientSession | None = None
-        self._waiting: list[ProviderEvent] = []
+        self._waiting: list[SignedEvent] = []
         self._deliveries: dict[str, _Delivery] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    def start(self, undelivered: Iterable[ProviderEvent]) -> None:
+    def start(self, undelivered: Iterable[SignedEvent]) -> None:
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=_ATTEMPT_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -74,7 +74,7 @@ class EventSender:
         if session is not None:
             await session.close()
 
-    def send(self, events: Iterable[ProviderEvent]) -> None:
+    def send(self, events: Iterable[SignedEvent]) -> None:
         if self._url is None or self._session is None:
             self._waiting.extend(events)
             return
@@ -84,7 +84,7 @@ class EventSender:
                 task = asyncio.create_task(self._deliver(event, tried), name=f"event {event.id}")
                 self._deliveries[event.id] = _Delivery(task, tried)
 
-    async def first_attempts(self, events: Iterable[ProviderEvent], seconds: float) -> None:
+    async def wait_first_attempts(self, events: Iterable[SignedEvent], seconds: float) -> None:
         """Wait until each has been tried once, and not for longer than this."""
         found = [self._deliveries[event.id] for event in events if event.id in self._deliveries]
         with contextlib.suppress(TimeoutError):
@@ -92,7 +92,7 @@ class EventSender:
                 for delivery in found:
                     await delivery.tried.wait()
 
-    async def _deliver(self, event: ProviderEvent, tried: asyncio.Event) -> None:
+    async def _deliver(self, event: SignedEvent, tried: asyncio.Event) -> None:
         try:
             pause = FIRST_PAUSE_SECONDS
             while (refusal := await self._attempt(event)) is not None:
@@ -107,7 +107,7 @@ class EventSender:
             self._deliveries.pop(event.id, None)
             tried.set()
 
-    async def _attempt(self, event: ProviderEvent) -> str | None:
+    async def _attempt(self, event: SignedEvent) -> str | None:
         """Why it was not delivered, or None."""
         async with self._slots:
             assert self._session is not None

@@ -2,7 +2,12 @@
 
 from collections.abc import Collection, Mapping
 
-from ltzd.dev.sandbox.payments.sessions import CheckoutSession, Dispute, Payment, Refund
+from ltzd.dev.sandbox.payments.sessions import (
+    ChargeDispute,
+    ChargeRefund,
+    CheckoutSession,
+    SessionPayment,
+)
 
 API_VERSION = "2026-10-28.endive"
 """Of the events, and of answers to a request that names none."""
@@ -50,7 +55,7 @@ def _intent_in(of: CheckoutSession, expand: Collection[str]) -> object:
     return {**shown, "latest_charge": charge(of, payment)} if CHARGE in expand else shown
 
 
-def intent(of: CheckoutSession, payment: Payment) -> Json:
+def intent(of: CheckoutSession, payment: SessionPayment) -> Json:
     return {
         **_object(payment.intent_id, "payment_intent", payment.created),
         "amount": of.amount,
@@ -68,7 +73,7 @@ def intent(of: CheckoutSession, payment: Payment) -> Json:
     }
 
 
-def charge(of: CheckoutSession, payment: Payment) -> Json:
+def charge(of: CheckoutSession, payment: SessionPayment) -> Json:
     return {
         **_object(payment.charge_id, "charge", payment.created),
         "amount": of.amount,
@@ -87,7 +92,7 @@ def charge(of: CheckoutSession, payment: Payment) -> Json:
     }
 
 
-def charge_with_refunds(of: CheckoutSession, payment: Payment) -> Json:
+def charge_with_refunds(of: CheckoutSession, payment: SessionPayment) -> Json:
     """The newest refund is the first."""
     refunds: list[Json] = [refund(of, payment, each) for each in reversed(of.refunds)]
     shown = {
@@ -100,7 +105,7 @@ def charge_with_refunds(of: CheckoutSession, payment: Payment) -> Json:
     return {**charge(of, payment), "refunds": shown}
 
 
-def refund(of: CheckoutSession, payment: Payment, made: Refund) -> Json:
+def refund(of: CheckoutSession, payment: SessionPayment, made: ChargeRefund) -> Json:
     shown = {
         **_object(made.id, "refund", made.created),
         "amount": made.amount,
@@ -118,7 +123,7 @@ def refund(of: CheckoutSession, payment: Payment, made: Refund) -> Json:
     return shown
 
 
-def dispute(of: CheckoutSession, payment: Payment, raised: Dispute) -> Json:
+def dispute(of: CheckoutSession, payment: SessionPayment, raised: ChargeDispute) -> Json:
     return {
         **_object(raised.id, "dispute", raised.created),
         "amount": raised.amount,

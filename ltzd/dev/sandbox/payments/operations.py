@@ -9,8 +9,8 @@ from ltzd.dev.sandbox.payments.events import EventSender
 from ltzd.dev.sandbox.payments.sessions import (
     CheckoutSession,
     KeptReply,
-    ProviderEvent,
     SessionStore,
+    SignedEvent,
 )
 
 NOBODY: dict[str, object] = {"id": None, "idempotency_key": None}
@@ -18,37 +18,35 @@ NOBODY: dict[str, object] = {"id": None, "idempotency_key": None}
 
 
 class PaymentOperations:
-    def __init__(self, book: SessionStore, sender: EventSender) -> None:
-        self.book = book
+    def __init__(self, store: SessionStore, sender: EventSender) -> None:
+        self.store = store
         self._sender = sender
 
-    async def carry_out(
+    async def apply(
         self,
         change: Change,
         cause: dict[str, object] = NOBODY,
         reply: KeptReply | None = None,
-    ) -> tuple[ProviderEvent, ...]:
+    ) -> tuple[SignedEvent, ...]:
         """A kill -9 before it returns may undo all of it, and nobody has heard of it then."""
         events = tuple(self._event(kind, about, cause) for kind, about in change.news)
         # Nothing may be awaited between the caller's look at the session and this line.
-        self.book.keep(change.session, events, reply)
-        await self.book.saved(change.session)
+        self.store.keep(change.session, events, reply)
+        await self.store.saved(change.session)
         self._sender.send(events)
         return events
 
-    async def send_again(self, session: CheckoutSession) -> tuple[ProviderEvent, ...]:
+    async def resend(self, session: CheckoutSession) -> tuple[SignedEvent, ...]:
         """What told of the session's payment, once more; the provider repeats itself, too."""
-        await self.book.saved(session)
-        events = self.book.completion(session.id)
+        await self.store.saved(session)
+        events = self.store.completion_events(session.id)
         self._sender.send(events)
         return events
 
-    async def first_attempts(self, events: tuple[ProviderEvent, ...], seconds: float) -> None:
-        await self._sender.first_attempts(events, seconds)
+    async def wait_first_attempts(self, events: tuple[SignedEvent, ...], seconds: float) -> None:
+        await self._sender.wait_first_attempts(events, seconds)
 
-    def _event(
-        self, kind: str, about: dict[str, object], cause: dict[str, object]
-    ) -> ProviderEvent:
+    def _event(self, kind: str, about: dict[str, object], cause: dict[str, object]) -> SignedEvent:
         event_id = new_id("evt")
-        body = objects.event(event_id, kind, about, self.book.now(), cause)
-        return ProviderEvent(event_id, kind, msgspec.json.encode(body).decode())
+        body = objects.event(event_id, kind, about, self.store.now(), cause)
+        return SignedEvent(event_id, kind, msgspec.json.encode(body).decode())

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from ltzd.dev.sandbox.payments.errors import ProviderError, new_id
 from ltzd.dev.sandbox.payments.forms import Form, missing
-from ltzd.dev.sandbox.payments.sessions import CheckoutSession, Line
+from ltzd.dev.sandbox.payments.sessions import CheckoutSession, LineItem
 from ltzd.dev.sandbox.requests import BadInputError, email_in
 
 # The least total that the provider takes, in cents; other currencies are not spoken here.
@@ -17,7 +17,7 @@ _CLOCK_LENIENCE_SECONDS = 60
 _WITHOUT_EFFECT = ("locale", "submit_type", "payment_method_types")
 
 
-def session_from(form: Form, now: float) -> CheckoutSession:
+def parse_session(form: Form, now: float) -> CheckoutSession:
     if form.one_of("mode", "payment") is None:
         raise missing("mode")
     form.one_of("ui_mode", "hosted_page")
@@ -39,7 +39,7 @@ def session_from(form: Form, now: float) -> CheckoutSession:
     )
 
 
-def _lines(form: Form) -> tuple[str, tuple[Line, ...]]:
+def _lines(form: Form) -> tuple[str, tuple[LineItem, ...]]:
     places = form.places("line_items")
     if not places:
         raise missing("line_items")
@@ -54,9 +54,9 @@ def _lines(form: Form) -> tuple[str, tuple[Line, ...]]:
     return currency, lines
 
 
-def _line(form: Form, place: str) -> Line:
+def _line(form: Form, place: str) -> LineItem:
     product = f"{place}[price_data][product_data]"
-    return Line(
+    return LineItem(
         name=form.needed_text(f"{product}[name]", 250),
         description=form.text(f"{product}[description]"),
         quantity=form.needed_number(f"{place}[quantity]", 1),

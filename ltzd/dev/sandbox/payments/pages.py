@@ -22,12 +22,12 @@ _MOST_LISTED = 100
 _FORMS_END_ANYWHERE = "http: https:"
 _VISIBLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
-Answer = Callable[[CheckoutSession], Awaitable[web.Response]]
+PageHandler = Callable[[CheckoutSession], Awaitable[web.Response]]
 
 
 class PayPages:
-    def __init__(self, desk: PaymentOperations) -> None:
-        self._desk = desk
+    def __init__(self, operations: PaymentOperations) -> None:
+        self._operations = operations
 
     def routes(self) -> list[web.RouteDef]:
         one = BASE + "/{id}"
@@ -41,9 +41,9 @@ class PayPages:
             web.post(one + "/dispute", self._for_session(self._dispute)),
         ]
 
-    def _for_session(self, answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def _for_session(self, answer: PageHandler) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def found(request: web.Request) -> web.Response:
-            session = self._desk.book.session(request.match_info["id"])
+            session = self._operations.store.session(request.match_info["id"])
             if session is None:
                 return pages.notice(404, "No such payment", "This payment page does not exist.")
             try:
@@ -54,9 +54,9 @@ class PayPages:
         return found
 
     async def _list(self, _request: web.Request) -> web.Response:
-        sessions = self._desk.book.newest(_MOST_LISTED)
+        sessions = self._operations.store.newest(_MOST_LISTED)
         for session in sessions:
-            await self._desk.book.saved(session)
+            await self._operations.store.saved(session)
         titles = ("Session", "Amount", "Payer", "State", "Money back")
         return pages.page(
             "Payments",
@@ -66,19 +66,19 @@ class PayPages:
         )
 
     async def _show(self, session: CheckoutSession) -> web.Response:
-        await self._desk.book.saved(session)
+        await self._operations.store.saved(session)
         title = "Pay" if session.status == "open" else "Payment"
         parts = [pages.facts(bought(session)), *next_steps(session)]
         return pages.page(title, *parts, form_action=_FORMS_END_ANYWHERE)
 
     async def _pay(self, session: CheckoutSession) -> web.Response:
         """A second press of the button finds the work done and only leads on."""
-        now = self._desk.book.now()
+        now = self._operations.store.now()
         if session.status == "complete" and session.payment_status == "unpaid":
-            await self._desk.carry_out(payment_changes.settled(session))
+            await self._operations.apply(payment_changes.settled(session))
         elif session.status != "complete":
-            await self._desk.carry_out(payment_changes.completed(session, now, is_paid=True))
-        await self._desk.book.saved(session)
+            await self._operations.apply(payment_changes.completed(session, now, is_paid=True))
+        await self._operations.store.saved(session)
         return _see_other(session.success_url.replace("{CHECKOUT_SESSION_ID}", session.id))
 
     async def _cancel(self, session: CheckoutSession) -> web.Response:
@@ -88,13 +88,13 @@ class PayPages:
         return _see_other(session.cancel_url)
 
     async def _refund(self, session: CheckoutSession) -> web.Response:
-        return await self._reversed(payment_changes.refunded(session, self._desk.book.now()))
+        return await self._reversed(payment_changes.refunded(session, self._operations.store.now()))
 
     async def _dispute(self, session: CheckoutSession) -> web.Response:
-        return await self._reversed(payment_changes.disputed(session, self._desk.book.now()))
+        return await self._reversed(payment_changes.disputed(session, self._operations.store.now()))
 
     async def _reversed(self, change: Change) -> web.Response:
-        await self._desk.carry_out(change)
+        await self._operations.apply(change)
         return _see_other(BASE + "/")
 
 

@@ -18,7 +18,7 @@ Status = Literal["open", "complete", "expired"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LineItem:
     name: str
     description: str | None
     quantity: int
@@ -26,7 +26,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Payment:
+class SessionPayment:
     intent_id: str
     charge_id: str
     created: int
@@ -35,7 +35,7 @@ class Payment:
 
 
 @dataclass(frozen=True, slots=True)
-class Refund:
+class ChargeRefund:
     id: str
     created: int
     amount: int
@@ -44,7 +44,7 @@ class Refund:
 
 
 @dataclass(frozen=True, slots=True)
-class Dispute:
+class ChargeDispute:
     id: str
     created: int
     amount: int
@@ -57,7 +57,7 @@ class CheckoutSession:
     created: int
     expires_at: int
     currency: str
-    lines: tuple[Line, ...]
+    lines: tuple[LineItem, ...]
     success_url: str
     cancel_url: str | None
     customer_email: str | None
@@ -65,9 +65,9 @@ class CheckoutSession:
     metadata: dict[str, str]
     intent_metadata: dict[str, str]
     status: Status = "open"
-    payment: Payment | None = None
-    refunds: tuple[Refund, ...] = ()
-    dispute: Dispute | None = None
+    payment: SessionPayment | None = None
+    refunds: tuple[ChargeRefund, ...] = ()
+    dispute: ChargeDispute | None = None
 
     @property
     def amount(self) -> int:
@@ -89,7 +89,7 @@ class CheckoutSession:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderEvent:
+class SignedEvent:
     id: str
     type: str
     body: str
@@ -107,7 +107,7 @@ class KeptReply:
 @dataclass(frozen=True, slots=True)
 class _Step:
     session: CheckoutSession
-    events: tuple[ProviderEvent, ...]
+    events: tuple[SignedEvent, ...]
     reply: KeptReply | None
 
 
@@ -119,8 +119,8 @@ class SessionStore:
         self._of_intents: dict[str, str] = {}
         self._sequences: dict[str, int] = {}
         self._replies: dict[str, tuple[KeptReply, int]] = {}
-        self._completions: dict[str, tuple[ProviderEvent, ...]] = {}
-        self._undelivered: dict[str, ProviderEvent] = {}
+        self._completions: dict[str, tuple[SignedEvent, ...]] = {}
+        self._undelivered: dict[str, SignedEvent] = {}
 
     def session(self, session_id: str) -> CheckoutSession | None:
         session = self._sessions.get(session_id)
@@ -141,33 +141,33 @@ class SessionStore:
     def is_reply_saved(self, key: str) -> bool:
         return self._journal.is_durable(self._replies[key][1])
 
-    def completion(self, session_id: str) -> tuple[ProviderEvent, ...]:
+    def completion_events(self, session_id: str) -> tuple[SignedEvent, ...]:
         """The events that told of the session's newest turn for the better."""
         return self._completions.get(session_id, ())
 
-    def undelivered(self) -> list[ProviderEvent]:
+    def undelivered(self) -> list[SignedEvent]:
         return list(self._undelivered.values())
 
-    def is_undelivered(self, event: ProviderEvent) -> bool:
+    def is_undelivered(self, event: SignedEvent) -> bool:
         return event.id in self._undelivered
 
     def keep(
-        self, session: CheckoutSession, events: tuple[ProviderEvent, ...], reply: KeptReply | None
+        self, session: CheckoutSession, events: tuple[SignedEvent, ...], reply: KeptReply | None
     ) -> None:
         step = _Step(session, events, reply)
         sequence = self._journal.append({"kind": "step", **msgspec.to_builtins(step)})
         self._admit(step, sequence)
 
     async def saved(self, session: CheckoutSession) -> CheckoutSession:
-        await self._journal.durable(self._sequences[session.id])
+        await self._journal.wait_durable(self._sequences[session.id])
         return session
 
-    def delivered(self, event: ProviderEvent) -> None:
+    def mark_delivered(self, event: SignedEvent) -> None:
         """A kill -9 may forget this: then the event is sent once more, as the provider may too."""
         if self._undelivered.pop(event.id, None) is not None:
             self._journal.append({"kind": "delivered", "event": event.id})
 
-    def remember(self, record: Record) -> None:
+    def apply_record(self, record: Record) -> None:
         """Take back one record of the journal."""
         if record["kind"] == "delivered":
             self._undelivered.pop(str(record["event"]), None)

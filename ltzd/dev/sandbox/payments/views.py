@@ -2,7 +2,7 @@
 
 from ltzd.dev.sandbox import pages
 from ltzd.dev.sandbox.pages import Html, text
-from ltzd.dev.sandbox.payments.sessions import CheckoutSession, Line
+from ltzd.dev.sandbox.payments.sessions import CheckoutSession, LineItem
 
 BASE = "/pay"
 
@@ -73,7 +73,7 @@ def _state(session: CheckoutSession) -> Html:
     return text("open")
 
 
-def _price(session: CheckoutSession, line: Line) -> Html:
+def _price(session: CheckoutSession, line: LineItem) -> Html:
     price = text(_money(session, line.quantity * line.unit_amount))
     if line.description is None:
         return price

@@ -15,7 +15,7 @@ from aiohttp import web
 from ltzd.dev.sandbox.requests import BadInputError, email_in, json_object, json_reply
 from ltzd.dev.sandbox.site import errors as site_errors
 from ltzd.dev.sandbox.site.sessions import SiteSessions
-from ltzd.dev.sandbox.site.users import SiteUser, SiteUsers, is_password_of
+from ltzd.dev.sandbox.site.users import HostSiteUser, SiteUsers, is_password_of
 
 PREFIX = "/site"
 REST_PREFIX = "wp-json"
@@ -65,7 +65,7 @@ class SiteApi:
             return site_errors.cannot_edit()
         return _with_nonce(await self._changed(request, user), nonce)
 
-    async def _changed(self, request: web.Request, user: SiteUser) -> web.Response:
+    async def _changed(self, request: web.Request, user: HostSiteUser) -> web.Response:
         try:
             body = await json_object(request) if request.can_read_body else {}
             email = email_in(body, "email") if "email" in body else user.email
@@ -77,7 +77,9 @@ class SiteApi:
             return site_errors.taken_email()
         return json_reply(user_as_json(changed, _site_of(request), "edit"))
 
-    def _log_in(self, request: web.Request) -> tuple[SiteUser | web.Response | None, str | None]:
+    def _log_in(
+        self, request: web.Request
+    ) -> tuple[HostSiteUser | web.Response | None, str | None]:
         """The request's user, or the refusal of the log-in, and a fresh nonce for a cookie's."""
         session = self._sessions.session_in(request.cookies)
         given = None if session.user is not None else _password_login(request)
@@ -90,9 +92,9 @@ class SiteApi:
             return site_errors.bad_nonce(), None
         return session.user, self._sessions.nonce(session)
 
-    def _by_password(self, login: str, password: str) -> SiteUser | web.Response:
+    def _by_password(self, login: str, password: str) -> HostSiteUser | web.Response:
         is_email = "@" in login
-        user = self._users.named(login) or (self._users.by_email(login) if is_email else None)
+        user = self._users.by_username(login) or (self._users.by_email(login) if is_email else None)
         if user is None:
             return site_errors.bad_login("invalid_email" if is_email else "invalid_username")
         if not is_password_of(user, password):
@@ -121,7 +123,7 @@ def _password_login(request: web.Request) -> tuple[str, str] | None:
     return (login, password) if scheme.lower() == "basic" and colon else None
 
 
-def _told(request: web.Request, user: SiteUser | None) -> web.Response:
+def _told(request: web.Request, user: HostSiteUser | None) -> web.Response:
     context = request.query.get("context", "view")
     if context not in _CONTEXTS:
         return site_errors.bad_context(_CONTEXTS)
@@ -130,7 +132,7 @@ def _told(request: web.Request, user: SiteUser | None) -> web.Response:
     return json_reply(user_as_json(user, _site_of(request), context))
 
 
-def user_as_json(user: SiteUser, site: str, context: str) -> dict[str, object]:
+def user_as_json(user: HostSiteUser, site: str, context: str) -> dict[str, object]:
     slug = user.username.lower().replace(" ", "-").replace("@", "").replace(".", "-")
     users = f"{site}/{REST_PREFIX}/wp/v2/users"
     shown: dict[str, object] = {
@@ -148,7 +150,7 @@ def user_as_json(user: SiteUser, site: str, context: str) -> dict[str, object]:
     return shown | _for_editing(user) if context == "edit" else shown
 
 
-def _for_editing(user: SiteUser) -> dict[str, object]:
+def _for_editing(user: HostSiteUser) -> dict[str, object]:
     role = dict.fromkeys(user.roles, True)
     confirmed = {} if user.email_confirmed is None else {CONFIRMED_FIELD: user.email_confirmed}
     return confirmed | {

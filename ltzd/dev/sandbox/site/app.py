@@ -46,8 +46,8 @@ class HostSite:
         """Raises Misconfigured."""
         journal, records = Journal.open(path)
         try:
-            secret, users = await _recalled(journal, records)
-            await users.make_demo_user()
+            secret, users = await _restore(journal, records)
+            await users.create_demo_user()
         except BaseException:
             await journal.close()
             raise
@@ -66,11 +66,11 @@ class HostSite:
 
     def set_ltzd_url(self, url: str) -> None:
         """Where its loyalty routes lead; before this they are answered with 503."""
-        self._proxy.lead_to(url)
+        self._proxy.set_ltzd_url(url)
 
     def door(self) -> dict[str, str]:
         """The `site` part of dev.json."""
-        user = self._users.named(DEMO_USERNAME)
+        user = self._users.by_username(DEMO_USERNAME)
         assert user is not None
         assert user.application_password is not None
         return {
@@ -98,7 +98,7 @@ class HostSite:
         username = text_in(body, "username", longest=_LONGEST_USERNAME)
         if not is_username(username):
             raise BadInputError("username", "may hold letters, digits, inner spaces and _ . @ -")
-        user = await self._users.found_or_made(username)
+        user = await self._users.find_or_create(username)
         if "emailConfirmed" in body:
             user = await self._users.set_confirmed(user, confirmed)
         session = self._sessions.open(user)
@@ -122,16 +122,16 @@ def _confirmed_in(body: Body) -> bool | None:
     return None
 
 
-async def _recalled(journal: Journal, records: list[Record]) -> tuple[bytes, SiteUsers]:
+async def _restore(journal: Journal, records: list[Record]) -> tuple[bytes, SiteUsers]:
     """What the journal remembers; a new journal gets a secret first."""
     users = SiteUsers(journal)
     if not records:
         secret = secrets.token_bytes(32)
-        await journal.durable(journal.append({"kind": "site", "secret": secret.hex()}))
+        await journal.wait_durable(journal.append({"kind": "site", "secret": secret.hex()}))
         return secret, users
     try:
         for record in records[1:]:
-            users.remember(record)
+            users.apply_record(record)
         return bytes.fromhex(str(records[0]["secret"])), users
     except (KeyError, ValueError, TypeError) as error:
         raise Misconfigured(

@@ -11,7 +11,7 @@ from aiohttp import web
 from ltzd.dev.sandbox.requests import json_reply
 from ltzd.dev.sandbox.site.api import PREFIX
 from ltzd.dev.sandbox.site.demo_files import DemoSiteFiles
-from ltzd.dev.sandbox.site.sessions import Session, SiteSessions
+from ltzd.dev.sandbox.site.sessions import SiteSession, SiteSessions
 from ltzd.dev.sandbox.site.users import SiteUsers, is_username
 
 HOME = f"{PREFIX}/"
@@ -35,7 +35,7 @@ class DemoSite:
         return [
             web.get(HOME, self._home),
             *(web.get(f"{PREFIX}/{name}", self._file) for name in self._files.names),
-            *(web.get(path, self._lead_home) for path in (PREFIX, _LOG_IN, _LOG_OUT)),
+            *(web.get(path, self._redirect_home) for path in (PREFIX, _LOG_IN, _LOG_OUT)),
             web.post(_LOG_IN, self._log_in),
             web.post(_LOG_OUT, self._log_out),
         ]
@@ -43,7 +43,7 @@ class DemoSite:
     async def _file(self, request: web.Request) -> web.Response:
         return self._files.file(request.path.rpartition("/")[2])
 
-    async def _lead_home(self, _request: web.Request) -> web.Response:
+    async def _redirect_home(self, _request: web.Request) -> web.Response:
         return _see_home()
 
     async def _home(self, request: web.Request) -> web.Response:
@@ -75,7 +75,7 @@ class DemoSite:
         username = given.strip() if isinstance(given, str) else ""
         if not is_username(username):
             return self._welcome(username[:60], _BAD_NAME)
-        user = await self._users.found_or_made(username)
+        user = await self._users.find_or_create(username)
         answer = _see_home()
         for name, value in self._sessions.cookies(self._sessions.open(user)).items():
             answer.set_cookie(name, value, path=HOME, httponly=True, samesite="Lax")
@@ -85,7 +85,7 @@ class DemoSite:
         if not is_own_form(request):
             return _foreign_form()
         answer = _see_home()
-        for name in self._sessions.cookies(Session()):
+        for name in self._sessions.cookies(SiteSession()):
             answer.del_cookie(name, path=HOME, httponly=True, samesite="Lax")
         return answer
 

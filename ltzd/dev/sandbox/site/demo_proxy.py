@@ -28,7 +28,7 @@ class DemoSiteProxy:
         self._ltzd_url: str | None = None
         self._http: aiohttp.ClientSession | None = None
 
-    def lead_to(self, ltzd_url: str) -> None:
+    def set_ltzd_url(self, ltzd_url: str) -> None:
         """Where ltzd's public surface is; before this, every request is answered with 503."""
         self._ltzd_url = ltzd_url.rstrip("/")
 

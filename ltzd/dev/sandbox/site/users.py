@@ -24,7 +24,7 @@ _PASSWORD_LENGTH = 24
 
 
 @dataclass(frozen=True, slots=True)
-class SiteUser:
+class HostSiteUser:
     id: int
     username: str
     email: str
@@ -45,22 +45,22 @@ def is_username(text: str) -> bool:
 class SiteUsers:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._by_name: dict[str, SiteUser] = {}
-        self._by_email: dict[str, SiteUser] = {}
+        self._by_name: dict[str, HostSiteUser] = {}
+        self._by_email: dict[str, HostSiteUser] = {}
         self._newest = 0
 
-    def named(self, username: str) -> SiteUser | None:
+    def by_username(self, username: str) -> HostSiteUser | None:
         return self._by_name.get(username.lower())
 
-    def by_email(self, email: str) -> SiteUser | None:
+    def by_email(self, email: str) -> HostSiteUser | None:
         return self._by_email.get(email.lower())
 
-    async def found_or_made(self, username: str) -> SiteUser:
-        user = self.named(username) or self._make(username, None)
-        await self._journal.durable(self._newest)
+    async def find_or_create(self, username: str) -> HostSiteUser:
+        user = self.by_username(username) or self._make(username, None)
+        await self._journal.wait_durable(self._newest)
         return user
 
-    async def change_email(self, user: SiteUser, email: str) -> SiteUser | None:
+    async def change_email(self, user: HostSiteUser, email: str) -> HostSiteUser | None:
         """The user with the address, confirmed by nobody; None if another user has the address."""
         owner = self.by_email(email)
         if owner is not None and owner.id != user.id:
@@ -70,26 +70,26 @@ class SiteUsers:
         confirmed = None if user.is_core_alone else False
         return await self._keep(replace(user, email=email, email_confirmed=confirmed))
 
-    async def set_confirmed(self, user: SiteUser, confirmed: bool | None) -> SiteUser:
+    async def set_confirmed(self, user: HostSiteUser, confirmed: bool | None) -> HostSiteUser:
         """With None the site says nothing of the address from now on, as WordPress's core."""
         is_core_alone = confirmed is None
         return await self._keep(
             replace(user, email_confirmed=confirmed, is_core_alone=is_core_alone)
         )
 
-    async def _keep(self, user: SiteUser) -> SiteUser:
+    async def _keep(self, user: HostSiteUser) -> HostSiteUser:
         self._admit(user)
         self._newest = self._journal.append(_record_of(user))
-        await self._journal.durable(self._newest)
+        await self._journal.wait_durable(self._newest)
         return user
 
-    async def make_demo_user(self) -> None:
+    async def create_demo_user(self) -> None:
         """Unless he is there already: a kill may have come before him."""
-        if self.named(DEMO_USERNAME) is None:
+        if self.by_username(DEMO_USERNAME) is None:
             self._make(DEMO_USERNAME, _new_password())
-        await self._journal.durable(self._newest)
+        await self._journal.wait_durable(self._newest)
 
-    def remember(self, record: Record) -> None:
+    def apply_record(self, record: Record) -> None:
         """Raises KeyError, TypeError or ValueError for a record that is none."""
         roles, password = record["roles"], record["application_password"]
         # Journals of older versions have neither of the two.
@@ -97,7 +97,7 @@ class SiteUsers:
         if not isinstance(roles, list):
             raise TypeError
         self._admit(
-            SiteUser(
+            HostSiteUser(
                 int(str(record["id"])),
                 str(record["username"]),
                 str(record["email"]),
@@ -109,10 +109,12 @@ class SiteUsers:
             )
         )
 
-    def _make(self, username: str, password: str | None) -> SiteUser:
+    def _make(self, username: str, password: str | None) -> HostSiteUser:
         user_id = len(self._by_name) + 1
         email = self._free_email(username.lower(), user_id)
-        user = SiteUser(user_id, username, email, int(time.time()), application_password=password)
+        user = HostSiteUser(
+            user_id, username, email, int(time.time()), application_password=password
+        )
         self._admit(user)
         self._newest = self._journal.append(_record_of(user))
         return user
@@ -124,16 +126,16 @@ class SiteUsers:
             return wished
         return f"member-{user_id}@{HOST}"
 
-    def _admit(self, user: SiteUser) -> None:
+    def _admit(self, user: HostSiteUser) -> None:
         """A new user, or a known one as he is from now on."""
-        earlier = self.named(user.username)
+        earlier = self.by_username(user.username)
         if earlier is not None:
             del self._by_email[earlier.email.lower()]
         self._by_name[user.username.lower()] = user
         self._by_email[user.email.lower()] = user
 
 
-def is_password_of(user: SiteUser, given: str) -> bool:
+def is_password_of(user: HostSiteUser, given: str) -> bool:
     """Spaces and whatever else is no letter or digit do not count."""
     kept = user.application_password
     plain = re.sub(r"[^A-Za-z0-9]", "", given)
@@ -149,7 +151,7 @@ def _new_password() -> str:
     return "".join(secrets.choice(_PASSWORD_LETTERS) for _ in range(_PASSWORD_LENGTH))
 
 
-def _record_of(user: SiteUser) -> Record:
+def _record_of(user: HostSiteUser) -> Record:
     return {
         "kind": "user",
         "id": user.id,

@@ -20,7 +20,7 @@ _CAME, _ANSWERED, _EMPTIED = "came", "answered", "emptied"
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ReceivedDelivery:
     """`status` is None until it is answered, and for good if the sender has not waited."""
 
     brand_id: str
@@ -35,7 +35,7 @@ class DeliveryLog:
         self._path = path
         self._most = most
         self._journal: Journal | None = None
-        self._kept: dict[int, Delivery] = {}
+        self._kept: dict[int, ReceivedDelivery] = {}
         self._next = 0
         self._lines = 0
         self._turn = asyncio.Lock()
@@ -57,11 +57,11 @@ class DeliveryLog:
         if journal is not None:
             await journal.close()
 
-    def deliveries(self) -> list[Delivery]:
+    def deliveries(self) -> list[ReceivedDelivery]:
         """The oldest first."""
         return list(self._kept.values())
 
-    async def came(self, delivery: Delivery) -> int:
+    async def came(self, delivery: ReceivedDelivery) -> int:
         """The number under which it is on disk now."""
         number = self._next
         self._next += 1
@@ -81,7 +81,7 @@ class DeliveryLog:
             journal = self._opened()
             sequence = journal.append(record)
             self._apply(record)
-        await journal.durable(sequence)
+        await journal.wait_durable(sequence)
 
     def _apply(self, record: Record) -> None:
         """One line of the journal, new or remembered."""
@@ -91,7 +91,7 @@ class DeliveryLog:
             return
         number = msgspec.convert(record["number"], int)
         if record["kind"] == _CAME:
-            self._kept[number] = msgspec.convert(record["delivery"], Delivery)
+            self._kept[number] = msgspec.convert(record["delivery"], ReceivedDelivery)
             self._next = max(self._next, number + 1)
             if len(self._kept) > self._most:
                 del self._kept[next(iter(self._kept))]

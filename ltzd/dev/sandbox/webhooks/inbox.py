@@ -22,7 +22,7 @@ from ltzd.dev.sandbox.requests import (
     number_in,
     whole_number_in,
 )
-from ltzd.dev.sandbox.webhooks.delivery_log import Delivery, DeliveryLog
+from ltzd.dev.sandbox.webhooks.delivery_log import DeliveryLog, ReceivedDelivery
 from ltzd.values import iso
 
 PREFIX = "/inbox"
@@ -36,7 +36,7 @@ _SHOWN_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class AnswerPlan:
     """How the next `times` deliveries are answered."""
 
     times: int = 0
@@ -49,7 +49,7 @@ class WebhookInbox:
     def __init__(self, folder: Path, faults: Faults) -> None:
         self._log = DeliveryLog(folder / "inbox.jsonl")
         self._faults = faults
-        self._order = Order()
+        self._order = AnswerPlan()
 
     def open(self) -> None:
         """Raises Misconfigured."""
@@ -73,7 +73,7 @@ class WebhookInbox:
             raise web.HTTPNotFound
         raw = await request.read()
         order = self._next_order()
-        delivery = Delivery(
+        delivery = ReceivedDelivery(
             brand_id=brand_id.lower(),
             received_at=iso(datetime.now(UTC)),
             headers={
@@ -84,16 +84,16 @@ class WebhookInbox:
         )
         number = await self._log.came(delivery)
         if order.delay_seconds:
-            is_stopping = await self._faults.ends_within(order.delay_seconds)
+            is_stopping = await self._faults.stopped_within(order.delay_seconds)
             if is_stopping or not _is_heard(request):
                 return _cut(request)
             await self._log.answered(number, order.status)
         return _answer(request, order)
 
-    def _next_order(self) -> Order:
+    def _next_order(self) -> AnswerPlan:
         order = self._order
         if not order.times:
-            return Order()
+            return AnswerPlan()
         self._order = replace(order, times=order.times - 1)
         return order
 
@@ -131,9 +131,9 @@ class WebhookInbox:
         )
 
 
-def _order_from(body: Body) -> Order:
+def _order_from(body: Body) -> AnswerPlan:
     allow_only(body, "status", "delaySeconds", "retryAfterSeconds", "times")
-    order = Order(
+    order = AnswerPlan(
         times=whole_number_in(body, "times", 0, _MOST_TIMES),
         status=whole_number_in(body, "status", 200, 599) if "status" in body else 200,
         delay_seconds=number_in(body, "delaySeconds", 0, 600) if "delaySeconds" in body else 0.0,
@@ -146,7 +146,7 @@ def _order_from(body: Body) -> Order:
     return order
 
 
-def _answer(request: web.Request, order: Order) -> web.Response:
+def _answer(request: web.Request, order: AnswerPlan) -> web.Response:
     headers = {}
     if order.retry_after_seconds is not None:
         headers["Retry-After"] = str(order.retry_after_seconds)
@@ -169,7 +169,7 @@ def _cut(request: web.Request) -> web.Response:
     return web.Response()
 
 
-def _row(one: Delivery) -> list[pages.Html]:
+def _row(one: ReceivedDelivery) -> list[pages.Html]:
     is_good = one.status is not None and one.status < 300
     return [
         pages.text(one.received_at),

@@ -1,0 +1,166 @@
+"""What the chain says of a perk and a wallet, and the request that redeems one for the other.
+
+A priced perk comes with a permit for exactly its price, signed by the wallet through whoever keeps
+its key; a free one needs none.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ltzd.actions.relayer.relayer import RelayRequest
+from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.chain.contracts import abi, ltz, perk_nft, points_sale, reverts
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.relayer.calls import Question, RelayContracts
+from ltzd.chain.typed_data import DOMAIN_NAMES
+from ltzd.errors import NodeUnavailable, RedemptionRefused
+from ltzd.providers.identity.tokens import TokenUser
+from ltzd.rules.relayer.calls import RelayAsk, SignedPermit
+from ltzd.rules.site_plugin import redemptions as redeeming
+from ltzd.rules.site_plugin.redemptions import Offer, Standing
+from ltzd.store.site_plugin.members import Member
+from ltzd.store.site_plugin.redemptions import SiteRedemption
+from ltzd.values import Address, hex_of
+
+PERMIT_SECONDS = 1_200
+"""A lane begins to send a relay within ten minutes, or never."""
+
+
+class OnChain(Protocol):
+    """A perk or a redemption: of a collection, or else of an item."""
+
+    @property
+    def collection_id(self) -> int | None: ...
+
+    @property
+    def item_id(self) -> int | None: ...
+
+
+def speaker_of(member: Member) -> TokenUser | None:
+    """Who a linked member is to whoever keeps the wallets."""
+    return None if member.subject is None else TokenUser(member.subject, None)
+
+
+class RedemptionRequests:
+    def __init__(self, node: Node, contracts: RelayContracts, identity: IdentityProvider) -> None:
+        self._node = node
+        self._contracts = contracts
+        self._identity = identity
+
+    async def standing(self, sold: OnChain, wallet: Address) -> Standing:
+        """Raises RedemptionRefused for what is not on chain."""
+        try:
+            answers = await self._node.views(_questions(sold, wallet, self._contracts))
+            return _standing_in(sold, answers)
+        except RpcError as error:
+            name = reverts.error_name(error.data or b"")
+            if name in {"UnknownCollection", "UnknownItem"}:
+                raise RedemptionRefused(redeeming.sentence_of_revert(name)) from error
+            raise NodeUnavailable(f"eth_call: {error.message}") from error
+        except ValueError as error:
+            raise NodeUnavailable("The node's answer is not what the contract returns") from error
+
+    async def request(
+        self, member: Member, one: SiteRedemption, standing: Standing
+    ) -> RelayRequest:
+        to = self._contracts.perk_nft if one.item_id is None else self._contracts.points_sale
+        permit = await self._permit(one, to, standing.permit_nonce) if one.price > 0 else None
+        return RelayRequest(
+            RelayAsk(to, _call(one, standing.claims), one.wallet, permit=permit),
+            one.idempotency_key,
+            one.fingerprint,
+            speaker_of(member),
+        )
+
+    async def _permit(self, one: SiteRedemption, spender: Address, nonce: int) -> SignedPermit:
+        """For this price and once. Raises RedemptionRefused for a key that is not kept for us."""
+        head, _ = await self._node.head_and_final()
+        # A chain that nobody uses has an old head, and one that was hurried a head of tomorrow.
+        deadline = max(head.timestamp, int(time.time())) + PERMIT_SECONDS
+        message = {
+            "owner": hex_of(one.wallet),
+            "spender": hex_of(spender),
+            "value": one.price,
+            "nonce": nonce,
+            "deadline": deadline,
+        }
+        data = _typed(message, self._contracts.chain_id, self._contracts.ltz)
+        try:
+            signature = await self._identity.sign_typed_data(one.wallet, data)
+        except ValueError as error:
+            raise RedemptionRefused(redeeming.ANOTHERS_WALLET) from error
+        return SignedPermit(one.wallet, spender, one.price, deadline, signature)
+
+
+def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[Question]:
+    purse = [(at.ltz, ltz.balance_of_call(wallet)), (at.ltz, ltz.nonces_call(wallet))]
+    if sold.collection_id is None:
+        return [(at.points_sale, abi.call("PointsSale", "item", sold.item_id)), *purse]
+    return [
+        (at.perk_nft, perk_nft.collection_call(sold.collection_id)),
+        *purse,
+        (at.perk_nft, perk_nft.claims_of_call(wallet, sold.collection_id)),
+    ]
+
+
+def _standing_in(sold: OnChain, answers: Sequence[bytes]) -> Standing:
+    """Raises ValueError."""
+    offer, balance, nonce, *claims = answers
+    return Standing(
+        offer=_item(offer) if sold.collection_id is None else _collection(offer),
+        balance=ltz.decode_uint(balance),
+        permit_nonce=ltz.decode_uint(nonce),
+        claims=perk_nft.decode_claims(claims[0]) if claims else 0,
+    )
+
+
+def _collection(answer: bytes) -> Offer:
+    ((params, minted, _uri),) = abi.decode_result("PerkNFT", "collection", answer)
+    brand, _payout, price, max_supply, max_per_user, _charges, is_active, needs_signature = params
+    return Offer(
+        brand=brand,
+        price=price,
+        is_active=is_active,
+        left=max(0, max_supply - minted) if max_supply else None,
+        max_per_user=max_per_user or None,
+        needs_signature=needs_signature,
+    )
+
+
+def _item(answer: bytes) -> Offer:
+    (_payout, price, stock, sold, _most, is_active, _burns), brand = abi.decode_result(
+        "PointsSale", "item", answer
+    )
+    return Offer(brand=brand, price=price, is_active=is_active, left=max(0, stock - sold))
+
+
+def _call(one: SiteRedemption, claims: int) -> bytes:
+    if one.collection_id is not None:
+        return perk_nft.claim_for_call(
+            one.wallet, one.collection_id, one.price, claims, one.reference
+        )
+    assert one.item_id is not None, "a redemption is of one thing"
+    return points_sale.buy_for_call(one.wallet, one.item_id, 1, one.price, one.reference)
+
+
+def _typed(message: dict[str, object], chain_id: int, token: Address) -> dict[str, Any]:
+    """An EIP-2612 permit of LTZ as wallets sign it."""
+    domain = {
+        "name": DOMAIN_NAMES["LTZ"],
+        "version": "1",
+        "chainId": chain_id,
+        "verifyingContract": hex_of(token),
+    }
+    kinds = {"name": "string", "version": "string", "chainId": "uint256"}
+    kinds |= {"verifyingContract": "address", "owner": "address", "spender": "address"}
+    return {
+        "types": {
+            name: [{"name": each, "type": kinds.get(each, "uint256")} for each in fields]
+            for name, fields in (("EIP712Domain", domain), ("Permit", message))
+        },
+        "primaryType": "Permit",
+        "domain": domain,
+        "message": message,
+    }

@@ -1,0 +1,140 @@
+"""What a node made of signed bytes: the error texts of the clients, turned into a few outcomes.
+
+A text that no pattern knows is REFUSED, which may pass: only what says that these very bytes will
+never do is REFUSED_FOR_GOOD, because the operator then gives their nonce to a self-transfer.
+"""
+
+import re
+from enum import Enum
+
+from ltzd.chain.node.rpc import RpcError
+
+
+class PublishOutcome(Enum):
+    """A publication without any answer is NodeUnavailable where it was the only one."""
+
+    ACCEPTED = "accepted"
+    NONCE_TOO_LOW = "nonce_too_low"
+    UNDERPRICED = "underpriced"
+    """The node wants more for it; also where it holds another one with this nonce."""
+    UNAFFORDABLE = "unaffordable"
+    REFUSED = "refused"
+    """The node does not take it now: its pool is full, an earlier nonce is missing, or the like."""
+    REFUSED_FOR_GOOD = "refused_for_good"
+    """The node will never take these bytes."""
+    UNKNOWN = "unknown"
+    """Of several that were published together, this one has no answer."""
+
+
+def _any_of(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+# Error texts of geth, Erigon, Nethermind, Besu, reth, anvil, hardhat and our tester chain
+# (peers.md, case 2; tests/chain/node/test_publish_outcomes.py has the table by client).
+_KNOWN = _any_of(
+    "(?<!un)known transaction",
+    "already known",
+    "already imported",
+    "alreadyknown",
+    "existing tx with same hash",
+)
+_NONCE = _any_of("nonce too low", "nonce is too low", "oldnonce", "invalid nonce.*low")
+_FUNDS = _any_of(
+    "insufficient (funds|balance)", "enough funds", "insufficientfunds", "upfront cost exceeds"
+)
+_PRICE = _any_of(
+    "underpriced",
+    "max fee per gas less than block base fee",
+    "fee ?cap",
+    "fee ?too ?low",
+    "gas price (is )?(too )?low",
+    "less than block base fee",
+    "is too low for the next block",
+    "same nonce in the queue",
+    "gas price below (configured )?minimum",
+    "could not replace existing tx",
+    "replacementnotallowed",
+)
+_GAS_FOR_GOOD = (
+    "intrinsic gas too (low|high)",
+    "intrinsicgas",
+    "intrinsic gas exceeds (the )?gas limit",
+    "call gas cost .*exceeds the gas limit",
+    "requires at least \\d+ gas",
+    "floor data gas",
+    "gas floor .*exceeds the gas limit",
+    "exceeds (the )?block('s)? gas limit",
+    "gaslimitexceeded",
+    "gas ?limit (is )?too high",
+    "gas ?limit ?cap ?exceeded",
+    "gas limit \\(\\d+\\) is greater than the cap",
+    "exceeds (the )?transaction gas (limit|cap)",
+    "transaction gas limit exceeds maximum",
+    "gas ?uint(64)? ?overflow",
+)
+_FEES_FOR_GOOD = (
+    "exceeds the configured cap",
+    "transaction fee cap exceeded",
+    "priority fee per gas (is )?(higher|greater) than max fee per gas",
+    "maxpriorityfeepergas .*is bigger than maxfeepergas",
+    "tip higher than fee cap",
+    "fee per gas higher than 2\\^256",
+    "int256overflow",
+)
+_FORM_FOR_GOOD = (
+    "oversized data",
+    "rlptoolong",
+    "maxtxsizeexceeded",
+    "^rlp: ",
+    "typed transaction too short",
+    "failed to decode signed transaction",
+    "max initcode",
+    "initcode (size|too large)",
+    "transaction type not supported",
+    "type(s)? not supported",
+    "notsupportedtxtype",
+    "transaction type is not activated",
+    "invalid transaction type",
+    "nonce has max value",
+    "negative value",
+    "^invalid(,|$)",
+)
+_SENDER_FOR_GOOD = (
+    "invalid ?sender",
+    "failedtoresolvesender",
+    "invalid transaction signature",
+    "invalidtxsignature",
+    "invalid ?(tx)?chain ?id",
+    "wrong chain ?id",
+    "chain ?id not supported",
+    "incompatible eip-155",
+    "only replay-protected",
+    "senderiscontract",
+    "sender (is )?not an eoa",
+    "not authorized to send",
+    # Not our own address on the network, which another machine, or another time, may not share.
+    "^(?!.*\\bip\\b).*(black|block|deny)-?list",
+    "sanction",
+    "prohibited list",
+    "\\bfiltered\\b",
+)
+_FOR_GOOD = _any_of(*_GAS_FOR_GOOD, *_FEES_FOR_GOOD, *_FORM_FOR_GOOD, *_SENDER_FOR_GOOD)
+
+
+def classify_publish_error(error: RpcError) -> PublishOutcome:
+    """What a node says by this error object about the bytes it was given."""
+    text = error.message
+    if "execution reverted" in text.lower():
+        return PublishOutcome.REFUSED
+    for pattern, publication in (
+        (_KNOWN, PublishOutcome.ACCEPTED),
+        (_NONCE, PublishOutcome.NONCE_TOO_LOW),
+        (_FUNDS, PublishOutcome.UNAFFORDABLE),
+        # Before the price, whose "fee cap" is another one than the node's own.
+        (_FOR_GOOD, PublishOutcome.REFUSED_FOR_GOOD),
+        (_PRICE, PublishOutcome.UNDERPRICED),
+    ):
+        if pattern.search(text):
+            return publication
+    return PublishOutcome.REFUSED

@@ -1,0 +1,234 @@
+"""The dev chain as a process of its own: real anvil, or the tester chain.
+
+anvil keeps its chain in `<data_dir>/anvil/`: written every second and once more on SIGTERM. The
+tester chain lives in memory, so it begins anew whenever its process does.
+"""
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import aiohttp
+
+from ltzd.concurrency.clock import loop_time
+from ltzd.dev.services import ports, processes
+from ltzd.dev.services.processes import Service
+from ltzd.errors import Misconfigured
+
+NAME = "chain"
+CHAIN_ID = 31337
+BLOCK_GAS_LIMIT = 300_000_000
+START_SECONDS = 60.0
+STOP_SECONDS = 8.0
+
+Kind = Literal["tester", "anvil"]
+
+
+@dataclass(frozen=True, slots=True)
+class DevChain:
+    rpc_url: str
+    kind: Kind
+    chain_id: int
+    service: Service
+
+
+async def start(
+    data_dir: Path, kind: Literal["auto", "tester", "anvil"], block_time: float, port: int | None
+) -> DevChain:
+    """Start the chain, or take back the one that runs with the same kind, block time and port.
+
+    `block_time` is in seconds, 0 mines on demand; without `port` one is chosen and kept.
+    """
+    program = await asyncio.to_thread(find_anvil) if kind != "tester" else None
+    if kind == "anvil" and program is None:
+        raise Misconfigured(
+            "There is no anvil here; `make test` installs it, or put anvil on PATH, "
+            "or choose --chain tester."
+        )
+    variant = f"{'anvil' if program else 'tester'}, a block every {block_time:g} s"
+    service = processes.find_running(data_dir, NAME)
+    if service is not None and (service.variant != variant or port not in (None, service.port)):
+        await processes.stop(service, STOP_SECONDS)
+        service = None
+    if service is not None:
+        await _ready(service)
+    elif program is None:
+        service = await _start_tester(data_dir, block_time, port, variant)
+    else:
+        service = await _start_anvil(data_dir, program, block_time, port, variant)
+    chosen: Kind = "tester" if program is None else "anvil"
+    return DevChain(_rpc_url(service.port), chosen, await _chain_id(service), service)
+
+
+async def stop(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
+    service = processes.find_running(data_dir, NAME)
+    if service is not None:
+        await processes.stop(service, seconds)
+
+
+async def genesis_hash(rpc_url: str) -> str:
+    """What tells one chain from another: the hash of block 0, in 0x-hex."""
+    block = await _call(rpc_url, "eth_getBlockByNumber", "0x0", False)
+    if not isinstance(block, dict) or not isinstance(block.get("hash"), str):
+        raise Misconfigured(f"The node at {rpc_url} has no block 0; give another --rpc-url.")
+    return str(block["hash"])
+
+
+async def _start_tester(
+    data_dir: Path, block_time: float, port: int | None, variant: str
+) -> Service:
+    port = port or _port(data_dir)
+    argv = [sys.executable, "-m", "ltzd.dev.tester_chain"]
+    argv += ["--port", str(port), "--block-time", f"{block_time:g}"]
+    service = await processes.start(data_dir, NAME, argv, port=port, variant=variant)
+    await _ready(service)
+    return service
+
+
+async def _start_anvil(
+    data_dir: Path, program: str, block_time: float, port: int | None, variant: str
+) -> Service:
+    port = port or _port(data_dir)
+    folder = data_dir / "anvil"
+    genesis_time = await asyncio.to_thread(_genesis_time, folder)
+    argv = [program, *_anvil_options(folder, port, genesis_time)]
+    if block_time:
+        argv += ["--block-time", f"{block_time:g}"]
+    service = await processes.start(data_dir, NAME, argv, port=port, variant=variant)
+    await _ready(service)
+    await _catch_up(service)
+    return service
+
+
+def _anvil_options(folder: Path, port: int, genesis_time: int) -> list[str]:
+    return [
+        *("--host", ports.LOOPBACK, "--port", str(port), "--chain-id", str(CHAIN_ID)),
+        *("--state", str(folder / "state.json"), "--state-interval", "1"),
+        *("--cache-path", str(folder / "cache")),
+        *("--timestamp", str(genesis_time)),
+        *("--gas-limit", str(BLOCK_GAS_LIMIT)),
+        # By fee, its default, a sender's dearer transaction comes before its earlier ones, finds
+        # its nonce too high and is thrown away without a word.
+        *("--order", "fifo"),
+        "--quiet",
+    ]
+
+
+def _genesis_time(folder: Path) -> int:
+    """When this chain began, in Unix seconds: the same for as long as its state is kept.
+
+    Each start of anvil adds a block 0 of that second to its state and loads any of them, so the
+    second must not change, or the genesis hash would. A chain begun anew gets another second, so
+    that it is told from the old one.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    state, remembered = folder / "state.json", folder / "genesis-time"
+    before = int(remembered.read_text()) if remembered.exists() else 0
+    if before and _is_whole(state):
+        return before
+    if state.exists():
+        state.replace(folder / "state.json.broken")
+    now = max(int(time.time()), before + 1)
+    remembered.write_text(str(now))
+    return now
+
+
+def _is_whole(state: Path) -> bool:
+    """anvil writes in place, so one killed while writing leaves a cut-off file."""
+    try:
+        with state.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"}"
+    except OSError:
+        return False
+
+
+async def _catch_up(service: Service) -> None:
+    """Set anvil's clock right: it goes on from the genesis time it was given."""
+    url = _rpc_url(service.port)
+    head = await _call(url, "eth_getBlockByNumber", "latest", False)
+    after_head = int(str(head["timestamp"]), 16) + 1 if isinstance(head, dict) else 0
+    await _call(url, "anvil_setTime", max(int(time.time()), after_head))
+
+
+def _port(data_dir: Path) -> int:
+    last = processes.remembered_port(data_dir, NAME)
+    return last if last and ports.is_free(last) else ports.free_port()
+
+
+def _rpc_url(port: int) -> str:
+    return f"http://{ports.LOOPBACK}:{port}"
+
+
+def find_anvil() -> str | None:
+    """LTZD_ANVIL, else the npm platform package of this clone, else PATH.
+
+    Not the package's `.bin/anvil`: it is a Node program around anvil that hides how it ended.
+    """
+    named = os.environ.get("LTZD_ANVIL")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise Misconfigured(f"LTZD_ANVIL names {named}, which is not a program; correct it.")
+        return str(Path(named).absolute())
+    installed = next((path for path in _npm_packages() if os.access(path, os.X_OK)), None)
+    return str(installed) if installed else shutil.which("anvil")
+
+
+def _npm_packages() -> Iterator[Path]:
+    processor = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine := platform.machine(), machine)
+    package = f"anvil-{platform.system().lower()}-{processor}"
+    for root in (Path(__file__).resolve().parents[3], Path.cwd()):
+        yield root / "contracts/node_modules/@foundry-rs" / package / "bin/anvil"
+
+
+async def _chain_id(service: Service) -> int:
+    return int(str(await _call(_rpc_url(service.port), "eth_chainId")), 16)
+
+
+async def _ready(service: Service) -> None:
+    deadline = loop_time() + START_SECONDS
+    while True:
+        try:
+            await _chain_id(service)
+            return
+        except (Misconfigured, ValueError) as error:
+            if not processes.is_alive(service):
+                raise _failed(service, processes.failure_reason(service)) from error
+            if loop_time() > deadline:
+                raise _failed(service, f"no answer; see {service.log_path}") from error
+        await asyncio.sleep(0.02)
+
+
+def _failed(service: Service, reason: str) -> Misconfigured:
+    kind = service.variant.partition(",")[0]
+    return Misconfigured(
+        f"The dev chain ({kind}) cannot be used: {reason}; "
+        "start with --clean to begin a new one, or choose another with --chain."
+    )
+
+
+async def _call(rpc_url: str, method: str, *parameters: object) -> object:
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(parameters)}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
+            session.post(rpc_url, json=request) as reply,
+        ):
+            answer = await reply.json(content_type=None)
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise Misconfigured(
+            f"The node at {rpc_url} does not answer; start it, or give another --rpc-url."
+        ) from error
+    if not isinstance(answer, dict) or "result" not in answer:
+        raise Misconfigured(
+            f"The node at {rpc_url} does not know {method}; give another --rpc-url."
+        )
+    result: object = answer["result"]
+    return result

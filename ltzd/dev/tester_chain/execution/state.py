@@ -1,0 +1,100 @@
+"""The state after a block, read and written by address: py-evm's state with types.
+
+A state object belongs to one thread. Nothing reaches the database before `persist`.
+"""
+
+from threading import Event
+from typing import Any
+
+from eth._utils.address import generate_contract_address
+from eth.abc import ComputationAPI, MessageAPI
+from eth.vm.forks.cancun.state import CancunState, CancunTransactionExecutor
+from eth.vm.message import Message
+
+from ltzd.dev.tester_chain.execution.computation import QuickComputation
+from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
+from ltzd.values import Address, Hash32
+
+_NO_ADDRESS: Any = None
+
+
+class _Executor(CancunTransactionExecutor):
+    """py-evm's executor without its second signature check and its log texts per message."""
+
+    def validate_transaction(self, transaction: Any) -> None:
+        """Checks nothing: decoding checked the signature, and the block builder checks the rest."""
+
+    def build_evm_message(self, transaction: Any) -> MessageAPI:
+        state, sender = self.vm_state, transaction.sender
+        state.delta_balance(sender, -transaction.gas * state.get_gas_price(transaction))
+        state.increment_nonce(sender)
+        creates = not transaction.to
+        return Message(
+            gas=transaction.gas - transaction.intrinsic_gas,
+            to=transaction.to,
+            sender=sender,
+            value=transaction.value,
+            data=b"" if creates else transaction.data,
+            code=transaction.data if creates else state.get_code(transaction.to),
+            create_address=(
+                generate_contract_address(sender, transaction.nonce) if creates else _NO_ADDRESS
+            ),
+        )
+
+
+class _CancunState(CancunState):
+    computation_class = QuickComputation
+    transaction_executor_class = _Executor
+
+    closing: Event
+
+    def set_system_contracts(self) -> None:
+        """Installs nothing: a dev chain has no beacon chain whose roots a contract would store."""
+
+
+class EvmState:
+    def __init__(self, database: Any, context: Any, root: Hash32, closing: Event) -> None:
+        """Once `closing` is set, `run` may raise ChainClosedError."""
+        self._inner: Any = _CancunState(database, context, root)  # type: ignore[arg-type]
+        self._inner.closing = closing
+
+    @property
+    def root(self) -> Hash32:
+        return Hash32(self._inner.state_root)
+
+    def nonce(self, address: Address) -> int:
+        return int(self._inner.get_nonce(address))
+
+    def balance(self, address: Address) -> int:
+        return int(self._inner.get_balance(address))
+
+    def code(self, address: Address) -> bytes:
+        return bytes(self._inner.get_code(address))
+
+    def storage(self, address: Address, slot: int) -> int:
+        return int(self._inner.get_storage(address, slot))
+
+    def set_nonce(self, address: Address, nonce: int) -> None:
+        self._inner.set_nonce(address, nonce)
+
+    def set_balance(self, address: Address, balance: int) -> None:
+        self._inner.set_balance(address, balance)
+
+    def set_code(self, address: Address, code: bytes) -> None:
+        self._inner.set_code(address, code)
+
+    def set_storage(self, address: Address, slot: int, value: int) -> None:
+        self._inner.set_storage(address, slot, value)
+
+    def run(self, transaction: EvmTransaction) -> ComputationAPI:
+        """Executes a transaction and charges its gas; earlier changes can no longer be reverted."""
+        self._inner.lock_changes()
+        computation: ComputationAPI = self._inner.apply_transaction(transaction)
+        return computation
+
+    def persist(self) -> None:
+        self._inner.persist()
+
+
+def created_address(sender: Address, nonce: int) -> Address:
+    return Address(generate_contract_address(sender, nonce))  # type: ignore[arg-type]

@@ -1,0 +1,37 @@
+"""The table of JSON-RPC methods, and the context that their handlers receive."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ltzd.dev.tester_chain.chain import TesterChain
+from ltzd.dev.tester_chain.json_rpc.params import Params
+from ltzd.dev.tester_chain.miner import Miner
+
+
+@dataclass(frozen=True)
+class MethodContext:
+    chain: TesterChain
+    miner: Miner
+
+
+Handler = Callable[[MethodContext, Params], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class RpcMethod:
+    handle: Handler
+    params_at_most: int
+
+
+METHODS: Final[dict[str, RpcMethod]] = {}
+
+
+def method(*names: str, params_at_most: int = 0) -> Callable[[Handler], Handler]:
+    """Registers a handler under its names; more parameters are refused, as in geth."""
+
+    def register(handle: Handler) -> Handler:
+        METHODS.update(dict.fromkeys(names, RpcMethod(handle, params_at_most)))
+        return handle
+
+    return register

@@ -1,0 +1,79 @@
+"""Reads of blocks by number and by hash; a hash also finds orphaned blocks."""
+
+from ltzd.dev.tester_chain.execution.block import MinedBlock
+from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
+from ltzd.dev.tester_chain.json_rpc.objects import (
+    JsonObject,
+    block_object,
+    pending_block_object,
+    receipt_object,
+    transaction_object,
+)
+from ltzd.dev.tester_chain.json_rpc.params import Params
+
+
+@method("eth_blockNumber")
+async def block_number(context: MethodContext, _: Params) -> str:
+    return hex(context.chain.block_tree.head.number)
+
+
+@method("eth_getBlockByNumber", params_at_most=2)
+async def by_number(context: MethodContext, params: Params) -> JsonObject | None:
+    params.required(0, "block")
+    choice = params.block(0)
+    full = params.flag(1, "full", default=False)
+    if choice.is_pending:
+        chain = context.chain
+        head = chain.block_tree.head
+        timestamp = chain.clock.next_timestamp(head.timestamp)
+        return pending_block_object(
+            head, timestamp, chain.base_fee(), chain.executable(), full=full
+        )
+    block = choice.find(context.chain.block_tree)
+    return None if block is None else block_object(block, full=full)
+
+
+@method("eth_getBlockByHash", params_at_most=2)
+async def by_hash(context: MethodContext, params: Params) -> JsonObject | None:
+    block = context.chain.block_tree.by_hash(params.hash32(0, "hash"))
+    full = params.flag(1, "full", default=False)
+    return None if block is None else block_object(block, full=full)
+
+
+@method("eth_getBlockReceipts", params_at_most=1)
+async def receipts(context: MethodContext, params: Params) -> list[JsonObject] | None:
+    block = _block_in(context, params)
+    if block is None:
+        return None
+    return [receipt_object(block, index) for index in range(len(block.transactions))]
+
+
+@method(
+    "eth_getBlockTransactionCountByNumber", "eth_getBlockTransactionCountByHash", params_at_most=1
+)
+async def transaction_count(context: MethodContext, params: Params) -> str | None:
+    block = _block_in(context, params)
+    return None if block is None else hex(len(block.transactions))
+
+
+@method("eth_getUncleCountByBlockNumber", "eth_getUncleCountByBlockHash", params_at_most=1)
+async def uncle_count(context: MethodContext, params: Params) -> str | None:
+    return None if _block_in(context, params) is None else "0x0"
+
+
+@method(
+    "eth_getTransactionByBlockNumberAndIndex",
+    "eth_getTransactionByBlockHashAndIndex",
+    params_at_most=2,
+)
+async def transaction_at(context: MethodContext, params: Params) -> JsonObject | None:
+    block = _block_in(context, params)
+    index = params.quantity(1, "index")
+    if block is None or index >= len(block.transactions):
+        return None
+    return transaction_object(block.transactions[index], block, index)
+
+
+def _block_in(context: MethodContext, params: Params) -> MinedBlock | None:
+    params.required(0, "block")
+    return params.block(0).find(context.chain.block_tree)

@@ -1,0 +1,109 @@
+"""Execution without keeping changes: eth_call and eth_estimateGas."""
+
+from ltzd.dev.tester_chain.errors import refused, reverted
+from ltzd.dev.tester_chain.execution.block import MinedBlock
+from ltzd.dev.tester_chain.execution.evm import BLOCK_GAS_LIMIT, CallOutcome
+from ltzd.dev.tester_chain.execution.transaction import TransactionFields
+from ltzd.dev.tester_chain.json_rpc.call_request import CallRequest, call_request
+from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
+from ltzd.dev.tester_chain.json_rpc.params import Params
+from ltzd.values import Address, checksummed, hex_of
+
+_TRANSFER_GAS = 21_000
+_CALL_STIPEND = 2_300
+# As in geth: the last per cent costs more executions than it saves gas.
+_TOLERANCE = 0.015
+
+
+@method("eth_call", params_at_most=2)
+async def call(context: MethodContext, params: Params) -> str:
+    request = call_request(params.mapping(0, "transaction"))
+    choice = params.block(1)
+    block = choice.existing(context.chain.block_tree)
+    outcome = await run(context, block, request, _gas_given(request), pending=choice.is_pending)
+    return hex_of(_output(outcome))
+
+
+@method("eth_estimateGas", params_at_most=2)
+async def estimate_gas(context: MethodContext, params: Params) -> str:
+    request = call_request(params.mapping(0, "transaction"))
+    block = params.block(1).existing(context.chain.block_tree)
+    return hex(await gas_needed(context, block, request))
+
+
+async def gas_needed(context: MethodContext, block: MinedBlock, request: CallRequest) -> int:
+    """The least gas, within 1.5 %, with which the transaction succeeds. Raises JsonRpcError."""
+    highest = _allowance(context, block, request)
+    _check(context, block, request, _unsigned(context, request, highest))
+    if not request.data and request.to and not context.chain.state(block).code(Address(request.to)):
+        return _TRANSFER_GAS
+    first = await run(context, block, request, highest)
+    if first.error == "out of gas":
+        raise refused(f"gas required exceeds allowance ({highest})")
+    _output(first)
+    lowest = max(first.gas_used - 1, _TRANSFER_GAS - 1)
+    # EIP-150 withholds a 64th of the gas at each nested call.
+    guess = (first.gas_used + first.gas_refunded + _CALL_STIPEND) * 64 // 63
+    while lowest + 1 < highest and (highest - lowest) / highest > _TOLERANCE:
+        middle = guess if lowest < guess < highest else (lowest + highest) // 2
+        guess = 0
+        if (await run(context, block, request, middle)).error is None:
+            highest = middle
+        else:
+            lowest = middle
+    return highest
+
+
+async def run(
+    context: MethodContext,
+    block: MinedBlock,
+    request: CallRequest,
+    gas: int,
+    *,
+    pending: bool = False,
+) -> CallOutcome:
+    unsigned = _unsigned(context, request, gas)
+    _check(context, block, request, unsigned)
+    return await context.chain.call(block, unsigned, request.sender, pending=pending)
+
+
+def _unsigned(context: MethodContext, request: CallRequest, gas: int) -> TransactionFields:
+    return request.as_unsigned(chain_id=context.chain.chain_id, nonce=0, gas=gas, base_fee=0, tip=0)
+
+
+def _gas_given(request: CallRequest) -> int:
+    """The gas that the caller names, also 0, but at most the block limit, as in geth."""
+    return BLOCK_GAS_LIMIT if request.gas is None else min(request.gas, BLOCK_GAS_LIMIT)
+
+
+def _check(
+    context: MethodContext, block: MinedBlock, request: CallRequest, unsigned: TransactionFields
+) -> None:
+    balance = context.chain.state(block).balance(request.sender)
+    if balance < request.value:
+        raise refused(
+            "insufficient funds for gas * price + value: "
+            f"address {checksummed(request.sender)} have {balance} want {request.value}"
+        )
+    if unsigned.gas < unsigned.least_gas:
+        raise refused(f"intrinsic gas too low: have {unsigned.gas}, want {unsigned.least_gas}")
+
+
+def _allowance(context: MethodContext, block: MinedBlock, request: CallRequest) -> int:
+    """The gas that the sender can pay for, if a price is named."""
+    gas = _gas_given(request)
+    if not request.fee_cap:
+        return gas
+    balance = context.chain.state(block).balance(request.sender)
+    affordable = max(0, balance - request.value) // request.fee_cap
+    if affordable < _TRANSFER_GAS:
+        raise refused(f"gas required exceeds allowance ({affordable})")
+    return min(gas, affordable)
+
+
+def _output(outcome: CallOutcome) -> bytes:
+    if outcome.is_revert:
+        raise reverted(outcome.output)
+    if outcome.error is not None:
+        raise refused(outcome.error)
+    return outcome.output

@@ -1,0 +1,93 @@
+"""Control of time and mining, under the names of anvil, hardhat and ganache."""
+
+from typing import cast
+
+from ltzd.dev.tester_chain.errors import invalid_parameter
+from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
+from ltzd.dev.tester_chain.json_rpc.params import Params, quantity
+
+_BLOCKS_AT_MOST = 100_000
+_SECONDS_AT_MOST = 2**40
+
+
+@method("anvil_mine", "hardhat_mine", params_at_most=2)
+async def mine(context: MethodContext, params: Params) -> None:
+    """Mines `count` blocks, `interval` seconds apart; the first takes the pool's content."""
+    count = params.quantity(0, "count", 1, at_most=_BLOCKS_AT_MOST)
+    await _mine(context, count, params.quantity(1, "interval", 0, at_most=_SECONDS_AT_MOST))
+
+
+@method("evm_mine", params_at_most=1)
+async def mine_one(context: MethodContext, params: Params) -> str:
+    given = params.given(0)
+    options = cast("dict[str, object]", given) if isinstance(given, dict) else {"timestamp": given}
+    if (timestamp := options.get("timestamp")) is not None:
+        _set_next_timestamp(context, quantity(timestamp, "timestamp", at_most=_SECONDS_AT_MOST))
+    blocks = options.get("blocks")
+    count = 1 if blocks is None else quantity(blocks, "blocks", at_most=_BLOCKS_AT_MOST)
+    await _mine(context, count, 0)
+    return "0x0"
+
+
+@method("evm_setAutomine", "anvil_setAutomine", params_at_most=1)
+async def set_automine(context: MethodContext, params: Params) -> None:
+    params.required(0, "enabled")
+    context.miner.set_automine(enabled=params.flag(0, "enabled", default=True))
+
+
+@method("anvil_getAutomine", "hardhat_getAutomine")
+async def get_automine(context: MethodContext, _: Params) -> bool:
+    return context.miner.automine
+
+
+@method("evm_setIntervalMining", "anvil_setIntervalMining", params_at_most=1)
+async def set_interval_mining(context: MethodContext, params: Params) -> None:
+    """Sets the seconds between blocks, as in anvil; zero ends interval mining."""
+    value = params.required(0, "seconds")
+    if isinstance(value, float) and 0 <= value < 1e6:
+        context.miner.set_interval(value)
+    else:
+        context.miner.set_interval(quantity(value, "seconds", at_most=_SECONDS_AT_MOST))
+
+
+@method("anvil_getIntervalMining")
+async def get_interval_mining(context: MethodContext, _: Params) -> float | None:
+    return context.miner.interval_seconds or None
+
+
+@method("evm_increaseTime", "anvil_increaseTime", params_at_most=1)
+async def increase_time(context: MethodContext, params: Params) -> int:
+    return context.chain.clock.advance(params.quantity(0, "seconds", at_most=_SECONDS_AT_MOST))
+
+
+@method("evm_setTime", "anvil_setTime", params_at_most=1)
+async def set_time(context: MethodContext, params: Params) -> int:
+    return context.chain.clock.set_to(params.quantity(0, "timestamp", at_most=_SECONDS_AT_MOST))
+
+
+@method("evm_setNextBlockTimestamp", "anvil_setNextBlockTimestamp", params_at_most=1)
+async def set_next_block_timestamp(context: MethodContext, params: Params) -> None:
+    _set_next_timestamp(context, params.quantity(0, "timestamp", at_most=_SECONDS_AT_MOST))
+
+
+@method("anvil_setNextBlockBaseFeePerGas", "hardhat_setNextBlockBaseFeePerGas", params_at_most=1)
+async def set_next_base_fee(context: MethodContext, params: Params) -> None:
+    context.chain.set_next_base_fee(params.quantity(0, "baseFee"))
+
+
+async def _mine(context: MethodContext, count: int, interval_seconds: int) -> None:
+    for number in range(count):
+        if number and interval_seconds > 1:
+            # From the head's timestamp, since the wall clock has moved on during mining.
+            head = context.chain.block_tree.head
+            context.chain.clock.set_to(head.timestamp + interval_seconds)
+        await context.chain.mine(even_empty=True)
+
+
+def _set_next_timestamp(context: MethodContext, timestamp: int) -> None:
+    last = context.chain.block_tree.head.timestamp
+    if timestamp <= last:
+        raise invalid_parameter(
+            "timestamp", f"{timestamp} is not later than the last block's {last}"
+        )
+    context.chain.clock.set_next(timestamp)

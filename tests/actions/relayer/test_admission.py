@@ -1,0 +1,317 @@
+"""A relay is let in under its user's lock, by the same rules that looked at it before."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ltzd.actions.relayer.admission import Conflict, Draft, Outcome, RelayAdmission, Written
+from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
+from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
+from ltzd.rules.relayer.calls import RequestedClaim
+from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
+from ltzd.rules.relayer.limits import ClaimLimit
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.wakeups import RELAYS, WakeupHub
+from ltzd.values import Address
+from tests.support.relays.lanes import USER, a_plan, a_relay_lane, row_states, send
+from tests.support.rows.core import a_hash, a_wallet, running, save, value
+
+WORST = 10
+
+
+def a_draft(data: bytes = b"\x01", user: Address = USER, **changes: Any) -> Draft:
+    return replace(
+        Draft(
+            plan=a_plan(data, user),
+            gas_limit=100_000,
+            worst_wei=WORST,
+            claim_limit=None,
+            last_serialized_id=None,
+            idempotency_key=None,
+            fingerprint=data,
+        ),
+        **changes,
+    )
+
+
+def a_claim(on_chain: int = 0, most: int | None = 1, **changes: Any) -> Draft:
+    claim = RequestedClaim(7, on_chain)
+    limit = ClaimLimit(claim, on_chain, most)
+    plan = a_plan(b"claim", claim=(7, on_chain))
+    return a_draft(plan=plan, claim_limit=limit, **changes)
+
+
+@asynccontextmanager
+async def writing(
+    pool: Pool, wakeups: WakeupHub | None = None, budgets: GasBudgets = NO_BUDGETS
+) -> AsyncIterator[RelayAdmission]:
+    found = RelayAdmission(pool, wakeups or WakeupHub(""), budgets)
+    async with running(found.run()):
+        yield found
+
+
+async def all_at_once(
+    writing: RelayAdmission, drafts: Sequence[Draft]
+) -> list[Outcome | BaseException]:
+    tasks = [writing.write(draft) for draft in drafts]
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def mine(pool: Pool, first_nonce: int = 0) -> None:
+    """A lane sends what is queued, and it is mined."""
+    lane = await a_relay_lane(pool)
+    inclusion = Inclusion(5, a_hash("block"), True, GasCost(a_hash("mined"), 1, 1))
+    for row in await send(pool, lane, first_nonce):
+        async with transaction(pool) as connection:
+            await save(connection, lane, row.id, State.SIGNED, Transaction(State.MINED, inclusion))
+            await relays.follow(connection, [row.id])
+
+
+async def last_serialized_id(pool: Pool) -> int | None:
+    async with session(pool) as connection:
+        (standing,) = await relays.read_usage(connection, [(USER, None, None)])
+    return standing.last_serialized_id
+
+
+async def test_relays_of_many_users_are_written_and_a_lane_is_told(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = []
+    insert = relays.insert
+
+    async def counted(connection: Any, those: Sequence[Any]) -> list[int]:
+        commits.append(len(those))
+        return await insert(connection, those)
+
+    monkeypatch.setattr(relays, "insert", counted)
+    wakeups = WakeupHub("")
+    wakeup = wakeups.subscribe(RELAYS)
+    async with writing(pool, wakeups) as it:
+        drafts = [a_draft(bytes([number]), a_wallet(number)) for number in range(1, 41)]
+        answers = await all_at_once(it, drafts)
+    async with asyncio.timeout(5):
+        await wakeup.wait(30)
+    assert sum(commits) == 40
+    assert len(commits) <= 3, "many in one commit"
+    async with session(pool) as connection:
+        rows = await connection.fetch("SELECT id, user_address, data FROM relays ORDER BY id")
+    by_id = {row["id"]: (row["user_address"], row["data"]) for row in rows}
+    for draft, answer in zip(drafts, answers, strict=True):
+        assert isinstance(answer, Written)
+        assert answer.is_ours
+        assert (answer.window.limit, answer.window.remaining) == (35, 34)
+        assert by_id[answer.id] == (draft.plan.user, draft.plan.data)
+
+
+async def test_one_user_who_asks_forty_times_at_once_has_thirty_five_in_one_hour(
+    pool: Pool,
+) -> None:
+    async with writing(pool) as one, writing(pool) as other:
+        drafts = [a_draft(bytes([number])) for number in range(20)]
+        answers = await all_at_once(one, drafts)
+        answers += await asyncio.gather(
+            *[
+                it.write(a_draft(bytes([n, side])))
+                for n in range(20, 30)
+                for side, it in enumerate((one, other))
+            ],
+            return_exceptions=True,
+        )
+    written = [answer for answer in answers if isinstance(answer, Written)]
+    refused = [answer for answer in answers if isinstance(answer, RateLimited)]
+    assert (len(written), len(refused)) == (35, 5)
+    assert sorted(answer.window.remaining for answer in written) == list(range(35))
+    assert len({answer.window.reset_at for answer in written}) == 1
+    for refusal in refused:
+        assert 3590 < int(str(refusal.details["retryAfterSeconds"])) <= 3600
+
+
+async def test_relays_of_one_user_are_written_in_the_order_they_came(pool: Pool) -> None:
+    async with writing(pool) as it:
+        answers = await all_at_once(it, [a_draft(bytes([number])) for number in range(12)])
+    ids = [answer.id for answer in answers if isinstance(answer, Written)]
+    assert ids == sorted(ids)
+    assert len(ids) == 12
+
+
+async def test_of_turn_takers_at_once_the_first_is_written_and_the_others_are_overtaken(
+    pool: Pool,
+) -> None:
+    async with writing(pool) as it:
+        first, *others = await all_at_once(it, [a_claim(most=9) for _ in range(4)])
+    assert isinstance(first, Written)
+    for other in others:
+        assert other == Conflict()
+    assert await last_serialized_id(pool) == first.id
+    assert await row_states(pool) == ["queued"]
+
+
+async def test_who_was_simulated_before_another_turn_is_overtaken_though_that_is_mined(
+    pool: Pool,
+) -> None:
+    async with writing(pool) as it:
+        old = a_claim(most=9, last_serialized_id=await last_serialized_id(pool))
+        await it.write(a_claim(most=9))
+        await mine(pool)
+        assert await it.write(old) == Conflict()
+
+        again = replace(old, last_serialized_id=await last_serialized_id(pool))
+        assert isinstance(await it.write(again), Written)
+    assert await row_states(pool) == ["mined", "queued"]
+
+
+async def test_what_takes_no_turn_waits_for_nobodys(pool: Pool) -> None:
+    async with writing(pool) as it:
+        await it.write(a_claim())
+        assert isinstance(await it.write(a_draft()), Written)
+
+
+async def test_a_claim_in_flight_is_counted_under_the_lock(pool: Pool) -> None:
+    async with writing(pool) as it:
+        answers = await all_at_once(it, [a_claim(most=1) for _ in range(3)])
+        refused = [answer for answer in answers if isinstance(answer, ClaimLimitReached)]
+        assert len(refused) == 2
+        assert refused[0].details == {"collectionId": 7, "currentClaims": 1, "maxPerUser": 1}
+
+        await mine(pool)
+        with pytest.raises(ClaimLimitReached):
+            await it.write(
+                a_claim(on_chain=1, most=1, last_serialized_id=await last_serialized_id(pool))
+            )
+        second = a_claim(on_chain=1, most=2, last_serialized_id=await last_serialized_id(pool))
+        assert isinstance(await it.write(second), Written)
+
+
+async def test_a_days_gas_is_reserved_at_its_worst_and_given_back_when_it_cost_less(
+    pool: Pool,
+) -> None:
+    async with writing(pool, budgets=GasBudgets(3 * WORST)) as it:
+        answers = await all_at_once(it, [a_draft(bytes([n]), identity="ann") for n in range(5)])
+        assert [type(answer) for answer in answers] == [Written] * 3 + [RateLimited] * 2
+        refusal = answers[-1]
+        assert isinstance(refusal, RateLimited)
+        assert refusal.details["reason"] == "gas_budget_exhausted"
+        await mine(pool)
+        assert isinstance(await it.write(a_draft(identity="ann")), Written)
+    assert await value(pool, "SELECT sum(worst_wei) FROM relays") == 4 * WORST
+
+
+def of_many_wallets(count: int, identity: Callable[[int], str]) -> list[Draft]:
+    return [
+        a_draft(bytes([number]), a_wallet(number), identity=identity(number))
+        for number in range(1, count + 1)
+    ]
+
+
+async def asked_of_two_processes(
+    pool: Pool, budgets: GasBudgets, drafts: Sequence[Draft]
+) -> list[Outcome | BaseException]:
+    async with writing(pool, budgets=budgets) as one, writing(pool, budgets=budgets) as other:
+        return await asyncio.gather(
+            *[(one, other)[n % 2].write(draft) for n, draft in enumerate(drafts)],
+            return_exceptions=True,
+        )
+
+
+async def test_fifty_wallets_of_one_identity_have_one_budget_in_two_processes(pool: Pool) -> None:
+    drafts = of_many_wallets(50, lambda _: "ann")
+    answers = await asked_of_two_processes(pool, GasBudgets(10 * WORST), drafts)
+    kinds = [type(answer) for answer in answers]
+    assert (kinds.count(Written), kinds.count(RateLimited)) == (10, 40)
+    async with session(pool) as connection:
+        spent = await gas_budgets.spent(connection, ["ann"])
+    assert (spent.by_identity, spent.total_wei) == ({"ann": 10 * WORST}, 10 * WORST)
+
+
+async def test_one_identity_that_spent_its_budget_stops_nobody_else(pool: Pool) -> None:
+    budgets = GasBudgets(3 * WORST)
+    drafts = of_many_wallets(40, lambda number: "ann" if number % 2 else f"user {number}")
+    answers = await asked_of_two_processes(pool, budgets, drafts)
+    refused = [
+        draft.identity
+        for draft, answer in zip(drafts, answers, strict=True)
+        if isinstance(answer, RateLimited)
+    ]
+    assert refused == ["ann"] * 17
+
+
+async def test_fifty_identities_at_once_have_one_total_in_two_processes(pool: Pool) -> None:
+    drafts = of_many_wallets(50, lambda number: f"user {number}")
+    answers = await asked_of_two_processes(pool, GasBudgets(0, 10 * WORST), drafts)
+    refused = [answer for answer in answers if isinstance(answer, ValidationFailed)]
+    assert len(refused) == 40
+    assert sum(isinstance(answer, Written) for answer in answers) == 10
+    assert refused[0].details["reason"] == "total_gas_budget_exhausted"
+    assert 0 < int(str(refused[0].details["retryAfterSeconds"])) <= 86_400
+    assert len(await row_states(pool)) == 10
+
+
+async def test_what_cost_less_than_its_worst_leaves_room_in_the_total(pool: Pool) -> None:
+    budgets = GasBudgets(0, 2 * WORST)
+    drafts = of_many_wallets(4, lambda number: f"user {number}")
+    async with writing(pool, budgets=budgets) as it:
+        answers = await all_at_once(it, drafts[:3])
+        assert [type(answer) for answer in answers] == [Written, Written, ValidationFailed]
+        await mine(pool)
+        assert isinstance(await it.write(drafts[3]), Written)
+
+
+async def test_the_same_key_and_request_is_one_relay_for_all_who_ask(pool: Pool) -> None:
+    async with writing(pool) as it:
+        answers = await all_at_once(it, [a_claim(idempotency_key="k") for _ in range(4)])
+        written = [answer for answer in answers if isinstance(answer, Written)]
+        assert [answer.is_ours for answer in written] == [True, False, False, False]
+        assert len({answer.id for answer in written}) == 1
+        assert {answer.window.remaining for answer in written} == {34}
+        with pytest.raises(IdempotencyKeyReused):
+            await it.write(a_draft(b"another", idempotency_key="k"))
+        mine_too = a_draft(b"another", a_wallet(5), idempotency_key="k")
+        assert isinstance(await it.write(mine_too), Written)
+    assert await row_states(pool) == ["queued", "queued"]
+
+
+async def test_a_key_is_replayed_though_the_hour_is_full(pool: Pool) -> None:
+    async with writing(pool) as it:
+        first = await it.write(a_draft(idempotency_key="k"))
+        await all_at_once(it, [a_draft(bytes([9, n])) for n in range(34)])
+        with pytest.raises(RateLimited):
+            await it.write(a_draft())
+        again = await it.write(a_draft(idempotency_key="k"))
+    assert isinstance(first, Written)
+    assert isinstance(again, Written)
+    assert (again.id, again.window.remaining) == (first.id, 0)
+
+
+async def test_a_call_that_would_revert_is_kept_for_its_key_and_counts_nothing(
+    pool: Pool,
+) -> None:
+    failing = a_claim(idempotency_key="k", failure="ClaimsPaused()")
+    async with writing(pool) as it:
+        first = await it.write(failing)
+        again = await it.write(failing)
+        assert isinstance(first, Written)
+        assert isinstance(again, Written)
+        assert (first.is_ours, again.is_ours, again.id) == (True, False, first.id)
+        assert (first.window.remaining, again.window.remaining) == (35, 35)
+        assert isinstance(await it.write(a_claim()), Written), "it took no turn"
+    assert await row_states(pool) == ["failed", "queued"]
+    async with session(pool) as connection:
+        told = (await relays.progress(connection, [first.id]))[first.id]
+    assert (told.failure, told.relayed) == ("ClaimsPaused()", None)
+
+
+async def test_the_same_call_twice_waits_for_the_first_unless_it_is_over(pool: Pool) -> None:
+    plan = a_plan(b"transfer")
+    async with writing(pool) as it:
+        first, second = await all_at_once(it, [a_draft(plan=plan), a_draft(plan=plan)])
+        assert isinstance(first, Written)
+        assert second == Conflict(first.id)
+        other = await it.write(a_draft(plan=a_plan(b"another transfer")))
+        assert isinstance(other, Written)
+        await mine(pool)
+        assert isinstance(await it.write(a_draft(plan=plan)), Written)
