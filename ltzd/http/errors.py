@@ -24,6 +24,7 @@ from sanic.request import Request
 
 from ltzd import telemetry
 from ltzd.errors import (
+    AccountLookupUnavailable,
     AccountRefused,
     AutomationDisabled,
     BrandUnknown,
@@ -153,6 +154,7 @@ STATUSES: Mapping[type[LtzdError], tuple[int, str]] = {
     LinkRefused: (400, "LINK_FAILED"),
     Refused: (400, "REFUSED"),
     IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
+    AccountLookupUnavailable: (500, "IDENTITY_UNAVAILABLE"),
     PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
     MintPending: (500, "MINT_PENDING"),
     RelayPending: (503, "RELAY_PENDING"),
