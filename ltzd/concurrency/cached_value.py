@@ -1,7 +1,7 @@
 """A value that may be a second old, fetched once for all callers that want it meanwhile."""
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.single_flight import SingleFlight
@@ -16,7 +16,7 @@ class CachedValue(Generic[Value]):
 
     def __init__(
         self,
-        fetch: Callable[[], Coroutine[Any, Any, Value]],
+        fetch: Callable[[], Awaitable[Value]],
         clock: Clock = loop_time,
     ) -> None:
         self._fetch = fetch
