@@ -199,7 +199,7 @@ async def test_a_days_gas_is_reserved_at_its_worst_and_given_back_when_it_cost_l
         assert refusal.details["reason"] == "gas_budget_exhausted"
         await mine(pool)
         assert isinstance(await it.admit(a_draft(identity="ann")), Admitted)
-    assert await value(pool, "SELECT sum(worst_wei) FROM relays") == 4 * WORST
+    assert await value(pool, "SELECT sum(max_cost_wei) FROM relays") == 4 * WORST
 
 
 def of_many_wallets(count: int, identity: Callable[[int], str]) -> list[NewRelay]:

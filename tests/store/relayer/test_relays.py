@@ -597,8 +597,8 @@ async def fill(connection: Connection, lane: Lane) -> None:
                  (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
           SELECT sha256(int8send(id)), id, '', 1, 1 FROM sent
         )
-        INSERT INTO relays (user_address, to_address, data, function, takes_turns,
-                            idempotency_key, fingerprint, gas_limit, worst_wei, window_start,
+        INSERT INTO relays (user_address, to_address, data, function, serialized_per_user,
+                            idempotency_key, fingerprint, gas_limit, max_cost_wei, window_start,
                             state, transaction_id)
         SELECT substring(sha256(int8send(nonce % $6)) FOR 20), $3, '', 'f', true,
                nonce::text, '', 1, 1, now() - (nonce % 10) * interval '1 hour', 'mined', id
