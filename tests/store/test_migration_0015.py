@@ -70,8 +70,8 @@ ROWS = (
     ),
     (
         "INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, item_id, "
-        "price, confirmation_code, state, answered_at) VALUES ('{id}', '{brand}', '{wallet}', '{id}', "
-        "'Coffee', 'drinks', 1, 5, 'CODE', 'done', now())"
+        "price, confirmation_code, state, answered_at) VALUES ('{id}', '{brand}', '{wallet}', "
+        "'{id}', 'Coffee', 'drinks', 1, 5, 'CODE', 'done', now())"
     ),
     (
         "INSERT INTO transactions (chain_id, wallet, nonce, kind, to_address, data, gas_limit, "

@@ -403,7 +403,7 @@ async def test_a_kept_total_is_not_counted_anew_from_all_claims(pool: Pool) -> N
         read: int = await connection.fetchval(
             """
             SELECT seq_tup_read + coalesce(idx_tup_fetch, 0)
-              FROM pg_stat_xact_user_tables WHERE relname = 'claims'
+              FROM pg_stat_xact_user_tables WHERE relname = 'event_claims'
             """
         )
     assert read < 50, "of the 500 claims of this type"

@@ -409,7 +409,7 @@ MANY = 20_000
 READ: dict[Metric, str] = {
     "ltz_earned": "earnings_by_ltz",
     "activity": "earnings_by_rewards",
-    "streak": "streak_standings_by_days",
+    "streak": "leaderboard_streaks_by_days",
 }
 
 
