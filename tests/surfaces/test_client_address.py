@@ -20,7 +20,7 @@ from ltzd.http.requests.client_address import NO_PROXIES, UNKNOWN, Proxies, clie
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.services import HttpPolicy
 from tests.support.surfaces.http_surface import (
-    EventBook,
+    FakeEvents,
     Surface,
     a_surface,
     an_event,
@@ -266,4 +266,4 @@ async def test_elsewhere_the_header_is_ignored(policy: HttpPolicy) -> None:
 
 
 async def test_the_public_app_knows_its_proxies() -> None:
-    assert build_app(services_over(EventBook()), BEHIND_US).ctx.proxies == BEHIND_US.proxies
+    assert build_app(services_over(FakeEvents()), BEHIND_US).ctx.proxies == BEHIND_US.proxies

@@ -34,7 +34,7 @@ from tests.support.surfaces.http_surface import (
     PERK,
     SECURITY_KEY,
     TOKEN,
-    EventBook,
+    FakeEvents,
     Surface,
     a_surface,
     an_event,
@@ -66,7 +66,7 @@ def references(value: Any) -> set[str]:
 
 
 async def test_every_route_is_described_and_every_description_has_a_route() -> None:
-    app = build_app(services_over(EventBook()), HttpPolicy())
+    app = build_app(services_over(FakeEvents()), HttpPolicy())
     routed = {
         (
             method,

@@ -36,7 +36,7 @@ from ltzd.http.perk_charges.models import (
     PerkStatusAnswer,
     RedeemedAnswer,
     StatusQuery,
-    cursor_behind,
+    cursor_after,
 )
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.request_signatures import signature
@@ -629,9 +629,9 @@ async def test_the_largest_id_has_a_cursor(surface: Surface) -> None:
         "x",
         "0",
         str(PERK),
-        cursor_behind(PERK) + "=",
-        cursor_behind(PERK) + "A",
-        cursor_behind(PERK)[:-3],
+        cursor_after(PERK) + "=",
+        cursor_after(PERK) + "A",
+        cursor_after(PERK)[:-3],
         "AQd",
         "A" * 45,
         base64.urlsafe_b64encode(b"\x02" + PERK.to_bytes(5, "big")).decode().rstrip("="),
@@ -646,7 +646,7 @@ async def test_a_cursor_that_is_none_of_ours_is_refused(surface: Surface, cursor
 
 
 async def test_a_cursor_of_another_collection_is_refused(surface: Surface) -> None:
-    answer = await get(surface, HOLDERS, collectionId=8, cursor=cursor_behind(PERK))
+    answer = await get(surface, HOLDERS, collectionId=8, cursor=cursor_after(PERK))
     assert answer.faults == ["cursor: must be the nextCursor of this collection's list"]
 
 

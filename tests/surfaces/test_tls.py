@@ -26,7 +26,7 @@ from ltzd.http.services import HttpPolicy
 from ltzd.http.tls import ServerCertificate
 from tests.support.certificates import DAY, Pair, a_pair, served_at, trusting
 from tests.support.secret_files import write_secret
-from tests.support.surfaces.http_surface import EventBook, an_event, services_over
+from tests.support.surfaces.http_surface import FakeEvents, an_event, services_over
 from tests.support.waiting import until
 
 OLD, NEW = a_pair(), a_pair()
@@ -38,7 +38,7 @@ class TlsSurface:
     certificate: ServerCertificate
     port: int
     client: aiohttp.ClientSession
-    book: EventBook
+    book: FakeEvents
     stop: asyncio.Event
     serving: asyncio.Task[None]
 
@@ -53,7 +53,7 @@ class TlsSurface:
 @asynccontextmanager
 async def a_tls_surface(folder: Path) -> AsyncIterator[TlsSurface]:
     certificate = ServerCertificate("public", *OLD.write(folder))
-    book, stop = EventBook(), asyncio.Event()
+    book, stop = FakeEvents(), asyncio.Event()
     app: Any = build_app(services_over(book), HttpPolicy(grace_seconds=5))
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     heard = port.set_result

@@ -97,7 +97,7 @@ def _idempotency_key(text: str) -> str:
     raise _fault("must be 8 to 64 printable characters")
 
 
-def cursor_behind(token_id: int) -> str:
+def cursor_after(token_id: int) -> str:
     """Opaque to callers: they hand it back to have the page behind this token."""
     raw = _CURSOR_VERSION + token_id.to_bytes(max(1, (token_id.bit_length() + 7) // 8), "big")
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
@@ -108,7 +108,7 @@ def _cursor(given: str) -> int:
     if _CURSOR.fullmatch(given) and len(given) % 4 != 1:
         raw = base64.urlsafe_b64decode(given + "=" * (-len(given) % 4))
         token_id = int.from_bytes(raw[1:], "big")
-        if raw[:1] == _CURSOR_VERSION and given == cursor_behind(token_id):
+        if raw[:1] == _CURSOR_VERSION and given == cursor_after(token_id):
             return token_id
     raise _fault("must be the nextCursor of an answer")
 
@@ -341,7 +341,7 @@ class PerkHoldersAnswer(Answered):
             "holders": [_holder(token) for token in page],
             "count": len(page),
             "total": found.total,
-            "nextCursor": cursor_behind(page[-1].id) if len(found.tokens) > len(page) else None,
+            "nextCursor": cursor_after(page[-1].id) if len(found.tokens) > len(page) else None,
         }
 
 
