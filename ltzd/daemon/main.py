@@ -25,7 +25,7 @@ from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
-from ltzd.http.app import App
+from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
 from ltzd.http.tls import ServerCertificate
 from ltzd.rules.relayer import gas_budgets
@@ -147,11 +147,11 @@ async def _until_working(daemon: Daemon) -> None:
 
 
 def _begin_garbage_collection() -> None:
-    """Exempts the objects that start-up made: they live to the end, so scanning them is waste.
+    """Exempt the objects that start-up made, which live to the end: scanning them is waste.
 
-    `ltzd run` starts with the collector off, which saves a sixth of its start.
+    `ltzd run` starts with the collector off. No collection precedes the freeze: it would take a
+    tenth of the start to find the little garbage that imports leave.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
     gc.enable()

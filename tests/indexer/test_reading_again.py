@@ -42,8 +42,8 @@ async def at_the_beginning(world: World) -> Follower:
     async with transaction(world.eyes) as connection:
         await chains.begin_term(connection, CHAIN_ID)
     follower = await world.follow()
-    await follower._begin()
-    assert await value(world.eyes, "SELECT cursor_number FROM chains") == 0
+    await follower.begin_term()
+    assert await value(world.eyes, "SELECT number FROM chains") == 0
     return follower
 
 

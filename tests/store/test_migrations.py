@@ -265,7 +265,7 @@ async def test_a_database_that_followed_only_ltz_learns_of_the_other_contracts(
     follower = Follower(pool, empty_url, node.node, chain, CONTRACTS, WakeupHub(""), policy)
     told = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
     try:
-        await follower._begin()
+        await follower.begin_term()
         async with database.session(pool) as connection:
             cursor = await connection.fetchrow(
                 "SELECT cursor_number, cursor_hash, final_number FROM chains"

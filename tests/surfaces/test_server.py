@@ -280,5 +280,5 @@ async def test_an_occupied_port_is_a_sentence() -> None:
 async def test_an_address_of_another_machine_is_a_sentence() -> None:
     with pytest.raises(Misconfigured, match=r"Port 8000 on 192\.0\.2\.1 cannot be used"):
         listen("192.0.2.1", 8000)
-    with pytest.raises(Misconfigured, match="is no address of this machine"):
+    with pytest.raises(Misconfigured, match="is not an address of this machine"):
         listen("no-such-host.invalid", 8000)

@@ -20,7 +20,6 @@ from ltzd.rules.site_plugin.redemptions import Offer
 from ltzd.rules.site_plugin.spending import Payment
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.relayer import relays
 from ltzd.store.site_plugin import redemption_payments
 from ltzd.store.site_plugin import redemptions as site_redemptions
@@ -37,6 +36,7 @@ from ltzd.store.webhooks.queue import DueWebhook
 from ltzd.values import LTZ, hex_of
 from tests.support.chain.fake_node import FakeNode
 from tests.support.relays.lanes import a_plan, a_relay, a_relay_lane, row_states, send, write
+from tests.support.rows import reorgs
 from tests.support.rows.core import BRAND, a_hash, a_wallet, follow, save, value
 from tests.support.sites.members import on_record
 from tests.support.surfaces.event_action import SEALER, a_brand
@@ -356,7 +356,7 @@ async def test_a_relay_that_a_caller_gave_the_redemptions_key_is_not_its_own(poo
 async def undone(pool: Pool, fork: int = 0) -> None:
     """As the indexer does in a reorganisation."""
     async with transaction(pool) as connection:
-        await facts.undo_above(connection, fork)
+        await reorgs.undo_above(connection, fork)
 
 
 async def restored(pool: Pool, one: NewSiteRedemption) -> bool:
@@ -430,7 +430,7 @@ async def test_an_index_that_is_read_again_keeps_what_was_paid_in_final_blocks(
     await on_chain(pool, young, block_number=2)
     await finished(pool, young)
     async with transaction(pool) as connection:
-        await facts.delete_all(connection, 1)
+        await reorgs.delete_all(connection, 1)
     assert await lost(pool) == [young.id]
 
 
@@ -505,7 +505,7 @@ async def test_the_code_is_not_given_for_a_fact_that_is_being_taken_back(
     one = await begun(pool)
     await on_chain(pool, one)
     async with transaction(pool) as indexer:
-        await facts.undo_above(indexer, 0)
+        await reorgs.undo_above(indexer, 0)
         ending = asyncio.create_task(finished_only(pool, one))
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 

@@ -14,7 +14,6 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from ltzd.indexer import follower as follower_module
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator import lane as lane_module
@@ -39,7 +38,7 @@ POLICY = LanePolicy(
     repeat_seconds=0.1,
     replace_after_seconds=0.2,
 )
-FOLLOW = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
+FOLLOW = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True, term_pause_seconds=0.02)
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +50,6 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsing, "_FIRST_PAUSE_SECONDS", 0.1)
     monkeypatch.setattr(rehearsing, "_LONGEST_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr(locks, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(follower_module, "_PAUSE_SECONDS", 0.02)
 
 
 class World:

@@ -22,6 +22,7 @@ from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT
+from tests.support.rows import reorgs
 from tests.support.rows.core import MINTER, a_hash, a_wallet, an_attempt, an_intent
 
 ONE = Brand(
@@ -225,7 +226,7 @@ class BookRows:
 
     async def undo(self, fork: int) -> None:
         async with self.db.transaction():
-            await facts.undo_above(self.db, fork)
+            await reorgs.undo_above(self.db, fork)
             hash_ = await self.db.fetchval("SELECT hash FROM blocks WHERE number = $1", fork)
             await self._move_cursor(fork, hash_)
         self.block = fork

@@ -42,7 +42,8 @@ from ltzd.errors import (
     Unauthorized,
     ValidationFailed,
 )
-from ltzd.http.app import App, build_app
+from ltzd.http.app import build_app
+from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
 from ltzd.http.services import Health, HttpPolicy, Services, SiteServices
 from ltzd.providers.host_sites import HostCredentials
