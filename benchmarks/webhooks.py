@@ -154,7 +154,7 @@ class _Sides:
                  WHERE brands.name LIKE 'Listener %'
                 """
             )
-            await webhooks.wake(self._database)
+            await webhooks.notify_senders(self._database)
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await self._pending():  # noqa: ASYNC110 - the facts are another process's
                 await asyncio.sleep(0.1)

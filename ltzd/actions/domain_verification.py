@@ -7,14 +7,16 @@ disabled brand, or with a wrong key, is no more than none.
 from ltzd.providers.dns_txt import TxtResolver
 from ltzd.rules.domains.txt_records import is_key_among, parse_record, record_name
 from ltzd.store.brands import keys as brand_keys
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import Address
 
 
 class DomainVerification:
-    def __init__(self, pool: Pool, sealer: Sealer, brands: BrandBook, records: TxtResolver) -> None:
+    def __init__(
+        self, pool: Pool, sealer: Sealer, brands: BrandCache, records: TxtResolver
+    ) -> None:
         self._pool = pool
         self._sealer = sealer
         self._brands = brands

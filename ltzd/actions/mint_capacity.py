@@ -83,7 +83,7 @@ class MintCapacity:
 
     async def _answer(self) -> int | None:
         async with session(self._pool) as connection:
-            wallets = await payments.minters(connection, self._chain_id)
+            wallets = await payments.list_mint_wallets(connection, self._chain_id)
         if not wallets:
             return None
         calls = [(self._ltz, mint_limit_call(wallet)) for wallet in wallets]

@@ -46,11 +46,11 @@ from ltzd.rules.payments import (
     told_in,
 )
 from ltzd.store import payments
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import rewards
-from ltzd.store.payments import Outcome, ReversalRow
-from ltzd.store.wakeups import REWARDS, WEBHOOKS, Signals
+from ltzd.store.payments import PaymentOutcome, ReversalRow
+from ltzd.store.wakeups import REWARDS, WEBHOOKS, WakeupHub
 from ltzd.values import Address, Hash32, hex_of
 
 log = structlog.get_logger()
@@ -88,15 +88,15 @@ class Payments:
     def __init__(
         self,
         pool: Pool,
-        signals: Signals,
-        brands: BrandBook,
+        wakeups: WakeupHub,
+        brands: BrandCache,
         identity: IdentityProvider,
         hashes: MintHashWaiters,
         provider: PaymentProvider | None,
         capacity: MintCapacity,
     ) -> None:
         self._pool = pool
-        self._signals = signals
+        self._wakeups = wakeups
         self._brands = brands
         self._newcomers = UserRegistration(pool, identity)
         self._hashes = hashes
@@ -182,11 +182,11 @@ class Payments:
         async with transaction(self._pool) as connection:
             await payments.lock_intent(connection, payment.payment_intent_id)
             recorded = await payments.record(connection, payment)
-        if recorded.outcome is Outcome.REFUNDED:
+        if recorded.outcome is PaymentOutcome.REFUNDED:
             raise refused_refund()
-        if recorded.outcome is Outcome.NEW:
+        if recorded.outcome is PaymentOutcome.NEW:
             self._tell(payment, recorded.reversals)
-        return payment, recorded.outcome is Outcome.NEW
+        return payment, recorded.outcome is PaymentOutcome.NEW
 
     def _tell(self, payment: Payment, reversals: Sequence[ReversalRow]) -> None:
         """What has been committed."""
@@ -198,7 +198,7 @@ class Payments:
             ltz=payment.ltz,
         )
         _QUEUED.inc()
-        self._signals.ring(REWARDS)
+        self._wakeups.notify(REWARDS)
         for reversal in reversals:
             self._tell_reversal(reversal)
 
@@ -279,7 +279,7 @@ class Payments:
             usd_cents=reversal.usd_cents,
         )
         if row.is_announced:
-            self._signals.ring(WEBHOOKS)
+            self._wakeups.notify(WEBHOOKS)
 
 
 def _key(request: CheckoutRequest) -> str:

@@ -38,12 +38,12 @@ from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.store import perk_charges as redemptions
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.indexer import collections, tokens
-from ltzd.store.indexer.collections import Owned
-from ltzd.store.indexer.tokens import Looked, Page
-from ltzd.store.perk_charges import NewRedemption, Redemption
+from ltzd.store.indexer.collections import CollectionOwner
+from ltzd.store.indexer.tokens import TokenLookup, TokenPage
+from ltzd.store.perk_charges import ChargeRedemption, NewChargeRedemption
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address, address_of, checksummed
@@ -86,7 +86,7 @@ class SignedReader:
 
 @dataclass(frozen=True, slots=True)
 class RedeemedCharges:
-    redemption: Redemption
+    redemption: ChargeRedemption
     already_processed: bool
 
 
@@ -102,7 +102,7 @@ class PerkCharges:
     def __init__(
         self,
         desk: RelayContext,
-        brands: BrandBook,
+        brands: BrandCache,
         signatures: RequestSignatures,
         limits: RateLimits,
         budgets: GasBudgets = NO_BUDGETS,
@@ -110,7 +110,7 @@ class PerkCharges:
         self._pool = desk.pool
         self._clock = desk.clock
         self._budgets = budgets
-        self._signals = desk.signals
+        self._wakeups = desk.wakeups
         self._node = desk.node
         self._contract = desk.contracts.perk_nft
         self._chain_id = desk.contracts.chain_id
@@ -121,10 +121,10 @@ class PerkCharges:
         self._signatures = signatures
         self._limits = limits
         # Reads that come together are one question. One at a time: so more come together.
-        self._looks: Batcher[tuple[int, int], Looked] = Batcher(self._looked_at, at_once=1)
+        self._looks: Batcher[tuple[int, int], TokenLookup] = Batcher(self._looked_at, at_once=1)
         self._read_nonces: Batcher[tuple[str, str], bool] = Batcher(self._are_fresh, at_once=1)
-        self._pages: LRUCache[tuple[int, int, int], Page] = LRUCache(_PAGES_KEPT)
-        self._collections: Batcher[int, Owned | None] = Batcher(self._owned, at_once=1)
+        self._pages: LRUCache[tuple[int, int, int], TokenPage] = LRUCache(_PAGES_KEPT)
+        self._collections: Batcher[int, CollectionOwner | None] = Batcher(self._owned, at_once=1)
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
         """Who signed. Raises SignatureRefused, in one way for unknown brands and bad signatures."""
@@ -185,7 +185,7 @@ class PerkCharges:
 
     async def holders(
         self, reader: SignedReader, collection_id: int, after: int, limit: int
-    ) -> Page:
+    ) -> TokenPage:
         """Tokens behind `after` in their order; the same page as before while no block came.
 
         Spends the reader's nonce.
@@ -202,17 +202,17 @@ class PerkCharges:
             or (page.block_hash != collection.block_hash)
         ):
             async with session(self._pool) as connection:
-                page = await tokens.page(connection, *wanted)
+                page = await tokens.read_page(connection, *wanted)
             self._pages[wanted] = page
         return page if page.tokens else replace(page, total=collection.minted)
 
-    async def _looked_at(self, wanted: Sequence[tuple[int, int]]) -> list[Looked]:
+    async def _looked_at(self, wanted: Sequence[tuple[int, int]]) -> list[TokenLookup]:
         async with session(self._pool) as connection:
-            return await tokens.look(connection, self._chain_id, wanted)
+            return await tokens.look_up(connection, self._chain_id, wanted)
 
-    async def _owned(self, wanted: Sequence[int]) -> list[Owned | None]:
+    async def _owned(self, wanted: Sequence[int]) -> list[CollectionOwner | None]:
         async with session(self._pool) as connection:
-            owned = await collections.owned(connection, wanted)
+            owned = await collections.read_owners(connection, wanted)
         return [owned.get(each) for each in wanted]
 
     async def _redeemed(self, request: RedeemRequest, deadline: float) -> RedeemedCharges:
@@ -225,14 +225,14 @@ class PerkCharges:
                 await _spend_nonce(connection, request, refusal)
             raise
         if earlier is None:
-            self._signals.ring(RELAYS)
+            self._wakeups.notify(RELAYS)
             log.info("redemption.written", redemption=str(id_), relay=relay)
         else:
             self._board.look()
         await self._board.end(relay, deadline)
         return RedeemedCharges(await self._ended(id_, relay), already_processed=earlier is not None)
 
-    async def _let_in(self, request: RedeemRequest) -> tuple[Redemption | None, UUID, int]:
+    async def _let_in(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
         """The earlier one with its key if there is one; which redemption, by which relay."""
         await self._rehearse(request)
         worst_wei = GAS_LIMIT * await self._rehearsal.worst_fee()
@@ -275,7 +275,9 @@ class PerkCharges:
             # Else others of the token went before it meanwhile: decided anew under its lock.
             raise _refusal(revert.data)
 
-    async def _earlier(self, connection: Connection, request: RedeemRequest) -> Redemption | None:
+    async def _earlier(
+        self, connection: Connection, request: RedeemRequest
+    ) -> ChargeRedemption | None:
         if request.idempotency_key is None:
             return None
         earlier = await redemptions.by_key(connection, request.brand, request.idempotency_key)
@@ -292,7 +294,7 @@ class PerkCharges:
     ) -> tuple[UUID, int]:
         token, before = await self._standing(connection, request)
         left = perk_charges.remaining_before(token, request.amount, request.user, before)
-        new = NewRedemption(
+        new = NewChargeRedemption(
             id=uuid4(),
             brand=request.brand,
             collection_id=token.collection_id,
@@ -311,7 +313,7 @@ class PerkCharges:
         )
         return new.id, relay
 
-    async def _ended(self, redemption: UUID, relay: int) -> Redemption:
+    async def _ended(self, redemption: UUID, relay: int) -> ChargeRedemption:
         """Raises TransactionFailed and its like for one that reverted, Unavailable for none."""
         async with session(self._pool) as connection:
             found = await redemptions.by_id(connection, redemption)
@@ -351,7 +353,7 @@ class PerkCharges:
 
     async def _standing(self, connection: Connection, request: RedeemRequest) -> tuple[Token, int]:
         await self._own(connection, request.brand, request.collection_id)
-        found = await redemptions.standing(connection, request.token_id)
+        found = await redemptions.read_token_charges(connection, request.token_id)
         token, under_way = (None, 0) if found is None else (found.token, found.under_way)
         return perk_charges.token_of(token, request.token_id, request.collection_id), under_way
 
@@ -360,7 +362,7 @@ async def _spend_nonce(
     connection: Connection, request: RedeemRequest, instead_of: Refused | None = None
 ) -> None:
     """Raises SignatureRefused for one that was used before."""
-    if not await redemptions.spend_nonce(connection, request.brand, request.nonce, uuid4()):
+    if not await redemptions.use_nonce(connection, request.brand, request.nonce, uuid4()):
         raise SignatureRefused("X-LTZ-Nonce has been used") from instead_of
 
 

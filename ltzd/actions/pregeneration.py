@@ -25,6 +25,7 @@ from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import (
     AccountRefused,
     BrandUnknown,
+    IdentityUnavailable,
     RateLimited,
     Refused,
     SignatureRefused,
@@ -40,10 +41,10 @@ from ltzd.rules.oauth.ids import (
     refuse_fakes,
 )
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.users import pregenerations
-from ltzd.store.users.pregenerations import AccountWallet, Recorded
+from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -77,7 +78,7 @@ class Pregeneration:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
+        brands: BrandCache,
         identities: IdentityProvider,
         accounts: AccountVerifier,
         limits: RateLimits,
@@ -90,7 +91,7 @@ class Pregeneration:
         self._accounts = accounts
         self._limits = limits
         self._flights: SingleFlight[OAuthAccount, AccountWallet] = SingleFlight(
-            "pregeneration", _MOST_WAITING
+            "pregeneration", _MOST_WAITING, IdentityUnavailable
         )
 
     async def close(self) -> None:
@@ -132,7 +133,7 @@ class Pregeneration:
         if not is_fresh:
             raise SignatureRefused("X-LTZ-Nonce has been used")
 
-    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+    async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         """Raises AccountRefused, and Unavailable while asking again may help."""
         try:
             recorded = await self._recorded(request)
@@ -151,7 +152,7 @@ class Pregeneration:
             )
         return recorded
 
-    async def _recorded(self, request: PregenerationRequest) -> Recorded:
+    async def _recorded(self, request: PregenerationRequest) -> RecordedPregeneration:
         account = request.account
         if account.username is not None:
             check_username(account.provider, account.username)

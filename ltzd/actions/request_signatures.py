@@ -9,7 +9,7 @@ from ltzd.concurrency.clock import Clock
 from ltzd.errors import SignatureRefused
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from ltzd.store.brands import keys as brand_keys
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.brands.keys import BrandSecret
 from ltzd.store.database import Pool, session
 from ltzd.store.encryption.sealing import Sealer
@@ -23,7 +23,7 @@ class RequestSignatures:
         self,
         pool: Pool,
         sealer: Sealer,
-        brands: BrandBook,
+        brands: BrandCache,
         wall_clock: Clock = time.time,
     ) -> None:
         self._pool = pool

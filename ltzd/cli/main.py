@@ -85,14 +85,18 @@ def run(
     """Run ltzd with a settings file."""
     import gc
 
-    gc.disable()  # the daemon enables it when it is ready: imports and start-up leave no garbage
-    from ltzd.daemon.settings.settings import read_settings
+    # Imports and start-up make objects that stay: the daemon enables the collector when ready.
+    gc.disable()
+    try:
+        from ltzd.daemon.settings.settings import read_settings
 
-    settings = read_settings(config, roles)
-    settings.refuse_dev_providers()
-    from ltzd.daemon import main
+        settings = read_settings(config, roles)
+        settings.refuse_dev_providers()
+        from ltzd.daemon import main
 
-    main.run(settings)
+        main.run(settings)
+    finally:
+        gc.enable()
 
 
 @app.command()

@@ -37,8 +37,9 @@ from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.http.services import SiteServices
+from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
@@ -53,12 +54,12 @@ from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store import database
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import hex_of
 
 log = structlog.get_logger()
@@ -74,9 +75,9 @@ class Daemon:
     settings: Settings
     pool: Pool
     node: Node
-    signals: Signals
+    wakeups: WakeupHub
     limits: RateLimits
-    brands: BrandBook
+    brands: BrandCache
     identity: IdentityProvider
     hashes: MintHashWaiters
     events: EventHandler
@@ -111,11 +112,11 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
         limits = await stack.enter_async_context(_limits(settings))
         chain = await _chain(settings, pool, node)
         identity, tokens = await identities(settings.identity, pool, sealer, chain, stack)
-        signals = Signals(url)
-        brands = BrandBook()
+        wakeups = WakeupHub(url)
+        brands = BrandCache()
         async with database.session(pool) as connection:
             await brands.refresh(connection)
-        hashes = MintHashWaiters(pool, signals)
+        hashes = MintHashWaiters(pool, wakeups)
         signatures = RequestSignatures(pool, sealer, brands)
         apis = ExternalApiClient(GuardPolicy(allow_loopback=is_dev))
         stack.push_async_callback(apis.close)
@@ -128,7 +129,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits, signatures)
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
-        desk = _relay_desk(settings, pool, node, chain, signals)
+        desk = _relay_desk(settings, pool, node, chain, wakeups)
         users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
         relayer = Relayer(
             desk,
@@ -140,14 +141,14 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
             settings=settings,
             pool=pool,
             node=node,
-            signals=signals,
+            wakeups=wakeups,
             limits=limits,
             brands=brands,
             identity=identity,
             hashes=hashes,
             events=EventHandler(
                 pool,
-                signals,
+                wakeups,
                 brands,
                 identity,
                 hashes,
@@ -163,7 +164,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
             domains=DomainVerification(pool, sealer, brands, _txt_records(settings)),
             payments=Payments(
                 pool,
-                signals,
+                wakeups,
                 brands,
                 identity,
                 hashes,
@@ -181,12 +182,12 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
                 stack,
                 is_dev=is_dev,
             ),
-            lanes=_lanes(settings, pool, node, chain, signals, hashes, identity),
-            follower=_follower(settings, pool, node, chain, signals),
-            sender=_sender(settings, pool, signals, sealer, stack, is_dev),
+            lanes=_lanes(settings, pool, node, chain, wakeups, hashes, identity),
+            follower=_follower(settings, pool, node, chain, wakeups),
+            sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
             chat_sweep=_chat_sweep(settings, pool, platform),
             redemption_recheck=(
-                RedemptionRecheck(pool, signals) if "deliveries" in settings.roles else None
+                RedemptionRecheck(pool, wakeups) if "deliveries" in settings.roles else None
             ),
         )
 
@@ -242,7 +243,7 @@ async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> Paymen
 def _sender(
     settings: Settings,
     pool: Pool,
-    signals: Signals,
+    wakeups: WakeupHub,
     sealer: Sealer,
     stack: AsyncExitStack,
     is_dev: bool,
@@ -251,7 +252,7 @@ def _sender(
         return None
     http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=is_dev))
     stack.push_async_callback(http.close)
-    return Sender(pool, signals, sealer, http)
+    return Sender(pool, wakeups, sealer, http)
 
 
 async def _close(pool: Pool) -> None:
@@ -267,11 +268,11 @@ def _limits(settings: Settings) -> RateLimits:
 
 
 def _relay_desk(
-    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
+    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
     return RelayContext.of(
-        pool, signals, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
+        pool, wakeups, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
     )
 
 
@@ -280,7 +281,7 @@ def _lanes(
     pool: Pool,
     node: Node,
     chain: ChainIdentity,
-    signals: Signals,
+    wakeups: WakeupHub,
     hashes: MintHashWaiters,
     identity: IdentityProvider,
 ) -> tuple[WalletLane, ...]:
@@ -301,13 +302,13 @@ def _lanes(
     target = MintTarget(chain.chain_id, chain.ltz)
     process = InProcessHooks(hashes.deliver, lambda: identity.under_way)
     return (
-        MintLane(pool, url, node, minter, target, signals, policy, process),
-        RelayLane(pool, url, node, relay, chain.chain_id, signals, policy),
+        MintLane(pool, url, node, minter, target, wakeups, policy, process),
+        RelayLane(pool, url, node, relay, chain.chain_id, wakeups, policy),
     )
 
 
 def _follower(
-    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, signals: Signals
+    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> Follower | None:
     if "indexer" not in settings.roles:
         return None
@@ -316,8 +317,8 @@ def _follower(
         settings.database_url.get_secret_value(),
         node,
         chain,
-        Contracts(**settings.contracts.addresses()),
-        signals,
+        indexed_contracts(settings.contracts.addresses()),
+        wakeups,
         IndexerPolicy(
             poll_seconds=settings.node.poll_seconds,
             follows_deep_reorgs=chain.chain_id in DEV_CHAIN_IDS,
@@ -351,7 +352,7 @@ async def _chain(settings: Settings, pool: Pool, node: Node) -> ChainIdentity:
         return known
     if known is None:
         async with database.transaction(pool) as connection:
-            await chains.adopt(connection, found, base)
+            await chains.start_following(connection, found, base)
         return found
     if known != found:
         raise Misconfigured(

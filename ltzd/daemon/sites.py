@@ -18,7 +18,7 @@ from ltzd.daemon.settings.settings import SiteSettings
 from ltzd.http.services import SiteServices
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import HostSiteClient
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.encryption.sealing import Sealer
 
 
@@ -34,7 +34,7 @@ def site_services(  # noqa: PLR0913 (a call of its own for each service would na
     settings: SiteSettings,
     desk: RelayContext,
     relayer: Relayer,
-    brands: BrandBook,
+    brands: BrandCache,
     identity: IdentityProvider,
     owners: LinkOwners,
     capacity: MintCapacity,
@@ -48,7 +48,7 @@ def site_services(  # noqa: PLR0913 (a call of its own for each service would na
     members = SiteMembers(desk.pool, brands, UserRegistration(desk.pool, identity), asked, policy)
     return SiteServices(
         members=members,
-        check_ins=CheckIns(desk.pool, desk.signals, brands, capacity),
+        check_ins=CheckIns(desk.pool, desk.wakeups, brands, capacity),
         leaderboards=Leaderboards(desk.pool),
         redemptions=SiteRedemptions(desk, relayer, identity),
         links=SiteLinks(desk.pool, members, owners.users, owners.sealer),

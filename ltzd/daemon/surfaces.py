@@ -15,7 +15,7 @@ from ltzd.http.services import Health, HttpPolicy, Services
 from ltzd.rules.domains.names import is_authorized
 from ltzd.rules.explorers import explorer_of
 from ltzd.store.database import session
-from ltzd.store.status import Facts, read_facts
+from ltzd.store.status import StatusFacts, read_status
 
 log = structlog.get_logger()
 
@@ -86,9 +86,9 @@ def admin_app(daemon: Daemon) -> App:
     )
 
 
-async def _facts(daemon: Daemon) -> Facts:
+async def _facts(daemon: Daemon) -> StatusFacts:
     async with session(daemon.pool) as connection:
-        return await read_facts(connection)
+        return await read_status(connection)
 
 
 def _lanes(daemon: Daemon) -> list[LaneState]:

@@ -12,7 +12,7 @@ from ltzd.deliveries.rendering import SignedWebhook
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.outbound.guarded_http import AddressRefused, RequestFailed
 from ltzd.rules.webhooks import Verdict, next_attempt, retry_after, verdict_of
-from ltzd.store.webhooks.queue import Outcome
+from ltzd.store.webhooks.queue import DeliveryOutcome
 
 log = structlog.get_logger()
 
@@ -55,10 +55,10 @@ async def _posted(
     return AttemptResult(verdict.value, f"status {answer.status}", answer.status, patience)
 
 
-def outcome_of(letter: SignedWebhook, answered: AttemptResult, now: datetime) -> Outcome:
+def outcome_of(letter: SignedWebhook, answered: AttemptResult, now: datetime) -> DeliveryOutcome:
     due = letter.due
     if answered.error is None:
-        return Outcome(due, now, "delivered", now, answered.status, None)
+        return DeliveryOutcome(due, now, "delivered", now, answered.status, None)
     chance = random.random()  # noqa: S311 - it only spreads attempts
     next_at = next_attempt(due.attempt, now, chance, answered.patience)
     closes, since = None, None
@@ -66,7 +66,7 @@ def outcome_of(letter: SignedWebhook, answered: AttemptResult, now: datetime) ->
         closes, since = "nothing arrived for three days", due.created_at
     if answered.label == Verdict.GONE.value:
         closes, since = "it answered 410", None
-    return Outcome(
+    return DeliveryOutcome(
         due,
         now,
         "exhausted" if next_at is None else "pending",

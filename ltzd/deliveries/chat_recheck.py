@@ -16,7 +16,7 @@ from ltzd.providers.chat import ChatPlatform, ChatUnavailable
 from ltzd.rules.constraints.chat_queries import ChatQuestion, verdict_over
 from ltzd.rules.constraints.constraints import ChatConstraint, is_satisfied
 from ltzd.rules.constraints.json_paths import Json
-from ltzd.store.constraints.results import Kept
+from ltzd.store.constraints.results import StoredResult
 
 _AT_ONCE: Final = 4
 """Of the client's places; the others are for users who wait."""
@@ -47,7 +47,7 @@ class ChatRecheck:
     def unheard(self) -> int:
         return len(self._unheard)
 
-    async def changed(self, page: Sequence[Kept]) -> list[Kept]:
+    async def changed(self, page: Sequence[StoredResult]) -> list[StoredResult]:
         """Those whose answer is another one now, and those that nobody understands any more."""
         questions = [_question_of(one) for one in page]
         await self._hear(
@@ -61,7 +61,7 @@ class ChatRecheck:
         pairs = zip(page, questions, strict=True)
         return [one for one, question in pairs if self._is_changed(one, question)]
 
-    def _is_changed(self, one: Kept, question: ChatQuestion | None) -> bool:
+    def _is_changed(self, one: StoredResult, question: ChatQuestion | None) -> bool:
         if question is None:
             return True
         constraint = question.constraint
@@ -102,7 +102,7 @@ class ChatRecheck:
         return False
 
 
-def _question_of(one: Kept) -> ChatQuestion | None:
+def _question_of(one: StoredResult) -> ChatQuestion | None:
     """None for what another version of ltzd has asked."""
     try:
         return ChatQuestion.from_bytes(one.question)

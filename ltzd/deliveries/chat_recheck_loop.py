@@ -16,10 +16,10 @@ from ltzd.errors import LaneLost, Unavailable
 from ltzd.providers.chat import ChatPlatform
 from ltzd.rules.constraints.constraints import CHAT_KINDS
 from ltzd.store.constraints import results as constraint_results
-from ltzd.store.constraints.results import NOBODY
+from ltzd.store.constraints.results import FIRST_KEY
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import locks
-from ltzd.store.operator.locks import Term
+from ltzd.store.operator.locks import LockTerm
 
 log = structlog.get_logger()
 
@@ -46,7 +46,7 @@ class ChatRecheckLoop:
         """Term after term, until cancelled."""
         while True:
             try:
-                async with locks.held(self._database_url, LOCK) as term:
+                async with locks.hold_lock(self._database_url, LOCK) as term:
                     await self._serve(term)
             except Unavailable as error:
                 log.warning("chat_sweep.term_over", reason=error.message)
@@ -55,28 +55,28 @@ class ChatRecheckLoop:
     async def sweep(self) -> int:
         """Answers how many results were dropped. Raises DatabaseUnavailable."""
         look = ChatRecheck(self._platform, self._sleep)
-        dropped, behind = 0, NOBODY
+        dropped, behind = 0, FIRST_KEY
         while True:
             async with session(self._pool) as connection:
-                page = await constraint_results.kept(connection, CHAT_KINDS, behind, _PAGE)
+                page = await constraint_results.list_in_force(connection, CHAT_KINDS, behind, _PAGE)
             if not page:
                 break
             changed = await look.changed(page)
             async with session(self._pool) as connection:
-                dropped += await constraint_results.drop(connection, changed)
+                dropped += await constraint_results.delete(connection, changed)
             behind = page[-1].key
         async with session(self._pool) as connection:
-            await constraint_results.forget_expired(connection)
+            await constraint_results.delete_expired(connection)
         _tell(look, dropped)
         return dropped
 
-    async def _serve(self, term: Term) -> None:
+    async def _serve(self, term: LockTerm) -> None:
         while not term.lost.is_set():
             await self.sweep()
             await self._until_due(term)
         raise LaneLost("The connection that held the sweep's lock is gone")
 
-    async def _until_due(self, term: Term) -> None:
+    async def _until_due(self, term: LockTerm) -> None:
         """Or until the lock is lost."""
         waiting = [
             asyncio.ensure_future(self._sleep(PERIOD_SECONDS)),

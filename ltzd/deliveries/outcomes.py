@@ -11,9 +11,9 @@ import structlog
 from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
-from ltzd.store.wakeups import Bell
+from ltzd.store.wakeups import Wakeup
 from ltzd.store.webhooks import queue as webhooks
-from ltzd.store.webhooks.queue import Outcome
+from ltzd.store.webhooks.queue import DeliveryOutcome
 from ltzd.values import hex_of
 
 log = structlog.get_logger()
@@ -25,20 +25,20 @@ _PAUSE_SECONDS = 0.5
 class OutcomeWriter:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._bell = Bell()
-        self._waiting: list[Outcome] = []
+        self._wakeup = Wakeup()
+        self._waiting: list[DeliveryOutcome] = []
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: DeliveryOutcome) -> None:
         self._waiting.append(outcome)
-        self._bell.ring()
+        self._wakeup.notify()
 
     async def run(self) -> None:
         while True:
-            await self._bell.wait()
+            await self._wakeup.wait()
             while self._waiting:
                 await self._write(self._waiting[:_LARGEST])
 
-    async def _write(self, group: Sequence[Outcome]) -> None:
+    async def _write(self, group: Sequence[DeliveryOutcome]) -> None:
         try:
             async with session(self._pool) as connection:
                 closing = await webhooks.settle(connection, group)

@@ -13,7 +13,7 @@ from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.site_plugin import redemption_payments
-from ltzd.store.wakeups import BLOCKS, Signals
+from ltzd.store.wakeups import BLOCKS, WakeupHub
 
 log = structlog.get_logger()
 
@@ -22,9 +22,9 @@ _PAUSE_SECONDS = 1.0
 
 
 class RedemptionRecheck:
-    def __init__(self, pool: Pool, signals: Signals) -> None:
+    def __init__(self, pool: Pool, wakeups: WakeupHub) -> None:
         self._pool = pool
-        self._blocks = signals.bell(BLOCKS)
+        self._blocks = wakeups.subscribe(BLOCKS)
 
     async def run(self) -> None:
         """Rechecks after every block, until cancelled."""
@@ -39,7 +39,7 @@ class RedemptionRecheck:
     async def recheck(self) -> None:
         """Restores or reverses what can be decided now. Raises DatabaseUnavailable."""
         async with session(self._pool) as connection:
-            redemptions = await redemption_payments.lost(connection)
+            redemptions = await redemption_payments.list_lost(connection)
         telemetry.SITE_REDEMPTIONS_UNPAID.set(len(redemptions))
         for redemption in redemptions:
             async with transaction(self._pool) as connection:

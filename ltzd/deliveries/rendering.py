@@ -19,7 +19,7 @@ from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.webhooks import bodies as webhook_bodies
 from ltzd.store.webhooks import queue as webhooks
-from ltzd.store.webhooks.queue import Due
+from ltzd.store.webhooks.queue import DueWebhook
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -30,7 +30,7 @@ _BRANDS_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SignedWebhook:
-    due: Due
+    due: DueWebhook
     message: WebhookMessage
     secrets: Sequence[str] = field(repr=False)
 
@@ -42,9 +42,9 @@ class WebhookRenderer:
         """With the brand's revision, which every rotation moves."""
 
     async def written(
-        self, connection: Connection, claimed: Sequence[Due], now: datetime
+        self, connection: Connection, claimed: Sequence[DueWebhook], now: datetime
     ) -> list[SignedWebhook]:
-        bodies = await webhook_bodies.rendered(connection, claimed)
+        bodies = await webhook_bodies.render(connection, claimed)
         letters = []
         for due in claimed:
             secrets = await self._secrets_of(connection, due, now) if due.id in bodies else ()
@@ -54,10 +54,12 @@ class WebhookRenderer:
                 )
         ready = {letter.due.id for letter in letters}
         if others := [due.id for due in claimed if due.id not in ready]:
-            await webhooks.put_off(connection, others, now + _PUT_OFF_FOR)
+            await webhooks.defer(connection, others, now + _PUT_OFF_FOR)
         return letters
 
-    async def _secrets_of(self, connection: Connection, due: Due, now: datetime) -> list[str]:
+    async def _secrets_of(
+        self, connection: Connection, due: DueWebhook, now: datetime
+    ) -> list[str]:
         """The newest first; none if the master key file does not open it."""
         kept = self._secrets.get(due.brand_id)
         if kept is None or kept[0] != due.revision:

@@ -21,7 +21,7 @@ from ltzd.errors import DatabaseUnavailable
 from ltzd.providers.brand_webhooks import MAX_IN_FLIGHT, TIMEOUT_SECONDS, BrandWebhooks
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.wakeups import WEBHOOKS, Bell, Signals
+from ltzd.store.wakeups import WEBHOOKS, Wakeup, WakeupHub
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.store.webhooks import records as webhook_records
 
@@ -42,20 +42,20 @@ class Sender:
     def __init__(
         self,
         pool: Pool,
-        signals: Signals,
+        wakeups: WakeupHub,
         sealer: Sealer,
         http: BrandWebhooks,
         *,
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._pool = pool
-        self._news = signals.bell(WEBHOOKS)
+        self._news = wakeups.subscribe(WEBHOOKS)
         self._http = http
         self._now = now
         self._letters = WebhookRenderer(sealer)
         self._outcomes = OutcomeWriter(pool)
         self._endpoints = EndpointSlots(MAX_IN_FLIGHT, _MOST_AT_ONCE)
-        self._wake = Bell()
+        self._wake = Wakeup()
         self._looks = True
         """Whether it is time to look through all brands."""
 
@@ -78,7 +78,7 @@ class Sender:
         while True:
             await self._news.wait()
             self._looks = True
-            self._wake.ring()
+            self._wake.notify()
 
     async def _claimed(self) -> list[SignedWebhook]:
         """While the database is away, none, after a pause."""
@@ -112,7 +112,7 @@ class Sender:
             self._endpoints.failed(brand, answered.status, answered.patience, now)
         self._outcomes.add(attempts.outcome_of(letter, answered, now))
         if self._endpoints.end(brand):
-            self._wake.ring()
+            self._wake.notify()
 
     async def _measure(self) -> None:
         while True:

@@ -18,6 +18,7 @@ from sanic.request import Request
 
 from ltzd import telemetry
 from ltzd.errors import (
+    AccountLookupUnavailable,
     AccountRefused,
     AutomationDisabled,
     BrandUnknown,
@@ -164,6 +165,7 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     LinkRefused: (400, "LINK_FAILED"),
     Refused: (400, "REFUSED"),
     IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
+    AccountLookupUnavailable: (500, "IDENTITY_UNAVAILABLE"),
     PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
     MintPending: (500, "MINT_PENDING"),
     RelayPending: (503, "RELAY_PENDING"),

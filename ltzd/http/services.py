@@ -27,10 +27,10 @@ from ltzd.rules.relayer.limits import RelayUsage
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.streaks import StreakShown
-from ltzd.store.indexer.tokens import Page
+from ltzd.store.indexer.tokens import TokenPage
 from ltzd.store.site_plugin.links import Link
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.users.pregenerations import Recorded
+from ltzd.store.users.pregenerations import RecordedPregeneration
 from ltzd.values import Address, Hash32
 
 
@@ -94,7 +94,7 @@ class PerkCharges(Protocol):
 
     async def holders(
         self, reader: SignedReader, collection_id: int, after: int, limit: int
-    ) -> Page:
+    ) -> TokenPage:
         """Tokens behind the one named `after`, in order, and how many there are in all.
 
         Spends the nonce.
@@ -149,7 +149,7 @@ class Pregeneration(Protocol):
         RateLimited."""
         ...
 
-    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+    async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         """Raises AccountRefused, and Unavailable while asking again may help."""
         ...
 

@@ -169,7 +169,7 @@ class FeeBumper:
     async def _call_of(self, connection: Connection, tx: OpenTransaction) -> TransactionCall:
         if tx.tx.is_abandoned:
             return self_transfer(self._context.lane.wallet)
-        to, data = await transactions.call_of(connection, tx.id)
+        to, data = await transactions.read_call(connection, tx.id)
         return TransactionCall(to, data, tx.gas_limit)
 
     def _is_worth_a_try(self, tx: OpenTransaction) -> bool:

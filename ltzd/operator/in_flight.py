@@ -25,7 +25,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
-from ltzd.store.wakeups import Bell
+from ltzd.store.wakeups import Wakeup
 from ltzd.values import LTZ
 
 log = structlog.get_logger()
@@ -49,7 +49,7 @@ class InFlightTransactions:
         self._blocked: dict[int, str] = {}
         self._held_reason: str | None = None
         self._to_mark: list[OpenTransaction] = []
-        self._marks = Bell()
+        self._marks = Wakeup()
 
     async def load(self) -> None:
         """Read the transactions that an earlier term left in flight; all are published again."""
@@ -191,7 +191,7 @@ class InFlightTransactions:
     def mark_published(self, tx: OpenTransaction) -> None:
         """A node holds the bytes. `run` saves that later, and shows the hash."""
         self._to_mark.append(tx)
-        self._marks.ring()
+        self._marks.notify()
         if self._is_newest(tx):
             self._due.pop(tx.nonce, None)
             self._forget_refusals(tx.nonce)

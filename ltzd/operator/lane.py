@@ -29,8 +29,8 @@ from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes, locks
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.locks import Term
-from ltzd.store.wakeups import BLOCKS, Signals
+from ltzd.store.operator.locks import LockTerm
+from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -54,7 +54,7 @@ class WalletLane(ABC):
         node: Node,
         signer: Signer,
         chain_id: int,
-        signals: Signals,
+        wakeups: WakeupHub,
         policy: LanePolicy,
     ) -> None:
         self._pool = pool
@@ -63,9 +63,9 @@ class WalletLane(ABC):
         self._signer = signer
         self._chain_id = chain_id
         self._policy = policy
-        self._signals = signals
-        self._due = signals.bell(self.channel)
-        self._blocks = signals.bell(BLOCKS)
+        self._wakeups = wakeups
+        self._due = wakeups.subscribe(self.channel)
+        self._blocks = wakeups.subscribe(BLOCKS)
         self._funds: FundsTracker | None = None
         self.pause = LanePause(self.kind)
         self.is_serving = False
@@ -127,7 +127,7 @@ class WalletLane(ABC):
             self._policy.pauses.standby, self.pause.set, None
         )
         try:
-            async with locks.held(self._database_url, name) as term:
+            async with locks.hold_lock(self._database_url, name) as term:
                 standing_by.cancel()
                 await self._serve_with_node(term)
         except* Stopped as group:
@@ -140,17 +140,17 @@ class WalletLane(ABC):
             self.is_serving = False
             telemetry.LANES_HELD.labels(self.kind).set(0)
 
-    async def _serve_with_node(self, term: Term) -> None:
+    async def _serve_with_node(self, term: LockTerm) -> None:
         """Without a node no term begins; the lane's row says so while this process has the lock."""
         try:
             await self._serve(term)
         except* NodeUnavailable:
             self.pause.set(NODE)
             async with session(self._pool) as connection:
-                await lanes.show_without_term(connection, self._chain_id, self.wallet, NODE)
+                await lanes.report_pause(connection, self._chain_id, self.wallet, NODE)
             raise
 
-    async def _serve(self, term: Term) -> None:
+    async def _serve(self, term: LockTerm) -> None:
         lane, next_nonce = await self._begin_term(await self._used_nonces())
         context = LaneContext(self._pool, self._node, lane, self._policy)
         in_flight = InFlightTransactions(self._pool, lane, self._outcome_sink())
@@ -174,7 +174,7 @@ class WalletLane(ABC):
             epoch=lane.epoch,
             resumed=in_flight.count(),
         )
-        self._blocks.ring()
+        self._blocks.notify()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(in_flight.run())
@@ -201,11 +201,11 @@ class WalletLane(ABC):
         """Write into the lane's row that it is served, and its reason to wait."""
         while True:
             async with session(self._pool) as connection:
-                await lanes.show(connection, lane, self.pause.reason)
+                await lanes.report_working(connection, lane, self.pause.reason)
             await asyncio.sleep(self._policy.pauses.status)
             await self.pause.changes.wait(_SHOWN_SECONDS)
 
 
-async def _until_lost(term: Term) -> None:
+async def _until_lost(term: LockTerm) -> None:
     await term.lost.wait()
     raise LaneLost("The connection that held the lane's lock is gone")

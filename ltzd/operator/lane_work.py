@@ -13,7 +13,7 @@ from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
-from ltzd.store.wakeups import PUBLISHED, RELAYED, REWARDS, Signals
+from ltzd.store.wakeups import PUBLISHED, RELAYED, REWARDS, WakeupHub
 
 StateChange = tuple[OpenTransaction, list[Effect]]
 """A transaction in its new state, and the effects that the change asks for."""
@@ -78,8 +78,8 @@ class OutcomeSink(Protocol):
 class RewardOutcomes:
     """Puts the rewards of a failed or cancelled mint back into the queue."""
 
-    def __init__(self, signals: Signals, hooks: InProcessHooks) -> None:
-        self._signals = signals
+    def __init__(self, wakeups: WakeupHub, hooks: InProcessHooks) -> None:
+        self._wakeups = wakeups
         self._hooks = hooks
 
     async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
@@ -90,28 +90,28 @@ class RewardOutcomes:
 
     def notify(self, changes: Sequence[StateChange]) -> None:
         if any(Effect.REQUEUE in effects for _, effects in changes):
-            self._signals.ring(REWARDS)
+            self._wakeups.notify(REWARDS)
 
     def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
         for tx in transactions:
             if tx.hashes[0] not in tx.cancellations:
                 self._hooks.on_published(tx.rewards, tx.hashes[0])
         if not all(tx.rewards for tx in transactions):
-            self._signals.ring(PUBLISHED)
+            self._wakeups.notify(PUBLISHED)
 
 
 class RelayOutcomes:
     """Ends relays. A relay that failed is not sent again: its simulation no longer holds."""
 
-    def __init__(self, signals: Signals) -> None:
-        self._signals = signals
+    def __init__(self, wakeups: WakeupHub) -> None:
+        self._wakeups = wakeups
 
     async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
         await relays.follow(connection, [tx.id for tx, _ in changes])
 
     def notify(self, changes: Sequence[StateChange]) -> None:
         if changes:
-            self._signals.ring(RELAYED)
+            self._wakeups.notify(RELAYED)
 
     def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
         """Does nothing: the waiters of a relay wait for its block."""

@@ -35,8 +35,8 @@ from ltzd.rules.operator.transactions import (
 from ltzd.store.database import session
 from ltzd.store.indexer import chains
 from ltzd.store.operator import transactions
-from ltzd.store.operator.transactions import Mined, OpenTransaction
-from ltzd.store.wakeups import Bell
+from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
+from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
 
@@ -49,7 +49,7 @@ _MISSES = 3
 
 
 class ReceiptMonitor:
-    """Runs a round for each `blocks` wake-up. Rings `publisher` after a change that gives it work.
+    """Runs a round for each `blocks` wake-up; notifies `publisher` after a change for it to act on.
 
     Each round also lets the fee bumper and the canceller deal with stuck transactions.
     """
@@ -62,8 +62,8 @@ class ReceiptMonitor:
         signer: TransactionSigner,
         work: LaneWork,
         guard: SendGuard,
-        blocks: Bell,
-        publisher: Bell,
+        blocks: Wakeup,
+        publisher: Wakeup,
     ) -> None:
         self._context = context
         self._kind = context.lane.kind
@@ -103,7 +103,7 @@ class ReceiptMonitor:
         await self._refresh(head, is_urgent=is_urgent)
         has_cancelled = await self._canceller.cancel_rejected()
         if await self._fee_bumper.replace_stuck(oldest, head) or has_cancelled:
-            self._publisher.ring()
+            self._publisher.notify()
         await self._publish_again(late)
 
     async def _refresh(self, head: Header, *, is_urgent: bool) -> None:
@@ -116,7 +116,7 @@ class ReceiptMonitor:
             await self._work.refresh()
         if is_new or is_urgent or self._funds.gas_price is None:
             await self._funds.refresh(head)
-            self._publisher.ring()
+            self._publisher.notify()
         self._head = head
 
     async def _apply_indexed(self) -> None:
@@ -178,7 +178,7 @@ class ReceiptMonitor:
             elif not inclusion.succeeded:
                 log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
                 self._work.on_reverted()
-        self._publisher.ring()
+        self._publisher.notify()
 
     async def _check_nonce_taken(self, oldest: OpenTransaction) -> None:
         """Displace the oldest transaction if its nonce is final without a receipt of an attempt."""
@@ -205,7 +205,7 @@ class ReceiptMonitor:
         Raises Stopped, NodeUnavailable.
         """
         async with session(self._context.pool) as connection:
-            mined = await transactions.mined_to_judge(
+            mined = await transactions.mined_to_settle(
                 connection, self._context.lane, _CHECKED_AT_ONCE
             )
         unindexed = [each for each in mined if not each.is_indexed]
@@ -217,9 +217,9 @@ class ReceiptMonitor:
                 observations.append((each.transaction, observation))
         await self._in_flight.apply(observations)
         if any(isinstance(observation, ReceiptLost) for _, observation in observations):
-            self._publisher.ring()
+            self._publisher.notify()
 
-    def _compare(self, mined: Mined, receipt: Receipt | None) -> Observation | None:
+    def _compare(self, mined: MinedTransaction, receipt: Receipt | None) -> Observation | None:
         """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
         tx = mined.transaction
         if receipt is None:
@@ -268,12 +268,12 @@ class ReceiptMonitor:
         if not late:
             return
         self._in_flight.publish_again(late)
-        self._publisher.ring()
+        self._publisher.notify()
         if late[0].nonce == self._in_flight.oldest_first()[0].nonce:
             await self._check_nonce_taken(late[0])
 
 
-def _finalized(mined: Mined) -> Observation:
+def _finalized(mined: MinedTransaction) -> Observation:
     """Raises Stopped if a final mint has rewards without a mint on chain."""
     if mined.unminted:
         raise Stopped(

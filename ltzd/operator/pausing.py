@@ -6,7 +6,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock
-from ltzd.store.wakeups import Bell
+from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
 
@@ -20,8 +20,8 @@ class LanePause:
         self._kind = kind
         self._clock = clock
         self.reason: str | None = None
-        self.changes = Bell()
-        """Rings when the reason changes."""
+        self.changes = Wakeup()
+        """Notified when the reason changes."""
         self._logged_at: dict[str, float] = {}
 
     def set(self, reason: str | None) -> None:
@@ -33,7 +33,7 @@ class LanePause:
             telemetry.LANES_PAUSED.labels(self._kind, reason).set(1)
             self._log(reason)
         self.reason = reason
-        self.changes.ring()
+        self.changes.notify()
 
     def _log(self, reason: str) -> None:
         """At most once a minute for each reason: a reason may come and go with each reward."""

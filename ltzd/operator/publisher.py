@@ -21,7 +21,7 @@ from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.store.operator.transactions import OpenTransaction
-from ltzd.store.wakeups import POLL_SECONDS, Bell
+from ltzd.store.wakeups import POLL_SECONDS, Wakeup
 
 log = structlog.get_logger()
 
@@ -32,7 +32,7 @@ _AT_ONCE = 64
 
 
 class Publisher:
-    """Waits for `work_due`. Rings `refusals` after a node has refused a fee, or bytes for good."""
+    """Waits for `work_due`; notifies `refusals` after a node has refused a fee, or bytes for good."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Publisher:
         in_flight: InFlightTransactions,
         work: LaneWork,
         backoff: RefusalBackoff,
-        work_due: Bell,
-        refusals: Bell,
+        work_due: Wakeup,
+        refusals: Wakeup,
     ) -> None:
         self._context = context
         self._in_flight = in_flight
@@ -133,5 +133,5 @@ class Publisher:
                 self._in_flight.reject(tx, REFUSED)
             case _:
                 return False
-        self._refusals.ring()
+        self._refusals.notify()
         return True

@@ -31,7 +31,7 @@ def reward_id(session_id: str) -> UUID:
     return uuid5(_NAMESPACE, session_id)
 
 
-class Outcome(Enum):
+class PaymentOutcome(Enum):
     NEW = "new"
     KNOWN = "known"
     REFUNDED = "refunded"
@@ -49,10 +49,10 @@ class ReversalRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedPayment:
     """`reversals` came before the payment and belong to it from now on."""
 
-    outcome: Outcome
+    outcome: PaymentOutcome
     reversals: tuple[ReversalRow, ...] = ()
 
 
@@ -75,7 +75,7 @@ async def lock_intent(connection: Connection, payment_intent_id: str) -> None:
     )
 
 
-async def record(connection: Connection, payment: Payment) -> Recorded:
+async def record(connection: Connection, payment: Payment) -> RecordedPayment:
     """Write the payment and owe its LTZ, once; under `lock_intent`."""
     rows = await connection.fetch(
         _RECORD,
@@ -89,8 +89,8 @@ async def record(connection: Connection, payment: Payment) -> Recorded:
         PAYMENT_REWARD,
         ORIGIN,
     )
-    outcome = Outcome(rows[0]["outcome"])
-    return Recorded(outcome, tuple(_reversal(row) for row in rows if row["id"] is not None))
+    outcome = PaymentOutcome(rows[0]["outcome"])
+    return RecordedPayment(outcome, tuple(_reversal(row) for row in rows if row["id"] is not None))
 
 
 # Foreign keys are looked at when the statement ends, so a reversal may name the payment that is
@@ -224,7 +224,9 @@ async def wallets_this_hour(connection: Connection, brand_id: Address) -> tuple[
     return row["used"], row["at"]
 
 
-async def meet(connection: Connection, user: User, brand_id: Address, quota: Quota | None) -> bool:
+async def insert_user(
+    connection: Connection, user: User, brand_id: Address, quota: Quota | None
+) -> bool:
     """Write a user who may be new, counted for the brand if he is and the brand limits that.
 
     False, and nothing written, when others have used the limit up meanwhile.
@@ -262,7 +264,7 @@ SELECT $5, $8, $6, 1, $7 FROM met WHERE $7::bigint IS NOT NULL
 """
 
 
-async def minters(connection: Connection, chain_id: int) -> list[Address]:
+async def list_mint_wallets(connection: Connection, chain_id: int) -> list[Address]:
     """Wallets whose mint lanes have been served a moment ago; if there are none, all that mint."""
     rows = await connection.fetch(
         """

@@ -21,7 +21,7 @@ from ltzd.values import Address, Hash32
 
 
 @dataclass(frozen=True, slots=True)
-class NewRedemption:
+class NewChargeRedemption:
     id: UUID
     brand: Address
     collection_id: int
@@ -36,7 +36,7 @@ class NewRedemption:
 
 
 @dataclass(frozen=True, slots=True)
-class Redemption:
+class ChargeRedemption:
     """`transaction_hash` is None until a node has taken it; `succeeded` until it is mined."""
 
     id: UUID
@@ -58,7 +58,7 @@ class Redemption:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TokenCharges:
     """`under_way`: charges that go before whatever is redeemed next."""
 
     token: Token
@@ -73,7 +73,7 @@ async def lock_token(connection: Connection, token_id: int) -> None:
     )
 
 
-async def spend_nonce(connection: Connection, brand: Address, nonce: str, request: UUID) -> bool:
+async def use_nonce(connection: Connection, brand: Address, nonce: str, request: UUID) -> bool:
     """Write a signed request's nonce with what the request does; False if another had it."""
     spent = await connection.fetchval(
         """
@@ -89,7 +89,7 @@ async def spend_nonce(connection: Connection, brand: Address, nonce: str, reques
     return bool(spent)
 
 
-async def standing(connection: Connection, token_id: int) -> Standing | None:
+async def read_token_charges(connection: Connection, token_id: int) -> TokenCharges | None:
     """A token, and the charges that are being redeemed and that its row does not know of.
 
     In one look: a block that is written between two would be counted twice, or not at all.
@@ -121,12 +121,12 @@ async def standing(connection: Connection, token_id: int) -> Standing | None:
         """,
         Decimal(token_id),
     )
-    return None if row is None else Standing(tokens.of_row(row), row["under_way"])
+    return None if row is None else TokenCharges(tokens.of_row(row), row["under_way"])
 
 
 async def insert(
     connection: Connection,
-    new: NewRedemption,
+    new: NewChargeRedemption,
     to: Address,
     data: bytes,
     gas_limit: int,
@@ -186,7 +186,7 @@ async def insert(
     return relay
 
 
-async def by_key(connection: Connection, brand: Address, key: str) -> Redemption | None:
+async def by_key(connection: Connection, brand: Address, key: str) -> ChargeRedemption | None:
     row = await connection.fetchrow(
         "SELECT * FROM redemption_progress WHERE brand_id = $1 AND idempotency_key = $2",
         brand,
@@ -195,14 +195,14 @@ async def by_key(connection: Connection, brand: Address, key: str) -> Redemption
     return None if row is None else _redemption(row)
 
 
-async def by_id(connection: Connection, redemption: UUID) -> Redemption | None:
+async def by_id(connection: Connection, redemption: UUID) -> ChargeRedemption | None:
     """None for one that was taken back."""
     row = await connection.fetchrow("SELECT * FROM redemption_progress WHERE id = $1", redemption)
     return None if row is None else _redemption(row)
 
 
-def _redemption(row: asyncpg.Record) -> Redemption:
-    return Redemption(
+def _redemption(row: asyncpg.Record) -> ChargeRedemption:
+    return ChargeRedemption(
         id=row["id"],
         relay_id=row["relay_id"],
         collection_id=row["collection_id"],

@@ -79,7 +79,7 @@ class RelayFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StatusFacts:
     chain: ChainFacts | None
     lanes: tuple[LaneFacts, ...]
     rewards: RewardFacts
@@ -87,8 +87,8 @@ class Facts:
     events_last_minute: int
 
 
-async def read_facts(connection: Connection) -> Facts:
-    return Facts(
+async def read_status(connection: Connection) -> StatusFacts:
+    return StatusFacts(
         chain=await _chain(connection),
         lanes=await _lanes(connection),
         rewards=await _rewards(connection),

@@ -1,8 +1,8 @@
-"""Wake-ups between roles: a bell in this process first, one NOTIFY for the others.
+"""Wake-ups between roles: an event within this process, and NOTIFY for the other processes.
 
-A bell carries nothing but "look again": whoever hears it reads the tables, which are the truth. A
-wake-up may be lost (a dropped connection, a restart) and may come for nothing, so every waiter
-also looks by itself after `POLL_SECONDS`.
+A wake-up carries no data: its receiver reads the tables again. Delivery is not guaranteed. A
+wake-up may be lost (a dropped connection, a restart) and may be spurious, so every waiter also
+reads the tables after `POLL_SECONDS`.
 """
 
 import asyncio
@@ -24,86 +24,91 @@ BLOCKS: Final = "ltzd_blocks"
 RELAYS: Final = "ltzd_relays"
 """Relays wait for a lane."""
 RELAYED: Final = "ltzd_relayed"
-"""Relays were mined, or are no longer."""
+"""Relays were mined, or a reorg undid their block."""
 BRANDS: Final = "ltzd_brands"
 """A brand's configuration changed."""
 WEBHOOKS: Final = "ltzd_webhooks"
-"""Webhooks are due that were not before."""
+"""Webhooks have become due."""
 
 CHANNELS = (REWARDS, PUBLISHED, BLOCKS, RELAYS, RELAYED, BRANDS, WEBHOOKS)
 POLL_SECONDS = 1.0
 _FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 5.0
 
 ORIGIN: Final = secrets.token_hex(8)
-"""What this process's notifications carry, so that it does not wake itself twice."""
+"""The payload of this process's notifications, by which it ignores its own."""
 
 log = structlog.get_logger()
 
-_LOST: tuple[type[BaseException], ...] = (DatabaseUnavailable, Misconfigured, *database.LOST)
+_CONNECTION_ERRORS: tuple[type[BaseException], ...] = (
+    DatabaseUnavailable,
+    Misconfigured,
+    *database.LOST,
+)
 
 
-class Bell:
-    """Rings for one waiter; a ring while nobody waits is heard by the next wait."""
+class Wakeup:
+    """Wakes one waiter; a notification that arrives before `wait` ends the next `wait` at once."""
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._is_set = asyncio.Event()
 
-    def ring(self) -> None:
-        self._rung.set()
+    def notify(self) -> None:
+        self._is_set.set()
 
     async def wait(self, seconds: float = POLL_SECONDS) -> None:
-        """Return when rung, or after `seconds`: then it is time for a look anyway."""
+        """Return when notified, or after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
-                await self._rung.wait()
+                await self._is_set.wait()
         except TimeoutError:
             pass
-        self._rung.clear()
+        self._is_set.clear()
 
 
-class Signals:
-    """The bells of this process and the connection that hears the other processes."""
+class WakeupHub:
+    """This process's subscribers, and the connection that listens to the other processes."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._bells: dict[str, list[Bell]] = {channel: [] for channel in CHANNELS}
+        self._subscribers: dict[str, list[Wakeup]] = {channel: [] for channel in CHANNELS}
 
-    def bell(self, channel: str) -> Bell:
-        bell = Bell()
-        self._bells[channel].append(bell)
-        return bell
+    def subscribe(self, channel: str) -> Wakeup:
+        wakeup = Wakeup()
+        self._subscribers[channel].append(wakeup)
+        return wakeup
 
-    def ring(self, channel: str) -> None:
+    def notify(self, channel: str) -> None:
         """Wake this process's waiters; call it after the commit that they should see."""
-        for bell in self._bells[channel]:
-            bell.ring()
+        for wakeup in self._subscribers[channel]:
+            wakeup.notify()
 
     async def listen(self) -> None:
-        """Hear other processes until cancelled; a lost connection is opened again."""
+        """Receive other processes' notifications until cancelled; reconnects after a failure."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
                 await self._listen_once()
                 pause = _FIRST_PAUSE_SECONDS
-            except _LOST as error:
-                log.warning("signals.lost", reason=type(error).__name__)
+            except _CONNECTION_ERRORS as error:
+                log.warning("wakeups.connection_lost", reason=type(error).__name__)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, 5.0)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     async def _listen_once(self) -> None:
-        connection = await database.connect(self._url, "signals")
-        gone = asyncio.Event()
-        connection.add_termination_listener(lambda _connection: gone.set())
+        connection = await database.connect(self._url, "wakeups")
+        closed = asyncio.Event()
+        connection.add_termination_listener(lambda _connection: closed.set())
         try:
             for channel in CHANNELS:
-                await connection.add_listener(channel, self._heard)
-                self.ring(channel)  # whatever was said while nobody listened
-            await gone.wait()
+                await connection.add_listener(channel, self._on_notification)
+                self.notify(channel)  # notifications may have been missed before this point
+            await closed.wait()
         finally:
             if not connection.is_closed():
                 connection.terminate()
 
-    def _heard(
+    def _on_notification(
         self,
         _connection: object,
         _pid: int,
@@ -111,7 +116,7 @@ class Signals:
         origin: object,
     ) -> None:
         if origin != ORIGIN:
-            self.ring(channel)
+            self.notify(channel)
 
 
 async def notify(connection: Connection, channel: str) -> None:

@@ -25,10 +25,10 @@ from ltzd.rules.indexer.mint_facts import Transfer
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.brands.keys import NewKeys
 from ltzd.store.constraints import chat_claims
-from ltzd.store.constraints.results import Key
+from ltzd.store.constraints.results import ResultKey
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import mint_facts as facts
@@ -105,7 +105,7 @@ class World:
     pool: Pool
     sealer: Sealer
     ledger: PerkLedger
-    book: BrandBook
+    book: BrandCache
     apis: ScriptedApis
     constraints: PurchaseConstraints
     keys: dict[Address, NewKeys] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class World:
 async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     """Three collections, the last one a rival's; nobody has anything."""
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
-    book, apis = BrandBook(), ScriptedApis()
+    book, apis = BrandCache(), ScriptedApis()
     world = World(pool, sealer, PerkLedger(pool), book, apis, PurchaseConstraints(pool, book, apis))
     await world.ledger.block(
         *(perk_ledger.made(collection, SHOP) for collection in (PERK, BADGE)),
@@ -325,7 +325,7 @@ async def test_who_looked_before_the_result_came_finds_it_when_he_goes_on(world:
     assert await world.allows()
     (constraint,) = world.book.get(SHOP).constraints  # type: ignore[union-attr]
     looked_too_early: dict[int, Any] = {}
-    key = Key(ANN, PERK, 0)
+    key = ResultKey(ANN, PERK, 0)
     assert await world.constraints._outcome(key, SHOP, constraint, (), looked_too_early)
     assert len(world.apis.asked) == 1
 
@@ -657,7 +657,7 @@ async def test_a_claim_that_never_came_frees_the_account_after_an_hour(chat: Cha
     await chat.constraints.check(ANN, PERK, ADAS, 1)
     await value(chat.world.pool, "UPDATE chat_claims SET reserved_at = now() - interval '1 hour'")
     async with session(chat.world.pool) as connection:
-        await chat_claims.forget_unused(connection)
+        await chat_claims.delete_unused(connection)
     await chat.constraints.check(BOB, PERK, ADAS, 1)
 
 

@@ -17,7 +17,7 @@ from ltzd.rules.brands.configuration import Brand
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.brands.keys import KeyName, NewKeys, Rotation
 from ltzd.store.database import Pool, transaction
 from ltzd.store.encryption.sealing import Sealer
@@ -33,7 +33,7 @@ BOTH = pytest.mark.parametrize("name", ["api_key", "verification_token"])
 class World:
     pool: Pool
     sealer: Sealer
-    book: BrandBook
+    book: BrandCache
     server: DnsServer
     faults: Faults
     keys: dict[Address, NewKeys]
@@ -63,7 +63,7 @@ class World:
 @pytest_asyncio.fixture
 async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
-    book, keys = BrandBook(), {}
+    book, keys = BrandCache(), {}
     async with transaction(pool) as connection:
         for brand in (SHOP, RIVAL):
             said = {"id": hex_of(brand), "name": "Shop", "domains": [f"{brand.hex()[-2:]}.example"]}

@@ -42,10 +42,10 @@ from ltzd.providers.payments import PaymentProvider
 from ltzd.rules.payments import NOBODYS
 from ltzd.store import payments
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
-from ltzd.store.payments import Recorded
-from ltzd.store.wakeups import REWARDS, WEBHOOKS, Signals
+from ltzd.store.payments import RecordedPayment
+from ltzd.store.wakeups import REWARDS, WEBHOOKS, WakeupHub
 from ltzd.values import LTZ, Hash32, address_of, checksummed
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, a_hash, a_wallet, running, value
@@ -88,15 +88,15 @@ async def shop() -> AsyncIterator[FakePayments]:
 class World:
     """One process's worth of the action, and what stands around it."""
 
-    def __init__(self, url: str, pool: Pool, node: FakeNode, signals: Signals) -> None:
+    def __init__(self, url: str, pool: Pool, node: FakeNode, wakeups: WakeupHub) -> None:
         self.url = url
         self.pool = pool
         self.node = node
-        self.signals = signals
-        self.book = BrandBook()
-        self.hashes = MintHashWaiters(pool, signals)
+        self.wakeups = wakeups
+        self.book = BrandCache()
+        self.hashes = MintHashWaiters(pool, wakeups)
         self.is_minting = True
-        self.rewards, self.webhooks = signals.bell(REWARDS), signals.bell(WEBHOOKS)
+        self.rewards, self.webhooks = wakeups.subscribe(REWARDS), wakeups.subscribe(WEBHOOKS)
         self.payments: Payments
 
     async def brand(self, **changes: Any) -> None:
@@ -138,9 +138,9 @@ async def a_world(
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
-        node, signals = FakeNode(), Signals(url)
+        node, wakeups = FakeNode(), WakeupHub(url)
         node.mine()
-        world = World(url, pool, node, signals)
+        world = World(url, pool, node, wakeups)
         await world.brand(webhook_url=HOOK)
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
         provider = None
@@ -149,7 +149,7 @@ async def a_world(
             await stack.enter_async_context(provider)
         world.payments = Payments(
             pool,
-            signals,
+            wakeups,
             world.book,
             identity,
             world.hashes,
@@ -507,7 +507,7 @@ async def test_a_paid_session_is_minted_once_and_repeats_say_the_same(
 ) -> None:
     session_id = shop.make()
     first = await world.mint(session_id)
-    assert world.rewards._rung.is_set(), "the mint lane of this process is woken"
+    assert world.rewards._is_set.is_set(), "the mint lane of this process is woken"
     shop.faults = [500] * 100
     again = await world.mint(session_id)
 
@@ -727,7 +727,7 @@ async def test_who_dies_on_the_way_to_the_answer_is_asked_again_and_mints_once(
     def die(*_: object) -> None:
         raise DatabaseUnavailable("The database was lost")
 
-    async def lost(*_: object) -> Recorded:
+    async def lost(*_: object) -> RecordedPayment:
         raise DatabaseUnavailable("The database was lost")
 
     with monkeypatch.context() as patched:
@@ -923,7 +923,7 @@ async def test_refunds_and_disputes_of_a_payment_are_recorded_once_told_and_alar
     ]
     ids = await value(world.pool, "SELECT array_agg(id) FROM payment_reversals")
     assert await subjects(world) == {(BRAND, "payment_reversed", id_) for id_ in ids}
-    assert world.webhooks._rung.is_set()
+    assert world.webhooks._is_set.is_set()
     assert len(await rewards(world)) == 1, "nothing is clawed back silently"
 
 
@@ -935,7 +935,7 @@ async def test_a_reversal_that_comes_before_its_payment_is_told_with_it(
         await world.tell(a_refund("pi_1", 100))
         await world.tell(a_dispute("pi_1"))
     assert {line["log_level"] for line in logs} == {"warning"}, "it may be nobody's of ours"
-    assert (await subjects(world), world.webhooks._rung.is_set()) == (set(), False)
+    assert (await subjects(world), world.webhooks._is_set.is_set()) == (set(), False)
 
     with capture_logs() as logs:
         await world.tell(a_session_event(session_id))
@@ -943,7 +943,7 @@ async def test_a_reversal_that_comes_before_its_payment_is_told_with_it(
     assert sum(line["log_level"] == "error" for line in logs) == 2
     assert {row[1] for row in await reversals(world)} == {session_id}
     assert len(await subjects(world)) == 2
-    assert world.webhooks._rung.is_set()
+    assert world.webhooks._is_set.is_set()
 
 
 async def test_the_same_refund_told_by_many_at_once_counts_once(

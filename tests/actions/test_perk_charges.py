@@ -30,9 +30,9 @@ from ltzd.errors import (
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.store import perk_charges as redemptions
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
-from ltzd.store.perk_charges import Standing
+from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
@@ -116,9 +116,9 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     node.final_depth = 3
     world = RelayWorld(database_url, pool, pool, node)
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
-    desk = RelayContext.of(pool, world.signals, node.node, contracts, FeePolicy())
+    desk = RelayContext.of(pool, world.wakeups, node.node, contracts, FeePolicy())
     # Who signed, and whether it is a repetition, is for the surface's tests.
-    charges = PerkCharges(desk, BrandBook(), cast("Any", None), RateLimits())
+    charges = PerkCharges(desk, BrandCache(), cast("Any", None), RateLimits())
     follower = await world.follow()
     node.claim(BRAND, USER, TOKEN, OTHER_TOKEN, charges=CHARGES)
     async with running(follower.run(), desk.board.run()):
@@ -160,18 +160,18 @@ async def test_one_that_was_looked_at_too_early_is_decided_again_under_the_lock(
 ) -> None:
     """Others of the token were mined and indexed between looking and simulating."""
     till.node.mines_at_once = True
-    real = redemptions.standing
+    real = redemptions.read_token_charges
     async with till.world.relaying():
-        stale: list[Standing | None] = []
+        stale: list[TokenCharges | None] = []
 
-        async def once_stale(connection: Connection, token_id: int) -> Standing | None:
+        async def once_stale(connection: Connection, token_id: int) -> TokenCharges | None:
             return stale.pop() if stale else await real(connection, token_id)
 
         async with till.world.eyes.acquire() as connection:
             stale.append(await real(cast("Connection", connection), TOKEN))
         await till.redeem(amount=2)
         await till.knows(used=2)
-        monkeypatch.setattr(redemptions, "standing", once_stale)
+        monkeypatch.setattr(redemptions, "read_token_charges", once_stale)
         assert (await till.redeem()).redemption.remaining == 0
     assert till.node.left(TOKEN) == 0
 

@@ -43,10 +43,10 @@ from ltzd.rules.request_signatures import SignedRequest, signature
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.users import pregenerations
-from ltzd.store.users.pregenerations import Recorded
+from ltzd.store.users.pregenerations import RecordedPregeneration
 from ltzd.values import Address, hex_of
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.services.redis import a_redis
@@ -88,7 +88,7 @@ class Process:
     """One process's worth: its own pool, identity client and memory."""
 
     pool: Pool
-    book: BrandBook
+    book: BrandCache
     identity: IdentityClient
     accounts: AccountsAtProviders
     pregeneration: Pregeneration
@@ -98,7 +98,7 @@ class Process:
         account: OAuthAccount = ADA,
         brand: Address = BRAND,
         metadata: Mapping[str, Any] | None = None,
-    ) -> Recorded:
+    ) -> RecordedPregeneration:
         return await self.pregeneration.pregenerate(PregenerationRequest(brand, account, metadata))
 
 
@@ -109,7 +109,7 @@ async def a_process(
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
-        book, accounts = BrandBook(), AccountsAtProviders()
+        book, accounts = BrandCache(), AccountsAtProviders()
         async with transaction(pool) as connection:
             for brand in (BRAND, RIVAL):
                 said = a_brand(id="0x" + brand.hex(), domains=(f"{brand.hex()[-2:]}.example",))
@@ -286,7 +286,7 @@ async def test_many_accounts_at_once_get_a_wallet_each(process: Process, sandbox
 # --- dying on the way ---------------------------------------------------------------------------
 
 
-async def asked_again(url: str, sandbox: Sandbox) -> Recorded:
+async def asked_again(url: str, sandbox: Sandbox) -> RecordedPregeneration:
     """By a process that knows nothing of the one that died; with what it finds at the vendor."""
     async with a_process(url, sandbox) as process:
         again = await process.ask()
@@ -322,7 +322,7 @@ async def test_who_dies_between_the_vendor_and_our_row_is_cured_by_asking_again(
 async def test_a_database_that_goes_away_before_our_row_costs_no_second_wallet(
     process: Process, database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def lost(*_: object) -> Recorded:
+    async def lost(*_: object) -> RecordedPregeneration:
         raise ConnectionResetError
 
     with monkeypatch.context() as patched:
@@ -468,7 +468,7 @@ async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_calle
     right, wrong = await asyncio.gather(
         process.ask(), process.ask(replace(ADA, username="eve")), return_exceptions=True
     )
-    assert isinstance(right, Recorded)
+    assert isinstance(right, RecordedPregeneration)
     assert isinstance(wrong, AccountRefused)
     assert await one_user_with_one_wallet(sandbox)
 
@@ -627,7 +627,7 @@ async def test_a_stolen_pregeneration_tells_the_address_and_gives_nothing(
 ) -> None:
     owner = await process.ask(metadata={"secret": "said"})
     stolen = await process.ask(brand=RIVAL, metadata={"mine": True})
-    assert stolen == Recorded(owner.kept, created_new=False)
+    assert stolen == RecordedPregeneration(owner.kept, created_new=False)
     assert {each.name for each in fields(stolen.kept)} == {"subject", "wallet"}
     assert await rows(process.pool) == (1, 2, 0)
     assert await one_user_with_one_wallet(sandbox)

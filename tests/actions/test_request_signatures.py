@@ -10,7 +10,7 @@ from ltzd.errors import SignatureRefused
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, transaction
 from ltzd.values import Address, hex_of
 from tests.support.rows.core import BRAND, a_wallet
@@ -33,7 +33,7 @@ def a_wrong_signature(brand_id: Address) -> SignedRequest:
 async def test_an_invented_brand_id_reads_no_keys_however_often_it_comes(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book, read = BrandBook(), []
+    book, read = BrandCache(), []
     async with transaction(pool) as connection:
         await brands.apply(connection, a_brand(id=hex_of(BRAND)), SEALER)
         await book.refresh(connection)

@@ -249,7 +249,7 @@ async def test_the_switches_outlast_a_file_and_are_told(
     assert disabled.err == (
         "nothing changes\nThe brand stays disabled: `ltzd brand enable` ends that.\n"
     )
-    (record,) = await brand_records.every_brand(db)
+    (record,) = await brand_records.list_all(db)
     assert record.disabled_at is not None
     assert record.paused_at is not None
 

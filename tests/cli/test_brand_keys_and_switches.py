@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.rules.brands.configuration import Brand
-from ltzd.store import wakeups as signals
+from ltzd.store import wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records as brand_records
@@ -55,7 +55,7 @@ async def test_a_rotated_key_is_printed_once_as_json_and_the_old_one_counts_for_
 ) -> None:
     before = await brands.latest_revision(db)
 
-    async with told(db, signals.BRANDS):
+    async with told(db, wakeups.BRANDS):
         done = await ltzd("brand", "rotate-key", "Demo", "--key", key, "--data-dir", data_dir)
 
     assert list(done.json) == ["brandId", FIELDS[key]]
@@ -63,7 +63,7 @@ async def test_a_rotated_key_is_printed_once_as_json_and_the_old_one_counts_for_
     new, old = done.json[FIELDS[key]], getattr(keys, key)
     assert new.partition("_")[0] == old.partition("_")[0]
     assert await brands.latest_revision(db) > before
-    (until,) = (await brand_keys.ages(db, DEMO.address))[key].retired_until
+    (until,) = (await brand_keys.read_ages(db, DEMO.address))[key].retired_until
     assert f"The one before still counts until {iso(until)}." in done.err
     assert new not in done.err
     if key == "api_key":
@@ -132,32 +132,32 @@ async def said(data_dir: Path, verb: str) -> str:
 async def test_disabling_and_enabling_are_told_and_repeatable(
     data_dir: Path, db: Connection, keys: NewKeys
 ) -> None:
-    async with told(db, signals.BRANDS):
+    async with told(db, wakeups.BRANDS):
         assert (await said(data_dir, "disable")).startswith(f"{NAMED} is disabled: every surface ")
-    (record,) = await brand_records.every_brand(db)
+    (record,) = await brand_records.list_all(db)
     assert record.state == "disabled"
     assert record.disabled_at is not None
     assert await said(data_dir, "disable") == (
         f"{NAMED} is disabled already, since {iso(record.disabled_at)}: nothing changes.\n"
     )
-    assert await brand_records.every_brand(db) == [record]
+    assert await brand_records.list_all(db) == [record]
 
-    async with told(db, signals.BRANDS):
+    async with told(db, wakeups.BRANDS):
         assert (await said(data_dir, "enable")).startswith(f"{NAMED} is enabled: ")
     assert await said(data_dir, "enable") == f"{NAMED} is not disabled: nothing changes.\n"
-    (record,) = await brand_records.every_brand(db)
+    (record,) = await brand_records.list_all(db)
     assert record.state == "active"
 
 
 async def test_pausing_and_resuming_are_told_and_repeatable(
     data_dir: Path, db: Connection, keys: NewKeys
 ) -> None:
-    async with told(db, signals.BRANDS):
+    async with told(db, wakeups.BRANDS):
         assert (await said(data_dir, "pause")).startswith(f"{NAMED} is paused: its events are ")
-    (record,) = await brand_records.every_brand(db)
+    (record,) = await brand_records.list_all(db)
     assert record.state == "paused"
     assert "is paused already, since" in await said(data_dir, "pause")
 
-    async with told(db, signals.BRANDS, signals.REWARDS):
+    async with told(db, wakeups.BRANDS, wakeups.REWARDS):
         assert (await said(data_dir, "resume")).startswith(f"{NAMED} goes on: what waited is")
     assert await said(data_dir, "resume") == f"{NAMED} is not paused: nothing changes.\n"

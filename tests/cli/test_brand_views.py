@@ -80,7 +80,7 @@ async def test_the_list_is_a_table_for_people_and_json_for_programs(
     told = await shop.ltzd("brand", "list", "--json")
     shown = await shop.ltzd("brand", "list")
 
-    records = await brand_records.every_brand(db)
+    records = await brand_records.list_all(db)
     assert told.json == [
         {
             "id": ID,
@@ -139,7 +139,7 @@ async def test_show_tells_switches_ages_and_dns_records_and_no_key(
     keys = await shop.add()
     rotation = await brand_keys.rotate(db, ADDRESS, "webhook_secret", shop.sealer, revoke=False)
     await brand_records.switch(db, ADDRESS, "disabled", on=True)
-    (record,) = await brand_records.every_brand(db)
+    (record,) = await brand_records.list_all(db)
     assert record.disabled_at is not None
     assert rotation.previous_until is not None
 

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.rules.brands.configuration import Brand
-from ltzd.store import wakeups as signals
+from ltzd.store import wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import records as brand_records
 from ltzd.store.database import Connection, Pool, open_pool, session
@@ -214,7 +214,7 @@ async def test_a_failed_reward_goes_back_into_the_queue_once(
     failed = (await instance.event("show", id_, "--json")).json
     shown = await instance.event("show", id_)
     heard = []
-    await db.add_listener(signals.REWARDS, lambda *_: heard.append(1))
+    await db.add_listener(wakeups.REWARDS, lambda *_: heard.append(1))
 
     retried = await instance.event("retry", id_)
     again = await instance.event("retry", id_)

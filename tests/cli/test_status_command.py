@@ -15,7 +15,7 @@ from ltzd.errors import Misconfigured, Unavailable
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.server import listen
 from ltzd.http.tls import ServerCertificate
-from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
+from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address
 from tests.support.certificates import a_pair
 from tests.support.commands import ltzd_apart
@@ -23,7 +23,7 @@ from tests.support.secret_files import write_secret
 from tests.support.surfaces.http_surface import CHECKSUMMED_WALLET, WALLET, serving
 from tests.support.waiting import until
 
-FACTS = Facts(
+FACTS = StatusFacts(
     ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5),
     (LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.0),),
     RewardFacts(7, 1.0, 6, 100, True),
@@ -32,7 +32,7 @@ FACTS = Facts(
 )
 
 
-async def read() -> Facts:
+async def read() -> StatusFacts:
     return FACTS
 
 

@@ -21,7 +21,7 @@ from ltzd.store.database import Connection
 from ltzd.store.encryption import rotation as master_key_rotation
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.users import custodial_users as local_users
-from ltzd.store.users.custodial_users import Name, SealedUser
+from ltzd.store.users.custodial_users import AccountName, SealedUser
 from ltzd.values import checksummed
 from tests.support.commands import begin_ltzd, ltzd
 from tests.support.secret_files import write_secret
@@ -272,7 +272,7 @@ async def test_brands_and_users_that_come_meanwhile_are_sealed_anew_too(
         secret, wallet = new_key()
         sealed = keys.old.seal_wallet_key(secret, "ltzd:!", wallet)
         newcomer = SealedUser("ltzd:!", wallet, keys.old.key_id, sealed)
-        assert await local_users.make(db, Name("email", "late@shop.example"), newcomer)
+        assert await local_users.create(db, AccountName("email", "late@shop.example"), newcomer)
     done = await rotating
 
     assert done.code == 0, done.err
@@ -431,11 +431,14 @@ SECRETS = ("ann@shop.example", "308994132968210433", "user-7")
 async def listed(db: Connection, keys: Keys) -> list[str]:
     """The wallets of an event's user, who has logged in since, and of an account."""
     rows = [a_user(number, keys.old) for number in range(3)]
-    email, login = Name("email", "ann@shop.example"), Name("subject", "https://x.example user-7")
-    await local_users.make(db, email, rows[0])
-    await local_users.make_person(db, login, rows[1])
-    await local_users.own(db, rows[0].subject, rows[1].subject, email)
-    await local_users.make(db, Name("discord", "308994132968210433"), rows[2])
+    email, login = (
+        AccountName("email", "ann@shop.example"),
+        AccountName("subject", "https://x.example user-7"),
+    )
+    await local_users.create(db, email, rows[0])
+    await local_users.create_person(db, login, rows[1])
+    await local_users.set_owner(db, rows[0].subject, rows[1].subject, email)
+    await local_users.create(db, AccountName("discord", "308994132968210433"), rows[2])
     return [checksummed(row.wallet) for row in rows]
 
 

@@ -9,12 +9,12 @@ import pytest
 import pytest_asyncio
 
 from ltzd.rules.brands.configuration import Brand
-from ltzd.store import wakeups as signals
+from ltzd.store import wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.webhooks import queue as webhooks
-from ltzd.store.webhooks.queue import Due, Outcome
+from ltzd.store.webhooks.queue import DeliveryOutcome, DueWebhook
 from ltzd.values import iso
 from tests.support.commands import Outcome as Done
 from tests.support.commands import ltzd
@@ -74,8 +74,10 @@ async def a_webhook(db: Connection, brand: Brand = DEMO, hours_ago: float = 0, *
 
 
 async def disable(db: Connection, brand: Brand = DEMO) -> None:
-    due = Due(uuid4(), brand.address, URL, 1, "ltz_distributed", uuid4(), 1, NOW)
-    await webhooks.settle(db, [Outcome(due, NOW, "pending", NOW, 410, "", "it answered 410")])
+    due = DueWebhook(uuid4(), brand.address, URL, 1, "ltz_distributed", uuid4(), 1, NOW)
+    await webhooks.settle(
+        db, [DeliveryOutcome(due, NOW, "pending", NOW, 410, "", "it answered 410")]
+    )
 
 
 async def state_of(db: Connection, id_: UUID) -> tuple[str, int, bool]:
@@ -154,7 +156,7 @@ async def test_webhooks_are_replayed_by_their_ids(instance: Instance, db: Connec
     exhausted = await a_webhook(db, state="exhausted", attempts=10)
     left = await a_webhook(db, state="exhausted", attempts=10)
     heard = []
-    await db.add_listener(signals.WEBHOOKS, lambda *_: heard.append(1))
+    await db.add_listener(wakeups.WEBHOOKS, lambda *_: heard.append(1))
 
     done = await instance.webhooks("replay", msg(delivered), msg(exhausted), msg(exhausted))
 

@@ -15,7 +15,7 @@ from ltzd.providers.chat import ChatPlatform
 from ltzd.rules.constraints.chat_queries import ChatQuestion
 from ltzd.rules.constraints.constraints import ChatConstraint, ChatLevel, ChatRole
 from ltzd.store.constraints import results as constraint_results
-from ltzd.store.constraints.results import Key, Subject
+from ltzd.store.constraints.results import ConstraintSubject, ResultKey
 from ltzd.store.database import Pool, session
 from tests.support.rows.core import a_wallet, running, value
 from tests.support.services.chat_platform import (
@@ -71,9 +71,9 @@ class Swept:
         self, constraint: ChatConstraint, *accounts: str, outcome: bool = True, **place: Any
     ) -> None:
         """`place` may be its wallet, its position, and how many seconds it has."""
-        key = Key(place.get("wallet", WALLET), 7, place.get("position", 0))
+        key = ResultKey(place.get("wallet", WALLET), 7, place.get("position", 0))
         question = ChatQuestion(constraint=constraint, accounts=accounts or (ADA,)).as_bytes()
-        subject = Subject(BRAND, constraint.kind, fingerprint=question)
+        subject = ConstraintSubject(BRAND, constraint.kind, fingerprint=question)
         async with session(self.pool) as connection:
             ticket = await constraint_results.begin(connection, key, subject, 30)
             seconds = place.get("seconds", 3600)
@@ -236,10 +236,10 @@ async def test_a_result_that_is_newer_than_the_sweeps_look_stays(swept: Swept) -
 
 async def test_other_kinds_results_stay(swept: Swept) -> None:
     url = "https://api.example/{user_address}"
-    subject = Subject(BRAND, "external_api", url, b"said")
+    subject = ConstraintSubject(BRAND, "external_api", url, b"said")
     async with session(swept.pool) as connection:
-        ticket = await constraint_results.begin(connection, Key(WALLET, 7, 0), subject, 30)
-        await constraint_results.put(connection, Key(WALLET, 7, 0), ticket, True, 60)
+        ticket = await constraint_results.begin(connection, ResultKey(WALLET, 7, 0), subject, 30)
+        await constraint_results.put(connection, ResultKey(WALLET, 7, 0), ticket, True, 60)
     assert await swept.sweep() == 0
     assert len(await swept.kept()) == 1
 

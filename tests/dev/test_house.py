@@ -174,6 +174,13 @@ def test_every_file_that_the_readme_names_exists() -> None:
     assert [each for each in named_there if not (ROOT / each).exists()] == []
 
 
+def test_every_file_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    paths = set(re.findall(r"`(ltzd/[a-z_/]+(?:\.py)?)`", text))
+    assert len(paths) > 40
+    assert sorted(path for path in paths if not (ROOT / path).exists()) == []
+
+
 def _decisions() -> list[Path]:
     return sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 

@@ -22,7 +22,7 @@ def a_key(email: str, event_type: str = "welcome") -> ClaimKey:
 
 async def a_first_event(pool: Pool, key: ClaimKey, maximum: int | None = None) -> NewEvent:
     async with session(pool) as connection:
-        standing = await events.standing(connection, [events.Wanted(key, key[:2])])
+        standing = await events.read_snapshot(connection, [events.ClaimQuery(key, key[:2])])
     row = EventRow(
         id=uuid4(),
         brand_id=BRAND,
@@ -45,10 +45,10 @@ async def test_events_of_an_old_and_a_new_maximum_in_one_write_are_all_written(
     """Refused, the same group would be decided and refused in the same way for ever."""
     ann, bob, cleo = (a_key(f"{name}@shop.example") for name in ("ann", "bob", "cleo"))
     async with session(pool) as connection:
-        await events.write(connection, [await a_first_event(pool, ann, 500)])
+        await events.insert(connection, [await a_first_event(pool, ann, 500)])
         of_the_new_rule = await a_first_event(pool, bob, 2)
         of_the_old_rule = await a_first_event(pool, cleo, 500)
-        won = await events.write(connection, [of_the_new_rule, of_the_old_rule])
+        won = await events.insert(connection, [of_the_new_rule, of_the_old_rule])
     assert set(won) == {bob, cleo}
     assert await value(pool, "SELECT claims FROM claim_totals") == 3
 
@@ -58,7 +58,7 @@ async def test_first_events_of_one_user_at_once_fail_no_statement(pool: Pool) ->
 
     async def write(new: NewEvent) -> int:
         async with session(pool) as connection:
-            return len(await events.write(connection, [new]))
+            return len(await events.insert(connection, [new]))
 
     for number in range(40):
         email = f"user{number}@shop.example"

@@ -15,7 +15,7 @@ from ltzd.rules.indexer import reorgs
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
-from ltzd.store.wakeups import REWARDS, Signals
+from ltzd.store.wakeups import REWARDS, WakeupHub
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.rows.core import (
     MINTER,
@@ -46,7 +46,7 @@ async def node() -> FakeNode:
 @pytest.fixture
 async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
     follower = Follower(
-        pool, database_url, node.node, await follow(pool, node), CONTRACTS, Signals(""), FOLLOW
+        pool, database_url, node.node, await follow(pool, node), CONTRACTS, WakeupHub(""), FOLLOW
     )
     async with session(pool) as connection:
         follower._epoch = await chains.begin_term(connection, CHAIN_ID)
@@ -55,11 +55,11 @@ async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
 
 @asynccontextmanager
 async def serving(
-    pool: Pool, url: str, node: FakeNode, bells: Signals, policy: LanePolicy = LANE
+    pool: Pool, url: str, node: FakeNode, wakeups: WakeupHub, policy: LanePolicy = LANE
 ) -> AsyncIterator[MintLane]:
     target = MintTarget(CHAIN_ID, LTZ_AT)
-    lane = MintLane(pool, url, node.node, MINTER, target, bells, policy)
-    indexer = Follower(pool, url, node.node, await follow(pool, node), CONTRACTS, bells, FOLLOW)
+    lane = MintLane(pool, url, node.node, MINTER, target, wakeups, policy)
+    indexer = Follower(pool, url, node.node, await follow(pool, node), CONTRACTS, wakeups, FOLLOW)
     async with running(indexer.run(), lane.run()):
         await until(lambda: _true(lane.is_ready))
         yield lane
@@ -83,10 +83,10 @@ async def test_forgotten_bytes_are_sent_again_to_a_node_that_tells_no_finality(
     pool: Pool, database_url: str, node: FakeNode
 ) -> None:
     node.final_depth = None
-    bells = Signals("")
-    async with serving(pool, database_url, node, bells):
+    wakeups = WakeupHub("")
+    async with serving(pool, database_url, node, wakeups):
         await queue_rewards(pool, 2)
-        bells.ring(REWARDS)
+        wakeups.notify(REWARDS)
         await until(lambda: _true(len(node.pool) == 1))
         node.pool.clear()
         await until(lambda: _true(len(node.pool) == 1))
@@ -103,10 +103,10 @@ async def test_a_taken_nonce_is_noticed_on_a_node_that_tells_no_finality(
 ) -> None:
     node.final_depth = None
     node.lost_requests = 1_000_000
-    bells = Signals("")
-    async with serving(pool, database_url, node, bells):
+    wakeups = WakeupHub("")
+    async with serving(pool, database_url, node, wakeups):
         await queue_rewards(pool, 1)
-        bells.ring(REWARDS)
+        wakeups.notify(REWARDS)
         await until(lambda: _is(pool, "signed"))
         node.use_nonce(MINTER.address)
         node.lost_requests = 0
@@ -176,7 +176,7 @@ async def test_a_reward_that_can_never_be_minted_holds_nobody_up(
 ) -> None:
     node.final_depth = 1
     node.mines_at_once = True
-    bells = Signals("")
+    wakeups = WakeupHub("")
     poison = bytes(12) + a_wallet(3)
     node.reverts = lambda data: poison in data
     await queue_rewards(pool, 6)
@@ -185,14 +185,14 @@ async def test_a_reward_that_can_never_be_minted_holds_nobody_up(
         node.mine()
         return await unminted(pool) == 1
 
-    async with serving(pool, database_url, node, bells):
+    async with serving(pool, database_url, node, wakeups):
         await until(all_but_one)
     reverted = "SELECT count(*) FROM transactions WHERE NOT succeeded"
     assert await value(pool, reverted) == 1
 
-    async with serving(pool, database_url, node, bells):
+    async with serving(pool, database_url, node, wakeups):
         await queue_rewards(pool, 2)
-        bells.ring(REWARDS)
+        wakeups.notify(REWARDS)
         await until(all_but_one)
     assert await value(pool, reverted) == 1, "a later term simulates what failed before"
 
@@ -202,17 +202,17 @@ async def test_a_lane_that_stopped_signs_nothing_in_its_next_terms(
 ) -> None:
     policy = replace(LANE, pauses=LanePauses(after_stop=0.02))
     node.final_depth = 1
-    bells = Signals("")
-    async with serving(pool, database_url, node, bells, policy) as lane:
+    wakeups = WakeupHub("")
+    async with serving(pool, database_url, node, wakeups, policy) as lane:
         node.mine()
         node.head.used[0] = b"\xee" * 32
         await queue_rewards(pool, 2)
-        bells.ring(REWARDS)
+        wakeups.notify(REWARDS)
         await until(lambda: _true(len(node.pool) == 1))
         node.mine()
         await until(lambda: _is(pool, "mined"))
         await queue_rewards(pool, 1)
-        bells.ring(REWARDS)
+        wakeups.notify(REWARDS)
         await until(lambda: _is(pool, "mined", "published"))
         node.mine(3, takes_pool=False)
         await until(lambda: _true(lane.stopped is not None))

@@ -8,12 +8,13 @@ import pytest_asyncio
 
 from ltzd.chain.contracts import abi
 from ltzd.chain.node.node import Header
+from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, collections, tokens
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, hex_of
 from tests.support.chain.contracts import HOUR, Party, a_reference, deployed_contracts
 from tests.support.chain.contracts import Contracts as Deployed
@@ -36,11 +37,18 @@ async def follower(pool: Pool, database_url: str, deployed: Deployed) -> Followe
     chain = ChainIdentity(deployed.chain_id, genesis.hash, at["LTZ"], 1)
     base = BlockRow(0, genesis.hash, genesis.parent_hash, genesis.timestamp)
     async with transaction(pool) as connection:
-        await chains.adopt(connection, chain, base)
-    contracts = Contracts(at["LTZ"], at["PerkNFT"], at["PointsSale"], at["BusinessEscrow"])
+        await chains.start_following(connection, chain, base)
+    contracts = indexed_contracts(
+        {
+            "ltz": at["LTZ"],
+            "perk_nft": at["PerkNFT"],
+            "points_sale": at["PointsSale"],
+            "business_escrow": at["BusinessEscrow"],
+        }
+    )
     policy = IndexerPolicy(head_blocks=1_000, follows_deep_reorgs=True)
-    follower = Follower(pool, database_url, deployed.node, chain, contracts, Signals(""), policy)
-    await follower._begin()
+    follower = Follower(pool, database_url, deployed.node, chain, contracts, WakeupHub(""), policy)
+    await follower.begin_term()
     return follower
 
 
@@ -85,7 +93,8 @@ async def test_a_perks_life_is_indexed(pool: Pool, deployed: Deployed, follower:
         found = await tokens.find(connection, token)
         kept = await collections.find(connection, collection)
         held = [
-            await tokens.held(connection, party.address, collection, 5) for party in (user, heir)
+            await tokens.count_held(connection, party.address, collection, 5)
+            for party in (user, heir)
         ]
     assert found is not None
     assert found.holder == await deployed.view("PerkNFT", "ownerOf", token) == heir.address
@@ -213,7 +222,7 @@ async def test_what_anvil_style_reorgs_drop_is_dropped_and_what_comes_again_is_t
         pass
     async with session(pool) as connection:
         assert await tokens.find(connection, token) is None
-        assert (await collections.owned(connection, [collection]))[collection].minted == 0
+        assert (await collections.read_owners(connection, [collection]))[collection].minted == 0
         balance = "SELECT amount FROM balances WHERE wallet = $1"
         assert await connection.fetchval(balance, user.address) == 4 * LTZ
 
@@ -224,7 +233,7 @@ async def test_what_anvil_style_reorgs_drop_is_dropped_and_what_comes_again_is_t
         again = await tokens.find(connection, token)
         assert again is not None
         assert again.holder == user.address != ZERO_ADDRESS
-        assert (await collections.owned(connection, [collection]))[collection].minted == 1
+        assert (await collections.read_owners(connection, [collection]))[collection].minted == 1
 
 
 async def time_of(deployed: Deployed, receipt: Any) -> int:

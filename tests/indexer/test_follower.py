@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ltzd.errors import Broken, LaneLost, NodeUnavailable
-from ltzd.indexer import follower as follower_module
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.rules.indexer import reorgs
@@ -18,7 +17,7 @@ from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
 from ltzd.store.operator import locks, transactions
-from ltzd.store.wakeups import BLOCKS, Signals
+from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
 from tests.support.chain.fake_node import (
     CHAIN_ID,
@@ -42,7 +41,7 @@ from tests.support.rows.core import (
 from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)
-NEAR = IndexerPolicy(poll_seconds=0.01, head_blocks=1_000)
+NEAR = IndexerPolicy(poll_seconds=0.01, head_blocks=1_000, term_pause_seconds=0.02)
 """Reads whole blocks, as near the head."""
 FAR = IndexerPolicy(poll_seconds=0.01, head_blocks=2, range_blocks=20)
 """Reads final blocks by ranges."""
@@ -61,7 +60,7 @@ class Following:
     node: FakeNode
     chain: ChainIdentity
     policy: IndexerPolicy = NEAR
-    signals: Signals = field(default_factory=lambda: Signals(""))
+    wakeups: WakeupHub = field(default_factory=lambda: WakeupHub(""))
 
     def __post_init__(self) -> None:
         self.follower = Follower(
@@ -70,7 +69,7 @@ class Following:
             self.node.node,
             self.chain,
             CONTRACTS,
-            self.signals,
+            self.wakeups,
             self.policy,
         )
 
@@ -158,11 +157,11 @@ async def test_a_mint_tells_its_reward(following: Following, node: FakeNode) -> 
 
 
 async def test_whoever_waits_for_blocks_hears_of_them(following: Following, node: FakeNode) -> None:
-    bell = following.signals.bell(BLOCKS)
+    wakeup = following.wakeups.subscribe(BLOCKS)
     node.mine()
     await following.catch_up()
     async with asyncio.timeout(1):
-        await bell.wait(30)
+        await wakeup.wait(30)
 
 
 async def test_a_logs_answer_that_came_back_empty_is_doubted(
@@ -317,9 +316,9 @@ async def test_a_swapped_tip_at_the_same_height_is_a_reorg(
 
 @pytest.mark.parametrize("depth", [1, 3, 30])
 async def test_a_reorg_is_undone_down_to_the_fork(
-    following: Following, node: FakeNode, monkeypatch: pytest.MonkeyPatch, depth: int
+    following: Following, node: FakeNode, depth: int
 ) -> None:
-    monkeypatch.setattr(follower_module, "_LOOK_BACK", 4)
+    following = await following.another(replace(NEAR, fork_search_blocks=4))
     node.mine(logs=[given_to(ANN, 100)])
     for _ in range(40):
         node.mine(logs=[transfer_log(ANN, BOB, 1)])
@@ -532,7 +531,6 @@ async def test_finality_is_a_depth_and_a_time_where_the_node_tells_none(
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(follower_module, "_PAUSE_SECONDS", 0.02)
 
 
 @pytest.mark.usefixtures("short_pauses")

@@ -1,20 +1,23 @@
 """What PerkNFT, PointsSale and BusinessEscrow log is indexed as LTZ's transfers are."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from ltzd.errors import Broken, LaneLost
+from ltzd.indexer.contracts import IndexedContract, indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.constraints import results as constraint_results
-from ltzd.store.constraints.results import Key, Subject
+from ltzd.store.constraints.results import ConstraintSubject, ResultKey
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, collections, tokens
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
 from tests.support.chain.fake_node import (
+    ADDRESSES,
     CHAIN_ID,
     CONTRACTS,
     LTZ_AT,
@@ -83,12 +86,12 @@ async def a_follower(
     url: str,
     node: FakeNode,
     policy: IndexerPolicy = NEAR,
-    contracts: Contracts = CONTRACTS,
+    contracts: Sequence[IndexedContract] = CONTRACTS,
 ) -> Following:
     """One that has begun its term."""
     chain = await follow(pool, node)
-    follower = Follower(pool, url, node.node, chain, contracts, Signals(""), policy)
-    await follower._begin()
+    follower = Follower(pool, url, node.node, chain, contracts, WakeupHub(""), policy)
+    await follower.begin_term()
     return Following(pool, node, follower)
 
 
@@ -212,9 +215,11 @@ async def test_a_contract_that_is_no_perk_nft_stops_the_indexer_with_a_sentence(
 
 
 async def a_result(pool: Pool, user: Address) -> None:
-    key = Key(user, 7, 0)
+    key = ResultKey(user, 7, 0)
     async with session(pool) as connection:
-        ticket = await constraint_results.begin(connection, key, Subject(BRAND, "nft_holding"), 60)
+        ticket = await constraint_results.begin(
+            connection, key, ConstraintSubject(BRAND, "nft_holding"), 60
+        )
         assert await constraint_results.put(connection, key, ticket, True, 60)
 
 
@@ -297,7 +302,7 @@ async def test_another_perk_nft_in_the_settings_is_read_from_the_beginning(
     live(node)
     await following.catch_up()
 
-    moved = Contracts(LTZ_AT, a_wallet(0x7777), *OTHERS_AT[1:])
+    moved = indexed_contracts(ADDRESSES | {"perk_nft": a_wallet(0x7777)})
     other = await a_follower(pool, database_url, node, contracts=moved)
     await other.catch_up()
 

@@ -36,7 +36,7 @@ async def queue(
             a_wallet(7),
             ltz,
         )
-    world.signals.ring(REWARDS)
+    world.wakeups.notify(REWARDS)
     return last
 
 
@@ -216,7 +216,7 @@ async def test_a_batchful_of_rewards_that_ltz_refuses_stops_no_other_brand(world
         await world.some_looks()
         async with transaction(world.eyes) as connection:
             other = await queue_reward(connection, a_wallet(8), brand=B)
-        world.signals.ring(REWARDS)
+        world.wakeups.notify(REWARDS)
 
         await until(lambda: is_minted(world, other), 20.0)
         assert not await is_minted(world, await first_of(world, A))

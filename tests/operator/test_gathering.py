@@ -86,7 +86,7 @@ async def test_what_is_worth_a_transaction_gathers_no_longer(world: World) -> No
         await world.queue(1)
         await signed(world, 1)
         await world.queue(19)
-        world.signals.ring(REWARDS)
+        world.wakeups.notify(REWARDS)
         await world.some_looks()
         assert await batches(world) == [1]
 

@@ -36,7 +36,7 @@ async def test_rewards_are_minted_together_and_confirmed_when_final(world: World
 
 
 async def test_who_waits_here_is_told_the_hash_of_his_reward(world: World) -> None:
-    bell = world.signals.bell(PUBLISHED)
+    wakeup = world.wakeups.subscribe(PUBLISHED)
     async with world.serving():
         ids = await world.queue(2)
         await until(lambda: true(bool(world.told)))
@@ -47,7 +47,7 @@ async def test_who_waits_here_is_told_the_hash_of_his_reward(world: World) -> No
 
     async with world.serving():
         async with asyncio.timeout(5):
-            await bell.wait(30)
+            await wakeup.wait(30)
     assert await value(world.eyes, "SELECT published_at IS NOT NULL FROM attempts")
 
 

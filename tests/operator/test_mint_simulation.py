@@ -23,7 +23,7 @@ INVALID_RECEIVER = "ERC20InvalidReceiver"
 async def queue_for(world: World, wallets: Sequence[Address]) -> list[UUID]:
     async with transaction(world.eyes) as connection:
         ids = [await queue_reward(connection, wallet) for wallet in wallets]
-    world.signals.ring(REWARDS)
+    world.wakeups.notify(REWARDS)
     return ids
 
 
@@ -188,7 +188,7 @@ async def test_what_the_bucket_cannot_hold_is_not_failed(
         async with transaction(world.eyes) as connection:
             await queue_reward(connection, ltz=500)
             await queue_reward(connection, ltz=1)
-        world.signals.ring(REWARDS)
+        world.wakeups.notify(REWARDS)
         await all_but(world, 2)
         await world.some_looks()
         assert await world.failures() == {}
@@ -226,7 +226,7 @@ async def test_a_failed_reward_that_is_put_back_is_minted_once_it_can_be(world: 
         world.node.bad_wallets.clear()
         async with transaction(world.eyes) as connection:
             assert await rewards.retry(connection, bad)
-        world.signals.ring(REWARDS)
+        world.wakeups.notify(REWARDS)
         await all_but(world, 1)
     assert await world.failures() == {}
 

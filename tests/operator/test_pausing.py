@@ -10,7 +10,7 @@ from ltzd import telemetry
 from ltzd.operator.pausing import LanePause
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import session
-from ltzd.store.status import read_facts
+from ltzd.store.status import read_status
 from tests.support.chain.mint_world import PAUSES, POLICY, World, true
 from tests.support.waiting import until
 
@@ -25,7 +25,7 @@ def metric(reason: str, kind: str = "mint") -> float:
 async def told(world: World) -> str | None:
     """What a process without lanes can tell."""
     async with session(world.eyes) as connection:
-        facts = await read_facts(connection)
+        facts = await read_status(connection)
     return facts.lanes[0].paused_for if facts.lanes else None
 
 

@@ -51,7 +51,7 @@ async def found_by(world: RelayWorld, sent: Sent, user: Address = USER) -> int |
 
 async def working(world: RelayWorld) -> list[Address]:
     async with session(world.eyes) as connection:
-        return await lanes.working(connection, CHAIN_ID, "relay")
+        return await lanes.list_served(connection, CHAIN_ID, "relay")
 
 
 # --- the plain life of a relay ----------------------------------------------------------------

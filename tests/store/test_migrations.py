@@ -24,7 +24,7 @@ from ltzd.store.migrations import known_revisions, upgrades
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import gas_budgets, relays
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, hash_of, reward_reference
 from tests.support.chain.fake_node import (
     CHAIN_ID,
@@ -141,10 +141,10 @@ async def test_lanes_and_their_transactions_go_on_where_they_were_when_relays_ca
     inclusion = Inclusion(5, Hash32(b"\x05" * 32), True, GasCost(Hash32(b"\x01" * 32), 40_000, 9))
     try:
         async with database.transaction(pool) as connection:
-            assert await lanes.working(connection, CHAIN, "mint") == []
+            assert await lanes.list_served(connection, CHAIN, "mint") == []
             lane = await lanes.begin_term(connection, CHAIN, Address(MINTER), "mint", 7)
-            await lanes.show(connection, lane)
-            assert await lanes.working(connection, CHAIN, "mint") == [MINTER]
+            await lanes.report_working(connection, lane)
+            assert await lanes.list_served(connection, CHAIN, "mint") == [MINTER]
             assert await lanes.next_nonce(connection, CHAIN, Address(MINTER)) == 1
 
             (flying,) = await transactions.in_flight(connection, lane)
@@ -262,10 +262,10 @@ async def test_a_database_that_followed_only_ltz_learns_of_the_other_contracts(
     pool = await database.open_pool(empty_url, size=2)
     chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, 1)
     policy = IndexerPolicy(head_blocks=3)
-    follower = Follower(pool, empty_url, node.node, chain, CONTRACTS, Signals(""), policy)
+    follower = Follower(pool, empty_url, node.node, chain, CONTRACTS, WakeupHub(""), policy)
     told = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
     try:
-        await follower._begin()
+        await follower.begin_term()
         async with database.session(pool) as connection:
             cursor = await connection.fetchrow("SELECT number, hash, final_number FROM chains")
             assert tuple(cursor) == (0, node.blocks[0].hash, 0)
@@ -446,7 +446,7 @@ async def test_todays_relays_count_for_their_wallets_when_gas_budgets_come(
         async with database.session(pool) as connection:
             spent = await gas_budgets.spent(connection, [wallet])
             assert (spent.by_identity, spent.total_wei) == ({wallet: 12}, 25)
-            await relays.tidy(connection)
+            await relays.delete_expired(connection)
             await relays.withdraw(connection, 1)
             assert (await gas_budgets.spent(connection, [wallet])).total_wei == 20
     finally:

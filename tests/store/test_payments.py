@@ -9,11 +9,10 @@ import pytest
 
 from ltzd.rules.event_handler.brand_limits import wallets_of
 from ltzd.rules.payments import NOBODYS, Payment, Reversal
-from ltzd.store import payments
-from ltzd.store import wakeups as signals
+from ltzd.store import payments, wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection, Pool, connect, session, transaction
-from ltzd.store.payments import Outcome, Recorded, ReversalRow
+from ltzd.store.payments import PaymentOutcome, RecordedPayment, ReversalRow
 from ltzd.store.users import users
 from ltzd.store.users.users import User
 from ltzd.values import Address
@@ -33,7 +32,7 @@ def a_refund(id_: str = "re_1", cents: int = 200, intent: str = "pi_1") -> Rever
     return Reversal(id_, "refund", intent, cents, "duplicate")
 
 
-async def recorded(pool: Pool, payment: Payment) -> Recorded:
+async def recorded(pool: Pool, payment: Payment) -> RecordedPayment:
     async with transaction(pool) as connection:
         await payments.lock_intent(connection, payment.payment_intent_id)
         return await payments.record(connection, payment)
@@ -67,7 +66,7 @@ async def heard(url: str, act: Callable[[], Awaitable[object]]) -> list[str]:
         if origin == "end":
             ended.set()
 
-    for channel in (signals.REWARDS, signals.WEBHOOKS):
+    for channel in (wakeups.REWARDS, wakeups.WEBHOOKS):
         await listener.add_listener(channel, hear)
     await act()
     await listener.execute("SELECT pg_notify('ltzd_webhooks', 'end')")
@@ -88,7 +87,7 @@ async def test_a_payment_is_written_with_its_reward_and_found_again(pool: Pool) 
         rows = await connection.fetch("SELECT id, kind, brand_id, wallet, ltz FROM rewards")
         assert await payments.find(connection, "cs_1") == payment
         assert await payments.find(connection, "cs_2") is None
-    assert (first, again.outcome) == (Recorded(Outcome.NEW), Outcome.KNOWN)
+    assert (first, again.outcome) == (RecordedPayment(PaymentOutcome.NEW), PaymentOutcome.KNOWN)
     assert [tuple(row) for row in rows] == [(payments.reward_id("cs_1"), 2, BRAND, WALLET, 5_000)]
 
 
@@ -110,7 +109,7 @@ async def test_the_mint_lane_is_woken_once(database_url: str, pool: Pool) -> Non
         await recorded(pool, a_payment())
         await recorded(pool, a_payment())
 
-    assert await heard(database_url, act) == [signals.REWARDS]
+    assert await heard(database_url, act) == [wakeups.REWARDS]
 
 
 async def test_a_row_that_contradicts_itself_is_impossible(pool: Pool) -> None:
@@ -151,7 +150,7 @@ async def test_a_reversal_belongs_to_its_payment_whichever_comes_first(
     assert (row.session_id, row.is_announced, row.reversal) == ("cs_1", True, a_refund())
     assert await value(pool, "SELECT session_id FROM payment_reversals") == "cs_1"
     assert await webhooks(pool) == [(BRAND, "payment_reversed", row.id, "pending")]
-    assert sorted(told) == [signals.REWARDS, signals.WEBHOOKS]
+    assert sorted(told) == [wakeups.REWARDS, wakeups.WEBHOOKS]
 
 
 async def test_a_reversal_stays_with_the_payment_that_it_has(pool: Pool) -> None:
@@ -213,7 +212,7 @@ async def test_a_session_that_was_refunded_whole_before_is_not_minted(pool: Pool
     await reversed_(pool, a_refund("re_1", 200))
     await reversed_(pool, a_refund("re_2", 300))
 
-    assert (await recorded(pool, a_payment())).outcome is Outcome.REFUNDED
+    assert (await recorded(pool, a_payment())).outcome is PaymentOutcome.REFUNDED
 
     assert await value(pool, "SELECT count(*) FROM payments") == 0
     assert await value(pool, "SELECT count(*) FROM rewards") == 0
@@ -225,7 +224,7 @@ async def test_what_is_refunded_after_the_mint_leaves_it_known(pool: Pool) -> No
     await recorded(pool, a_payment())
     await reversed_(pool, a_refund("re_1", 500))
 
-    assert (await recorded(pool, a_payment())).outcome is Outcome.KNOWN
+    assert (await recorded(pool, a_payment())).outcome is PaymentOutcome.KNOWN
 
 
 async def test_a_partial_refund_or_a_dispute_before_does_not_stop_the_mint(pool: Pool) -> None:
@@ -234,7 +233,7 @@ async def test_a_partial_refund_or_a_dispute_before_does_not_stop_the_mint(pool:
 
     result = await recorded(pool, a_payment())
 
-    assert result.outcome is Outcome.NEW
+    assert result.outcome is PaymentOutcome.NEW
     assert {row.reversal.provider_id for row in result.reversals} == {"re_1", "dp_1"}
 
 
@@ -250,7 +249,7 @@ async def met(pool: Pool, user: User, maximum: int) -> bool:
     brand = a_brand(max_new_wallets_per_hour=maximum)
     async with session(pool) as connection:
         _, now = await payments.wallets_this_hour(connection, BRAND)
-        return await payments.meet(connection, user, BRAND, wallets_of(brand, now))
+        return await payments.insert_user(connection, user, BRAND, wallets_of(brand, now))
 
 
 async def this_hour(pool: Pool, brand: Address = BRAND) -> int:
@@ -295,9 +294,9 @@ async def a_minter(connection: Connection, number: int, kind: str, chain_id: int
 
 async def test_minters_are_the_wallets_that_mint_on_this_chain(pool: Pool) -> None:
     async with session(pool) as connection:
-        assert await payments.minters(connection, 1) == []
+        assert await payments.list_mint_wallets(connection, 1) == []
         await a_minter(connection, 1, "mint")
         await a_minter(connection, 2, "relay")
         await a_minter(connection, 3, "mint")
         await a_minter(connection, 4, "mint", chain_id=2)
-        assert sorted(await payments.minters(connection, 1)) == [a_wallet(1), a_wallet(3)]
+        assert sorted(await payments.list_mint_wallets(connection, 1)) == [a_wallet(1), a_wallet(3)]

@@ -12,7 +12,7 @@ import pytest_asyncio
 from ltzd.rules.operator.transactions import State
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.perk_charges import NewRedemption
+from ltzd.store.perk_charges import NewChargeRedemption
 from ltzd.store.relayer import relays
 from ltzd.values import Address
 from tests.support.relays.lanes import OTHER_RELAYER, RELAYER
@@ -61,7 +61,7 @@ LIVES: dict[str, tuple[Life, bool]] = {
 }
 
 
-async def live(rows: Rows, one: NewRedemption, life: Life) -> None:
+async def live(rows: Rows, one: NewChargeRedemption, life: Life) -> None:
     was = State.SIGNED
     for state, succeeded in life:
         if state is State.SIGNED:
@@ -131,8 +131,8 @@ Step = Literal["write", "sign", "mine", "fail", "index", "reorg"]
 async def test_through_any_life_the_charges_left_are_those_nobody_redeems(rows: Rows) -> None:
     """A model walks at random; lanes and indexer see the same blocks at different times."""
     chance = random.Random(6)
-    state: dict[NewRedemption, str] = {}
-    facts: list[tuple[int, NewRedemption]] = []
+    state: dict[NewChargeRedemption, str] = {}
+    facts: list[tuple[int, NewChargeRedemption]] = []
     for _ in range(120):
         # The chain takes them in order: the oldest first, of those that may take the step.
         step: Step = chance.choice(("write", "sign", "mine", "fail", "index", "reorg"))
@@ -185,13 +185,13 @@ async def test_a_block_that_is_written_meanwhile_is_counted_once(rows: Rows) -> 
 async def test_a_token_that_nobody_claimed_stands_nowhere(rows: Rows) -> None:
     async with session(rows.pool) as connection:
         for token in (token_of(7, 3), token_of(8, 1), 0, -1, 2**256 - 1):
-            assert await redemptions.standing(connection, token) is None
+            assert await redemptions.read_token_charges(connection, token) is None
 
 
 # --- who sends them ---------------------------------------------------------------------------
 
 
-async def wallet_of(rows: Rows, one: NewRedemption) -> Address | None:
+async def wallet_of(rows: Rows, one: NewChargeRedemption) -> Address | None:
     found: bytes | None = await value(
         rows.pool, "SELECT wallet FROM relays WHERE id = $1", rows.relays[one.id]
     )
@@ -221,7 +221,7 @@ async def test_redemptions_of_a_token_stay_with_the_wallet_that_has_those_before
 async def test_a_redemption_is_nobodys_relay_of_the_hour_and_takes_no_turn(rows: Rows) -> None:
     await rows.write(a_redemption())
     async with session(rows.pool) as connection:
-        (found,) = await relays.standings(connection, [(HOLDER, None, None)])
+        (found,) = await relays.read_usage(connection, [(HOLDER, None, None)])
     assert (found.used, found.has_serialized_in_flight) == (0, False)
 
 
@@ -276,7 +276,7 @@ async def test_a_key_is_remembered_when_relays_are_tidied(rows: Rows) -> None:
     await live(rows, one, LIVES["final"][0])
     async with session(rows.pool) as connection:
         await connection.execute("UPDATE relays SET created_at = now() - interval '30 days'")
-        await relays.tidy(connection)
+        await relays.delete_expired(connection)
         found = await redemptions.by_key(connection, BRAND, "till-1-0001")
     assert found is not None
     assert found.succeeded is True
@@ -285,7 +285,7 @@ async def test_a_key_is_remembered_when_relays_are_tidied(rows: Rows) -> None:
 async def test_of_a_nonce_at_once_exactly_one_is_spent(pool: Pool) -> None:
     async def spend(brand: Address) -> bool:
         async with transaction(pool) as connection:
-            return await redemptions.spend_nonce(connection, brand, NONCE, uuid4())
+            return await redemptions.use_nonce(connection, brand, NONCE, uuid4())
 
     assert sorted(await asyncio.gather(*(spend(BRAND) for _ in range(10)))) == [False] * 9 + [True]
     assert await spend(OTHER_BRAND)
@@ -296,9 +296,9 @@ async def test_a_nonce_is_fresh_again_if_nothing_was_written_with_it(pool: Pool)
     async with session(pool) as connection:
         undone = connection.transaction()
         await undone.start()
-        assert await redemptions.spend_nonce(connection, BRAND, NONCE, uuid4())
+        assert await redemptions.use_nonce(connection, BRAND, NONCE, uuid4())
         await undone.rollback()
-        assert await redemptions.spend_nonce(connection, BRAND, NONCE, uuid4())
+        assert await redemptions.use_nonce(connection, BRAND, NONCE, uuid4())
 
 
 async def test_a_tokens_redemptions_are_written_one_after_the_other(rows: Rows) -> None:

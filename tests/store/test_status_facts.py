@@ -10,7 +10,7 @@ from ltzd.store import database
 from ltzd.store.database import Connection
 from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.status import read_facts
+from ltzd.store.status import read_status
 from ltzd.values import Address
 
 WALLET = Address(b"\x11" * 20)
@@ -73,7 +73,7 @@ async def a_reward(
 
 
 async def test_an_empty_database_has_nothing_to_tell(connection: Connection) -> None:
-    facts = await read_facts(connection)
+    facts = await read_status(connection)
     assert facts.chain is None
     assert facts.lanes == ()
     assert (facts.rewards.queued, facts.rewards.in_flight, facts.rewards.minted) == (0, 0, 0)
@@ -91,7 +91,7 @@ async def test_the_cursors_lag_is_counted_in_blocks(connection: Connection) -> N
         b"\x01" * 32,
         b"\x02" * 20,
     )
-    chain = (await read_facts(connection)).chain
+    chain = (await read_status(connection)).chain
     assert chain is not None
     assert (chain.chain_id, chain.head_number, chain.cursor_number) == (31337, 13, 10)
     assert (chain.lag_blocks, chain.final_number) == (3, 4)
@@ -109,7 +109,7 @@ async def test_a_lane_counts_what_is_not_settled(connection: Connection) -> None
     states = ("confirmed", "mined", "published", "published", "signed", "displaced")
     for nonce, state in enumerate(states):
         await a_transaction(connection, nonce, state)
-    (lane,) = (await read_facts(connection)).lanes
+    (lane,) = (await read_status(connection)).lanes
     assert (lane.wallet, lane.kind, lane.epoch, lane.next_nonce) == (WALLET, "mint", 2, 6)
     assert (lane.signed, lane.published, lane.mined, lane.in_flight) == (1, 2, 1, 4)
     assert lane.oldest_seconds is not None
@@ -124,7 +124,7 @@ async def test_a_reward_is_queued_then_in_flight_then_minted(connection: Connect
     await a_reward(connection, published)
     await a_reward(connection, published, minted=True)
     await a_reward(connection, confirmed, minted=True)
-    rewards = (await read_facts(connection)).rewards
+    rewards = (await read_status(connection)).rewards
     assert (rewards.queued, rewards.in_flight, rewards.minted) == (3, 1, 2)
     assert rewards.minted_is_estimate is False
     assert rewards.oldest_queued_seconds is not None
@@ -134,7 +134,7 @@ async def test_a_reward_is_queued_then_in_flight_then_minted(connection: Connect
 async def test_a_failed_reward_waits_for_a_person_not_for_the_lane(connection: Connection) -> None:
     await a_reward(connection)
     await connection.execute("UPDATE rewards SET failed_at = now(), failure = 'ZeroAmount'")
-    assert (await read_facts(connection)).rewards.queued == 0
+    assert (await read_status(connection)).rewards.queued == 0
 
 
 async def test_a_reward_above_the_limit_is_queued_and_makes_no_queue_old(
@@ -142,7 +142,7 @@ async def test_a_reward_above_the_limit_is_queued_and_makes_no_queue_old(
 ) -> None:
     await a_reward(connection)
     await connection.execute("UPDATE rewards SET above_limit = true")
-    rewards = (await read_facts(connection)).rewards
+    rewards = (await read_status(connection)).rewards
 
     assert (rewards.queued, rewards.above_limit, rewards.oldest_queued_seconds) == (1, 1, None)
 
@@ -158,25 +158,25 @@ async def test_a_lanes_reason_to_wait_counts_for_a_minute(connection: Connection
     lane = Lane(1, WALLET, 2, "mint")
 
     async def shown() -> tuple[str | None, datetime | None]:
-        (facts,) = (await read_facts(connection)).lanes
+        (facts,) = (await read_status(connection)).lanes
         return facts.paused_for, facts.paused_since
 
     assert await shown() == (None, None)
-    await lanes.show(connection, lane, "fees")
+    await lanes.report_working(connection, lane, "fees")
     reason, since = await shown()
     assert (reason, since is None) == ("fees", False)
-    await lanes.show(connection, lane, "fees")
+    await lanes.report_working(connection, lane, "fees")
     assert await shown() == ("fees", since), "since it began"
-    await lanes.show(connection, lane, "mint_limit")
+    await lanes.report_working(connection, lane, "mint_limit")
     reason, later = await shown()
     assert (reason, since != later) == ("mint_limit", True)
 
     await connection.execute("UPDATE lanes SET paused_seen_at = now() - interval '61 seconds'")
     assert await shown() == (None, None), "whoever said so is gone"
-    await lanes.show(connection, lane, "mint_limit")
-    await lanes.show(connection, lane)
+    await lanes.report_working(connection, lane, "mint_limit")
+    await lanes.report_working(connection, lane)
     assert await shown() == (None, None)
-    await lanes.show_without_term(connection, 1, WALLET, "node")
+    await lanes.report_pause(connection, 1, WALLET, "node")
     assert (await shown())[0] == "node"
     await lanes.begin_term(connection, 1, WALLET, "mint", 0)
     assert await shown() == (None, None)
@@ -197,4 +197,4 @@ async def test_only_events_of_the_last_minute_are_counted(connection: Connection
             BRAND,
             age,
         )
-    assert (await read_facts(connection)).events_last_minute == 3
+    assert (await read_status(connection)).events_last_minute == 3

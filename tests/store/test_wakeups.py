@@ -1,44 +1,46 @@
-"""A ring is heard by whoever waits or waits next, in this process and, by NOTIFY, in the others."""
+"""A wake-up reaches the current or the next wait, in this process and, by NOTIFY, in the others."""
 
 import asyncio
 
-from ltzd.store import wakeups as signals
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.wakeups import BLOCKS, REWARDS, Bell, Signals
+from ltzd.store.wakeups import BLOCKS, REWARDS, Wakeup, WakeupHub, notify
 from tests.support.rows.core import running, value
 from tests.support.waiting import until
 
 LONG = 30.0
 
 
-async def heard(bell: Bell) -> float:
-    """Seconds until the bell rings."""
+async def seconds_until_woken(wakeup: Wakeup) -> float:
     loop = asyncio.get_running_loop()
     began = loop.time()
-    await bell.wait(LONG)
+    await wakeup.wait(LONG)
     return loop.time() - began
 
 
 async def test_a_ring_while_nobody_waits_is_heard_by_the_next_wait() -> None:
-    bells = Signals("postgresql://nowhere")
-    bell = bells.bell(REWARDS)
-    bells.ring(REWARDS)
-    bells.ring(REWARDS)
+    hub = WakeupHub("postgresql://nowhere")
+    wakeup = hub.subscribe(REWARDS)
+    hub.notify(REWARDS)
+    hub.notify(REWARDS)
 
-    assert await heard(bell) < 1
+    assert await seconds_until_woken(wakeup) < 1
     began = asyncio.get_running_loop().time()
-    await bell.wait(0.05)
-    assert asyncio.get_running_loop().time() - began >= 0.04, "two rings are one"
+    await wakeup.wait(0.05)
+    assert asyncio.get_running_loop().time() - began >= 0.04, "two notifications wake once"
 
 
 async def test_every_waiter_of_a_channel_hears_and_nobody_else() -> None:
-    bells = Signals("postgresql://nowhere")
-    first, second, other = bells.bell(REWARDS), bells.bell(REWARDS), bells.bell(BLOCKS)
-    bells.ring(REWARDS)
+    hub = WakeupHub("postgresql://nowhere")
+    first, second, other = (
+        hub.subscribe(REWARDS),
+        hub.subscribe(REWARDS),
+        hub.subscribe(BLOCKS),
+    )
+    hub.notify(REWARDS)
 
-    await asyncio.gather(heard(first), heard(second))
+    await asyncio.gather(seconds_until_woken(first), seconds_until_woken(second))
     async with asyncio.timeout(1):
-        waiting = asyncio.create_task(heard(other))
+        waiting = asyncio.create_task(seconds_until_woken(other))
         await asyncio.wait([waiting], timeout=0.05)
         assert not waiting.done()
         waiting.cancel()
@@ -48,7 +50,7 @@ async def listening(pool: Pool, sessions: int) -> None:
     async def all_there() -> bool:
         found: int = await value(
             pool,
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ltzd signals' "
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ltzd wakeups' "
             "AND datname = current_database() AND query LIKE 'LISTEN%' AND state = 'idle'",
         )
         return found == sessions
@@ -64,19 +66,19 @@ async def notify_as(pool: Pool, origin: str) -> None:
 async def test_the_commit_of_another_process_is_heard_and_its_rollback_is_not(
     database_url: str, pool: Pool
 ) -> None:
-    here, there = Signals(database_url), Signals(database_url)
-    bells = [here.bell(BLOCKS), there.bell(BLOCKS)]
+    here, there = WakeupHub(database_url), WakeupHub(database_url)
+    wakeups = [here.subscribe(BLOCKS), there.subscribe(BLOCKS)]
     async with running(here.listen(), there.listen()):
         await listening(pool, 2)
-        for bell in bells:
-            await heard(bell)  # it rings once when listening begins
+        for wakeup in wakeups:
+            await seconds_until_woken(wakeup)  # each waiter is woken once when listening begins
 
         await roll_back_a_notification(pool)
         async with transaction(pool) as connection:
-            await signals.notify(connection, BLOCKS)
-        waits = [asyncio.create_task(heard(bell)) for bell in bells]
+            await notify(connection, BLOCKS)
+        waits = [asyncio.create_task(seconds_until_woken(wakeup)) for wakeup in wakeups]
         await asyncio.wait(waits, timeout=0.1)
-        assert not any(wait.done() for wait in waits), "a process rings its own bells itself"
+        assert not any(wait.done() for wait in waits), "a process ignores its own notifications"
 
         await notify_as(pool, "another process")
         assert max(await asyncio.gather(*waits)) < 5
@@ -93,22 +95,22 @@ async def roll_back_a_notification(pool: Pool) -> None:
 async def test_a_lost_connection_is_opened_again_and_rings_for_what_was_missed(
     database_url: str, pool: Pool
 ) -> None:
-    bells = Signals(database_url)
-    bell = bells.bell(REWARDS)
-    async with running(bells.listen()):
+    hub = WakeupHub(database_url)
+    wakeup = hub.subscribe(REWARDS)
+    async with running(hub.listen()):
         await listening(pool, 1)
-        await heard(bell)
+        await seconds_until_woken(wakeup)
         await value(
             pool,
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-            "WHERE application_name = 'ltzd signals' AND datname = current_database()",
+            "WHERE application_name = 'ltzd wakeups' AND datname = current_database()",
         )
-        assert await heard(bell) < 5
+        assert await seconds_until_woken(wakeup) < 5
         await listening(pool, 1)
 
 
 async def test_listening_goes_on_trying_while_the_database_is_away() -> None:
-    bells = Signals("postgresql://nobody@127.0.0.1:1/nothing")
-    async with running(bells.listen()) as (task,):
+    hub = WakeupHub("postgresql://nobody@127.0.0.1:1/nothing")
+    async with running(hub.listen()) as (task,):
         await asyncio.wait([task], timeout=0.2)
         assert not task.done()

@@ -12,23 +12,25 @@ import pytest
 
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
-from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
+from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed
 from tests.support.surfaces.http_surface import WALLET, serving
 
 CHAIN = ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5)
 SINCE = datetime(2026, 3, 10, 12, tzinfo=UTC)
 LANE = LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.25, "mint_limit", SINCE)
-FACTS = Facts(CHAIN, (LANE,), RewardFacts(7, 1.25, 6, 100, False, 4), RelayFacts(2, 0.75, 3), 9)
+FACTS = StatusFacts(
+    CHAIN, (LANE,), RewardFacts(7, 1.25, 6, 100, False, 4), RelayFacts(2, 0.75, 3), 9
+)
 HELD = LaneState(WALLET, "mint", True, None, 10**20)
 
 
 @dataclass
 class Behind:
-    facts: Facts | None = FACTS
+    facts: StatusFacts | None = FACTS
     lanes: Sequence[LaneState] = field(default_factory=lambda: (HELD,))
 
-    async def read(self) -> Facts:
+    async def read(self) -> StatusFacts:
         if self.facts is None:
             raise DatabaseUnavailable("postgres://user:password@host is gone")
         return self.facts

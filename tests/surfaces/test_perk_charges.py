@@ -42,7 +42,7 @@ from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.request_signatures import signature
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import address_of
@@ -823,7 +823,7 @@ class SigningBrands:
 
     pool: Pool
     sealer: Sealer
-    book: BrandBook
+    book: BrandCache
     keys: dict[str, str]
 
     async def rotate(self, brand_id: str, *, revoke: bool = False) -> str:
@@ -850,7 +850,7 @@ async def judges(
     sealer = Sealer.from_file(folder / "master.key", create=True)
     async with databases.fresh() as url:
         pool = await open_pool(url)
-        found = SigningBrands(pool, sealer, BrandBook(), {})
+        found = SigningBrands(pool, sealer, BrandCache(), {})
         for number, brand_id in enumerate((BRAND_ID, OTHER_ID)):
             brand = Brand(id=brand_id, name=f"B{number}", domains=(f"b{number}.example",))
             async with transaction(pool) as connection:

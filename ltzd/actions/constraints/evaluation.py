@@ -32,11 +32,11 @@ from ltzd.rules.constraints.constraints import (
     is_satisfied,
 )
 from ltzd.store.brands import keys as brand_keys
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.chat_claims import MOST_CLAIMS, ChatClaim
-from ltzd.store.constraints.results import Key, Subject
+from ltzd.store.constraints.results import ConstraintSubject, ResultKey
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import collections, tokens
 from ltzd.store.indexer import mint_facts as facts
@@ -51,7 +51,7 @@ _MOST_EVALUATIONS = 3
 """Of one claim. Invalidating needs no key, so a stranger may do it faster than an API answers: the
 claim is then judged by the last answer, which was asked for after the claim came."""
 
-Kept = Mapping[int, tuple[Subject, bool]]
+Kept = Mapping[int, tuple[ConstraintSubject, bool]]
 
 _NOT_LINKED = "account_not_linked"
 _IN_USE = "account_in_use"
@@ -65,8 +65,8 @@ _HINTS = {
 class _Question:
     """For an outside service; `accounts` are the user's on the chat platform, if it is for that."""
 
-    key: Key
-    subject: Subject
+    key: ResultKey
+    subject: ConstraintSubject
     constraint: ExternalApi | ChatConstraint
     accounts: tuple[str, ...] = ()
 
@@ -77,7 +77,7 @@ class PurchaseConstraints:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
+        brands: BrandCache,
         apis: ExternalApiClient,
         members: ChatMembers | None = None,
     ) -> None:
@@ -85,7 +85,7 @@ class PurchaseConstraints:
         self._brands = brands
         self._apis = apis
         self._members = members or ChatMembers(pool)
-        self._asking: dict[tuple[Key, Subject], asyncio.Task[bool]] = {}
+        self._asking: dict[tuple[ResultKey, ConstraintSubject], asyncio.Task[bool]] = {}
 
     async def check(
         self,
@@ -114,7 +114,9 @@ class PurchaseConstraints:
         usable = await self._usable(claim, accounts)
         outcomes = await asyncio.gather(
             *(
-                self._outcome(Key(user, collection_id, position), brand, constraint, usable, kept)
+                self._outcome(
+                    ResultKey(user, collection_id, position), brand, constraint, usable, kept
+                )
                 for position, constraint in enumerate(constraints)
             )
         )
@@ -128,7 +130,7 @@ class PurchaseConstraints:
         if not accounts:
             return ()
         async with session(self._pool) as connection:
-            taken = await chat_claims.used_up(connection, claim, accounts)
+            taken = await chat_claims.exhausted_accounts(connection, claim, accounts)
         return tuple(account for account in accounts if account not in taken)
 
     async def _reserve(
@@ -186,7 +188,7 @@ class PurchaseConstraints:
 
     async def _outcome(
         self,
-        key: Key,
+        key: ResultKey,
         brand: Address,
         constraint: Constraint,
         accounts: tuple[str, ...],
@@ -216,11 +218,11 @@ class PurchaseConstraints:
             asking.add_done_callback(lambda _done: self._asking.pop(name, None))
         return await asyncio.shield(asking)
 
-    async def _indexed(self, key: Key, constraint: NftHolding | LtzBalance) -> bool:
+    async def _indexed(self, key: ResultKey, constraint: NftHolding | LtzBalance) -> bool:
         async with session(self._pool) as connection:
             match constraint:
                 case NftHolding():
-                    observed = await tokens.held(
+                    observed = await tokens.count_held(
                         connection, key.user, constraint.holding_collection_id, constraint.min
                     )
                 case LtzBalance():
@@ -285,17 +287,19 @@ class PurchaseConstraints:
                 await asking
 
 
-def _api_question(key: Key, brand: Address, constraint: ExternalApi) -> _Question:
+def _api_question(key: ResultKey, brand: Address, constraint: ExternalApi) -> _Question:
     said = hashlib.sha256(constraint.model_dump_json().encode()).digest()
-    return _Question(key, Subject(brand, constraint.kind, constraint.url, said), constraint)
+    return _Question(
+        key, ConstraintSubject(brand, constraint.kind, constraint.url, said), constraint
+    )
 
 
 def _chat_question(
-    key: Key, brand: Address, constraint: ChatConstraint, accounts: tuple[str, ...]
+    key: ResultKey, brand: Address, constraint: ChatConstraint, accounts: tuple[str, ...]
 ) -> _Question:
     """Another account of the user's is another question."""
     asked = ChatQuestion(constraint=constraint, accounts=accounts).as_bytes()
-    subject = Subject(brand, constraint.kind, fingerprint=asked)
+    subject = ConstraintSubject(brand, constraint.kind, fingerprint=asked)
     return _Question(key, subject, constraint, accounts)
 
 

@@ -23,7 +23,14 @@ from ltzd.rules.event_handler.brand_limits import (
 )
 from ltzd.rules.event_handler.claims import ClaimRecord, decide
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.event_handler.events import ClaimKey, EventRow, NewEvent, Standing, Wanted, Won
+from ltzd.store.event_handler.events import (
+    ClaimKey,
+    ClaimQuery,
+    ClaimSnapshot,
+    EventRow,
+    InsertedEvent,
+    NewEvent,
+)
 from ltzd.store.users.users import User
 from ltzd.values import Address
 
@@ -44,11 +51,11 @@ class EventCheck(msgspec.Struct, frozen=True):
     skips_cooldown: bool
     signed: SignedRequest | None
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ClaimQuery:
         """What must be read to decide. A total that nothing limits is counted by nobody."""
         brand_id = self.key[0]
         is_limited = self.brand.daily_mint_budget or self.brand.max_new_wallets_per_hour
-        return Wanted(
+        return ClaimQuery(
             claim=self.key,
             total=self.key[:2] if self.rule.max_total_claims is not None else None,
             usage=brand_id if is_limited else None,
@@ -60,7 +67,9 @@ class EventCheck(msgspec.Struct, frozen=True):
         wanted = self.wanted()
         return wanted.total is not None or wanted.usage is not None
 
-    def decide(self, standing: Standing, *, is_new_user: bool, on_the_way: int = 0) -> ClaimRecord:
+    def decide(
+        self, standing: ClaimSnapshot, *, is_new_user: bool, on_the_way: int = 0
+    ) -> ClaimRecord:
         """The claim as it stands. Raises the first refusal.
 
         `on_the_way` counts wallets of this brand that are being made now.
@@ -83,11 +92,11 @@ class EventCheck(msgspec.Struct, frozen=True):
             refuse_more_wallets(wallets, made, standing.now)
         return claim
 
-    def quotas(self, standing: Standing) -> tuple[Quota | None, Quota | None]:
+    def quotas(self, standing: ClaimSnapshot) -> tuple[Quota | None, Quota | None]:
         """The brand's budget and its limit of new wallets, None where it has none."""
         return budget_of(self.brand, standing.now), wallets_of(self.brand, standing.now)
 
-    def _refuse_used_nonce(self, standing: Standing) -> None:
+    def _refuse_used_nonce(self, standing: ClaimSnapshot) -> None:
         if self.signed is None:
             return
         used_by = standing.nonces.get((self.key[0], self.signed.nonce))
@@ -95,7 +104,7 @@ class EventCheck(msgspec.Struct, frozen=True):
             raise SignatureRefused("X-LTZ-Nonce was used before")
 
 
-def _used(standing: Standing, brand_id: Address, quota: Quota | None) -> int:
+def _used(standing: ClaimSnapshot, brand_id: Address, quota: Quota | None) -> int:
     return 0 if quota is None else standing.usage.get((brand_id, quota.kind, quota.start), 0)
 
 
@@ -125,7 +134,7 @@ Verdict = NewEvent | LtzdError | Retry | AlreadyWritten
 
 
 def decide_all(
-    group: Sequence[PreparedEvent], standing: Standing, known: Collection[str]
+    group: Sequence[PreparedEvent], standing: ClaimSnapshot, known: Collection[str]
 ) -> list[Verdict]:
     """Decide in order, each on what those before it left; moves `standing` along.
 
@@ -166,7 +175,7 @@ def decide_all(
 
 
 def _new_event(
-    one: PreparedEvent, claim: ClaimRecord, standing: Standing, *, is_new_user: bool
+    one: PreparedEvent, claim: ClaimRecord, standing: ClaimSnapshot, *, is_new_user: bool
 ) -> NewEvent:
     budget, wallets = one.check.quotas(standing)
     signed = one.check.signed
@@ -184,7 +193,7 @@ def _new_event(
     )
 
 
-def _move(standing: Standing, check: EventCheck, new: NewEvent) -> None:
+def _move(standing: ClaimSnapshot, check: EventCheck, new: NewEvent) -> None:
     """How things stand once `new` is written."""
     brand_id = new.key[0]
     standing.claims[new.key] = new.claim
@@ -201,7 +210,7 @@ def _move(standing: Standing, check: EventCheck, new: NewEvent) -> None:
 def outcomes_of(
     group: Sequence[PreparedEvent],
     verdicts: Sequence[Verdict],
-    won: Mapping[ClaimKey, Won],
+    won: Mapping[ClaimKey, InsertedEvent],
     given: Mapping[UUID, Address],
 ) -> list[Written | Exception | Retry]:
     """What each caller hears; a new user is announced by one event. `given` tells where rewards go

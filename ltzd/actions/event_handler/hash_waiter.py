@@ -13,16 +13,16 @@ import structlog
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import rewards
-from ltzd.store.wakeups import PUBLISHED, Signals
+from ltzd.store.wakeups import PUBLISHED, WakeupHub
 from ltzd.values import Hash32
 
 log = structlog.get_logger()
 
 
 class MintHashWaiters:
-    def __init__(self, pool: Pool, signals: Signals) -> None:
+    def __init__(self, pool: Pool, wakeups: WakeupHub) -> None:
         self._pool = pool
-        self._bell = signals.bell(PUBLISHED)
+        self._wakeup = wakeups.subscribe(PUBLISHED)
         self._waiting: dict[UUID, asyncio.Future[Hash32 | None]] = {}
 
     async def wait(self, reward: UUID, seconds: float) -> Hash32 | None:
@@ -45,7 +45,7 @@ class MintHashWaiters:
 
     async def run(self) -> None:
         while True:
-            await self._bell.wait()
+            await self._wakeup.wait()
             if not self._waiting:
                 continue
             try:

@@ -46,13 +46,13 @@ from ltzd.rules.event_handler.brand_limits import (
 )
 from ltzd.rules.event_handler.claims import check_channel, is_bypass, reward_of
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
 from ltzd.store.event_handler.events import EventRow
 from ltzd.store.users import users
 from ltzd.store.users.users import User
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address, Hash32, hex_of
 
 HASH_WAIT_SECONDS = 5.0
@@ -113,8 +113,8 @@ class EventHandler:
     def __init__(
         self,
         pool: Pool,
-        signals: Signals,
-        brands: BrandBook,
+        wakeups: WakeupHub,
+        brands: BrandCache,
         identity: IdentityProvider,
         hashes: MintHashWaiters,
         signatures: RequestSignatures,
@@ -131,7 +131,7 @@ class EventHandler:
         self._ids = event_ids()
         self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
         self._newcomers = _Newcomers()
-        self._writer = EventWriter(pool, signals, self._known)
+        self._writer = EventWriter(pool, wakeups, self._known)
 
     async def run(self) -> None:
         """Commit what is to be recorded, until cancelled."""
@@ -273,7 +273,7 @@ class EventHandler:
         if user is not None and not check.brand.events_per_minute_per_ip:
             return user, True
         async with session(self._pool) as connection:
-            standing = await events.standing(connection, [check.wanted()])
+            standing = await events.read_snapshot(connection, [check.wanted()])
             user = user or await users.find(connection, email_key)
         on_the_way = self._newcomers.beside(check)
         check.decide(standing, is_new_user=user is None, on_the_way=on_the_way)

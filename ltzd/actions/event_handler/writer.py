@@ -21,9 +21,9 @@ from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
-from ltzd.store.event_handler.events import ClaimKey, NewEvent, Standing, Won
+from ltzd.store.event_handler.events import ClaimKey, ClaimSnapshot, InsertedEvent, NewEvent
 from ltzd.store.users.users import User
-from ltzd.store.wakeups import REWARDS, Signals
+from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Address
 
 _UNSURE_SECONDS = 5.0
@@ -35,13 +35,13 @@ class EventWriter:
     def __init__(
         self,
         pool: Pool,
-        signals: Signals,
+        wakeups: WakeupHub,
         known: MutableMapping[str, User],
         clock: Clock = loop_time,
     ) -> None:
         """`known` are users who have rows, by e-mail key; those who come are added."""
         self._pool = pool
-        self._signals = signals
+        self._wakeups = wakeups
         self._known = known
         self._clock = clock
         self._unsure: dict[UUID, float] = {}
@@ -77,18 +77,18 @@ class EventWriter:
             return [outcome for one in group for outcome in await self._write([one])]
         self._learn(group, won)
         if won:
-            self._signals.ring(REWARDS)
+            self._wakeups.notify(REWARDS)
         outcomes = outcomes_of(group, verdicts, won, given)
         for one, outcome in zip(group, outcomes, strict=True):
             if not isinstance(outcome, Retry):
                 self._unsure.pop(one.event.id, None)
         return outcomes
 
-    async def _standing(self, group: Sequence[PreparedEvent]) -> Standing:
+    async def _standing(self, group: Sequence[PreparedEvent]) -> ClaimSnapshot:
         async with session(self._pool) as connection:
-            return await events.standing(connection, [one.check.wanted() for one in group])
+            return await events.read_snapshot(connection, [one.check.wanted() for one in group])
 
-    def _learn(self, group: Sequence[PreparedEvent], won: Mapping[ClaimKey, Won]) -> None:
+    def _learn(self, group: Sequence[PreparedEvent], won: Mapping[ClaimKey, InsertedEvent]) -> None:
         """Users as their rows say: they may have followed their owners to other wallets."""
         for one in group:
             written = won.get(one.check.key)
@@ -101,15 +101,15 @@ class EventWriter:
         if not found:
             return {}
         async with session(self._pool) as connection:
-            return await events.wallets_given(connection, found)
+            return await events.reward_wallets(connection, found)
 
-    async def _commit(self, accepted: Sequence[NewEvent]) -> dict[ClaimKey, Won]:
+    async def _commit(self, accepted: Sequence[NewEvent]) -> dict[ClaimKey, InsertedEvent]:
         """What was won. Raises DatabaseUnavailable; its events are unsure until decided again."""
         if not accepted:
             return {}
         try:
             async with session(self._pool) as connection:
-                return await events.write(connection, accepted)
+                return await events.insert(connection, accepted)
         except DatabaseUnavailable:
             deadline = self._clock() + _UNSURE_SECONDS
             for new in accepted:

@@ -18,7 +18,7 @@ from ltzd.rules.relayer.limits import ClaimLimit, RelayUsage
 from ltzd.store.database import Connection, Pool, transaction
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.relayer.relays import NewRelay
-from ltzd.store.wakeups import RELAYS, Signals
+from ltzd.store.wakeups import RELAYS, WakeupHub
 
 log = structlog.get_logger()
 
@@ -62,9 +62,9 @@ Outcome = Written | Conflict
 
 
 class RelayAdmission:
-    def __init__(self, pool: Pool, signals: Signals, budgets: GasBudgets) -> None:
+    def __init__(self, pool: Pool, wakeups: WakeupHub, budgets: GasBudgets) -> None:
         self._pool = pool
-        self._signals = signals
+        self._wakeups = wakeups
         self._budgets = budgets
         self._commits: BatchWriter[Draft, Outcome] = BatchWriter(
             self._write, "relay", width=2, largest=100
@@ -86,14 +86,14 @@ class RelayAdmission:
             await relays.lock_users(connection, list(first))
             if self._budgets.identity_wei:
                 await gas_budgets.lock_identities(connection, _identities(chosen))
-            standings = await relays.standings(
+            standings = await relays.read_usage(
                 connection,
                 [(draft.plan.user, draft.idempotency_key, draft.plan.digest) for draft in chosen],
             )
             ledger = await self._ledger(connection, chosen)
             judged = [self._judged(*each, ledger) for each in zip(chosen, standings, strict=True)]
             answers = await _insert(connection, chosen, standings, judged)
-        self._signals.ring(RELAYS)
+        self._wakeups.notify(RELAYS)
         _note(chosen, answers)
         by_user = {draft.plan.user: answer for draft, answer in zip(chosen, answers, strict=True)}
         return [

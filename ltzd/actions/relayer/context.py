@@ -11,13 +11,13 @@ from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store.database import Pool
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 
 
 @dataclass(frozen=True, slots=True)
 class RelayContext:
     pool: Pool
-    signals: Signals
+    wakeups: WakeupHub
     node: Node
     contracts: RelayContracts
     board: RelayWaiters
@@ -29,7 +29,7 @@ class RelayContext:
     def of(
         cls,
         pool: Pool,
-        signals: Signals,
+        wakeups: WakeupHub,
         node: Node,
         contracts: RelayContracts,
         fees: FeePolicy,
@@ -37,10 +37,10 @@ class RelayContext:
     ) -> Self:
         return cls(
             pool,
-            signals,
+            wakeups,
             node,
             contracts,
-            RelayWaiters(pool, signals, clock),
+            RelayWaiters(pool, wakeups, clock),
             RelaySimulator(node, fees),
             RelayWallets(pool, contracts.chain_id),
             clock,

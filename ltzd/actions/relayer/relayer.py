@@ -95,7 +95,7 @@ class Relayer:
         self._users = users
         self._constraints = constraints
         self._policy = policy
-        self._writing = RelayAdmission(desk.pool, desk.signals, policy.gas_budgets)
+        self._writing = RelayAdmission(desk.pool, desk.wakeups, policy.gas_budgets)
         self._standings: Batcher[tuple[Address, str | None], RelayUsage] = Batcher(
             self._standings_of
         )
@@ -160,7 +160,7 @@ class Relayer:
             found = await relays.by_hash(connection, transaction_hash, wallets)
             if found is None or found.relayed is None:
                 raise NotFound("Relay not found")
-            (standing,) = await relays.standings(connection, [(found.user, None, None)])
+            (standing,) = await relays.read_usage(connection, [(found.user, None, None)])
         return RelayAnswer(await self._explained(found, found.relayed), standing.window())
 
     async def _counted(
@@ -190,7 +190,7 @@ class Relayer:
 
     async def _standings_of(self, asked: Sequence[tuple[Address, str | None]]) -> list[RelayUsage]:
         async with session(self._pool) as connection:
-            return await relays.standings(connection, [(*each, None) for each in asked])
+            return await relays.read_usage(connection, [(*each, None) for each in asked])
 
     async def _attempt(
         self, request: RelayRequest, standing: RelayUsage, deadline: float

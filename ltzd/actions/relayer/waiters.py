@@ -16,7 +16,7 @@ from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.relayer import relays
 from ltzd.store.relayer.relays import Progress
-from ltzd.store.wakeups import RELAYED, Signals
+from ltzd.store.wakeups import RELAYED, WakeupHub
 from ltzd.values import Address
 
 log = structlog.get_logger()
@@ -27,10 +27,10 @@ Waiting = defaultdict[Key, set[asyncio.Future[News]]]
 
 
 class RelayWaiters:
-    def __init__(self, pool: Pool, signals: Signals, clock: Clock = loop_time) -> None:
+    def __init__(self, pool: Pool, wakeups: WakeupHub, clock: Clock = loop_time) -> None:
         self._pool = pool
         self._clock = clock
-        self._bell = signals.bell(RELAYED)
+        self._wakeup = wakeups.subscribe(RELAYED)
         self._ends: Waiting[int, Progress | None] = defaultdict(set)
         self._turns: Waiting[Address, None] = defaultdict(set)
 
@@ -45,11 +45,11 @@ class RelayWaiters:
 
     def look(self) -> None:
         """What somebody waits for may be there already."""
-        self._bell.ring()
+        self._wakeup.notify()
 
     async def run(self) -> None:
         while True:
-            await self._bell.wait()
+            await self._wakeup.wait()
             if not self._ends and not self._turns:
                 continue
             try:

@@ -31,4 +31,4 @@ class RelayWallets:
 
     async def _working(self) -> list[Address]:
         async with session(self._pool) as connection:
-            return await lanes.working(connection, self._chain_id, KIND)
+            return await lanes.list_served(connection, self._chain_id, KIND)

@@ -34,12 +34,12 @@ from ltzd.rules.site_plugin.streaks import (
     own_share,
     shown,
 )
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.site_plugin import check_ins as checkins
-from ltzd.store.site_plugin.check_ins import NewCheckIn, NewMilestone, Standing
+from ltzd.store.site_plugin.check_ins import CheckInSnapshot, NewCheckIn, NewMilestone
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.wakeups import REWARDS, Signals
+from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import hex_of
 
 log = structlog.get_logger()
@@ -65,17 +65,17 @@ class CheckInResult:
 
 class CheckIns:
     def __init__(
-        self, pool: Pool, signals: Signals, brands: BrandBook, capacity: MintCapacity
+        self, pool: Pool, wakeups: WakeupHub, brands: BrandCache, capacity: MintCapacity
     ) -> None:
         self._pool = pool
-        self._signals = signals
+        self._wakeups = wakeups
         self._brands = brands
         self._capacity = capacity
 
     async def streak(self, member: Member) -> StreakShown:
         brand, site = self._site_of(member)
         async with session(self._pool) as connection:
-            standing = await checkins.standing(connection, member)
+            standing = await checkins.read_snapshot(connection, member)
         return _shown(standing, brand, site)
 
     async def check_in(self, member: Member) -> CheckInResult:
@@ -98,7 +98,7 @@ class CheckIns:
     ) -> CheckInResult:
         """`most`: the LTZ that the mint limit can ever hold, if that is known and not 0."""
         while True:
-            standing = await checkins.standing(connection, member)
+            standing = await checkins.read_snapshot(connection, member)
             today = local_day(standing.now, brand.time_zone)
             if standing.wallet != member.wallet:
                 raise CheckInRefused(_MOVED)
@@ -135,7 +135,7 @@ class CheckIns:
         )
         if claim.reward:
             _QUEUED_CHECK_INS.inc()
-            self._signals.ring(REWARDS)
+            self._wakeups.notify(REWARDS)
 
     async def claim_milestone(self, member: Member, days: int) -> int:
         """The bonus. Raises MilestoneRefused with a message for the member."""
@@ -157,7 +157,7 @@ class CheckIns:
 
     async def _claim(self, member: Member, brand: Brand, milestone: Milestone) -> None:
         async with session(self._pool) as connection:
-            standing = await checkins.standing(connection, member)
+            standing = await checkins.read_snapshot(connection, member)
             _refuse_unreached(standing, milestone)
             own_days = await checkins.own_best(connection, member)
             new = NewMilestone(
@@ -179,7 +179,7 @@ class CheckIns:
             ltz=milestone.bonus,
         )
         _QUEUED_MILESTONES.inc()
-        self._signals.ring(REWARDS)
+        self._wakeups.notify(REWARDS)
 
     def _site_of(self, member: Member) -> tuple[Brand, Site]:
         """Raises SiteUnknown: the brand was disabled, or lost its site, a moment ago."""
@@ -189,17 +189,17 @@ class CheckIns:
         return brand, brand.site
 
 
-def _shown(standing: Standing, brand: Brand, site: Site) -> StreakShown:
+def _shown(standing: CheckInSnapshot, brand: Brand, site: Site) -> StreakShown:
     today = local_day(standing.now, brand.time_zone)
     return shown(standing.streak, today, site, standing.claimed)
 
 
-def _has_checked_in(standing: Standing, today: date) -> bool:
+def _has_checked_in(standing: CheckInSnapshot, today: date) -> bool:
     """With the wallet that he had before, if not with this one."""
     return standing.checked_in_on is not None and standing.checked_in_on >= today
 
 
-def _refuse_unreached(standing: Standing, milestone: Milestone) -> None:
+def _refuse_unreached(standing: CheckInSnapshot, milestone: Milestone) -> None:
     best = 0 if standing.streak is None else standing.streak.best
     if best < milestone.days:
         raise MilestoneRefused(

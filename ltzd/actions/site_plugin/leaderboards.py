@@ -13,7 +13,7 @@ from ltzd.rules.event_handler.brand_limits import local_day
 from ltzd.rules.site_plugin.leaderboards import Metric, Period, first_day
 from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import leaderboard_totals as standings
-from ltzd.store.site_plugin.leaderboard_totals import Place
+from ltzd.store.site_plugin.leaderboard_totals import RankedWallet
 
 _IDENTIFIER_DIGITS = 32
 _NAME_DIGITS = 6
@@ -48,12 +48,12 @@ class Leaderboards:
         async with session(self._pool) as connection:
             key, now = await standings.member_key(connection, brand.address)
             starts = first_day(period, local_day(now, brand.time_zone))
-            top = await standings.top(connection, brand.address, metric, period, starts, limit)
+            top = await standings.read_top(connection, brand.address, metric, period, starts, limit)
         entries = (_entry(key, place, rank) for rank, place in enumerate(top.places, 1))
         return Leaderboard(tuple(entries), top.total)
 
 
-def _entry(key: bytes, place: Place, rank: int) -> LeaderboardEntry:
+def _entry(key: bytes, place: RankedWallet, rank: int) -> LeaderboardEntry:
     who = place.wallet if place.user_id is None else place.user_id.bytes
     identifier = hmac.digest(key, who, "sha256").hex()[:_IDENTIFIER_DIGITS]
     return LeaderboardEntry(identifier, _shown(place.username, identifier), place.value, rank)

@@ -33,7 +33,7 @@ from ltzd.rules.site_plugin import links as rules
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.site_plugin import links as site_links
-from ltzd.store.site_plugin.links import Link, LockedMember, NewCode, TakenCode
+from ltzd.store.site_plugin.links import ConsumedCode, Link, LockedMember, NewCode
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import Address, hex_of
 
@@ -108,13 +108,13 @@ class SiteLinks:
     async def links_of(self, owner: TokenUser) -> list[Link]:
         """Those that last, the oldest first."""
         async with session(self._pool) as connection:
-            return await site_links.of_owner(connection, owner.subject)
+            return await site_links.list_of_owner(connection, owner.subject)
 
     async def end_at(self, owner: TokenUser, host: str) -> None:
         """End the owner's links at this host, and his codes for it. Raises NotFound for none."""
         async with transaction(self._pool) as connection:
             await site_links.lock_owner(connection, owner.subject)
-            ended = await site_links.end_of_owner(connection, owner.subject, host)
+            ended = await site_links.end_owner_links(connection, owner.subject, host)
         if not ended:
             raise NotFound("You have no link at this host")
         telemetry.SITE_LINKS.labels("ended").inc()
@@ -145,7 +145,7 @@ class SiteLinks:
     async def end(self, member: Member) -> None:
         """End the member's link, if there is one."""
         async with session(self._pool) as connection:
-            is_ended = await site_links.end_of_member(connection, member)
+            is_ended = await site_links.end_member_link(connection, member)
         if is_ended:
             telemetry.SITE_LINKS.labels("ended").inc()
             log.info("site_link.ended_by_member", host=member.host, site_user=member.site_user_id)
@@ -154,7 +154,7 @@ class SiteLinks:
         hashes = self._sealer.keyed_hashes(_place(member.brand_id, member.host, code))
         async with transaction(self._pool) as connection:
             # A refusal from here on undoes this: the code still works.
-            taken = await site_links.take_code(connection, hashes)
+            taken = await site_links.consume_code(connection, hashes)
             locked = await site_links.lock_member(connection, member)
             if locked is None or locked.user_id != member.user_id:
                 raise LinkRefused(_CHANGED)
@@ -164,7 +164,7 @@ class SiteLinks:
                 await site_links.link(connection, member, taken, wallet)
                 return LinkedWallet(wallet, taken.daily_allowance)
             tries = rules.with_wrong(locked.tries, locked.now)
-            await site_links.count_wrong(connection, member, tries)
+            await site_links.save_tries(connection, member, tries)
         raise LinkRefused(_WRONG)
 
 
@@ -183,7 +183,7 @@ async def _refuse_too_many(connection: Connection, subject: str) -> None:
     )
 
 
-def _wallet_for(member: LockedMember, code: TakenCode) -> Address:
+def _wallet_for(member: LockedMember, code: ConsumedCode) -> Address:
     """Raises LinkRefused."""
     if member.own_wallet in code.wallets:
         return member.own_wallet

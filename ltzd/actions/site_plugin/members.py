@@ -20,11 +20,11 @@ from ltzd.errors import (
 from ltzd.providers.email_addresses import proven_address
 from ltzd.providers.host_sites import HostCredentials, HostSiteClient, SiteUser
 from ltzd.rules.brands.configuration import Brand
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin import members as site_members
-from ltzd.store.site_plugin.members import Known, Member
+from ltzd.store.site_plugin.members import Member, MemberRecord
 from ltzd.store.users import users
 from ltzd.values import hex_of
 
@@ -59,7 +59,7 @@ class SiteMembers:
     def __init__(
         self,
         pool: Pool,
-        brands: BrandBook,
+        brands: BrandCache,
         newcomers: UserRegistration,
         host_sites: HostSiteClient,
         policy: SitePolicy,
@@ -130,20 +130,20 @@ class SiteMembers:
             raise no_email() from refusal
         met = Member(brand.address, host, site_user_id, username, user.id, user.wallet, None)
         async with session(self._pool) as connection:
-            member = await site_members.keep(connection, met, user.email_key)
+            member = await site_members.save(connection, met, user.email_key)
         _log("member.met", member)
         return member
 
-    async def _rename(self, known: Known, username: str) -> Member:
+    async def _rename(self, known: MemberRecord, username: str) -> Member:
         met = replace(known.member, username=username)
         async with session(self._pool) as connection:
-            return await site_members.keep(connection, met, known.email_key)
+            return await site_members.save(connection, met, known.email_key)
 
-    async def _settle(self, known: Known) -> Member:
+    async def _settle(self, known: MemberRecord) -> Member:
         """A member whose link has ended has the wallet of his e-mail address again."""
         member = known.member
         async with session(self._pool) as connection:
-            await site_links.settle(connection, member)
+            await site_links.clear_ended_link(connection, member)
             settled = await site_members.find(
                 connection, member.brand_id, member.host, member.site_user_id
             )

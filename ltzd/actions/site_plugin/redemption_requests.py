@@ -21,7 +21,7 @@ from ltzd.rules.relayer.calls import RelayAsk, SignedPermit
 from ltzd.rules.site_plugin import redemptions as redeeming
 from ltzd.rules.site_plugin.redemptions import Offer, Standing
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.redemptions import Redemption
+from ltzd.store.site_plugin.redemptions import SiteRedemption
 from ltzd.values import Address, hex_of
 
 PERMIT_SECONDS = 1_200
@@ -62,7 +62,9 @@ class RedemptionRequests:
         except ValueError as error:
             raise NodeUnavailable("The node's answer is not what the contract returns") from error
 
-    async def request(self, member: Member, one: Redemption, standing: Standing) -> RelayRequest:
+    async def request(
+        self, member: Member, one: SiteRedemption, standing: Standing
+    ) -> RelayRequest:
         to = self._contracts.perk_nft if one.item_id is None else self._contracts.points_sale
         permit = await self._permit(one, to, standing.permit_nonce) if one.price > 0 else None
         return RelayRequest(
@@ -72,7 +74,7 @@ class RedemptionRequests:
             speaker_of(member),
         )
 
-    async def _permit(self, one: Redemption, spender: Address, nonce: int) -> SignedPermit:
+    async def _permit(self, one: SiteRedemption, spender: Address, nonce: int) -> SignedPermit:
         """For this price and once. Raises RedemptionRefused for a key that is not kept for us."""
         head, _ = await self._node.head_and_final()
         # A chain that nobody uses has an old head, and one that was hurried a head of tomorrow.
@@ -134,7 +136,7 @@ def _item(answer: bytes) -> Offer:
     return Offer(brand=brand, price=price, is_active=is_active, left=max(0, stock - sold))
 
 
-def _call(one: Redemption, claims: int) -> bytes:
+def _call(one: SiteRedemption, claims: int) -> bytes:
     if one.collection_id is not None:
         return perk_nft.claim_for_call(
             one.wallet, one.collection_id, one.price, claims, one.reference

@@ -41,8 +41,8 @@ from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.site_plugin import redemption_payments, spending
 from ltzd.store.site_plugin import redemptions as site_redemptions
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.redemptions import NewRedemption, Redemption, State
-from ltzd.store.site_plugin.spending import Account, LastingLink
+from ltzd.store.site_plugin.redemptions import NewSiteRedemption, RedemptionState, SiteRedemption
+from ltzd.store.site_plugin.spending import ActiveLink, SpendingAccount
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -70,7 +70,7 @@ class PerkOffer:
 class RedeemedPerk:
     """`is_pending`: no fact on chain pays it yet; its code is nobody's to know until one does."""
 
-    redemption: Redemption
+    redemption: SiteRedemption
     is_pending: bool
 
 
@@ -83,7 +83,7 @@ class MemberFunds:
 
     balance: int
     spendable: int
-    link: LastingLink | None
+    link: ActiveLink | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class SiteRedemptions:
         """What the brand lists and the chain knows for its own, in the file's order."""
         perks = brand.perks
         async with session(self._pool) as connection:
-            offered = await site_redemptions.offered(
+            offered = await site_redemptions.read_offers(
                 connection,
                 [perk.collection_id for perk in perks if perk.collection_id is not None],
                 [perk.item_id for perk in perks if perk.item_id is not None],
@@ -125,7 +125,7 @@ class SiteRedemptions:
     async def funds(self, brand: Brand, member: Member) -> MemberFunds:
         async with session(self._pool) as connection:
             balance = await facts.balance(connection, member.wallet)
-            account = await spending.account(connection, member)
+            account = await spending.read_account(connection, member)
         if account is None or not account.is_of(member):
             return MemberFunds(balance, 0, None)
         return MemberFunds(balance, _pots(brand, account, balance).total, account.link)
@@ -151,7 +151,7 @@ class SiteRedemptions:
         wallet = order.member.wallet
         for _ in range(_MOST_BEGINNINGS):
             begun = await self._begun(order)
-            if begun.state is State.DONE:
+            if begun.state is RedemptionState.DONE:
                 return _repeated(begun)
             # Another process's turns are kept by the relays: a permit has a nonce, a claim a count.
             async with self._turns.setdefault(wallet, asyncio.Lock()):
@@ -162,7 +162,7 @@ class SiteRedemptions:
 
     # --- beginning ------------------------------------------------------------------------------
 
-    async def _begun(self, order: _Order) -> Redemption:
+    async def _begun(self, order: _Order) -> SiteRedemption:
         """The one that asking again means, or a new one that nothing known stands against."""
         async with session(self._pool) as connection:
             earlier = await self._joinable(connection, order)
@@ -188,7 +188,7 @@ class SiteRedemptions:
         except Refused as refusal:
             raise RedemptionRefused(redeeming.sentence_of(refusal)) from refusal
 
-    async def _begin(self, order: _Order, perk: Perk, standing: Standing) -> Redemption | None:
+    async def _begin(self, order: _Order, perk: Perk, standing: Standing) -> SiteRedemption | None:
         """None if its code was another's."""
         brand, wallet, price = order.brand.address, order.member.wallet, standing.offer.price
         async with transaction(self._pool) as connection:
@@ -196,23 +196,25 @@ class SiteRedemptions:
             earlier = await self._joinable(connection, order)
             if earlier is not None:
                 return earlier
-            for one in await site_redemptions.left_behind(connection, brand, wallet):
+            for one in await site_redemptions.list_abandoned(connection, brand, wallet):
                 await site_redemptions.fail(connection, one, LEFT_BEHIND)
             await spending.lock_member(connection, order.member)
-            account = await spending.account(connection, order.member)
+            account = await spending.read_account(connection, order.member)
             if account is None or not account.is_of(order.member):
                 raise RedemptionRefused(_MOVED)
             allowed = _pots(order.brand, account, standing.balance)
             payment = site_spending.pay(price, allowed, is_linked=account.link is not None)
             begun = await site_redemptions.insert(connection, _new(order, perk, price))
             if begun is not None:
-                await spending.charge(connection, begun.id, order.member, payment, account.link)
+                await spending.write_charge(
+                    connection, begun.id, order.member, payment, account.link
+                )
         if begun is not None:
             log.info("site_redemption.begun", redemption=str(begun.id), brand=hex_of(brand))
         return begun
 
-    async def _joinable(self, connection: Connection, order: _Order) -> Redemption | None:
-        return await site_redemptions.joinable(connection, order.member, order.perk_id)
+    async def _joinable(self, connection: Connection, order: _Order) -> SiteRedemption | None:
+        return await site_redemptions.find_joinable(connection, order.member, order.perk_id)
 
     # --- carrying on, as the only one of this wallet and process --------------------------------
 
@@ -220,14 +222,14 @@ class SiteRedemptions:
         """From wherever whoever came before has left it; None to begin anew."""
         async with session(self._pool) as connection:
             one = await site_redemptions.by_id(connection, redemption)
-            traces = await site_redemptions.traces(connection, one)
+            traces = await site_redemptions.read_progress(connection, one)
         match one.state:
-            case State.DONE:
+            case RedemptionState.DONE:
                 return _repeated(one)
-            case State.FAILED:
+            case RedemptionState.FAILED:
                 _raise_failure(one)
                 return None
-            case State.REVERSED:
+            case RedemptionState.REVERSED:
                 return None
         if traces.is_paid:
             return await self._finished(one)
@@ -238,7 +240,7 @@ class SiteRedemptions:
         except ValidationFailed as refusal:  # gas is too dear: all others are told as what they are
             raise Unavailable(refusal.message) from refusal
 
-    async def _joined(self, order: _Order, one: Redemption, relay: int) -> RedeemedPerk | None:
+    async def _joined(self, order: _Order, one: SiteRedemption, relay: int) -> RedeemedPerk | None:
         """One that failed under whoever began it is begun anew: this one was told nothing yet."""
         try:
             relayed = await self._relayer.end(relay, order.deadline)
@@ -252,7 +254,7 @@ class SiteRedemptions:
             return None
         return await self._settled(order, one, relayed)
 
-    async def _sent(self, order: _Order, one: Redemption) -> RedeemedPerk | None:
+    async def _sent(self, order: _Order, one: SiteRedemption) -> RedeemedPerk | None:
         await self._board.turn(one.wallet, order.deadline)
         if self._clock() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
@@ -273,12 +275,12 @@ class SiteRedemptions:
             return await self._refused(one, standing, refusal)
         return await self._settled(order, one, answer.relayed)
 
-    async def _is_still_paid_for(self, order: _Order, one: Redemption) -> bool:
+    async def _is_still_paid_for(self, order: _Order, one: SiteRedemption) -> bool:
         """Whether the pots that it charges are open to the member now: whoever began it may have
         left, and meanwhile his link has ended, or somebody has proven the address."""
         async with session(self._pool) as connection:
-            payment, link = await spending.charged(connection, one.id)
-            account = await spending.account(connection, order.member)
+            payment, link = await spending.read_charge(connection, one.id)
+            account = await spending.read_account(connection, order.member)
         if account is None or not account.is_of(order.member):
             return False
         is_linked = account.link is not None and account.link.id == link
@@ -287,7 +289,7 @@ class SiteRedemptions:
         )
 
     async def _refused(
-        self, one: Redemption, standing: Standing | None, refusal: Refused
+        self, one: SiteRedemption, standing: Standing | None, refusal: Refused
     ) -> RedeemedPerk | None:
         """None if it was refused for what the chain said before and no longer says: a permit's
         nonce that was used meanwhile, say. That, or something else, is for another redemption."""
@@ -303,7 +305,7 @@ class SiteRedemptions:
         raise RedemptionRefused(sentence) from refusal
 
     async def _settled(
-        self, order: _Order, one: Redemption, relayed: Relayed
+        self, order: _Order, one: SiteRedemption, relayed: Relayed
     ) -> RedeemedPerk | None:
         match relayed.status:
             case RelayStatus.PENDING:
@@ -316,7 +318,7 @@ class SiteRedemptions:
         await self._await_payment(one, order.deadline)
         return await self._finished(one)
 
-    async def _await_payment(self, one: Redemption, deadline: float) -> None:
+    async def _await_payment(self, one: SiteRedemption, deadline: float) -> None:
         """Returns when a fact pays the redemption, or at the deadline.
 
         A receipt says that the relay was mined; the code is given for the indexed fact alone,
@@ -325,13 +327,13 @@ class SiteRedemptions:
         pause = _FIRST_PAUSE_SECONDS
         while self._clock() < deadline:
             async with session(self._pool) as connection:
-                traces = await site_redemptions.traces(connection, one)
+                traces = await site_redemptions.read_progress(connection, one)
             if traces.is_paid:
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def _finished(self, one: Redemption) -> RedeemedPerk:
+    async def _finished(self, one: SiteRedemption) -> RedeemedPerk:
         """Pending if no fact pays the redemption, or if its payment was lost again."""
         async with transaction(self._pool) as connection:
             is_ours = await redemption_payments.finish(connection, one.id)
@@ -341,7 +343,7 @@ class SiteRedemptions:
         log.info("site_redemption.done", redemption=str(one.id))
         return _told(ended, "redeemed")
 
-    async def _fail(self, one: Redemption, failure: str) -> bool:
+    async def _fail(self, one: SiteRedemption, failure: str) -> bool:
         """False if it may come yet."""
         async with transaction(self._pool) as connection:
             is_over = await site_redemptions.fail(connection, one, failure)
@@ -350,18 +352,18 @@ class SiteRedemptions:
         return is_over
 
 
-def _is_believed(brand: Brand, account: Account) -> bool:
+def _is_believed(brand: Brand, account: SpendingAccount) -> bool:
     verified_emails = brand.site is not None and brand.site.verified_emails
     return site_spending.is_believed(account.address, verified_emails=verified_emails)
 
 
-def _pots(brand: Brand, account: Account, balance: int) -> Payment:
+def _pots(brand: Brand, account: SpendingAccount, balance: int) -> Payment:
     believed = _is_believed(brand, account)
     return site_spending.pots(account.ledger, believed=believed, balance=balance)
 
 
-def _new(order: _Order, perk: Perk, price: int) -> NewRedemption:
-    return NewRedemption(
+def _new(order: _Order, perk: Perk, price: int) -> NewSiteRedemption:
+    return NewSiteRedemption(
         id=uuid4(),
         brand=order.brand.address,
         wallet=order.member.wallet,
@@ -375,18 +377,18 @@ def _new(order: _Order, perk: Perk, price: int) -> NewRedemption:
     )
 
 
-def _repeated(one: Redemption) -> RedeemedPerk:
+def _repeated(one: SiteRedemption) -> RedeemedPerk:
     """The code again, unless nothing pays for it at this moment."""
-    is_paid = one.state is State.DONE and not one.is_payment_lost
+    is_paid = one.state is RedemptionState.DONE and not one.is_payment_lost
     return _told(one, "repeated" if is_paid else "pending")
 
 
-def _told(one: Redemption, outcome: str) -> RedeemedPerk:
+def _told(one: SiteRedemption, outcome: str) -> RedeemedPerk:
     telemetry.SITE_REDEMPTIONS.labels(outcome).inc()
     return RedeemedPerk(one, is_pending=outcome == "pending")
 
 
-def _raise_failure(one: Redemption) -> None:
+def _raise_failure(one: SiteRedemption) -> None:
     """It failed while the next in turn waited, who hears the same: RedemptionRefused."""
     if one.failure is not None and one.failure not in {OVERTAKEN, LEFT_BEHIND}:
         raise RedemptionRefused(one.failure)

@@ -25,7 +25,7 @@ from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.users import custodial_users as local_users
-from ltzd.store.users.custodial_users import Name, SealedUser, Standing
+from ltzd.store.users.custodial_users import AccountName, NameOwnership, SealedUser
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -48,11 +48,11 @@ class CustodialWallets:
         return self._under_way
 
     async def wallet_of_email(self, email: str) -> IdentityUser:
-        return await self._found_or_made(Name("email", email.lower()))
+        return await self._found_or_made(AccountName("email", email.lower()))
 
     async def wallet_of_account(self, account: OAuthAccount) -> IdentityUser:
         """The account's e-mail address and names play no part: a caller may have said them."""
-        return await self._found_or_made(Name(account.provider, account.user_id))
+        return await self._found_or_made(AccountName(account.provider, account.user_id))
 
     async def wallets_of(
         self, subject: str, *, wanted: Address | None = None
@@ -69,10 +69,10 @@ class CustodialWallets:
 
     async def profile_of(self, subject: str) -> UserProfile | None:
         async with session(self._pool) as connection:
-            root = await local_users.root_of(connection, self._login(subject))
+            root = await local_users.find_root(connection, self._login(subject))
             if root is None:
                 return None
-            home = await local_users.home_of(connection, root)
+            home = await local_users.read_home(connection, root)
             emails = await local_users.emails_of(connection, root)
         return UserProfile(root, IdentityUser(home.subject, home.wallet), emails)
 
@@ -81,7 +81,7 @@ class CustodialWallets:
         here; Misconfigured if no master key opens the wallet's."""
         local_signing.digest_of(wallet, typed_data, self._signed_here)
         async with session(self._pool) as connection:
-            kept = await local_users.key_of(connection, wallet)
+            kept = await local_users.read_sealed_user(connection, wallet)
         if kept is None:
             raise ValueError("the wallet is not kept here")
         secret = self._sealer.open_wallet_key(kept.sealed, kept.key_id, kept.subject, wallet)
@@ -103,7 +103,7 @@ class CustodialWallets:
         """
         names = self._names_in(user)
         async with session(self._pool) as connection:
-            login, *others = await local_users.standings(connection, names)
+            login, *others = await local_users.read_ownership(connection, names)
             if login.user is not None and not _open(others):
                 return await local_users.wallets_of(connection, login.user)
         async with transaction(self._pool) as connection:
@@ -112,28 +112,28 @@ class CustodialWallets:
             await self._settle(connection, root, names[1:])
             return await local_users.wallets_of(connection, root)
 
-    def _login(self, subject: str) -> Name:
-        return Name("subject", f"{self._issuer} {subject}")
+    def _login(self, subject: str) -> AccountName:
+        return AccountName("subject", f"{self._issuer} {subject}")
 
-    def _names_in(self, user: OidcUser) -> list[Name]:
-        accounts = [Name(account.provider, account.user_id) for account in user.accounts]
-        emails = [] if user.email is None else [Name("email", user.email)]
+    def _names_in(self, user: OidcUser) -> list[AccountName]:
+        accounts = [AccountName(account.provider, account.user_id) for account in user.accounts]
+        emails = [] if user.email is None else [AccountName("email", user.email)]
         return [self._login(user.subject), *emails, *accounts]
 
     async def _user_called(self, connection: Connection, subject: str) -> str | None:
         """No issuer has subjects that begin as ours do (`oidc_claims.py`)."""
         if subject.startswith(RESERVED_SUBJECT_PREFIX):
             return subject
-        return await local_users.root_of(connection, self._login(subject))
+        return await local_users.find_root(connection, self._login(subject))
 
-    async def _found_or_made(self, name: Name) -> IdentityUser:
+    async def _found_or_made(self, name: AccountName) -> IdentityUser:
         self._under_way += 1
         try:
             async with session(self._pool) as connection:
                 user = await local_users.find(connection, name)
                 if user is None:
                     new = self._new_user()
-                    if await local_users.make(connection, name, new):
+                    if await local_users.create(connection, name, new):
                         log.info("local_wallets.made", wallet=hex_of(new.wallet), kind=name.kind)
                     user = await local_users.find(connection, name)
         finally:
@@ -141,33 +141,35 @@ class CustodialWallets:
         assert user is not None, "names are never deleted"
         return IdentityUser(user.subject, user.wallet)
 
-    async def _root(self, connection: Connection, names: Sequence[Name]) -> str:
+    async def _root(self, connection: Connection, names: Sequence[AccountName]) -> str:
         """The user that stands for the person: of somebody new any that is to be his, or a new
         one."""
-        login, *others = await local_users.standings(connection, names)
+        login, *others = await local_users.read_ownership(connection, names)
         if login.user is not None:
             return login.user
         for name, user in _unowned(others):
-            if await local_users.own(connection, user, user, name):
-                await local_users.give(connection, login.name, user)
+            if await local_users.set_owner(connection, user, user, name):
+                await local_users.add_name(connection, login.name, user)
                 log.info("local_wallets.owned", user=user, root=user, by=name.kind)
                 return user
         new = self._new_user()
-        await local_users.make_person(connection, login.name, new)
+        await local_users.create_person(connection, login.name, new)
         log.info("local_wallets.made", wallet=hex_of(new.wallet), kind="subject")
         return new.subject
 
-    async def _settle(self, connection: Connection, root: str, names: Sequence[Name]) -> None:
+    async def _settle(
+        self, connection: Connection, root: str, names: Sequence[AccountName]
+    ) -> None:
         """Whoever was faster with a name has committed when our row is refused, so that the next
         look shows where it leads."""
-        while pending := _open(await local_users.standings(connection, names)):
+        while pending := _open(await local_users.read_ownership(connection, names)):
             for name, user in _unowned(pending):
-                if await local_users.own(connection, user, root, name):
+                if await local_users.set_owner(connection, user, root, name):
                     log.info("local_wallets.owned", user=user, root=root, by=name.kind)
-            home = await local_users.home_of(connection, root)
+            home = await local_users.read_home(connection, root)
             for standing in pending:
                 if standing.user is None:
-                    await local_users.give(connection, standing.name, home.subject)
+                    await local_users.add_name(connection, standing.name, home.subject)
 
     def _new_user(self) -> SealedUser:
         secret, wallet = local_signing.new_key()
@@ -193,12 +195,12 @@ class LinkingTokenVerifier:
         return replace(user, wallets=await self._wallets.link(user))
 
 
-def _open(standings: Sequence[Standing]) -> list[Standing]:
+def _open(standings: Sequence[NameOwnership]) -> list[NameOwnership]:
     """Those that lead nowhere, or to a user whom nobody owns."""
     return [each for each in standings if each.owner is None]
 
 
-def _unowned(standings: Sequence[Standing]) -> list[tuple[Name, str]]:
+def _unowned(standings: Sequence[NameOwnership]) -> list[tuple[AccountName, str]]:
     """The users to be had."""
     return [
         (each.name, each.user) for each in standings if each.user is not None and each.owner is None

@@ -31,7 +31,7 @@ class UserRegistration:
         found = await self._identity.wallet_of_email(email)
         user = User(users.user_id(found.subject, key), key, found.subject, found.wallet)
         async with session(self._pool) as connection:
-            is_met = await payments.meet(connection, user, brand.address, quota)
+            is_met = await payments.insert_user(connection, user, brand.address, quota)
             kept = await users.find(connection, key)
         if quota is not None and not is_met:
             raise rate_limited("new wallets an hour", quota.maximum, quota.seconds_left(now))

@@ -56,7 +56,9 @@ class WalletMigration:
         emails = person.emails if user.emails is None else user.emails
         home = person.home
         async with session(self._pool) as connection:
-            followed = await users.follow(connection, person.id, emails, home.subject, home.wallet)
+            followed = await users.migrate_wallets(
+                connection, person.id, emails, home.subject, home.wallet
+            )
         for one in followed:
             telemetry.WALLET_MIGRATIONS.labels("moved").inc()
             log.info(
@@ -68,4 +70,4 @@ class WalletMigration:
         if not emails:
             return False
         async with session(self._pool) as connection:
-            return await users.has_unsettled(connection, subject, emails)
+            return await users.needs_migration(connection, subject, emails)

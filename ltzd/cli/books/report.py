@@ -64,17 +64,17 @@ async def _of(
 
 async def _read(connection: Connection, brand: str | None, period: Period) -> Report:
     known = (
-        await brand_records.every_brand(connection)
+        await brand_records.list_all(connection)
         if brand is None
         else [await find_brand(connection, brand)]
     )
     only = None if brand is None else known[0].id
-    above = await disagreements.above_the_index(connection)
+    above = await disagreements.count_above_index(connection)
     return Report(
         period=period,
-        brands=_rows(known, await books.figures(connection, only, period)),
-        disagreements=tuple(await disagreements.found(connection, NAMED_ROWS, only)),
-        indexed=await books.indexed_ltz(connection) if brand is None else None,
+        brands=_rows(known, await books.read_figures(connection, only, period)),
+        disagreements=tuple(await disagreements.reconcile(connection, NAMED_ROWS, only)),
+        indexed=await books.read_indexed_ltz(connection) if brand is None else None,
         notes=_notes_of(above),
     )
 
@@ -156,7 +156,7 @@ async def _of_references(
     connection: Connection, kind: str, meaning: str, seqs: list[int]
 ) -> Disagreement:
     named = seqs[:NAMED_ROWS]
-    rewards = await books.rewards_with(connection, named)
+    rewards = await books.rewards_by_seq(connection, named)
     findings = tuple(
         Finding(f"seq {seq}", {"reward": {"id": rewards[seq]} if seq in rewards else None})
         for seq in named

@@ -13,7 +13,7 @@ from ltzd.errors import Refused
 from ltzd.store.books import figures as books
 from ltzd.store.books import statements
 from ltzd.store.books.figures import Period
-from ltzd.store.books.statements import Line
+from ltzd.store.books.statements import StatementLine
 from ltzd.values import checksummed, hex_of, iso
 
 HEADER = (
@@ -41,13 +41,13 @@ async def _write(target: Target, brand: str, period: Period, file: str) -> tuple
         record = await find_brand(connection, brand)
         with CsvFile(file) as sheet:
             sheet.add(HEADER)
-            async for line in statements.lines(connection, record.id, period):
+            async for line in statements.read_lines(connection, record.id, period):
                 sheet.add(_cells(line))
                 count, ltz = count + 1, ltz + line.ltz
     return count, ltz
 
 
-def _cells(line: Line) -> Iterator[object]:
+def _cells(line: StatementLine) -> Iterator[object]:
     yield iso(line.at)
     yield line.kind
     yield line.id

@@ -15,7 +15,7 @@ from ltzd.rules.domains.customer_urls import is_loopback_host
 from ltzd.rules.domains.names import url_host
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import Applied
+from ltzd.store.brands.configurations import AppliedBrand
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 
@@ -81,7 +81,7 @@ async def _apply(target: Target, brand: Brand, *, dry_run: bool) -> None:
 
 async def _shown_and_applied(
     connection: Connection, brand: Brand, sealer: Sealer, *, dry_run: bool
-) -> Applied | None:
+) -> AppliedBrand | None:
     """Nothing is made that was not shown first. None for a dry run."""
     while True:
         revision = await brands.revision_of(connection, brand.address)
@@ -105,7 +105,7 @@ async def _in_force(connection: Connection, brand: Brand) -> Brand | None:
 
 
 async def _tell_of_switches(connection: Connection, brand: Brand) -> None:
-    (record,) = await brand_records.called(connection, brand.id)
+    (record,) = await brand_records.find(connection, brand.id)
     if record.state != "active":
         word = {"disabled": "enable", "paused": "resume"}[record.state]
         print_message(f"The brand stays {record.state}: `ltzd brand {word}` ends that.")

@@ -9,7 +9,7 @@ from ltzd.values import hex_of
 
 async def find_brand(connection: Connection, text: str) -> BrandRecord:
     """Raises NotFound."""
-    found = await brand_records.called(connection, text)
+    found = await brand_records.find(connection, text)
     if not found:
         raise NotFound(f"No brand has the id or the name {text!r}; `ltzd brand list` shows all.")
     if len(found) > 1:

@@ -69,7 +69,7 @@ def show_brand(target: Target, brand: str, *, as_json: bool) -> None:
 
 async def _every_brand(target: Target) -> list[BrandRecord]:
     async with open_connection(target, "brand list") as connection:
-        return await brand_records.every_brand(connection)
+        return await brand_records.list_all(connection)
 
 
 async def _view(target: Target, text: str) -> View:
@@ -85,7 +85,7 @@ async def _read(connection: Connection, record: BrandRecord, sealer: Sealer) -> 
     brand = await brands.load(connection, record.id)
     if brand is None:
         raise NotFound(f"Brand {hex_of(record.id)} is gone.")
-    keys = await brand_keys.ages(connection, record.id)
+    keys = await brand_keys.read_ages(connection, record.id)
     tokens = await brand_keys.secrets_of(connection, record.id, "verification_token", sealer)
     return View(record, brand, keys, tokens[0].text if tokens else None)
 

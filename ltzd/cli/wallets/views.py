@@ -33,7 +33,7 @@ async def _read(target: Target, limit: int) -> tuple[list[ListedUser], int]:
         open_connection(target, "wallets list") as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
-        return await local_users.newest(connection, limit), await local_users.count(connection)
+        return await local_users.list_newest(connection, limit), await local_users.count(connection)
 
 
 def _summary(user: ListedUser, *, show_names: bool) -> dict[str, Any]:

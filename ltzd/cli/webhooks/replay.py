@@ -12,7 +12,7 @@ from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import NotFound, Refused
 from ltzd.store.database import Connection
 from ltzd.store.webhooks import records as webhook_records
-from ltzd.store.webhooks.queue import State
+from ltzd.store.webhooks.queue import WebhookState
 from ltzd.values import iso
 
 _ID = re.compile(r"msg_[0-9a-f]{32}")
@@ -23,7 +23,7 @@ def replay(
     ids: Sequence[str],
     brand: str | None,
     since: str | None,
-    state: State | None,
+    state: WebhookState | None,
 ) -> None:
     if ids and (brand, since, state) == (None, None, None):
         asyncio.run(_replay(target, list(dict.fromkeys(map(_id_in, ids)))))
@@ -46,7 +46,7 @@ async def _replay(target: Target, ids: Sequence[UUID]) -> None:
 
 async def _refuse_others(connection: Connection, ids: Sequence[UUID]) -> None:
     """All of them or none."""
-    found = {one.id: one for one in await webhook_records.called(connection, ids)}
+    found = {one.id: one for one in await webhook_records.lock_by_id(connection, ids)}
     for each in ids:
         if each not in found:
             raise NotFound(f"There is no webhook msg_{each.hex}. Nothing changed.")
@@ -57,7 +57,9 @@ async def _refuse_others(connection: Connection, ids: Sequence[UUID]) -> None:
             )
 
 
-async def _replay_since(target: Target, text: str, since: datetime, state: State | None) -> None:
+async def _replay_since(
+    target: Target, text: str, since: datetime, state: WebhookState | None
+) -> None:
     async with open_connection(target, "webhooks replay") as connection, connection.transaction():
         brand = await find_brand(connection, text)
         count = await webhook_records.replay_since(connection, brand.id, since, state)

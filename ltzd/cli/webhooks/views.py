@@ -10,7 +10,7 @@ from ltzd.cli.brand.lookup import find_brand
 from ltzd.cli.output import plain_text, print_json, print_message, print_page
 from ltzd.cli.targets import Target, open_connection
 from ltzd.store.webhooks import records as webhook_records
-from ltzd.store.webhooks.queue import State
+from ltzd.store.webhooks.queue import WebhookState
 from ltzd.store.webhooks.records import DisabledEndpoint, WebhookRecord
 from ltzd.values import hex_of, iso
 
@@ -18,7 +18,7 @@ Found = tuple[list[WebhookRecord], list[DisabledEndpoint]]
 
 
 def list_webhooks(
-    target: Target, brand: str | None, state: State | None, limit: int, *, as_json: bool
+    target: Target, brand: str | None, state: WebhookState | None, limit: int, *, as_json: bool
 ) -> None:
     webhooks, disabled = asyncio.run(_read(target, brand, state, limit))
     if as_json:
@@ -40,11 +40,11 @@ def list_webhooks(
         print_message("There is no such webhook.")
 
 
-async def _read(target: Target, brand: str | None, state: State | None, limit: int) -> Found:
+async def _read(target: Target, brand: str | None, state: WebhookState | None, limit: int) -> Found:
     async with open_connection(target, "webhooks list") as connection:
         id_ = None if brand is None else (await find_brand(connection, brand)).id
         return (
-            await webhook_records.listed(connection, id_, state, limit),
+            await webhook_records.list_webhooks(connection, id_, state, limit),
             await webhook_records.disabled_endpoints(connection, id_),
         )
 

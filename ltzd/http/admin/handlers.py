@@ -22,7 +22,7 @@ from ltzd.http.errors import ForeignOrigin, NotLocal, TokenNeeded, path_of
 from ltzd.http.loopback import host_of, is_loopback
 from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.responses import Reply, json_reply
-from ltzd.store.status import ChainFacts, Facts, LaneFacts, RelayFacts, RewardFacts
+from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed, iso
 
 FACTS_TIMEOUT_SECONDS = 5.0
@@ -56,7 +56,7 @@ class AdminSources:
     """`facts` raises DatabaseUnavailable."""
 
     roles: tuple[str, ...]
-    facts: Callable[[], Awaitable[Facts]]
+    facts: Callable[[], Awaitable[StatusFacts]]
     lanes: Callable[[], Sequence[LaneState]] = tuple
 
 
@@ -125,7 +125,7 @@ class AdminDoor:
             telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
 
-    async def _facts(self) -> Facts | None:
+    async def _facts(self) -> StatusFacts | None:
         """None while the database does not answer."""
         try:
             async with asyncio.timeout(FACTS_TIMEOUT_SECONDS):
@@ -133,7 +133,7 @@ class AdminDoor:
         except (DatabaseUnavailable, TimeoutError):
             return None
 
-    def _reasons(self, facts: Facts | None) -> list[str]:
+    def _reasons(self, facts: StatusFacts | None) -> list[str]:
         """Why this process should get no traffic; none when it should."""
         reasons = ["The database does not answer"] if facts is None else self._chain(facts.chain)
         for lane in self._sources.lanes():
@@ -170,7 +170,7 @@ def _refuse_without(token: str, request: Request) -> None:
         raise TokenNeeded("The admin token is missing or wrong")
 
 
-def _shown(facts: Facts, lanes: dict[Address, LaneState]) -> dict[str, object]:
+def _shown(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, object]:
     return {
         "chain": None if facts.chain is None else _chain_shown(facts.chain),
         "lanes": [_lane_shown(lane, lanes.get(lane.wallet)) for lane in facts.lanes],

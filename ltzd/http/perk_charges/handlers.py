@@ -28,7 +28,7 @@ from ltzd.http.requests.json_body import parsed, read_body, refuse_what_is_not_j
 from ltzd.http.requests.signature_headers import is_signed, signed_of
 from ltzd.http.responses import JSON, Reply, encoded, json_reply
 from ltzd.http.services import PerkCharges
-from ltzd.store.indexer.tokens import Page
+from ltzd.store.indexer.tokens import TokenPage
 from ltzd.values import Address
 
 REDEEM = "/redeem-perk"
@@ -79,7 +79,7 @@ class PerkChargesSurface:
     def __init__(self, charges: PerkCharges) -> None:
         self._charges = charges
         # Of pages that are kept: most of an answer's cost is in writing it.
-        self._bodies: WeakKeyDictionary[Page, bytes] = WeakKeyDictionary()
+        self._bodies: WeakKeyDictionary[TokenPage, bytes] = WeakKeyDictionary()
 
     async def redeem(self, request: Request) -> Reply:
         """200 once it is one block deep, 202 if that takes too long."""

@@ -29,7 +29,7 @@ from ltzd.http.event_handler.models import Answered, Sent
 from ltzd.http.relayer.models import RelayRefusal
 from ltzd.http.requests.fields import AddressText, invalid_fields
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
-from ltzd.store.indexer.tokens import Page
+from ltzd.store.indexer.tokens import TokenPage
 from ltzd.values import Address, address_of, checksummed, hex_of, iso
 
 MOST_REDEEMED = 65_535
@@ -332,7 +332,7 @@ class PerkHoldersAnswer(Answered):
     next_cursor: str | None = Field(description="For the page behind this one; null at the end")
 
     @staticmethod
-    def body(query: HoldersQuery, found: Page) -> dict[str, object]:
+    def body(query: HoldersQuery, found: TokenPage) -> dict[str, object]:
         """`found` has one more than was asked for, if there is one more."""
         page = found.tokens[: query.limit]
         return {

@@ -45,8 +45,8 @@ from ltzd.http.perk_charges.models import (
 )
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relayer.gas_budgets import total_exhausted
-from ltzd.store.indexer.tokens import Page
-from ltzd.store.perk_charges import Redemption
+from ltzd.store.indexer.tokens import TokenPage
+from ltzd.store.perk_charges import ChargeRedemption
 from ltzd.values import Hash32, address_of, checksummed
 
 _HOLDER = address_of("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed")
@@ -61,7 +61,7 @@ def _token(used: int, number: int = _TOKEN) -> Token:
 
 
 def _redeemed(*, is_mined: bool, already: bool = False) -> dict[str, object]:
-    redemption = Redemption(
+    redemption = ChargeRedemption(
         id=_ID,
         relay_id=1,
         collection_id=_COLLECTION,
@@ -80,7 +80,7 @@ def _redeemed(*, is_mined: bool, already: bool = False) -> dict[str, object]:
 
 def _page(limit: int) -> dict[str, object]:
     query = HoldersQuery.from_text(f"collectionId={_COLLECTION}&limit={limit}")
-    return PerkHoldersAnswer.body(query, Page([_token(3), _token(0, _TOKEN + 1)], 2, None))
+    return PerkHoldersAnswer.body(query, TokenPage([_token(3), _token(0, _TOKEN + 1)], 2, None))
 
 
 def _refusals(**examples: LtzdError) -> dict[int, dict[str, dict[str, object]]]:

@@ -17,7 +17,7 @@ from ltzd.http.event_handler.models import Answered, Sent
 from ltzd.http.requests.fields import BrandId, email, invalid_fields
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import TITLES, check_id
-from ltzd.store.users.pregenerations import Recorded
+from ltzd.store.users.pregenerations import RecordedPregeneration
 from ltzd.values import address_of, checksummed
 
 LONGEST_NAME = 100
@@ -117,7 +117,7 @@ class PregeneratedAnswer(Answered):
     next_steps: list[str]
 
     @staticmethod
-    def body(account: OAuthAccount, recorded: Recorded) -> dict[str, object]:
+    def body(account: OAuthAccount, recorded: RecordedPregeneration) -> dict[str, object]:
         kept, name = recorded.kept, TITLES[account.provider]
         made = "A wallet was made for" if recorded.created_new else "There is a wallet for"
         return {

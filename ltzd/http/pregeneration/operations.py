@@ -35,7 +35,7 @@ from ltzd.http.pregeneration.models import (
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount
 from ltzd.rules.oauth.ids import OAuthIdInvalid, check_id
-from ltzd.store.users.pregenerations import AccountWallet, Recorded
+from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
 from ltzd.values import address_of
 
 _ACCOUNT = OAuthAccount("discord", "175928847299117063", "ada.l")
@@ -78,8 +78,10 @@ def _refusals(**examples: LtzdError) -> dict[int, dict[str, dict[str, object]]]:
 
 _EXAMPLES = {
     200: {
-        "created": PregeneratedAnswer.body(_ACCOUNT, Recorded(_KEPT, created_new=True)),
-        "found": PregeneratedAnswer.body(_ACCOUNT, Recorded(_KEPT, created_new=False)),
+        "created": PregeneratedAnswer.body(
+            _ACCOUNT, RecordedPregeneration(_KEPT, created_new=True)
+        ),
+        "found": PregeneratedAnswer.body(_ACCOUNT, RecordedPregeneration(_KEPT, created_new=False)),
     },
     **_refusals(
         missing_fields=MissingFields(["oauth_user_id"]),

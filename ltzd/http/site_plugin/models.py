@@ -31,7 +31,7 @@ from ltzd.rules.amounts import ltz_of
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.spending import LastingLink
+from ltzd.store.site_plugin.spending import ActiveLink
 from ltzd.values import LTZ, checksummed, iso
 
 METRICS: tuple[str, ...] = get_args(Metric)
@@ -341,7 +341,7 @@ class MemberLink(Answered):
     expires_at: str = Field(json_schema_extra={"format": "date-time"})
 
     @staticmethod
-    def body(link: LastingLink) -> dict[str, object]:
+    def body(link: ActiveLink) -> dict[str, object]:
         return {
             "dailyAllowance": ltz_of(link.allowance.per_day),
             "allowanceLeft": ltz_of(link.allowance.left),

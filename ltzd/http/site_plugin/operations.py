@@ -61,14 +61,14 @@ from ltzd.rules.site_plugin.redemptions import check_cost, code_of
 from ltzd.rules.site_plugin.spending import Allowance, Payment, pay
 from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.redemptions import Redemption
-from ltzd.store.site_plugin.spending import LastingLink
+from ltzd.store.site_plugin.redemptions import SiteRedemption
+from ltzd.store.site_plugin.spending import ActiveLink
 from ltzd.values import LTZ, address_of
 
 _PERK = Perk(
     id="6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77", name="Free coffee", category="drinks", item_id=1
 )
-_REDEMPTION = Redemption(
+_REDEMPTION = SiteRedemption(
     id=UUID("0b8f7c1a-52d3-4f7e-9a44-3a0c2f6d9e10"),
     brand=address_of("0x" + "ab" * 20),
     wallet=address_of("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"),
@@ -89,7 +89,7 @@ _MEMBER = Member(
     wallet=_REDEMPTION.wallet,
     subject=None,
 )
-_LINK = LastingLink(
+_LINK = ActiveLink(
     id=_REDEMPTION.id,
     expires_at=datetime(2026, 9, 10, 9, 30, tzinfo=UTC),
     day=date(2026, 3, 14),

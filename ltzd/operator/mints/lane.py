@@ -17,7 +17,7 @@ from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.wakeups import REWARDS, Signals
+from ltzd.store.wakeups import REWARDS, WakeupHub
 
 
 class MintLane(WalletLane):
@@ -31,17 +31,17 @@ class MintLane(WalletLane):
         node: Node,
         signer: Signer,
         target: MintTarget,
-        signals: Signals,
+        wakeups: WakeupHub,
         policy: LanePolicy,
         hooks: InProcessHooks | None = None,
     ) -> None:
-        super().__init__(pool, database_url, node, signer, target.chain_id, signals, policy)
+        super().__init__(pool, database_url, node, signer, target.chain_id, wakeups, policy)
         self._target = target
         self._hooks = hooks or InProcessHooks()
         self._next_seq = 0
 
     def _outcome_sink(self) -> OutcomeSink:
-        return RewardOutcomes(self._signals, self._hooks)
+        return RewardOutcomes(self._wakeups, self._hooks)
 
     async def _lane_work(
         self,
@@ -67,7 +67,7 @@ class MintLane(WalletLane):
             seq = await lanes.next_seq(connection, target.chain_id, target.ltz)
         first_seq = await self._check_references(seq)
         async with transaction(self._pool) as connection:
-            await lanes.start_seqs(connection, target.chain_id, target.ltz, first_seq)
+            await lanes.create_counter(connection, target.chain_id, target.ltz, first_seq)
             lane = await lanes.begin_term(connection, target.chain_id, wallet, self.kind, used)
             next_nonce = await lanes.next_nonce(connection, target.chain_id, wallet)
             next_seq = await lanes.next_seq(connection, target.chain_id, target.ltz)

@@ -108,7 +108,7 @@ class MintSigner:
     async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
         """A mint needs no receipt, which would repeat all its logs."""
         async with session(self._context.pool) as connection:
-            return await transactions.minted(connection, self._context.lane)
+            return await transactions.indexed_inclusions(connection, self._context.lane)
 
     def on_reverted(self) -> None:
         self._simulator.require_simulation()

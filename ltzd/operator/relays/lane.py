@@ -19,7 +19,7 @@ class RelayLane(WalletLane):
     channel = RELAYS
 
     def _outcome_sink(self) -> OutcomeSink:
-        return RelayOutcomes(self._signals)
+        return RelayOutcomes(self._wakeups)
 
     async def _lane_work(
         self,
@@ -29,7 +29,7 @@ class RelayLane(WalletLane):
         signer: TransactionSigner,
         next_nonce: int,
     ) -> LaneWork:
-        return RelaySigner(context, in_flight, guard, signer, self._signals, next_nonce)
+        return RelaySigner(context, in_flight, guard, signer, self._wakeups, next_nonce)
 
     async def _begin_term(self, used: int) -> tuple[Lane, int]:
         wallet = self._signer.address

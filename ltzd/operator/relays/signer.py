@@ -21,7 +21,7 @@ from ltzd.store.database import Connection, transaction
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
 from ltzd.store.relayer.relays import QueuedRelay, SignedRelay
-from ltzd.store.wakeups import RELAYED, Signals
+from ltzd.store.wakeups import RELAYED, WakeupHub
 
 log = structlog.get_logger()
 
@@ -39,14 +39,14 @@ class RelaySigner:
         in_flight: InFlightTransactions,
         guard: SendGuard,
         signer: TransactionSigner,
-        signals: Signals,
+        wakeups: WakeupHub,
         next_nonce: int,
     ) -> None:
         self._context = context
         self._in_flight = in_flight
         self._guard = guard
         self._signer = signer
-        self._signals = signals
+        self._wakeups = wakeups
         self._next_nonce = next_nonce
 
     async def sign_next(self, at_least: int = 1) -> int:
@@ -80,7 +80,7 @@ class RelaySigner:
         for relay, reason in refused.items():
             log.error("relay.not_sendable", relay=relay, reason=reason)
         if refused:
-            self._signals.ring(RELAYED)
+            self._wakeups.notify(RELAYED)
 
     def expected_items(self) -> int:
         return 0

@@ -15,7 +15,7 @@ from ltzd.rules.books import Figures, IndexedLtz
 from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
 
-PATIENCE_SECONDS = 3600.0
+QUERY_TIMEOUT_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Period:
     until: datetime | None = None
 
 
-ALWAYS = Period()
+ALL_TIME = Period()
 
 
 @asynccontextmanager
@@ -45,8 +45,8 @@ async def snapshot(connection: Connection) -> AsyncIterator[None]:
         yield
 
 
-async def figures(
-    connection: Connection, brand: Address | None = None, period: Period = ALWAYS
+async def read_figures(
+    connection: Connection, brand: Address | None = None, period: Period = ALL_TIME
 ) -> dict[Address, Figures]:
     """By brand, of one brand or all; a brand that nothing happened to is missing.
 
@@ -55,7 +55,7 @@ async def figures(
     found: defaultdict[Address, dict[str, int]] = defaultdict(dict)
     for question in _FIGURES:
         rows = await connection.fetch(
-            question, brand, period.since, period.until, timeout=PATIENCE_SECONDS
+            question, brand, period.since, period.until, timeout=QUERY_TIMEOUT_SECONDS
         )
         for row in rows:
             named = dict(row)
@@ -125,7 +125,7 @@ _FIGURES: Sequence[str] = (
 )
 
 
-async def indexed_ltz(connection: Connection) -> IndexedLtz | None:
+async def read_indexed_ltz(connection: Connection) -> IndexedLtz | None:
     """None while no chain is followed."""
     row = await connection.fetchrow(
         """
@@ -135,7 +135,7 @@ async def indexed_ltz(connection: Connection) -> IndexedLtz | None:
                           WHERE k.chain_id = c.chain_id AND k.ltz = c.ltz), 0) AS next_seq
           FROM chains c
         """,
-        timeout=PATIENCE_SECONDS,
+        timeout=QUERY_TIMEOUT_SECONDS,
     )
     if row is None:
         return None
@@ -160,12 +160,12 @@ async def _used(connection: Connection) -> dict[int, int]:
           FROM mints
          GROUP BY 1
         """,
-        timeout=PATIENCE_SECONDS,
+        timeout=QUERY_TIMEOUT_SECONDS,
     )
     return {int.from_bytes(row["word"], "big"): row["bits"].to_int() for row in rows}
 
 
-async def rewards_with(connection: Connection, seqs: Sequence[int]) -> Mapping[int, str]:
+async def rewards_by_seq(connection: Connection, seqs: Sequence[int]) -> Mapping[int, str]:
     """Ids of the rewards that have these seqs; they have them for ever."""
     rows = await connection.fetch(
         "SELECT seq, id::text FROM rewards WHERE seq = ANY($1::bigint[])",

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from ltzd.rules.books import Disagreement, Finding
-from ltzd.store.books.figures import PATIENCE_SECONDS
+from ltzd.store.books.figures import QUERY_TIMEOUT_SECONDS
 from ltzd.store.books.site_reconciliation import SITE_CHECKS, Check
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
 
-async def found(
+async def reconcile(
     connection: Connection, at_most: int, brand: Address | None = None
 ) -> list[Disagreement]:
     """Every kind of which there is a row, with `at_most` of them by name."""
@@ -28,7 +28,7 @@ async def found(
     ]
 
 
-async def above_the_index(connection: Connection) -> int:
+async def count_above_index(connection: Connection) -> int:
     """Rewards that are minted above the block to which the index is read again by now."""
     count: int = await connection.fetchval(
         """
@@ -36,7 +36,7 @@ async def above_the_index(connection: Connection) -> int:
           FROM rewards r, chains c
          WHERE r.mint_block_number > c.number AND c.number < c.head_number
         """,
-        timeout=PATIENCE_SECONDS,
+        timeout=QUERY_TIMEOUT_SECONDS,
     )
     return count
 
@@ -44,7 +44,7 @@ async def above_the_index(connection: Connection) -> int:
 async def _ask(
     connection: Connection, check: Check, at_most: int, brand: Address | None
 ) -> Disagreement | None:
-    rows = await connection.fetch(check.sql, brand, at_most, timeout=PATIENCE_SECONDS)
+    rows = await connection.fetch(check.sql, brand, at_most, timeout=QUERY_TIMEOUT_SECONDS)
     if not rows:
         return None
     findings = tuple(

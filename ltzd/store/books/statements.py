@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ltzd.store.books.figures import PATIENCE_SECONDS, Period
+from ltzd.store.books.figures import QUERY_TIMEOUT_SECONDS, Period
 from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
 
@@ -16,7 +16,7 @@ _ROWS_A_TIME = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StatementLine:
     """`id` is the event's or the checkout session's. `state` is `missing` without a reward."""
 
     at: datetime
@@ -32,7 +32,9 @@ class Line:
     block_number: int | None
 
 
-async def lines(connection: Connection, brand: Address, period: Period) -> AsyncIterator[Line]:
+async def read_lines(
+    connection: Connection, brand: Address, period: Period
+) -> AsyncIterator[StatementLine]:
     """Read through a cursor, a thousand at a time, in the transaction of a `books.snapshot`."""
     cursor: Any = connection.cursor(
         _LINES,
@@ -40,10 +42,10 @@ async def lines(connection: Connection, brand: Address, period: Period) -> Async
         period.since,
         period.until,
         prefetch=_ROWS_A_TIME,
-        timeout=PATIENCE_SECONDS,
+        timeout=QUERY_TIMEOUT_SECONDS,
     )
     async for row in cursor:
-        yield Line(*row)
+        yield StatementLine(*row)
 
 
 # A wallet that several users have tells no user of a payment.

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ltzd.errors import Misconfigured
 from ltzd.rules.brands.configuration import Brand
-from ltzd.store import wakeups as signals
+from ltzd.store import wakeups
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands.keys import NewKeys
 from ltzd.store.brands.revisions import brand_change
@@ -23,14 +23,14 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedBrand:
     """`keys` only when the brand was applied for the first time."""
 
     changed: bool
     keys: NewKeys | None
 
 
-async def apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applied:
+async def apply(connection: Connection, brand: Brand, sealer: Sealer) -> AppliedBrand:
     """Make `brand` the configuration in force; all of it or, if anything fails, nothing.
 
     The switches and keys of a brand that is there stay as they are. Raises Misconfigured for a host
@@ -42,7 +42,7 @@ async def apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applied
 
 async def apply_over(
     connection: Connection, revision: int, brand: Brand, sealer: Sealer
-) -> Applied | None:
+) -> AppliedBrand | None:
     """`apply`, but None and nothing if the brand is no longer at this revision (0: not there)."""
     async with brand_change(connection):
         if await revision_of(connection, brand.address) != revision:
@@ -50,19 +50,19 @@ async def apply_over(
         return await _apply(connection, brand, sealer)
 
 
-async def _apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applied:
+async def _apply(connection: Connection, brand: Brand, sealer: Sealer) -> AppliedBrand:
     is_new = await revision_of(connection, brand.address) == 0
     old = None if is_new else await _understood(connection, brand.address)
     if old == brand:
-        return Applied(changed=False, keys=None)
+        return AppliedBrand(changed=False, keys=None)
     await _refuse_others_sites(connection, brand)
     await _write(connection, brand)
     await _forget_totals(connection, brand, old)
     keys = NewKeys.of(brand.id) if is_new else None
     if keys is not None:
         await brand_keys.create_private(connection, brand.address, keys, sealer)
-    await signals.notify(connection, signals.BRANDS)
-    return Applied(changed=True, keys=keys)
+    await wakeups.notify(connection, wakeups.BRANDS)
+    return AppliedBrand(changed=True, keys=keys)
 
 
 async def load(connection: Connection, brand_id: Address) -> Brand | None:
@@ -97,7 +97,7 @@ class _Entry:
     is_paused: bool
 
 
-class BrandBook:
+class BrandCache:
     """The brands of this process's memory, a moment behind the database.
 
     Call `refresh` when signals.BRANDS rings and at least once a second; it is cheap when nothing

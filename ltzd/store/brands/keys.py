@@ -17,7 +17,7 @@ import structlog
 
 from ltzd.errors import Misconfigured
 from ltzd.rules.domains.txt_records import digest_of
-from ltzd.store.brands.revisions import brand_change, stamp
+from ltzd.store.brands.revisions import brand_change, bump_revision
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import Address, hex_of
@@ -171,7 +171,7 @@ async def rotate(
     it nor any before it. All or nothing. Raises NotFound."""
     key = _new_key(name)
     async with brand_change(connection):
-        await stamp(connection, brand_id)
+        await bump_revision(connection, brand_id)
         await _forget_retired(connection, brand_id, name, all_of_them=revoke)
         until, lost = None, None
         if not revoke:
@@ -183,7 +183,7 @@ async def rotate(
     return Rotation(key, until, lost)
 
 
-async def ages(connection: Connection, brand_id: Address) -> dict[KeyName, KeyAge]:
+async def read_ages(connection: Connection, brand_id: Address) -> dict[KeyName, KeyAge]:
     """Of each key that the brand has, in the order of FIELDS."""
     rows = await connection.fetch(
         """

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import asyncpg
 
-from ltzd.store import wakeups as signals
-from ltzd.store.brands.revisions import brand_change, stamp
+from ltzd.store import wakeups
+from ltzd.store.brands.revisions import brand_change, bump_revision
 from ltzd.store.database import Connection
 from ltzd.values import Address, address_of
 
@@ -38,7 +38,7 @@ class BrandRecord:
         return self.disabled_at if switch == "disabled" else self.paused_at
 
 
-async def every_brand(connection: Connection) -> list[BrandRecord]:
+async def list_all(connection: Connection) -> list[BrandRecord]:
     """In the order in which they came."""
     rows = await connection.fetch(
         """
@@ -51,7 +51,7 @@ async def every_brand(connection: Connection) -> list[BrandRecord]:
     return list(map(_record, rows))
 
 
-async def called(connection: Connection, text: str) -> list[BrandRecord]:
+async def find(connection: Connection, text: str) -> list[BrandRecord]:
     """The brand with this id in any letter case, else every brand with exactly this name."""
     rows = await connection.fetch(
         """
@@ -73,9 +73,9 @@ async def switch(connection: Connection, brand_id: Address, name: Switch, *, on:
     async with brand_change(connection):
         if await _set(connection, brand_id, name, on) is None:
             return False
-        await stamp(connection, brand_id)
+        await bump_revision(connection, brand_id)
         if name == "paused" and not on:
-            await signals.notify(connection, signals.REWARDS)
+            await wakeups.notify(connection, wakeups.REWARDS)
     return True
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ltzd.errors import NotFound
-from ltzd.store import wakeups as signals
+from ltzd.store import wakeups
 from ltzd.store.database import Connection
 from ltzd.values import Address, hex_of
 
@@ -18,7 +18,7 @@ async def brand_change(connection: Connection) -> AsyncIterator[None]:
         yield
 
 
-async def stamp(connection: Connection, brand_id: Address) -> None:
+async def bump_revision(connection: Connection, brand_id: Address) -> None:
     """Give a changed brand its next revision. Raises NotFound."""
     found = await connection.fetchval(
         """
@@ -31,4 +31,4 @@ async def stamp(connection: Connection, brand_id: Address) -> None:
     )
     if found is None:
         raise NotFound(f"There is no brand {hex_of(brand_id)}.")
-    await signals.notify(connection, signals.BRANDS)
+    await wakeups.notify(connection, wakeups.BRANDS)

@@ -26,7 +26,9 @@ class ChatClaim:
     number: int | None
 
 
-async def used_up(connection: Connection, claim: ChatClaim, accounts: Sequence[str]) -> set[str]:
+async def exhausted_accounts(
+    connection: Connection, claim: ChatClaim, accounts: Sequence[str]
+) -> set[str]:
     """Which of the accounts satisfy no claim beside those that they were reserved for."""
     rows = await connection.fetch(
         """
@@ -68,7 +70,7 @@ async def reserve(connection: Connection, claim: ChatClaim, accounts: Sequence[s
             str(claim.collection_id),
             accounts,
         )
-        taken = await used_up(connection, claim, accounts)
+        taken = await exhausted_accounts(connection, claim, accounts)
         if taken:
             return taken
         await connection.execute(
@@ -86,7 +88,7 @@ async def reserve(connection: Connection, claim: ChatClaim, accounts: Sequence[s
     return set()
 
 
-async def forget_unused(connection: Connection) -> None:
+async def delete_unused(connection: Connection) -> None:
     """Deletes reservations of a day ago whose claim never came, unless the index is behind."""
     await connection.execute(
         """

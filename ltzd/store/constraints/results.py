@@ -7,8 +7,8 @@ forgotten before.
 
 An evaluation has its row from before it looks at anything, so whatever invalidates results while it
 is under way deletes that row, and what it found is then not kept. Expired rows mean nothing and go
-with `forget_expired`. Of the chat kinds, whose platform tells nobody that an answer has changed,
-results are read again (`kept`) and dropped where it has (`drop`).
+with `delete_expired`. Of the chat kinds, whose platform tells nobody that an answer has changed,
+results are read again (`list_in_force`) and dropped where it has (`delete`).
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ from ltzd.values import Address
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ResultKey:
     """A wallet before one of a collection's constraints: which, by its place among them."""
 
     user: Address
@@ -30,7 +30,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ConstraintSubject:
     """What the constraint is. `api_url` is the template as configured, for external_api only;
     `fingerprint` is of all that the file says of it, for the chat kinds the question itself."""
 
@@ -41,22 +41,22 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredResult:
     """A result in force, and the question that it answers."""
 
-    key: Key
+    key: ResultKey
     ticket: UUID
     outcome: bool
     question: bytes
 
 
-NOBODY: Final = Key(Address(b""), 0, 0)
+FIRST_KEY: Final = ResultKey(Address(b""), 0, 0)
 """Before all others."""
 
 
 async def get(
     connection: Connection, user: Address, collection_id: int
-) -> dict[int, tuple[Subject, bool]]:
+) -> dict[int, tuple[ConstraintSubject, bool]]:
     """The results in force, by the constraint's position, with what they were results of."""
     rows = await connection.fetch(
         """
@@ -68,10 +68,12 @@ async def get(
         user,
         collection_id,
     )
-    return {row[0]: (Subject(Address(row[1]), *row[2:5]), row[5]) for row in rows}
+    return {row[0]: (ConstraintSubject(Address(row[1]), *row[2:5]), row[5]) for row in rows}
 
 
-async def begin(connection: Connection, key: Key, subject: Subject, seconds: float) -> UUID:
+async def begin(
+    connection: Connection, key: ResultKey, subject: ConstraintSubject, seconds: float
+) -> UUID:
     """The ticket of an evaluation that ends within `seconds`. Commit before it begins.
 
     Of several at once the one that began last is kept.
@@ -106,10 +108,10 @@ async def begin(connection: Connection, key: Key, subject: Subject, seconds: flo
 
 
 async def put(
-    connection: Connection, key: Key, ticket: UUID, outcome: bool, seconds: float
+    connection: Connection, key: ResultKey, ticket: UUID, outcome: bool, seconds: float
 ) -> bool:
     """Keep a result for `seconds`; False when it was invalidated, or begun anew, meanwhile."""
-    kept: bool | None = await connection.fetchval(
+    list_in_force: bool | None = await connection.fetchval(
         """
         UPDATE constraint_results
            SET outcome = $5, evaluated_at = now(),
@@ -124,7 +126,7 @@ async def put(
         outcome,
         seconds,
     )
-    return bool(kept)
+    return bool(list_in_force)
 
 
 async def invalidate(connection: Connection, wallets: Collection[Address]) -> None:
@@ -168,9 +170,9 @@ async def invalidate_api(
     return count
 
 
-async def kept(
-    connection: Connection, kinds: Collection[str], behind: Key, most: int
-) -> list[Kept]:
+async def list_in_force(
+    connection: Connection, kinds: Collection[str], behind: ResultKey, most: int
+) -> list[StoredResult]:
     """Results in force of kinds whose fingerprint is the question, in the order of their keys."""
     rows = await connection.fetch(
         """
@@ -188,10 +190,10 @@ async def kept(
         behind.position,
         most,
     )
-    return [Kept(Key(Address(row[0]), row[1], row[2]), *row[3:]) for row in rows]
+    return [StoredResult(ResultKey(Address(row[0]), row[1], row[2]), *row[3:]) for row in rows]
 
 
-async def drop(connection: Connection, those: Sequence[Kept]) -> int:
+async def delete(connection: Connection, those: Sequence[StoredResult]) -> int:
     """Forget these, but none that was begun anew meanwhile; answers how many there were."""
     count: int = await connection.fetchval(
         """
@@ -214,5 +216,5 @@ async def drop(connection: Connection, those: Sequence[Kept]) -> int:
     return count
 
 
-async def forget_expired(connection: Connection) -> None:
+async def delete_expired(connection: Connection) -> None:
     await connection.execute("DELETE FROM constraint_results WHERE expires_at <= now()")

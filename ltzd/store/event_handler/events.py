@@ -58,7 +58,7 @@ class EventRow(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ClaimSnapshot:
     """What events are decided on, and the database's time; a key without a row is missing."""
 
     claims: dict[ClaimKey, ClaimRecord]
@@ -69,7 +69,7 @@ class Standing:
     now: datetime
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ClaimQuery(msgspec.Struct, frozen=True):
     """What of the standing a decision asks for; most events need their claim only."""
 
     claim: ClaimKey
@@ -79,10 +79,10 @@ class Wanted(msgspec.Struct, frozen=True):
     nonce: NonceKey | None = None
 
 
-async def standing(connection: Connection, those: Sequence[Wanted]) -> Standing:
-    """Read without locks; `write` refuses what has changed since."""
+async def read_snapshot(connection: Connection, those: Sequence[ClaimQuery]) -> ClaimSnapshot:
+    """Read without locks; `insert` refuses what has changed since."""
     claims, now = await _claims(connection, {wanted.claim for wanted in those})
-    return Standing(
+    return ClaimSnapshot(
         claims=claims,
         totals=await _totals(connection, {w.total for w in those if w.total is not None}),
         usage=await _usage(connection, {w.usage for w in those if w.usage is not None}),
@@ -174,7 +174,7 @@ class NewEvent(msgspec.Struct, frozen=True):
     `identity_subject` is None for a user who has a row; `maximum` is the global one, None without;
     `budget` and `wallets` are the brand's own limits, the second with the one event of a group that
     brings the user. `nonce` and `request_id` are a signed request's; `time_zone` is the brand's. At
-    most one new event of a claim goes into a `write`.
+    most one new event of a claim goes into a `insert`.
     """
 
     event: EventRow
@@ -198,7 +198,7 @@ class NewEvent(msgspec.Struct, frozen=True):
 _LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
 
 
-class Won(msgspec.Struct, frozen=True):
+class InsertedEvent(msgspec.Struct, frozen=True):
     """An event that was written: its user, the wallet that its reward goes to, if he is new."""
 
     user_id: UUID
@@ -206,7 +206,9 @@ class Won(msgspec.Struct, frozen=True):
     is_new_user: bool
 
 
-async def write(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, Won]:
+async def insert(
+    connection: Connection, those: Sequence[NewEvent]
+) -> dict[ClaimKey, InsertedEvent]:
     """Write events with all that hangs on them and the wake-up, in one statement.
 
     Answers the claims that were written. A claim that changed since it was read is left out, with
@@ -220,16 +222,18 @@ async def write(connection: Connection, those: Sequence[NewEvent]) -> dict[Claim
         if error.constraint_name not in _LIMITS:
             raise
         return {}
-    whose = await _mended(connection, [row for row in rows if row["is_unseen"]])
+    whose = await _reread_users(connection, [row for row in rows if row["is_unseen"]])
     return {
-        (Address(row["brand_id"]), row["event_type"], row["email_key"]): Won(
+        (Address(row["brand_id"]), row["event_type"], row["email_key"]): InsertedEvent(
             whose.get(row["id"], row["whose"]), Address(row["goes_to"]), row["is_new"]
         )
         for row in rows
     }
 
 
-async def _mended(connection: Connection, unseen: Sequence[asyncpg.Record]) -> dict[UUID, UUID]:
+async def _reread_users(
+    connection: Connection, unseen: Sequence[asyncpg.Record]
+) -> dict[UUID, UUID]:
     """Whose these events are, whose users came while they were written."""
     if not unseen:
         return {}
@@ -237,7 +241,7 @@ async def _mended(connection: Connection, unseen: Sequence[asyncpg.Record]) -> d
     return {row["id"]: row["user_id"] for row in await connection.fetch(_MEND, *columns)}
 
 
-async def wallets_given(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Address]:
+async def reward_wallets(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Address]:
     """To which wallets these events' rewards go; one without a reward is missing."""
     rows = await connection.fetch("SELECT id, wallet FROM rewards WHERE id = ANY($1::uuid[])", ids)
     return {row["id"]: Address(row["wallet"]) for row in rows}
@@ -420,7 +424,7 @@ class StoredEvent:
     is_failed: bool
 
 
-async def forget_spent(connection: Connection) -> None:
+async def delete_expired(connection: Connection) -> None:
     """Drop nonces whose signatures have become too old to be used again, and windows long over."""
     await connection.execute(
         "DELETE FROM request_nonces WHERE created_at < now() - $1::interval", _NONCES_KEPT

@@ -44,7 +44,7 @@ async def identity(connection: Connection) -> ChainIdentity | None:
     return ChainIdentity(*row) if row else None
 
 
-async def adopt(connection: Connection, chain: ChainIdentity, base: BlockRow) -> None:
+async def start_following(connection: Connection, chain: ChainIdentity, base: BlockRow) -> None:
     """Begin to follow a chain from `base`, the block before LTZ. Safe to repeat."""
     await connection.execute(
         """
@@ -71,7 +71,9 @@ async def begin_term(connection: Connection, chain_id: int) -> int:
     return epoch
 
 
-async def follows_all(connection: Connection, chain_id: int, contracts: Sequence[Address]) -> bool:
+async def has_all_facts_of(
+    connection: Connection, chain_id: int, contracts: Sequence[Address]
+) -> bool:
     """Whether the facts of these contracts were written with every block up to the cursor.
 
     They were not if other contracts were followed, or if a version that knows fewer had a term
@@ -90,7 +92,9 @@ async def follows_all(connection: Connection, chain_id: int, contracts: Sequence
     return whole
 
 
-async def will_follow(connection: Connection, chain_id: int, contracts: Sequence[Address]) -> None:
+async def record_contracts(
+    connection: Connection, chain_id: int, contracts: Sequence[Address]
+) -> None:
     """From the term that has begun on, these contracts' facts come with every block."""
     await connection.execute(
         "UPDATE chains SET contracts = $2, contracts_epoch = epoch WHERE chain_id = $1",
@@ -99,7 +103,7 @@ async def will_follow(connection: Connection, chain_id: int, contracts: Sequence
     )
 
 
-async def go_back(connection: Connection, chain_id: int) -> int | None:
+async def rewind(connection: Connection, chain_id: int) -> int | None:
     """Put the cursor to the first block that is kept; answers its number, None if it is there."""
     base: int | None = await connection.fetchval(
         """

@@ -31,7 +31,7 @@ class Collection:
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class CollectionOwner:
     """Whose collection it is, and how many tokens it has, as of the block that is followed."""
 
     brand: Address
@@ -39,7 +39,7 @@ class Owned:
     block_hash: Hash32 | None
 
 
-async def settle(connection: Connection, collection_ids: Some[int]) -> None:
+async def rebuild(connection: Connection, collection_ids: Some[int]) -> None:
     """Find these collections' rows anew, after facts have come or gone and tokens were settled."""
     if not collection_ids:
         return
@@ -116,7 +116,9 @@ async def find(connection: Connection, collection_id: int) -> Collection | None:
     return Collection(id_, Address(brand), Address(payout), int(price), *rest)
 
 
-async def owned(connection: Connection, collection_ids: Some[int]) -> dict[int, Owned]:
+async def read_owners(
+    connection: Connection, collection_ids: Some[int]
+) -> dict[int, CollectionOwner]:
     """Those that there are, in one statement; the cost of one row each however many tokens."""
     rows = await connection.fetch(
         """
@@ -126,7 +128,7 @@ async def owned(connection: Connection, collection_ids: Some[int]) -> dict[int, 
         """,
         [each for each in set(collection_ids) if 0 <= each <= _MOST_ID],
     )
-    return {row[0]: Owned(Address(row[1]), row[2], row[3]) for row in rows}
+    return {row[0]: CollectionOwner(Address(row[1]), row[2], row[3]) for row in rows}
 
 
 async def brand_of(connection: Connection, collection_id: int) -> Address | None:

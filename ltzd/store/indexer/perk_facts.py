@@ -7,7 +7,7 @@ what constraints said of the wallets that a token went between is forgotten.
 
 from collections.abc import Collection, Sequence
 from decimal import Decimal
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import asyncpg
 
@@ -28,6 +28,16 @@ from ltzd.values import ZERO_ADDRESS, Address
 
 CollectionFact = CollectionCreated | CollectionUpdated | CollectionBrandSet
 Kind = TypeVar("Kind")
+
+TABLES: Final = (
+    "perk_transfers",
+    "perk_claims",
+    "charge_redemptions",
+    "collection_facts",
+    "tokens",
+    "collections",
+    "constraint_results",
+)
 
 
 async def insert(connection: Connection, those: Sequence[PerkFact]) -> None:
@@ -70,11 +80,11 @@ async def _settle(
     redeemed: Collection[asyncpg.Record],
     changed: Collection[asyncpg.Record],
 ) -> None:
-    await tokens.settle(connection, [int(row["token_id"]) for row in (*moved, *redeemed)])
+    await tokens.rebuild(connection, [int(row["token_id"]) for row in (*moved, *redeemed)])
     minted = {
         tokens.collection_of(int(row["token_id"])) for row in moved if row["sender"] == ZERO_ADDRESS
     }
-    await collections.settle(connection, minted | {row["collection_id"] for row in changed})
+    await collections.rebuild(connection, minted | {row["collection_id"] for row in changed})
     touched = {Address(one) for row in moved for one in (row["sender"], row["recipient"])}
     await constraint_results.invalidate(connection, touched - {ZERO_ADDRESS})
 

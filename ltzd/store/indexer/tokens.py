@@ -22,7 +22,7 @@ def collection_of(token_id: int) -> int:
     return token_id >> SERIAL_BITS
 
 
-async def settle(connection: Connection, token_ids: Collection[int]) -> None:
+async def rebuild(connection: Connection, token_ids: Collection[int]) -> None:
     """Find these tokens' rows anew, after facts about them have come or gone."""
     if not token_ids:
         return
@@ -88,7 +88,7 @@ async def find(connection: Connection, token_id: int) -> Token | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class TokenLookup:
     """A collection's brand, its token, and how far the chain was followed: of one moment.
 
     `brand` is None where there is no such collection, `token` where it has none such.
@@ -100,9 +100,9 @@ class Looked:
     final_block: int
 
 
-async def look(
+async def look_up(
     connection: Connection, chain_id: int, wanted: Sequence[tuple[int, int]]
-) -> list[Looked]:
+) -> list[TokenLookup]:
     """One statement for any number of collections, each with one of its tokens; in their order."""
     rows = await connection.fetch(
         """
@@ -121,7 +121,7 @@ async def look(
     )
     assert len(rows) == len(wanted), "the chain is followed before anybody looks"
     return [
-        Looked(
+        TokenLookup(
             brand=None if row["brand"] is None else Address(row["brand"]),
             token=None if row["token_id"] is None else of_row(row),
             block=row["number"],
@@ -132,7 +132,7 @@ async def look(
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Page:
+class TokenPage:
     """Tokens as they were when the chain was followed up to this block; None: nobody knows.
 
     `total`: how many the collection has in all then.
@@ -143,10 +143,12 @@ class Page:
     block_hash: Hash32 | None
 
 
-_NOTHING = Page((), 0, None)
+_NOTHING = TokenPage((), 0, None)
 
 
-async def page(connection: Connection, collection_id: int, after: int, limit: int) -> Page:
+async def read_page(
+    connection: Connection, collection_id: int, after: int, limit: int
+) -> TokenPage:
     """A collection's tokens behind the token `after`, in the order of their ids.
 
     A token has its place in this order for ever, so that pages hold each once however they move.
@@ -176,10 +178,10 @@ async def page(connection: Connection, collection_id: int, after: int, limit: in
         Token(first | serial, collection_id, holder, *rest)
         for serial, holder, *rest, _minted, _hash in rows
     ]
-    return Page(found, rows[0]["minted"], rows[0]["hash"])
+    return TokenPage(found, rows[0]["minted"], rows[0]["hash"])
 
 
-async def held(connection: Connection, holder: Address, collection_id: int, most: int) -> int:
+async def count_held(connection: Connection, holder: Address, collection_id: int, most: int) -> int:
     """How many tokens of a collection a wallet holds; counted up to `most`."""
     if not 0 <= collection_id <= _MOST_COLLECTION_ID:
         return 0

@@ -50,7 +50,7 @@ async def begin_term(
     return Lane(chain_id, wallet, epoch, kind)
 
 
-async def show(connection: Connection, lane: Lane, paused_for: str | None = None) -> None:
+async def report_working(connection: Connection, lane: Lane, paused_for: str | None = None) -> None:
     """Somebody works in this lane now, and waits for `paused_for`, if for anything.
 
     Raises LaneLost when another process serves it by now.
@@ -73,7 +73,7 @@ async def show(connection: Connection, lane: Lane, paused_for: str | None = None
         raise LaneLost("Another process serves this lane")
 
 
-async def show_without_term(
+async def report_pause(
     connection: Connection, chain_id: int, wallet: Address, paused_for: str
 ) -> None:
     """The holder of the lane's lock cannot begin a term; nobody works in the lane."""
@@ -90,7 +90,7 @@ async def show_without_term(
     )
 
 
-async def working(connection: Connection, chain_id: int, kind: str) -> list[Address]:
+async def list_served(connection: Connection, chain_id: int, kind: str) -> list[Address]:
     """Wallets whose lane somebody has served a moment ago, those with most work done first."""
     rows = await connection.fetch(
         """
@@ -113,7 +113,7 @@ async def next_seq(connection: Connection, chain_id: int, ltz: Address) -> int |
     return seq
 
 
-async def start_seqs(connection: Connection, chain_id: int, ltz: Address, first: int) -> None:
+async def create_counter(connection: Connection, chain_id: int, ltz: Address, first: int) -> None:
     await connection.execute(
         """
         INSERT INTO reference_counters (chain_id, ltz, next_seq)

@@ -17,7 +17,7 @@ from ltzd.store.database import Connection
 RETRY_SECONDS = 0.5
 
 
-class Term:
+class LockTerm:
     """The time during which this process holds a lock."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ def _key(name: str) -> int:
 
 
 @asynccontextmanager
-async def held(url: str, name: str) -> AsyncIterator[Term]:
+async def hold_lock(url: str, name: str) -> AsyncIterator[LockTerm]:
     """Wait until the lock called `name` is ours; hold it to the end of the block.
 
     Raises DatabaseUnavailable when the database cannot be reached, or is lost while we wait.
@@ -40,7 +40,7 @@ async def held(url: str, name: str) -> AsyncIterator[Term]:
         raise DatabaseUnavailable(error.message) from error
     try:
         await _take(connection, _key(name))
-        term = Term()
+        term = LockTerm()
         connection.add_termination_listener(lambda _connection: term.lost.set())
         yield term
     finally:

@@ -51,11 +51,14 @@ async def queued(
     Answers up to `limit` payments and up to `limit` rewards of brands; `limit` is at most 100.
     """
     return [
-        QueuedReward(*row) for row in await connection.fetch(QUEUED, *asked(limit, after, saver))
+        QueuedReward(*row)
+        for row in await connection.fetch(QUEUED, *queue_parameters(limit, after, saver))
     ]
 
 
-def asked(limit: int, after: bytes = b"", saver: UUID | None = None) -> tuple[object, ...]:
+def queue_parameters(
+    limit: int, after: bytes = b"", saver: UUID | None = None
+) -> tuple[object, ...]:
     """The parameters of `QUEUED`."""
     return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL
 
@@ -241,7 +244,7 @@ async def fail(connection: Connection, lane: Lane, failures: Mapping[UUID, str])
             lane.epoch,
         )
         failed = [row[0] for row in rows]
-        await webhooks.take_back(connection, failed)
+        await webhooks.revoke(connection, failed)
     return failed
 
 

@@ -146,7 +146,7 @@ async def store_signed(
     return row["id"], row["created_at"]
 
 
-async def call_of(connection: Connection, intent: int) -> tuple[Address, bytes]:
+async def read_call(connection: Connection, intent: int) -> tuple[Address, bytes]:
     """What an intent calls: the contract and the data, for another attempt of it."""
     row = await connection.fetchrow(
         "SELECT to_address, data FROM transactions WHERE id = $1", intent
@@ -296,7 +296,7 @@ async def has_reverted(connection: Connection, lane: Lane) -> bool:
     return found
 
 
-async def minted(connection: Connection, lane: Lane) -> dict[int, Inclusion]:
+async def indexed_inclusions(connection: Connection, lane: Lane) -> dict[int, Inclusion]:
     """Where indexed mints have shown transactions in flight to be mined, by nonce.
 
     A mint's logs exist only where its transaction succeeded, so no receipt is needed.
@@ -320,7 +320,7 @@ async def minted(connection: Connection, lane: Lane) -> dict[int, Inclusion]:
 
 
 @dataclass(frozen=True, slots=True)
-class Mined:
+class MinedTransaction:
     """A mined transaction and what the indexed chain says of its block.
 
     `unminted` counts its rewards that have no fact though the indexer has passed the block.
@@ -332,7 +332,7 @@ class Mined:
     unminted: int
 
 
-async def mined_to_judge(connection: Connection, lane: Lane, limit: int) -> list[Mined]:
+async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> list[MinedTransaction]:
     """Mined transactions that are past finality, or whose block the indexer does not hold.
 
     The second kind needs a fresh receipt: the block was orphaned, or the indexer is behind.
@@ -371,7 +371,9 @@ async def mined_to_judge(connection: Connection, lane: Lane, limit: int) -> list
         limit,
     )
     return [
-        Mined(_open_transaction(row), row["is_indexed"], row["is_past_finality"], row["unminted"])
+        MinedTransaction(
+            _open_transaction(row), row["is_indexed"], row["is_past_finality"], row["unminted"]
+        )
         for row in rows
     ]
 

@@ -57,7 +57,7 @@ class SignedRelay:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoredIntent:
     """The transaction that a relay was given."""
 
     id: int
@@ -91,7 +91,7 @@ async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
     )
 
 
-async def standings(
+async def read_usage(
     connection: Connection, asked: Sequence[tuple[Address, str | None, bytes | None]]
 ) -> list[RelayUsage]:
     """Where users stand who come with these keys and calls (their digests), in their order."""
@@ -228,7 +228,7 @@ async def queued(connection: Connection, lane: Lane, limit: int) -> list[QueuedR
 
 async def store_signed(
     connection: Connection, lane: Lane, those: Sequence[SignedRelay]
-) -> list[Row]:
+) -> list[StoredIntent]:
     """Write intents and attempts of relays that `queued` gave, and take their nonces.
 
     All or nothing: raises LaneLost when the lane's nonce or epoch is another.
@@ -282,7 +282,7 @@ async def store_signed(
     )
     if len(rows) != len(those):
         raise LaneLost("Another process works on this lane")
-    return [Row(*row) for row in rows]
+    return [StoredIntent(*row) for row in rows]
 
 
 async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None:
@@ -417,7 +417,7 @@ async def by_hash(
     return None if row is None else _progress(row)
 
 
-async def tidy(connection: Connection) -> None:
+async def delete_expired(connection: Connection) -> None:
     """Forget idempotency keys after a day, and what nobody waits for and nobody could send."""
     async with connection.transaction():
         rows = await connection.fetch(

@@ -35,7 +35,7 @@ MILESTONE_REWARD = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CheckInSnapshot:
     """What is decided on, and the database's time; `claimed` are the days of milestones.
 
     `checked_in_on`: the member's last check-in, with whatever wallet. `own_days`: the days in a row
@@ -51,7 +51,7 @@ class Standing:
     wallet: Address | None
 
 
-async def standing(connection: Connection, member: Member) -> Standing:
+async def read_snapshot(connection: Connection, member: Member) -> CheckInSnapshot:
     row = await connection.fetchrow(
         """
         SELECT s.days, s.last_day, s.best,
@@ -73,7 +73,7 @@ async def standing(connection: Connection, member: Member) -> Standing:
         member.site_user_id,
     )
     streak = None if row["days"] is None else Streak(row["days"], row["last_day"], row["best"])
-    return Standing(
+    return CheckInSnapshot(
         streak=streak,
         claimed=frozenset(row["claimed"]),
         now=row["now"],

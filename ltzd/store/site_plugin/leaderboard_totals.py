@@ -21,7 +21,7 @@ async def add(connection: Connection, rewards: Sequence[UUID]) -> None:
         await connection.execute(_MOVE, rewards, 1)
 
 
-async def take_back(connection: Connection, rewards: Sequence[UUID]) -> None:
+async def subtract(connection: Connection, rewards: Sequence[UUID]) -> None:
     """Count no longer what `add` has counted: the mints of these rewards are undone."""
     if rewards:
         await connection.execute(_MOVE, rewards, -1)
@@ -74,7 +74,7 @@ SELECT brand_id, 'earnings', period, starts, 0,
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankedWallet:
     """One wallet on a leaderboard. `user_id` is None for a wallet that no user is known to have;
     `username` for one that nobody logs in with at the brand's sites."""
 
@@ -85,10 +85,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Standings:
+class Leaderboard:
     """The first places in their order, and how many are ranked."""
 
-    places: tuple[Place, ...]
+    places: tuple[RankedWallet, ...]
     total: int
 
 
@@ -99,18 +99,20 @@ async def member_key(connection: Connection, brand_id: Address) -> tuple[bytes, 
     return row[0], row[1]
 
 
-async def top(
+async def read_top(
     connection: Connection,
     brand_id: Address,
     metric: Metric,
     period: Period,
     starts: date,
     limit: int,
-) -> Standings:
+) -> Leaderboard:
     """`starts` is the period's first day. Equal values are in the order of their wallets."""
     rows = await connection.fetch(TOP, brand_id, period, starts, limit, metric)
-    places = (Place(row["wallet"], row["value"], row["user_id"], row["username"]) for row in rows)
-    return Standings(tuple(places), rows[0]["total"] if rows else 0)
+    places = (
+        RankedWallet(row["wallet"], row["value"], row["user_id"], row["username"]) for row in rows
+    )
+    return Leaderboard(tuple(places), rows[0]["total"] if rows else 0)
 
 
 # Of the three only the metric's own is read, and of that, in its index's order, no more rows than

@@ -45,7 +45,7 @@ class OpenCodes:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenCode:
+class ConsumedCode:
     """What a code says that nobody else can use any more."""
 
     subject: str
@@ -134,7 +134,7 @@ async def add_code(connection: Connection, new: NewCode) -> datetime | None:
     return expires_at
 
 
-async def take_code(connection: Connection, hashes: Sequence[bytes]) -> TakenCode | None:
+async def consume_code(connection: Connection, hashes: Sequence[bytes]) -> ConsumedCode | None:
     """None if there is none with any of these hashes, or it has expired."""
     row = await connection.fetchrow(
         """
@@ -146,7 +146,7 @@ async def take_code(connection: Connection, hashes: Sequence[bytes]) -> TakenCod
     )
     if row is None:
         return None
-    return TakenCode(row["subject"], tuple(map(Address, row["wallets"])), row["daily_allowance"])
+    return ConsumedCode(row["subject"], tuple(map(Address, row["wallets"])), row["daily_allowance"])
 
 
 # --- making links -----------------------------------------------------------------------------
@@ -192,7 +192,7 @@ async def lock_member(connection: Connection, member: Member) -> LockedMember | 
     )
 
 
-async def count_wrong(connection: Connection, member: Member, tries: Tries) -> None:
+async def save_tries(connection: Connection, member: Member, tries: Tries) -> None:
     """Of a locked member."""
     await connection.execute(
         """
@@ -207,7 +207,7 @@ async def count_wrong(connection: Connection, member: Member, tries: Tries) -> N
     )
 
 
-async def link(connection: Connection, member: Member, code: TakenCode, wallet: Address) -> None:
+async def link(connection: Connection, member: Member, code: ConsumedCode, wallet: Address) -> None:
     """Give a locked member this wallet of the code's owner, in place of any earlier link."""
     await connection.execute(
         """
@@ -234,7 +234,7 @@ async def link(connection: Connection, member: Member, code: TakenCode, wallet: 
 # --- ending links -----------------------------------------------------------------------------
 
 
-async def settle(connection: Connection, member: Member) -> None:
+async def clear_ended_link(connection: Connection, member: Member) -> None:
     """Give the member the wallet of his e-mail address if the link that his row names has ended."""
     await connection.execute(
         """
@@ -251,7 +251,7 @@ async def settle(connection: Connection, member: Member) -> None:
     )
 
 
-async def end_of_member(connection: Connection, member: Member) -> bool:
+async def end_member_link(connection: Connection, member: Member) -> bool:
     """Whether there was a link."""
     ended = await connection.fetchval(
         """
@@ -269,7 +269,7 @@ async def end_of_member(connection: Connection, member: Member) -> bool:
     return bool(ended)
 
 
-async def end_of_owner(connection: Connection, subject: str, host: str) -> int:
+async def end_owner_links(connection: Connection, subject: str, host: str) -> int:
     """How many links and open codes of the owner at this host there were.
 
     Codes go first: whoever is using one has linked a member before the links are ended.
@@ -300,7 +300,7 @@ async def end_of_owner(connection: Connection, subject: str, host: str) -> int:
     return len(codes) + len(links)
 
 
-async def of_owner(connection: Connection, subject: str) -> list[Link]:
+async def list_of_owner(connection: Connection, subject: str) -> list[Link]:
     """Those that last, the oldest first."""
     rows: list[asyncpg.Record] = await connection.fetch(
         """

@@ -31,7 +31,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class MemberRecord:
     """A member, and the e-mail address under which he is known, in lower case.
 
     `has_ended_link`: the row names a link that has ended, whose wallet is not the member's any more
@@ -45,7 +45,7 @@ class Known:
 
 async def find(
     connection: Connection, brand_id: Address, host: str, site_user_id: int
-) -> Known | None:
+) -> MemberRecord | None:
     row = await connection.fetchrow(
         """
         SELECT m.brand_id, m.host, m.site_user_id, m.username, m.user_id, m.wallet, l.subject,
@@ -61,10 +61,10 @@ async def find(
     if row is None:
         return None
     *member, email_key, has_ended_link = row
-    return Known(Member(*member), email_key, has_ended_link)
+    return MemberRecord(Member(*member), email_key, has_ended_link)
 
 
-async def keep(connection: Connection, met: Member, email_key: str) -> Member:
+async def save(connection: Connection, met: Member, email_key: str) -> Member:
     """The member as he is now known. With the address that he had, only his name is taken from
     `met`: he may have been linked meanwhile."""
     await connection.execute(

@@ -1,8 +1,8 @@
 """Facts on chain that pay site redemptions, and what happens when a reorganisation takes one back.
 
 The view `site_redemption_payments` says which facts pay. A redemption that is done names the fact
-that paid it. `lose_above` marks it when that fact's block goes; `restore` names another fact that
-pays, and `reverse` ends a redemption whose payment can no longer come.
+that paid it. `mark_lost_above` marks it when that fact's block goes; `restore` names another fact
+that pays, and `reverse` ends a redemption whose payment can no longer come.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from ltzd.store import wakeups as signals
+from ltzd.store import wakeups
 from ltzd.store.database import Connection
 
 
@@ -36,7 +36,7 @@ async def finish(connection: Connection, redemption: UUID) -> bool:
     return bool(done)
 
 
-async def lose_above(connection: Connection, block_number: int) -> None:
+async def mark_lost_above(connection: Connection, block_number: int) -> None:
     """Marks redemptions that were paid above this block, in the transaction that deletes the facts
     above it, after they are deleted."""
     await connection.execute(
@@ -49,7 +49,7 @@ async def lose_above(connection: Connection, block_number: int) -> None:
     )
 
 
-async def lost(connection: Connection) -> Sequence[UUID]:
+async def list_lost(connection: Connection) -> Sequence[UUID]:
     """All redemptions whose payment is lost, the longest lost first."""
     rows = await connection.fetch(
         """
@@ -122,7 +122,7 @@ async def reverse(connection: Connection, redemption: UUID) -> bool:
         SELECT true FROM told CROSS JOIN reversed
         """,
         redemption,
-        signals.WEBHOOKS,
+        wakeups.WEBHOOKS,
     )
     return bool(reversed_)
 

@@ -21,7 +21,7 @@ from ltzd.store.site_plugin.members import Member
 from ltzd.values import Address
 
 
-class State(Enum):
+class RedemptionState(Enum):
     OPEN = "open"
     DONE = "done"
     """It is on chain, and the user was told its code."""
@@ -31,7 +31,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class NewRedemption:
+class NewSiteRedemption:
     """Of a collection or an item: the other id is None."""
 
     id: UUID
@@ -59,17 +59,17 @@ class NewRedemption:
 
 
 @dataclass(frozen=True, slots=True)
-class Redemption(NewRedemption):
+class SiteRedemption(NewSiteRedemption):
     """`failure` is what its user is told of one that failed. `is_payment_lost`: a reorganisation
     has taken the payment of a redemption back, and the payment may come again."""
 
-    state: State = State.OPEN
+    state: RedemptionState = RedemptionState.OPEN
     failure: str | None = None
     is_payment_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
+class RedemptionProgress:
     """How far a redemption came: a fact that pays it, or the relay that will make one.
 
     A fact pays if it is of the redemption's kind, of its collection or one of its item, by its
@@ -81,7 +81,7 @@ class Traces:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class ChainOffers:
     """What the index has of the collections and items asked for."""
 
     collections: Mapping[int | None, Offer]
@@ -100,7 +100,9 @@ async def lock_wallet(connection: Connection, wallet: Address) -> None:
     )
 
 
-async def joinable(connection: Connection, member: Member, perk_id: UUID) -> Redemption | None:
+async def find_joinable(
+    connection: Connection, member: Member, perk_id: UUID
+) -> SiteRedemption | None:
     """The redemption that asking again means: one that is open, or was answered a minute ago.
 
     Of this very member: another one with the same wallet may be a stranger who has typed its
@@ -128,7 +130,7 @@ async def joinable(connection: Connection, member: Member, perk_id: UUID) -> Red
     return None if row is None else _redemption(row)
 
 
-async def insert(connection: Connection, new: NewRedemption) -> Redemption | None:
+async def insert(connection: Connection, new: NewSiteRedemption) -> SiteRedemption | None:
     """None if another redemption has this code already. Who pays it with what, the same transaction
     writes next (`site_spending.charge`)."""
     row = await connection.fetchrow(
@@ -153,15 +155,15 @@ async def insert(connection: Connection, new: NewRedemption) -> Redemption | Non
     return None if row is None else _redemption(row)
 
 
-async def by_id(connection: Connection, redemption: UUID) -> Redemption:
+async def by_id(connection: Connection, redemption: UUID) -> SiteRedemption:
     """Of one that was begun: none is ever deleted."""
     row = await connection.fetchrow("SELECT * FROM site_redemptions WHERE id = $1", redemption)
     return _redemption(row)
 
 
-async def left_behind(
+async def list_abandoned(
     connection: Connection, brand: Address, wallet: Address
-) -> Sequence[Redemption]:
+) -> Sequence[SiteRedemption]:
     """Those that somebody began ten minutes ago and came to nothing: he must have died.
 
     One that is on chain stays open until its user comes for the code; it is paid for.
@@ -177,10 +179,10 @@ async def left_behind(
         brand,
     )
     redemptions = [_redemption(row) for row in rows]
-    return [each for each in redemptions if not (await traces(connection, each)).is_paid]
+    return [each for each in redemptions if not (await read_progress(connection, each)).is_paid]
 
 
-async def traces(connection: Connection, one: NewRedemption) -> Traces:
+async def read_progress(connection: Connection, one: NewSiteRedemption) -> RedemptionProgress:
     """The relay is known by its fingerprint: a caller of /relay chooses idempotency keys freely,
     and could give the redemption's key to a call of another kind."""
     row = await connection.fetchrow(
@@ -197,10 +199,10 @@ async def traces(connection: Connection, one: NewRedemption) -> Traces:
         one.fingerprint,
         one.id,
     )
-    return Traces(row["is_paid"], row["relay"])
+    return RedemptionProgress(row["is_paid"], row["relay"])
 
 
-async def fail(connection: Connection, one: NewRedemption, failure: str) -> bool:
+async def fail(connection: Connection, one: NewSiteRedemption, failure: str) -> bool:
     """In a transaction: nothing will ever be sent for it. False if something was, and may come,
     or if a fact pays it.
 
@@ -246,9 +248,9 @@ async def fail(connection: Connection, one: NewRedemption, failure: str) -> bool
     return True
 
 
-async def offered(
+async def read_offers(
     connection: Connection, collection_ids: Sequence[int], item_ids: Sequence[int]
-) -> Offered:
+) -> ChainOffers:
     """Those of them that are on chain."""
     collections = await connection.fetch(
         """
@@ -268,7 +270,7 @@ async def offered(
         """,
         list(map(Decimal, item_ids)),
     )
-    return Offered(
+    return ChainOffers(
         {int(row["id"]): _offer(row) for row in collections},
         {int(row["id"]): _offer(row) for row in items},
     )
@@ -285,9 +287,9 @@ def _offer(row: asyncpg.Record) -> Offer:
     )
 
 
-def _redemption(row: asyncpg.Record) -> Redemption:
+def _redemption(row: asyncpg.Record) -> SiteRedemption:
     collection_id, item_id = row["collection_id"], row["item_id"]
-    return Redemption(
+    return SiteRedemption(
         id=row["id"],
         brand=Address(row["brand_id"]),
         wallet=Address(row["wallet"]),
@@ -298,7 +300,7 @@ def _redemption(row: asyncpg.Record) -> Redemption:
         item_id=None if item_id is None else int(item_id),
         price=int(row["price"]),
         confirmation_code=row["confirmation_code"],
-        state=State(row["state"]),
+        state=RedemptionState(row["state"]),
         failure=row["failure"],
         is_payment_lost=row["payment_lost_at"] is not None,
     )

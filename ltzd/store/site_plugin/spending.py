@@ -20,7 +20,7 @@ from ltzd.values import LTZ, Address
 
 
 @dataclass(frozen=True, slots=True)
-class LastingLink:
+class ActiveLink:
     """`day` is today in UTC, on which `allowance` is counted."""
 
     id: UUID
@@ -30,14 +30,14 @@ class LastingLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SpendingAccount:
     """What is decided on. `user_id` and `wallet` are the member's now."""
 
     user_id: UUID
     wallet: Address
     ledger: Ledger
     address: AddressFacts
-    link: LastingLink | None
+    link: ActiveLink | None
 
     def is_of(self, member: Member) -> bool:
         """False if the member has got another address or wallet since the log-in."""
@@ -58,7 +58,7 @@ async def lock_member(connection: Connection, member: Member) -> None:
     )
 
 
-async def account(connection: Connection, member: Member) -> Account | None:
+async def read_account(connection: Connection, member: Member) -> SpendingAccount | None:
     """Of the member with his wallet of this moment; None for one who is not on record."""
     row = await connection.fetchrow(
         _ACCOUNT, member.brand_id, member.host, member.site_user_id, Decimal(LTZ)
@@ -111,7 +111,7 @@ SELECT m.user_id, m.wallet,
 """
 
 
-async def charged(connection: Connection, redemption: UUID) -> tuple[Payment, UUID | None]:
+async def read_charge(connection: Connection, redemption: UUID) -> tuple[Payment, UUID | None]:
     """Which pots pay for a redemption, and by which link. An older version wrote down no pots."""
     row = await connection.fetchrow(
         """
@@ -126,15 +126,15 @@ async def charged(connection: Connection, redemption: UUID) -> tuple[Payment, UU
     return payment, row["link_id"]
 
 
-async def charge(
+async def write_charge(
     connection: Connection,
     redemption: UUID,
     member: Member,
     payment: Payment,
-    link: LastingLink | None,
+    link: ActiveLink | None,
 ) -> None:
     """Write which pots pay for a redemption, in the transaction that begins it."""
-    charged = link if payment.linked else None
+    read_charge = link if payment.linked else None
     await connection.execute(
         """
         UPDATE site_redemptions
@@ -148,12 +148,12 @@ async def charge(
         Decimal(payment.earned),
         Decimal(payment.given),
         Decimal(payment.linked),
-        None if charged is None else charged.id,
-        None if charged is None else charged.day,
+        None if read_charge is None else read_charge.id,
+        None if read_charge is None else read_charge.day,
     )
 
 
-def _account(row: asyncpg.Record, email_confirmed: bool | None) -> Account:
+def _account(row: asyncpg.Record, email_confirmed: bool | None) -> SpendingAccount:
     allowance = Allowance(int(row["per_day"]), int(row["charged"])) if row["link_id"] else None
     ledger = Ledger(
         earned=int(row["earned"]),
@@ -164,6 +164,6 @@ def _account(row: asyncpg.Record, email_confirmed: bool | None) -> Account:
     )
     link = None
     if allowance is not None:
-        link = LastingLink(row["link_id"], row["expires_at"], row["day"], allowance)
+        link = ActiveLink(row["link_id"], row["expires_at"], row["day"], allowance)
     address = AddressFacts(email_confirmed, row["is_proven"], row["leads_to_wallet"])
-    return Account(row["user_id"], Address(row["wallet"]), ledger, address, link)
+    return SpendingAccount(row["user_id"], Address(row["wallet"]), ledger, address, link)

@@ -30,13 +30,13 @@ Kind: TypeAlias = Literal["email", "subject"] | OAuthProvider
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class AccountName:
     kind: Kind
     text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class LocalUser:
+class CustodialUser:
     subject: str
     wallet: Address
 
@@ -52,10 +52,10 @@ class SealedUser:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class NameOwnership:
     """Of a name: the user it leads to, and the root who owns that user; None for nobody yet."""
 
-    name: Name
+    name: AccountName
     user: str | None
     owner: str | None
 
@@ -69,10 +69,10 @@ class ListedUser:
     key_id: str
     created_at: datetime
     owner: str | None
-    names: tuple[tuple[Name, bool], ...]
+    names: tuple[tuple[AccountName, bool], ...]
 
 
-async def find(connection: Connection, name: Name) -> LocalUser | None:
+async def find(connection: Connection, name: AccountName) -> CustodialUser | None:
     """To whom goes what is given to the name: the home of the person whose it is, or else the user
     that it leads to."""
     row = await connection.fetchrow(
@@ -90,10 +90,10 @@ async def find(connection: Connection, name: Name) -> LocalUser | None:
         name.kind,
         name.text,
     )
-    return LocalUser(*row) if row else None
+    return CustodialUser(*row) if row else None
 
 
-async def make(connection: Connection, name: Name, new: SealedUser) -> bool:
+async def create(connection: Connection, name: AccountName, new: SealedUser) -> bool:
     """A user for a name that somebody says; False, and nothing done, if it leads somewhere already.
 
     One statement, so that of any number at once one makes the user.
@@ -120,7 +120,7 @@ async def make(connection: Connection, name: Name, new: SealedUser) -> bool:
     return bool(made)
 
 
-async def root_of(connection: Connection, login: Name) -> str | None:
+async def find_root(connection: Connection, login: AccountName) -> str | None:
     """Of the person who logs in so; None for somebody new."""
     root: str | None = await connection.fetchval(
         "SELECT subject FROM local_accounts WHERE kind = 'subject' AND name = $1", login.text
@@ -183,14 +183,16 @@ async def emails_of(connection: Connection, root: str) -> tuple[str, ...]:
     return tuple(row["name"] for row in rows)
 
 
-async def key_of(connection: Connection, wallet: Address) -> SealedUser | None:
+async def read_sealed_user(connection: Connection, wallet: Address) -> SealedUser | None:
     row = await connection.fetchrow(
         "SELECT subject, wallet, key_id, sealed FROM local_users WHERE wallet = $1", wallet
     )
     return SealedUser(*row) if row else None
 
 
-async def standings(connection: Connection, names: Sequence[Name]) -> list[Standing]:
+async def read_ownership(
+    connection: Connection, names: Sequence[AccountName]
+) -> list[NameOwnership]:
     """In the order of `names`."""
     rows = await connection.fetch(
         """
@@ -203,10 +205,10 @@ async def standings(connection: Connection, names: Sequence[Name]) -> list[Stand
         [name.kind for name in names],
         [name.text for name in names],
     )
-    return [Standing(name, *row) for name, row in zip(names, rows, strict=True)]
+    return [NameOwnership(name, *row) for name, row in zip(names, rows, strict=True)]
 
 
-async def lock(connection: Connection, names: Sequence[Name]) -> None:
+async def lock(connection: Connection, names: Sequence[AccountName]) -> None:
     """To the end of the transaction nobody else settles any of these names; taken in one order by
     all, so that no two wait for each other."""
     await connection.execute(
@@ -220,7 +222,7 @@ async def lock(connection: Connection, names: Sequence[Name]) -> None:
     )
 
 
-async def make_person(connection: Connection, login: Name, new: SealedUser) -> None:
+async def create_person(connection: Connection, login: AccountName, new: SealedUser) -> None:
     """A user for somebody who logs in and for whom no name stands."""
     await connection.execute(
         """
@@ -231,11 +233,11 @@ async def make_person(connection: Connection, login: Name, new: SealedUser) -> N
         new.key_id,
         new.sealed,
     )
-    await own(connection, new.subject, new.subject, login)
-    await give(connection, login, new.subject)
+    await set_owner(connection, new.subject, new.subject, login)
+    await add_name(connection, login, new.subject)
 
 
-async def own(connection: Connection, user: str, root: str, proven: Name) -> bool:
+async def set_owner(connection: Connection, user: str, root: str, proven: AccountName) -> bool:
     """The user is the root's, as a token has vouched for his name; False if he is somebody's."""
     owned: bool | None = await connection.fetchval(
         """
@@ -258,7 +260,7 @@ async def own(connection: Connection, user: str, root: str, proven: Name) -> boo
     return True
 
 
-async def give(connection: Connection, name: Name, user: str) -> bool:
+async def add_name(connection: Connection, name: AccountName, user: str) -> bool:
     """A proven name leads to the user; False if it leads somewhere already."""
     given: bool | None = await connection.fetchval(
         """
@@ -274,7 +276,7 @@ async def give(connection: Connection, name: Name, user: str) -> bool:
     return bool(given)
 
 
-async def home_of(connection: Connection, root: str) -> LocalUser:
+async def read_home(connection: Connection, root: str) -> CustodialUser:
     """New names lead to it, too."""
     row = await connection.fetchrow(
         """
@@ -287,10 +289,10 @@ async def home_of(connection: Connection, root: str) -> LocalUser:
         """,
         root,
     )
-    return LocalUser(*row)
+    return CustodialUser(*row)
 
 
-async def newest(connection: Connection, limit: int) -> list[ListedUser]:
+async def list_newest(connection: Connection, limit: int) -> list[ListedUser]:
     rows = await connection.fetch(
         """
         SELECT u.subject, u.wallet, u.key_id, u.created_at,
@@ -311,7 +313,7 @@ async def newest(connection: Connection, limit: int) -> list[ListedUser]:
 
 def _listed(row: asyncpg.Record) -> ListedUser:
     subject, wallet, key_id, created_at, owner, names = row
-    led = tuple((Name(kind, text), proven) for kind, text, proven in names)
+    led = tuple((AccountName(kind, text), proven) for kind, text, proven in names)
     return ListedUser(subject, Address(wallet), key_id, created_at, owner, led)
 
 

@@ -22,7 +22,7 @@ class AccountWallet:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedPregeneration:
     """The wallet that counts, and whether this request made it so."""
 
     kept: AccountWallet
@@ -30,7 +30,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class DayUse:
+class DailyUsage:
     """Of a brand's UTC day. Times are the database's."""
 
     is_within: bool
@@ -39,7 +39,7 @@ class DayUse:
 
 async def count_today(
     connection: Connection, brand_id: Address, most: int, *, is_signed: bool
-) -> DayUse:
+) -> DailyUsage:
     """Count one more request of the brand, unless `most` of its kind have been counted today."""
     row = await connection.fetchrow(
         """
@@ -59,7 +59,7 @@ async def count_today(
         most,
         "signed_pregenerations_a_day" if is_signed else "pregenerations_a_day",
     )
-    return DayUse(row[0], max(1, row[1]))
+    return DailyUsage(row[0], max(1, row[1]))
 
 
 async def find(connection: Connection, account: OAuthAccount) -> AccountWallet | None:
@@ -92,7 +92,7 @@ async def record(
     account: OAuthAccount,
     found: AccountWallet,
     metadata: Mapping[str, Any] | None,
-) -> Recorded:
+) -> RecordedPregeneration:
     """Write the request, and `found` for the account unless it has a wallet: then that one counts.
 
     For a connection outside a transaction: what another one has just written must be seen.
@@ -109,7 +109,7 @@ async def record(
     )
     kept = found if created_new else await find(connection, account)
     assert kept is not None, "rows of accounts are never deleted"
-    return Recorded(kept, created_new)
+    return RecordedPregeneration(kept, created_new)
 
 
 # Foreign keys are looked at when the statement ends, and see what others have committed meanwhile.

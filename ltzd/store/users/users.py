@@ -22,7 +22,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class MigratedUser:
     """A user whose address leads elsewhere from now on; `left` is the wallet that it led to."""
 
     id: UUID
@@ -49,8 +49,8 @@ async def find(connection: Connection, key: str) -> User | None:
     return User(*row) if row else None
 
 
-async def has_unsettled(connection: Connection, person: str, keys: Sequence[str]) -> bool:
-    """Whether `follow` may find something to do for somebody whose user is called as he is."""
+async def needs_migration(connection: Connection, person: str, keys: Sequence[str]) -> bool:
+    """Whether `migrate_wallets` may have rows to change for a person with this subject."""
     found: bool = await connection.fetchval(
         """
         SELECT EXISTS (SELECT FROM users
@@ -64,16 +64,18 @@ async def has_unsettled(connection: Connection, person: str, keys: Sequence[str]
     return found
 
 
-async def follow(
+async def migrate_wallets(
     connection: Connection, person: str, keys: Sequence[str], subject: str, wallet: Address
-) -> list[Followed]:
+) -> list[MigratedUser]:
     """Lead the addresses that the person has proven to his wallet, at brands' sites too; those
     that somebody else was the first to prove stay where they are.
 
     One statement: of two people at once who prove an address one gets it.
     """
     rows = await connection.fetch(_FOLLOW, list(keys), person, subject, wallet)
-    return [Followed(row["id"], Address(row["wallet"])) for row in rows if row["wallet"] != wallet]
+    return [
+        MigratedUser(row["id"], Address(row["wallet"])) for row in rows if row["wallet"] != wallet
+    ]
 
 
 _FOLLOW = """

@@ -11,7 +11,7 @@ import msgspec
 
 from ltzd.rules.amounts import ltz_of
 from ltzd.store.database import Connection
-from ltzd.store.webhooks.queue import Due, Kind
+from ltzd.store.webhooks.queue import DueWebhook, WebhookKind
 from ltzd.values import checksummed, hex_of
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Body = dict[str, Any]
 
 
-async def rendered(connection: Connection, those: Sequence[Due]) -> dict[UUID, bytes]:
+async def render(connection: Connection, those: Sequence[DueWebhook]) -> dict[UUID, bytes]:
     """By the webhook's id; one whose fact does not stand at this moment is missing."""
     facts: dict[UUID, asyncpg.Record] = {}
     for read, kinds in _READERS.items():
@@ -29,7 +29,7 @@ async def rendered(connection: Connection, those: Sequence[Due]) -> dict[UUID, b
     return {key: _JSON.encode(body) for key, body in bodies.items() if body is not None}
 
 
-def _body(due: Due, fact: asyncpg.Record) -> Body | None:
+def _body(due: DueWebhook, fact: asyncpg.Record) -> Body | None:
     match due.kind:
         case "ltz_distributed":
             return _distributed(due, fact) if fact["mint_transaction_hash"] is not None else None
@@ -41,7 +41,7 @@ def _body(due: Due, fact: asyncpg.Record) -> Body | None:
             return _redemption_reversed(due, fact)
 
 
-def _distributed(due: Due, reward: asyncpg.Record) -> Body:
+def _distributed(due: DueWebhook, reward: asyncpg.Record) -> Body:
     """Spec 6."""
     return {
         "event": due.kind,
@@ -55,7 +55,7 @@ def _distributed(due: Due, reward: asyncpg.Record) -> Body:
     }
 
 
-def _payment_reversed(due: Due, reversal: asyncpg.Record) -> Body:
+def _payment_reversed(due: DueWebhook, reversal: asyncpg.Record) -> Body:
     return {
         "event": due.kind,
         "brandId": hex_of(due.brand_id),
@@ -72,7 +72,7 @@ def _payment_reversed(due: Due, reversal: asyncpg.Record) -> Body:
     }
 
 
-def _redemption_reversed(due: Due, redemption: asyncpg.Record) -> Body:
+def _redemption_reversed(due: DueWebhook, redemption: asyncpg.Record) -> Body:
     return {
         "event": due.kind,
         "brandId": hex_of(due.brand_id),
@@ -160,7 +160,7 @@ async def _redemptions(connection: Connection, ids: Sequence[UUID]) -> dict[UUID
 
 
 _Reader = Callable[[Connection, Sequence[UUID]], Awaitable[dict[UUID, asyncpg.Record]]]
-_READERS: dict[_Reader, frozenset[Kind]] = {
+_READERS: dict[_Reader, frozenset[WebhookKind]] = {
     _rewards: frozenset(("ltz_distributed", "ltz_reverted")),
     _reversals: frozenset(("payment_reversed",)),
     _redemptions: frozenset(("redemption_reversed",)),

@@ -1,7 +1,7 @@
 """What brands are to be told: rows that wait, are claimed for one attempt, and settled in groups.
 
 A claim counts the attempt and moves `next_at` on before anything is sent: whoever is killed then
-has delayed a webhook, not lost it. `take_back` and whoever writes a reversal put rows in with the
+has delayed a webhook, not lost it. `revoke` and whoever writes a reversal put rows in with the
 fact that they announce; those of mints are the indexer's (`facts.insert_mints`).
 """
 
@@ -11,25 +11,25 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from ltzd.store import wakeups as signals
+from ltzd.store import wakeups
 from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
 
-Kind = Literal["ltz_distributed", "ltz_reverted", "payment_reversed", "redemption_reversed"]
-State = Literal["pending", "delivered", "exhausted"]
+WebhookKind = Literal["ltz_distributed", "ltz_reverted", "payment_reversed", "redemption_reversed"]
+WebhookState = Literal["pending", "delivered", "exhausted"]
 
 _ROWS_A_STATEMENT = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueWebhook:
     """Claimed for its attempt with this number, to `url`. `revision` is the brand's."""
 
     id: UUID
     brand_id: Address
     url: str
     revision: int
-    kind: Kind
+    kind: WebhookKind
     subject: UUID
     attempt: int
     created_at: datetime
@@ -38,13 +38,13 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryOutcome:
     """What an attempt came to. `closes` says why its endpoint is to be disabled, None if not;
     `unless_succeeded_since` then spares one where something arrived since that moment."""
 
-    due: Due
+    due: DueWebhook
     at: datetime
-    state: State
+    state: WebhookState
     next_at: datetime
     status: int | None
     error: str | None
@@ -52,12 +52,12 @@ class Outcome:
     unless_succeeded_since: datetime | None = None
 
 
-async def wake(connection: Connection) -> None:
+async def notify_senders(connection: Connection) -> None:
     """Wake the senders when this database transaction commits.
 
     Without an origin (signals.ORIGIN), so that the one in this process hears it, too.
     """
-    await connection.execute("SELECT pg_notify($1, '')", signals.WEBHOOKS)
+    await connection.execute("SELECT pg_notify($1, '')", wakeups.WEBHOOKS)
 
 
 async def brands_with_due(connection: Connection, now: datetime) -> set[Address]:
@@ -88,7 +88,7 @@ async def brands_with_due(connection: Connection, now: datetime) -> set[Address]
 
 async def claim(
     connection: Connection, most: Mapping[Address, int], now: datetime, leased_until: datetime
-) -> list[Due]:
+) -> list[DueWebhook]:
     """Up to so many of each brand's due webhooks, those first that are due longest.
 
     Nobody else gets them until `leased_until`. Those of a disabled brand or endpoint, or without
@@ -130,10 +130,10 @@ async def claim(
         now,
         leased_until,
     )
-    return [Due(row[0], Address(row[1]), *row[2:]) for row in rows]
+    return [DueWebhook(row[0], Address(row[1]), *row[2:]) for row in rows]
 
 
-async def put_off(connection: Connection, those: Sequence[UUID], until: datetime) -> None:
+async def defer(connection: Connection, those: Sequence[UUID], until: datetime) -> None:
     """Give claimed ones back that cannot be sent yet; in the claim's transaction, so that nobody
     sees the attempt that was none."""
     await connection.execute(
@@ -143,7 +143,9 @@ async def put_off(connection: Connection, those: Sequence[UUID], until: datetime
     )
 
 
-async def settle(connection: Connection, outcomes: Sequence[Outcome]) -> list[Outcome]:
+async def settle(
+    connection: Connection, outcomes: Sequence[DeliveryOutcome]
+) -> list[DeliveryOutcome]:
     """Write what attempts came to, all or nothing; answers those that disabled their endpoint.
 
     A delivery always counts. A failure counts only while the webhook is as it was claimed: another
@@ -177,7 +179,7 @@ async def settle(connection: Connection, outcomes: Sequence[Outcome]) -> list[Ou
         return [one for one in outcomes if one.closes and await _disable(connection, one)]
 
 
-async def _note_successes(connection: Connection, outcomes: Sequence[Outcome]) -> None:
+async def _note_successes(connection: Connection, outcomes: Sequence[DeliveryOutcome]) -> None:
     latest: dict[Address, datetime] = {}
     for one in outcomes:
         if one.state == "delivered":
@@ -196,7 +198,7 @@ async def _note_successes(connection: Connection, outcomes: Sequence[Outcome]) -
     )
 
 
-async def _disable(connection: Connection, outcome: Outcome) -> bool:
+async def _disable(connection: Connection, outcome: DeliveryOutcome) -> bool:
     """False if it is disabled already, or something arrived there meanwhile."""
     disabled = await connection.fetchval(
         """
@@ -219,7 +221,7 @@ async def _disable(connection: Connection, outcome: Outcome) -> bool:
     return bool(disabled)
 
 
-async def take_back(connection: Connection, rewards: Sequence[UUID]) -> None:
+async def revoke(connection: Connection, rewards: Sequence[UUID]) -> None:
     """Announced rewards failed for good: say so to whoever may have heard of them, nothing to the
     others. If one is minted later after all, that is news again."""
     if not rewards:
@@ -260,10 +262,10 @@ async def take_back(connection: Connection, rewards: Sequence[UUID]) -> None:
         [row["subject"] for row in heard],
         [row["transaction_hash"] for row in heard],
     )
-    await wake(connection)
+    await notify_senders(connection)
 
 
-async def tidy(connection: Connection) -> None:
+async def delete_expired(connection: Connection) -> None:
     """Forget what was delivered 30 days ago, and everything after 90; call it now and then."""
     while True:
         done = await connection.execute(

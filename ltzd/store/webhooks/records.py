@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ltzd.store.database import Connection
-from ltzd.store.webhooks.queue import Kind, State, wake
+from ltzd.store.webhooks.queue import WebhookKind, WebhookState, notify_senders
 from ltzd.values import Address
 
 
@@ -16,9 +16,9 @@ class WebhookRecord:
 
     id: UUID
     brand_id: Address
-    kind: Kind
+    kind: WebhookKind
     subject: UUID
-    state: State
+    state: WebhookState
     revoked: bool
     attempts: int
     next_at: datetime
@@ -96,8 +96,8 @@ async def backlog(connection: Connection) -> WebhookFacts:
     return WebhookFacts(*row)
 
 
-async def listed(
-    connection: Connection, brand: Address | None, state: State | None, limit: int
+async def list_webhooks(
+    connection: Connection, brand: Address | None, state: WebhookState | None, limit: int
 ) -> list[WebhookRecord]:
     """The newest first, of one brand or of all."""
     rows = await connection.fetch(
@@ -122,7 +122,7 @@ async def listed(
     return [WebhookRecord(row[0], Address(row[1]), *row[2:]) for row in rows]
 
 
-async def called(connection: Connection, ids: Sequence[UUID]) -> list[WebhookRecord]:
+async def lock_by_id(connection: Connection, ids: Sequence[UUID]) -> list[WebhookRecord]:
     """Locked for the rest of the database transaction; an id that is nobody's is left out."""
     rows = await connection.fetch(
         """
@@ -174,12 +174,12 @@ async def replay(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
         ids,
     )
     if rows:
-        await wake(connection)
+        await notify_senders(connection)
     return [row["id"] for row in rows]
 
 
 async def replay_since(
-    connection: Connection, brand: Address, since: datetime, state: State | None
+    connection: Connection, brand: Address, since: datetime, state: WebhookState | None
 ) -> int:
     """`replay` everything that was written for a brand since; answers how many."""
     rows = await connection.fetch(

@@ -6,7 +6,7 @@ from uuid import uuid4
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import transactions
-from ltzd.store.wakeups import PUBLISHED, Signals
+from ltzd.store.wakeups import PUBLISHED, WakeupHub
 from tests.support.rows.core import (
     a_hash,
     a_lane,
@@ -21,13 +21,13 @@ LONG = 20.0
 
 
 async def test_a_hash_that_does_not_come_is_none(pool: Pool) -> None:
-    hashes = MintHashWaiters(pool, Signals(""))
+    hashes = MintHashWaiters(pool, WakeupHub(""))
     async with running(hashes.run()):
         assert await hashes.wait(uuid4(), 0.05) is None
 
 
 async def test_this_processs_lane_tells_at_once(pool: Pool) -> None:
-    hashes = MintHashWaiters(pool, Signals(""))
+    hashes = MintHashWaiters(pool, WakeupHub(""))
     rewards = [uuid4() for _ in range(3)]
     waits = [asyncio.create_task(hashes.wait(reward, LONG)) for reward in rewards]
     await asyncio.sleep(0)
@@ -41,8 +41,8 @@ async def test_this_processs_lane_tells_at_once(pool: Pool) -> None:
 
 
 async def test_another_processs_publication_is_found_in_the_rows(pool: Pool) -> None:
-    bells = Signals("")
-    hashes = MintHashWaiters(pool, bells)
+    wakeups = WakeupHub("")
+    hashes = MintHashWaiters(pool, wakeups)
     ids = await queue_rewards(pool, 3)
     lane = await a_lane(pool)
     async with running(hashes.run()):
@@ -51,19 +51,19 @@ async def test_another_processs_publication_is_found_in_the_rows(pool: Pool) -> 
             await transactions.store_signed(
                 connection, lane, an_intent(0, ids[:2]), an_attempt("mint")
             )
-        bells.ring(PUBLISHED)
+        wakeups.notify(PUBLISHED)
         await asyncio.wait(waits, timeout=0.1)
         assert not any(wait.done() for wait in waits), "signed is not published"
 
         await value(pool, "UPDATE attempts SET published_at = now() RETURNING 1")
-        bells.ring(PUBLISHED)
+        wakeups.notify(PUBLISHED)
         assert await asyncio.gather(*waits[:2]) == [a_hash("mint")] * 2
         assert not waits[2].done()
         waits[2].cancel()
 
 
 async def test_a_waiter_that_gives_up_leaves_nothing_behind(pool: Pool) -> None:
-    hashes = MintHashWaiters(pool, Signals(""))
+    hashes = MintHashWaiters(pool, WakeupHub(""))
     reward = uuid4()
     wait = asyncio.create_task(hashes.wait(reward, LONG))
     await asyncio.sleep(0)

@@ -32,7 +32,7 @@ from ltzd.errors import (
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.store.database import Connection, Pool
 from ltzd.store.event_handler import events as store_events
-from ltzd.store.event_handler.events import ClaimKey, NewEvent, Won
+from ltzd.store.event_handler.events import ClaimKey, InsertedEvent, NewEvent
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import a_wallet, value
@@ -426,9 +426,11 @@ async def test_a_commit_whose_outcome_is_lost_is_recorded_once(
     monkeypatch: pytest.MonkeyPatch,
     had_happened: bool,
 ) -> None:
-    write, lost = store_events.write, [0]
+    write, lost = store_events.insert, [0]
 
-    async def lossy(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, Won]:
+    async def lossy(
+        connection: Connection, those: Sequence[NewEvent]
+    ) -> dict[ClaimKey, InsertedEvent]:
         lost[0] += 1
         if lost[0] > 1:
             return await write(connection, those)
@@ -436,7 +438,7 @@ async def test_a_commit_whose_outcome_is_lost_is_recorded_once(
             await write(connection, those)
         raise DatabaseUnavailable("The database was lost: ConnectionDoesNotExistError")
 
-    monkeypatch.setattr(store_events, "write", lossy)
+    monkeypatch.setattr(store_events, "insert", lossy)
     async with a_handler(database_url, sandbox) as handler:
         answer = await handler.record(a_request())
 
@@ -456,11 +458,11 @@ async def test_a_database_that_stays_away_is_told_after_a_bounded_wait(
     monkeypatch.setattr(event_writing, "_UNSURE_PAUSE_SECONDS", 0.02)
     async with a_handler(database_url, sandbox) as handler:
         await handler.record(a_request())
-        monkeypatch.setattr(store_events, "write", gone)
+        monkeypatch.setattr(store_events, "insert", gone)
         waiting = asyncio.create_task(
             handler.record(a_request(event_type="form_submit", email="ann@shop.example"))
         )
-        monkeypatch.setattr(store_events, "standing", gone)
+        monkeypatch.setattr(store_events, "read_snapshot", gone)
         with pytest.raises(DatabaseUnavailable):
             await waiting
     assert await value(pool, "SELECT count(*) FROM events") == 1

@@ -13,7 +13,7 @@ from ltzd.store.database import Pool
 from ltzd.store.event_handler.events import EventRow
 from ltzd.store.users import users
 from ltzd.store.users.users import User
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from tests.support.rows.core import BRAND, a_wallet, running, value
 from tests.support.surfaces.event_action import a_brand, kinds
 
@@ -49,7 +49,7 @@ def a_claim(name: str, brand: Brand) -> PreparedEvent:
 
 @pytest.fixture
 def writer(pool: Pool, database_url: str) -> EventWriter:
-    return EventWriter(pool, Signals(database_url), {})
+    return EventWriter(pool, WakeupHub(database_url), {})
 
 
 async def write(writer: EventWriter, *claims: PreparedEvent) -> list[object]:

@@ -16,7 +16,7 @@ from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.rules.relayer.limits import ClaimLimit
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.relayer import gas_budgets, relays
-from ltzd.store.wakeups import RELAYS, Signals
+from ltzd.store.wakeups import RELAYS, WakeupHub
 from ltzd.values import Address
 from tests.support.relays.lanes import USER, a_plan, a_relay_lane, row_states, send
 from tests.support.rows.core import a_hash, a_wallet, running, save, value
@@ -48,9 +48,9 @@ def a_claim(on_chain: int = 0, most: int | None = 1, **changes: Any) -> Draft:
 
 @asynccontextmanager
 async def writing(
-    pool: Pool, signals: Signals | None = None, budgets: GasBudgets = NO_BUDGETS
+    pool: Pool, wakeups: WakeupHub | None = None, budgets: GasBudgets = NO_BUDGETS
 ) -> AsyncIterator[RelayAdmission]:
-    found = RelayAdmission(pool, signals or Signals(""), budgets)
+    found = RelayAdmission(pool, wakeups or WakeupHub(""), budgets)
     async with running(found.run()):
         yield found
 
@@ -74,7 +74,7 @@ async def mine(pool: Pool, first_nonce: int = 0) -> None:
 
 async def last_serialized_id(pool: Pool) -> int | None:
     async with session(pool) as connection:
-        (standing,) = await relays.standings(connection, [(USER, None, None)])
+        (standing,) = await relays.read_usage(connection, [(USER, None, None)])
     return standing.last_serialized_id
 
 
@@ -89,13 +89,13 @@ async def test_relays_of_many_users_are_written_and_a_lane_is_told(
         return await insert(connection, those)
 
     monkeypatch.setattr(relays, "insert", counted)
-    signals = Signals("")
-    bell = signals.bell(RELAYS)
-    async with writing(pool, signals) as it:
+    wakeups = WakeupHub("")
+    wakeup = wakeups.subscribe(RELAYS)
+    async with writing(pool, wakeups) as it:
         drafts = [a_draft(bytes([number]), a_wallet(number)) for number in range(1, 41)]
         answers = await all_at_once(it, drafts)
     async with asyncio.timeout(5):
-        await bell.wait(30)
+        await wakeup.wait(30)
     assert sum(commits) == 40
     assert len(commits) <= 3, "many in one commit"
     async with session(pool) as connection:

@@ -58,7 +58,7 @@ class Desk:
         self._numbers = iter(range(1, 1_000))
         self._desk = RelayContext.of(
             world.pool,
-            world.signals,
+            world.wakeups,
             world.node.node,
             replace(CONTRACTS, chain_id=CHAIN_ID),
             FeePolicy(cap=100 * GWEI),

@@ -13,7 +13,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import relays
 from ltzd.store.relayer.relays import Progress
-from ltzd.store.wakeups import CHANNELS, RELAYED, Bell, Signals
+from ltzd.store.wakeups import CHANNELS, RELAYED, Wakeup, WakeupHub
 from tests.support.relays.lanes import OTHER_USER, USER, a_plan, a_relay, a_relay_lane, send, write
 from tests.support.rows.core import a_hash, running, save, value
 from tests.support.waiting import until
@@ -23,17 +23,17 @@ PLACE = Inclusion(5, a_hash("block"), True, GasCost(a_hash("mined"), 50_000, 2))
 
 @pytest.fixture(autouse=True)
 def nothing_is_found_by_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Bell.wait, "__defaults__", (60.0,))
+    monkeypatch.setattr(Wakeup.wait, "__defaults__", (60.0,))
 
 
 @pytest.fixture
-def signals(database_url: str) -> Signals:
-    return Signals(database_url)
+def wakeups(database_url: str) -> WakeupHub:
+    return WakeupHub(database_url)
 
 
 @pytest_asyncio.fixture
-async def board(pool: Pool, signals: Signals) -> AsyncIterator[RelayWaiters]:
-    board = RelayWaiters(pool, signals)
+async def board(pool: Pool, wakeups: WakeupHub) -> AsyncIterator[RelayWaiters]:
+    board = RelayWaiters(pool, wakeups)
     async with running(board.run()):
         yield board
 
@@ -55,7 +55,7 @@ async def mined(pool: Pool, lane: Lane, rows: list[int], succeeded: bool = True)
 
 
 async def test_everybody_who_waits_hears_the_end_of_his_own_relay_by_one_bell(
-    pool: Pool, signals: Signals, board: RelayWaiters
+    pool: Pool, wakeups: WakeupHub, board: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
     ids = await write(pool, a_relay(), a_relay(), a_relay())
@@ -65,7 +65,7 @@ async def test_everybody_who_waits_hears_the_end_of_his_own_relay_by_one_bell(
 
     await mined(pool, lane, [rows[0].id])
     await mined(pool, lane, [rows[1].id], succeeded=False)
-    signals.ring(RELAYED)
+    wakeups.notify(RELAYED)
 
     first, second, again = await asyncio.gather(waits[0], waits[1], waits[3])
     assert first is not None
@@ -80,12 +80,12 @@ async def test_everybody_who_waits_hears_the_end_of_his_own_relay_by_one_bell(
 
 
 async def test_another_processs_lane_is_heard_through_the_database(
-    pool: Pool, signals: Signals, board: RelayWaiters
+    pool: Pool, wakeups: WakeupHub, board: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
     (row,) = await send(pool, lane)
-    async with running(signals.listen()):
+    async with running(wakeups.listen()):
         await until(lambda: listening(pool))
         wait = asyncio.create_task(board.end(relay, late()))
         await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def test_another_processs_lane_is_heard_through_the_database(
 async def listening(pool: Pool) -> bool:
     found: bool = await value(
         pool,
-        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'ltzd signals' "
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'ltzd wakeups' "
         "AND datname = current_database() AND query LIKE '%' || $1 || '%' AND state = 'idle')",
         CHANNELS[-1],
     )
@@ -135,7 +135,7 @@ async def test_what_has_ended_before_is_told_at_a_look(pool: Pool, board: RelayW
 
 
 async def test_a_turn_comes_when_nothing_of_the_users_own_is_in_flight(
-    pool: Pool, signals: Signals, board: RelayWaiters
+    pool: Pool, wakeups: WakeupHub, board: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
     claim = a_relay(a_plan(claim=(7, 0)))
@@ -147,7 +147,7 @@ async def test_a_turn_comes_when_nothing_of_the_users_own_is_in_flight(
     await asyncio.sleep(0)
 
     await mined(pool, lane, [rows[0].id])
-    signals.ring(RELAYED)
+    wakeups.notify(RELAYED)
     async with asyncio.timeout(10):
         await turn
     assert not others_turn.done()
@@ -171,14 +171,14 @@ async def test_a_turn_that_does_not_come_is_waited_for_until_the_deadline(
 
 
 async def test_a_withdrawn_relay_gives_its_turn_back(
-    pool: Pool, signals: Signals, board: RelayWaiters
+    pool: Pool, wakeups: WakeupHub, board: RelayWaiters
 ) -> None:
     (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
     turn = asyncio.create_task(board.turn(USER, late()))
     await asyncio.sleep(0)
     async with session(pool) as connection:
         assert await relays.withdraw(connection, relay)
-    signals.ring(RELAYED)
+    wakeups.notify(RELAYED)
     async with asyncio.timeout(10):
         await turn
 
@@ -196,7 +196,7 @@ async def test_who_gives_up_leaves_nothing_behind(pool: Pool, board: RelayWaiter
 
 
 async def test_a_lost_database_costs_a_look_and_nobody_his_answer(
-    pool: Pool, signals: Signals, board: RelayWaiters, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, wakeups: WakeupHub, board: RelayWaiters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
@@ -213,7 +213,7 @@ async def test_a_lost_database_costs_a_look_and_nobody_his_answer(
         wait = asyncio.create_task(joined(board, relay))
         await until(lambda: a_fact(bool(lost)))
         assert not wait.done()
-    signals.ring(RELAYED)
+    wakeups.notify(RELAYED)
     async with asyncio.timeout(10):
         assert await wait is not None
 

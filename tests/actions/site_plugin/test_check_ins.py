@@ -26,10 +26,10 @@ from ltzd.errors import (
 )
 from ltzd.rules.site_plugin.streaks import Milestone
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.wakeups import REWARDS, Bell, Signals
+from ltzd.store.wakeups import REWARDS, Wakeup, WakeupHub
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, a_wallet, value
@@ -69,13 +69,13 @@ class World:
 
     def __init__(self, url: str, pool: Pool) -> None:
         self.pool = pool
-        self.book = BrandBook()
-        signals = Signals(url)
-        self.bell: Bell = signals.bell(REWARDS)
+        self.book = BrandCache()
+        wakeups = WakeupHub(url)
+        self.reward_wakeup: Wakeup = wakeups.subscribe(REWARDS)
         self.node = FakeNode()
         self.node.mine()
         capacity = MintCapacity(pool, self.node.node, CHAIN_ID, LTZ_AT)
-        self.check_ins = CheckIns(pool, signals, self.book, capacity)
+        self.check_ins = CheckIns(pool, wakeups, self.book, capacity)
 
     async def brand(self, site: dict[str, Any] | None = SITE, **changes: Any) -> None:
         async with transaction(self.pool) as connection:
@@ -274,7 +274,7 @@ async def test_the_mint_lane_of_this_process_hears_of_it_once_it_is_committed(
     heard: list[int] = []
 
     async def listen() -> None:
-        await world.bell.wait(seconds=60)
+        await world.reward_wakeup.wait(seconds=60)
         heard.append(len(await world.rewards()))
 
     listening = asyncio.create_task(listen())
@@ -362,12 +362,12 @@ async def test_a_milestone_is_claimed_once_though_many_ask_at_once(
 async def test_a_milestone_waits_for_its_claim_after_the_streak_is_lost(world: World) -> None:
     await world.check_in_for(2)
     await world.at(NOON + 300 * ONE_DAY)
-    await world.bell.wait(seconds=0)
+    await world.reward_wakeup.wait(seconds=0)
 
     with capture_logs() as logs:
         assert await world.check_ins.claim_milestone(ANN, 2) == 20
 
-    await asyncio.wait_for(world.bell.wait(seconds=60), 5)
+    await asyncio.wait_for(world.reward_wakeup.wait(seconds=60), 5)
     assert (await world.rewards())[-1] == (4, ANN.wallet, 20, date(2027, 1, 4))
     assert [(log["event"], log["milestone"], log["ltz"]) for log in logs] == [
         ("milestone.claimed", 2, 20)

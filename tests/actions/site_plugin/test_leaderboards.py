@@ -17,7 +17,7 @@ from ltzd.rules.site_plugin.leaderboards import Period
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, open_pool, session
 from ltzd.store.event_handler import events
-from ltzd.store.event_handler.events import EventRow, NewEvent, Standing
+from ltzd.store.event_handler.events import ClaimSnapshot, EventRow, NewEvent
 from ltzd.store.users.users import User
 from ltzd.values import Address
 from tests.support.rows.core import a_wallet, value
@@ -264,10 +264,10 @@ async def test_an_events_reward_is_earned_on_the_day_that_it_was_where_the_brand
     }
     zones = {f"0x{number:040x}": zone for number, zone in enumerate(days, 1)}
     claims = [an_event(a_brand(id=id_, time_zone=zone), ANN) for id_, zone in zones.items()]
-    standing = Standing(claims={}, totals={}, usage={}, nonces={}, now=SUNDAY)
+    standing = ClaimSnapshot(claims={}, totals={}, usage={}, nonces={}, now=SUNDAY)
     decided = [new for new in decide_all(claims, standing, ()) if isinstance(new, NewEvent)]
     async with session(pool) as connection:
-        assert len(await events.write(connection, decided)) == len(days)
+        assert len(await events.insert(connection, decided)) == len(days)
         rows = await connection.fetch("SELECT brand_id, earned_on FROM rewards")
 
     assert {zones["0x" + row["brand_id"].hex()]: row["earned_on"] for row in rows} == days

@@ -32,7 +32,7 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin import spending as site_spending
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, Address, address_of
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, value
@@ -62,7 +62,7 @@ async def another_process(world: World, url: str) -> AsyncIterator[SiteLinks]:
 async def allowance(world: World, member: Member) -> int | None:
     """In whole LTZ; None without a link."""
     async with session(world.pool) as connection:
-        account = await site_spending.account(connection, member)
+        account = await site_spending.read_account(connection, member)
     assert account is not None
     return None if account.link is None else account.link.allowance.per_day // LTZ
 
@@ -393,7 +393,7 @@ async def rewards(world: World) -> int:
 
 def check_ins(world: World, url: str) -> CheckIns:
     capacity = MintCapacity(world.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
-    return CheckIns(world.pool, Signals(url), world.book, capacity)
+    return CheckIns(world.pool, WakeupHub(url), world.book, capacity)
 
 
 async def test_a_check_in_and_a_link_at_once_are_one_check_in_a_day(

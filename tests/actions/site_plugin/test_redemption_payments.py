@@ -112,7 +112,7 @@ async def test_a_code_that_a_reorg_leaves_unpaid_is_pending_and_reversed_in_the_
 ) -> None:
     """In the new branch the brand has closed the collection before the claim came."""
     perk, ann = await sites.collection(30), await sites.member(100)
-    recheck = RedemptionRecheck(sites.pool, sites.signals)
+    recheck = RedemptionRecheck(sites.pool, sites.wakeups)
     update = (perk.collection_id, 30 * LTZ, 0, 0, False)
     closing = await deployed.sign(
         deployed.registrar, deployed.at["PerkNFT"], abi.call("PerkNFT", "updateCollection", *update)
@@ -139,7 +139,7 @@ async def test_a_code_whose_payment_a_reorg_moves_stays_good(
     sites: Sites, deployed: Deployed
 ) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
-    recheck = RedemptionRecheck(sites.pool, sites.signals)
+    recheck = RedemptionRecheck(sites.pool, sites.wakeups)
     async with sites.relaying():
         told = await sites.redeem(ann, perk)
         await deployed.rpc.call("anvil_reorg", 1, [])

@@ -37,7 +37,7 @@ async def as_address_of(sites: Sites, thief: Member, victim: Member) -> Member:
     email = await value(sites.pool, "SELECT email_key FROM users WHERE id = $1", victim.user_id)
     met = replace(thief, user_id=victim.user_id, wallet=victim.wallet)
     async with session(sites.pool) as connection:
-        return await site_members.keep(connection, met, email)
+        return await site_members.save(connection, met, email)
 
 
 async def test_a_member_who_types_a_rich_strangers_address_spends_nothing_of_his(
@@ -160,7 +160,7 @@ async def test_a_link_that_ended_since_the_log_in_pays_nothing(sites: Sites, how
             await expire(sites.pool)
         case "ended":
             async with session(sites.pool) as connection:
-                await site_links.end_of_member(connection, ann)
+                await site_links.end_member_link(connection, ann)
         case _:
             await as_address_of(sites, ann, await sites.member())
     async with sites.relaying():
@@ -175,7 +175,7 @@ async def test_an_ended_link_to_another_wallet_lets_nobody_begin_there(sites: Si
     stale = replace(ann, wallet=owner.wallet, subject="did:owner")
     assert await sites.spendable(stale) == 100
     async with session(sites.pool) as connection:
-        await site_links.end_of_member(connection, ann)
+        await site_links.end_member_link(connection, ann)
     assert await sites.spendable(stale) == 0
     assert "has just changed" in await refusal_of(sites.redeem(stale, perk))
 
@@ -189,7 +189,7 @@ async def test_a_redemption_and_the_end_of_its_link_at_once_are_one_after_the_ot
     async with session(sites.pool) as holder:
         holding = holder.transaction()
         await holding.start()
-        await site_links.end_of_member(holder, ann)
+        await site_links.end_member_link(holder, ann)
         redeeming = asyncio.create_task(refusal_of(sites.redeem(ann, perk)))
         await until(lambda: waits_for_a_lock(sites.pool))
         await holding.commit()
@@ -294,7 +294,7 @@ async def test_a_redemption_that_died_before_its_payment_was_written_does_not_ex
         raise ConnectionResetError
 
     with monkeypatch.context() as death:
-        death.setattr(site_spending, "charge", dies)
+        death.setattr(site_spending, "write_charge", dies)
         with pytest.raises(DatabaseUnavailable):
             await sites.redeem(ann, perk)
     assert await sites.states() == []
@@ -329,7 +329,7 @@ async def test_what_was_begun_and_never_sent_ends_with_the_right_to_it(
             await expire(sites.pool)
         case "ended":
             async with session(sites.pool) as connection:
-                await site_links.end_of_member(connection, ann)
+                await site_links.end_member_link(connection, ann)
         case "linked anew":
             await linked(sites.pool, ann, 10)
         case _:

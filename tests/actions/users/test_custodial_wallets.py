@@ -24,7 +24,7 @@ from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.database import Connection, Pool, open_pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.users import custodial_users as local_users
-from ltzd.store.users.custodial_users import LocalUser
+from ltzd.store.users.custodial_users import CustodialUser
 from ltzd.values import Address, checksummed, hex_of
 from tests.support.rows.core import a_wallet
 from tests.support.services.identity import as_json
@@ -277,13 +277,13 @@ async def test_an_event_that_is_faster_with_a_name_loses_its_wallet_to_no_strang
     wallets: CustodialWallets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes after the log-in has looked and before it gives the name away."""
-    look = local_users.home_of
+    look = local_users.read_home
 
-    async def late(connection: Connection, root: str) -> LocalUser:
+    async def late(connection: Connection, root: str) -> CustodialUser:
         await wallets.wallet_of_email(EMAIL)
         return await look(connection, root)
 
-    monkeypatch.setattr(local_users, "home_of", late)
+    monkeypatch.setattr(local_users, "read_home", late)
     person = await wallets.link(vouched(email=EMAIL))
 
     assert len(person) == 2
@@ -327,7 +327,7 @@ async def test_a_link_that_dies_half_way_has_done_nothing(
         raise ConnectionResetError
 
     with monkeypatch.context() as patched:
-        patched.setattr("ltzd.store.users.custodial_users.home_of", dies)
+        patched.setattr("ltzd.store.users.custodial_users.read_home", dies)
         with pytest.raises(DatabaseUnavailable):
             await wallets.link(vouched("user-7", DISCORD, email=EMAIL))
     assert await wallets.wallets_of("user-7") == ()

@@ -65,7 +65,7 @@ async def vendor(database_url: str, provider: Provider) -> AsyncIterator[VendorW
 
 async def no_disagreement(world: World) -> None:
     async with session(world.pool) as connection:
-        assert await disagreements.found(connection, 10) == []
+        assert await disagreements.reconcile(connection, 10) == []
 
 
 async def in_order(
@@ -178,7 +178,7 @@ async def test_a_member_of_a_site_goes_along_unless_he_is_linked(local: LocalWor
     plain = Member(BRAND, "site.example", 1, "ann", user_id, before.wallet, None)
     async with session(local.pool) as connection:
         for member in (plain, replace(plain, site_user_id=2)):
-            await site_members.keep(connection, member, EMAIL)
+            await site_members.save(connection, member, EMAIL)
     await linked(local.pool, replace(plain, site_user_id=2))
 
     await local.used(local.token("user-7", DISCORD, email=EMAIL))

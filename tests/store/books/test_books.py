@@ -43,12 +43,12 @@ async def rows(db: Connection) -> BookRows:
 
 async def found(db: Connection, at_most: int = 20) -> dict[str, Disagreement]:
     async with books.snapshot(db):
-        return {each.kind: each for each in await disagreements.found(db, at_most)}
+        return {each.kind: each for each in await disagreements.reconcile(db, at_most)}
 
 
 async def totals(db: Connection) -> Figures:
     async with books.snapshot(db):
-        return Figures.total((await books.figures(db)).values())
+        return Figures.total((await books.read_figures(db)).values())
 
 
 async def test_figures_say_how_far_everything_has_come(db: Connection, rows: BookRows) -> None:
@@ -63,8 +63,8 @@ async def test_figures_say_how_far_everything_has_come(db: Connection, rows: Boo
     await rows.fail(failed)
 
     async with books.snapshot(db):
-        by_brand = await books.figures(db)
-        only_two = await books.figures(db, TWO.address)
+        by_brand = await books.read_figures(db)
+        only_two = await books.read_figures(db, TWO.address)
 
     assert by_brand == {
         ONE.address: Figures(
@@ -109,8 +109,8 @@ async def test_figures_say_how_far_everything_has_come(db: Connection, rows: Boo
 async def test_a_database_without_a_chain_agrees(db: Connection) -> None:
     assert await found(db) == {}
     async with books.snapshot(db):
-        assert await books.figures(db) == {}
-        assert await books.indexed_ltz(db) is None
+        assert await books.read_figures(db) == {}
+        assert await books.read_indexed_ltz(db) is None
 
 
 # --- whatever is minted agrees ------------------------------------------------------------------
@@ -510,7 +510,7 @@ async def test_what_was_spoilt_is_named(
 
     async with undone(db):
         await db.execute(statement.format(**names))
-        spoilt = {each.kind: each for each in await disagreements.found(db, 20)}
+        spoilt = {each.kind: each for each in await disagreements.reconcile(db, 20)}
 
     assert spoilt.keys() == expected.keys()
     for kind, id_ in expected.items():
@@ -568,7 +568,7 @@ async def test_a_mint_of_nobodys_reward_is_foreign(db: Connection, rows: BookRow
     (finding,) = spoilt["foreign_mint"].findings
     assert (finding.id, finding.sides["reward"]) == (hex_of(reference), None)
     async with books.snapshot(db):
-        indexed = await books.indexed_ltz(db)
+        indexed = await books.read_indexed_ltz(db)
     assert indexed is not None
     assert indexed.used == {0: 1, 2**56 - 1: 1 << 255}
     assert indexed.words() == [0, 1, 2**56 - 1]
@@ -598,7 +598,7 @@ async def test_a_brands_books_hold_its_own_disagreements_only(
 
     for brand, id_ in ((ONE, ones), (TWO, twos)):
         async with books.snapshot(db):
-            spoilt = await disagreements.found(db, 20, brand.address)
+            spoilt = await disagreements.reconcile(db, 20, brand.address)
         assert {each.kind: each.count for each in spoilt} == {
             "reward_without_event": 1,
             "minted_without_mint": 1,
@@ -632,7 +632,7 @@ async def test_an_announced_reward_that_a_reorganisation_took_back_is_in_flight(
     assert (await totals(db)).delivered == 0
     async with undone(db):  # forgotten after 30 days
         await db.execute("DELETE FROM webhooks WHERE kind = 'ltz_reverted'")
-        assert await disagreements.found(db, 20) == []
+        assert await disagreements.reconcile(db, 20) == []
 
     await rewards.retry(db, id_)
     await rows.minted(id_)
@@ -662,7 +662,7 @@ async def test_what_is_minted_above_an_index_that_is_read_again_is_left_out(
 
     assert await found(db) == {}
     async with books.snapshot(db):
-        assert await disagreements.above_the_index(db) == 1
+        assert await disagreements.count_above_index(db) == 1
     await db.execute("UPDATE chains SET head_number = number")
     assert (await found(db)).keys() == {"minted_without_mint"}
 
@@ -675,12 +675,12 @@ async def test_a_snapshot_outlasts_every_timeout_and_changes_nothing(
     await db.execute("SET idle_in_transaction_session_timeout = '50ms'")
 
     async with books.snapshot(db):
-        before = await books.figures(db)
+        before = await books.read_figures(db)
         await db.execute("SELECT pg_sleep(0.1)")
         with pytest.raises(Exception, match="read-only"):
             async with db.transaction():
                 await db.execute("DELETE FROM events")
-        assert await books.figures(db) == before
+        assert await books.read_figures(db) == before
 
     assert await db.fetchval("SHOW statement_timeout") == "50ms"
 
@@ -690,11 +690,11 @@ async def test_what_is_committed_meanwhile_is_of_another_moment(
 ) -> None:
     other = await database.connect(database_url, "test")
     async with books.snapshot(db):
-        before = await books.figures(db)
+        before = await books.read_figures(db)
         beside = BookRows(other)
         await beside.event()
-        assert await books.figures(db) == before
-        assert await disagreements.found(db, 20) == []
+        assert await books.read_figures(db) == before
+        assert await disagreements.reconcile(db, 20) == []
     assert (await totals(db)).answered == 1
     await other.close()
 
@@ -702,9 +702,11 @@ async def test_what_is_committed_meanwhile_is_of_another_moment(
 # --- statements ---------------------------------------------------------------------------------
 
 
-async def the_lines(db: Connection, period: Period = books.ALWAYS) -> list[statements.Line]:
+async def the_lines(
+    db: Connection, period: Period = books.ALL_TIME
+) -> list[statements.StatementLine]:
     async with books.snapshot(db):
-        return [line async for line in statements.lines(db, ONE.address, period)]
+        return [line async for line in statements.read_lines(db, ONE.address, period)]
 
 
 async def test_a_statement_has_a_line_for_every_ltz(db: Connection, rows: BookRows) -> None:
@@ -753,7 +755,7 @@ async def test_a_statement_has_a_line_for_every_ltz(db: Connection, rows: BookRo
     )
     assert (told[0].user_id, told[0].wallet, told[0].event_type) == (*user, "form_submit")
     assert (told[2].user_id, told[2].event_type) == (None, None)
-    now = Figures.total([(await books.figures(db))[ONE.address]])
+    now = Figures.total([(await books.read_figures(db))[ONE.address]])
     assert sum(line.ltz for line in told) == now.answered_ltz + now.bought_ltz + now.other_ltz
 
 
@@ -788,7 +790,7 @@ async def test_a_statement_and_the_figures_of_a_period_have_the_same_sum(
             START + last * DAY if chance.random() < 0.8 else None,
         )
         told = await the_lines(db, period)
-        now = Figures.total((await books.figures(db, ONE.address, period)).values())
+        now = Figures.total((await books.read_figures(db, ONE.address, period)).values())
         assert sum(line.ltz for line in told) == now.answered_ltz + now.bought_ltz + now.other_ltz
         assert len(told) == now.answered + now.bought + now.other == now.queued
         assert [(line.at, line.id) for line in told] == sorted((line.at, line.id) for line in told)

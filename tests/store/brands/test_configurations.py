@@ -12,12 +12,11 @@ import pytest_asyncio
 
 from ltzd.errors import Misconfigured
 from ltzd.rules.brands.configuration import Brand, EventRule
-from ltzd.store import database
-from ltzd.store import wakeups as signals
+from ltzd.store import database, wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.brands.keys import ReadableKey
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
@@ -124,7 +123,7 @@ async def test_a_failed_application_leaves_nothing(
 async def test_one_brand_applied_by_two_at_once_has_one_set_of_keys(
     database_url: str, sealer: Sealer
 ) -> None:
-    async def apply(name: str) -> brands.Applied:
+    async def apply(name: str) -> brands.AppliedBrand:
         async with connected(database_url) as connection:
             return await brands.apply(connection, a_brand(name=name), sealer)
 
@@ -137,13 +136,13 @@ async def test_one_brand_applied_by_two_at_once_has_one_set_of_keys(
 async def test_a_change_is_announced(db: Connection, sealer: Sealer, database_url: str) -> None:
     heard = asyncio.Event()
     async with connected(database_url) as listener:
-        await listener.add_listener(signals.BRANDS, lambda *_: heard.set())
+        await listener.add_listener(wakeups.BRANDS, lambda *_: heard.set())
         await brands.apply(db, a_brand(), sealer)
         await asyncio.wait_for(heard.wait(), timeout=10)
 
 
 async def test_the_book_follows_the_database(db: Connection, sealer: Sealer) -> None:
-    book = BrandBook()
+    book = BrandCache()
     one, other = a_brand(), a_brand(0xBB)
 
     assert not await book.refresh(db)
@@ -181,7 +180,7 @@ async def test_a_brand_is_applied_over_the_revision_that_was_looked_at_or_not_at
 async def test_the_book_treats_a_disabled_brand_as_unknown_until_it_is_enabled(
     db: Connection, sealer: Sealer
 ) -> None:
-    book, brand, other = BrandBook(), a_brand(), a_brand(0xBB)
+    book, brand, other = BrandCache(), a_brand(), a_brand(0xBB)
     other = other.model_copy(update={"domains": ("other.example",)})
     await brands.apply(db, brand, sealer)
     await brands.apply(db, other, sealer)
@@ -204,7 +203,7 @@ async def test_the_book_treats_a_disabled_brand_as_unknown_until_it_is_enabled(
 async def test_the_book_knows_who_is_paused_and_every_revision(
     db: Connection, sealer: Sealer
 ) -> None:
-    book, brand = BrandBook(), a_brand()
+    book, brand = BrandCache(), a_brand()
     assert (book.is_paused(brand.address), book.revision_of(brand.address)) == (False, 0)
     await brands.apply(db, brand, sealer)
     await book.refresh(db)
@@ -238,7 +237,7 @@ async def test_revisions_commit_in_their_order(database_url: str, sealer: Sealer
         assert waiting
         await pending.commit()
         await later
-        book = BrandBook()
+        book = BrandCache()
         await book.refresh(fast)
     assert book.get(a_brand().address) is not None
     assert book.get(a_brand(0xBB).address) is not None
@@ -262,7 +261,7 @@ async def test_a_configuration_of_another_version_is_told_and_may_be_replaced(
 async def test_a_brand_that_is_not_understood_keeps_what_it_had_and_holds_up_no_other(
     db: Connection, sealer: Sealer
 ) -> None:
-    book, strange = BrandBook(), a_brand()
+    book, strange = BrandCache(), a_brand()
     await brands.apply(db, strange, sealer)
     await book.refresh(db)
     await db.execute(

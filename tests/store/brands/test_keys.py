@@ -180,7 +180,7 @@ async def test_an_unknown_brand_has_no_key_and_gets_none(db: Connection, sealer:
     nobody = address_of("0x" + "00" * 20)
 
     assert await secrets_of(db, nobody, "security_key", sealer) == []
-    assert await brand_keys.ages(db, nobody) == {}
+    assert await brand_keys.read_ages(db, nobody) == {}
     with pytest.raises(NotFound):
         await rotate(db, nobody, KEY, sealer, revoke=False)
 
@@ -188,10 +188,10 @@ async def test_an_unknown_brand_has_no_key_and_gets_none(db: Connection, sealer:
 async def test_ages_tell_when_each_key_was_made_and_until_when_old_ones_count(
     db: Connection, sealer: Sealer, keys: NewKeys
 ) -> None:
-    before = await brand_keys.ages(db, BRAND.address)
+    before = await brand_keys.read_ages(db, BRAND.address)
     one = await rotate(db, BRAND.address, KEY, sealer, revoke=False)
     two = await rotate(db, BRAND.address, KEY, sealer, revoke=False)
-    after = await brand_keys.ages(db, BRAND.address)
+    after = await brand_keys.read_ages(db, BRAND.address)
 
     assert list(after) == list(brand_keys.FIELDS)
     assert after["security_key"].created_at > before["security_key"].created_at

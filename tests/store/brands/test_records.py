@@ -8,8 +8,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.rules.brands.configuration import Brand
-from ltzd.store import database
-from ltzd.store import wakeups as signals
+from ltzd.store import database, wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import records as brand_records
 from ltzd.store.brands.records import Switch
@@ -47,7 +46,7 @@ async def test_an_id_finds_its_brand_even_if_another_has_it_as_its_name(
         await brands.apply(db, brand, sealer)
 
     async def found(text: str) -> list[str]:
-        return [record.name for record in await brand_records.called(db, text)]
+        return [record.name for record in await brand_records.find(db, text)]
 
     assert await found(one.id) == ["Same"]
     assert await found(one.id.upper()) == ["Same"]
@@ -68,13 +67,13 @@ async def test_a_switch_is_turned_once_and_outlasts_the_file(
     assert not await brand_records.switch(db, brand.address, name, on=True)
     revision = await brands.latest_revision(db)
     await brands.apply(db, a_brand(0xAB, "New"), sealer)
-    record, other = await brand_records.every_brand(db)
+    record, other = await brand_records.list_all(db)
     assert (record.state, record.name, other.state) == (name, "New", "active")
     assert record.since(name) is not None
 
     assert await brand_records.switch(db, brand.address, name, on=False)
     assert not await brand_records.switch(db, brand.address, name, on=False)
-    record, _ = await brand_records.every_brand(db)
+    record, _ = await brand_records.list_all(db)
     assert (record.state, record.since(name)) == ("active", None)
     assert record.revision == revision + 2
 
@@ -84,7 +83,7 @@ async def test_disabled_is_what_a_paused_brand_shows_too(db: Connection, sealer:
     await brands.apply(db, brand, sealer)
     await brand_records.switch(db, brand.address, "paused", on=True)
     await brand_records.switch(db, brand.address, "disabled", on=True)
-    (record,) = await brand_records.every_brand(db)
+    (record,) = await brand_records.list_all(db)
 
     assert record.state == "disabled"
     assert record.paused_at is not None
@@ -100,7 +99,7 @@ async def test_resuming_wakes_the_mint_lane(db: Connection, sealer: Sealer) -> N
     await brands.apply(db, brand, sealer)
     await brand_records.switch(db, brand.address, "paused", on=True)
     heard = asyncio.Event()
-    await db.add_listener(signals.REWARDS, lambda *_: heard.set())
+    await db.add_listener(wakeups.REWARDS, lambda *_: heard.set())
 
     await brand_records.switch(db, brand.address, "paused", on=False)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ltzd.store.constraints import results as constraint_results
-from ltzd.store.constraints.results import NOBODY, Key, Subject
+from ltzd.store.constraints.results import FIRST_KEY, ConstraintSubject, ResultKey
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.values import Address
@@ -17,13 +17,17 @@ from tests.support.waiting import until
 ANN, BOB = a_wallet(1), a_wallet(2)
 BRAND, OTHER_BRAND = a_wallet(0xB), a_wallet(0xC)
 URL = "https://api.example/check?user={user_address}"
-API = Subject(BRAND, "external_api", URL)
-HOLDING = Subject(BRAND, "nft_holding")
-KEY = Key(ANN, 7, 0)
+API = ConstraintSubject(BRAND, "external_api", URL)
+HOLDING = ConstraintSubject(BRAND, "nft_holding")
+KEY = ResultKey(ANN, 7, 0)
 
 
 async def keep(
-    pool: Pool, key: Key = KEY, subject: Subject = API, outcome: bool = True, seconds: float = 60
+    pool: Pool,
+    key: ResultKey = KEY,
+    subject: ConstraintSubject = API,
+    outcome: bool = True,
+    seconds: float = 60,
 ) -> None:
     async with session(pool) as connection:
         ticket = await constraint_results.begin(connection, key, subject, 30)
@@ -38,9 +42,9 @@ async def results(pool: Pool, user: Address = ANN, collection: int = 7) -> dict[
 
 async def test_results_are_read_by_wallet_and_collection(pool: Pool) -> None:
     await keep(pool)
-    await keep(pool, Key(ANN, 7, 1), HOLDING, outcome=False)
-    await keep(pool, Key(ANN, 8, 0))
-    await keep(pool, Key(BOB, 7, 0))
+    await keep(pool, ResultKey(ANN, 7, 1), HOLDING, outcome=False)
+    await keep(pool, ResultKey(ANN, 8, 0))
+    await keep(pool, ResultKey(BOB, 7, 0))
 
     async with session(pool) as connection:
         found = await constraint_results.get(connection, ANN, 7)
@@ -49,11 +53,11 @@ async def test_results_are_read_by_wallet_and_collection(pool: Pool) -> None:
 
 async def test_a_result_ends_with_its_time(pool: Pool) -> None:
     await keep(pool, seconds=0)
-    await keep(pool, Key(ANN, 7, 1))
+    await keep(pool, ResultKey(ANN, 7, 1))
 
     assert await results(pool) == {1: True}
     async with session(pool) as connection:
-        await constraint_results.forget_expired(connection)
+        await constraint_results.delete_expired(connection)
     assert await value(pool, "SELECT count(*) FROM constraint_results") == 1
 
 
@@ -118,8 +122,8 @@ async def test_a_touched_wallet_loses_its_results_of_every_kind_and_no_other_doe
     pool: Pool,
 ) -> None:
     await keep(pool)
-    await keep(pool, Key(ANN, 8, 3), HOLDING)
-    await keep(pool, Key(BOB, 7, 0))
+    await keep(pool, ResultKey(ANN, 8, 3), HOLDING)
+    await keep(pool, ResultKey(BOB, 7, 0))
     async with session(pool) as connection:
         await constraint_results.invalidate(connection, set())
         assert await results(pool) == {0: True}
@@ -145,12 +149,12 @@ async def test_an_apis_results_are_forgotten_as_far_as_is_said(
     pool: Pool, narrowed: dict[str, Any], count: int
 ) -> None:
     await keep(pool)
-    await keep(pool, Key(BOB, 7, 0))
-    await keep(pool, Key(ANN, 8, 0))
-    await keep(pool, Key(ANN, 9, 0), Subject(OTHER_BRAND, "external_api", URL))
-    await keep(pool, Key(ANN, 7, 1), Subject(BRAND, "external_api", URL + "&x"))
-    await keep(pool, Key(ANN, 7, 2), HOLDING)
-    await keep(pool, Key(BOB, 8, 0), seconds=0)
+    await keep(pool, ResultKey(BOB, 7, 0))
+    await keep(pool, ResultKey(ANN, 8, 0))
+    await keep(pool, ResultKey(ANN, 9, 0), ConstraintSubject(OTHER_BRAND, "external_api", URL))
+    await keep(pool, ResultKey(ANN, 7, 1), ConstraintSubject(BRAND, "external_api", URL + "&x"))
+    await keep(pool, ResultKey(ANN, 7, 2), HOLDING)
+    await keep(pool, ResultKey(BOB, 8, 0), seconds=0)
 
     async with session(pool) as connection:
         gone = await constraint_results.invalidate_api(connection, URL, **narrowed)
@@ -160,21 +164,21 @@ async def test_an_apis_results_are_forgotten_as_far_as_is_said(
     assert await value(pool, in_force) == 6 - count
 
 
-ROLE = Subject(BRAND, "chat_role", fingerprint=b"has he the role?")
-LEVEL = Subject(BRAND, "chat_level", fingerprint=b"which level?")
+ROLE = ConstraintSubject(BRAND, "chat_role", fingerprint=b"has he the role?")
+LEVEL = ConstraintSubject(BRAND, "chat_level", fingerprint=b"which level?")
 CHAT = ("chat_role", "chat_level")
 
 
 async def test_results_of_kinds_are_read_page_by_page_with_their_questions(pool: Pool) -> None:
-    keys = [Key(ANN, 7, 0), Key(ANN, 7, 1), Key(ANN, 8, 0), Key(BOB, 7, 0)]
+    keys = [ResultKey(ANN, 7, 0), ResultKey(ANN, 7, 1), ResultKey(ANN, 8, 0), ResultKey(BOB, 7, 0)]
     for key, subject in zip(keys, (ROLE, LEVEL, ROLE, LEVEL), strict=True):
         await keep(pool, key, subject, outcome=key.position == 0)
-    await keep(pool, Key(ANN, 7, 2), API)
-    await keep(pool, Key(ANN, 7, 3), ROLE, seconds=0)
+    await keep(pool, ResultKey(ANN, 7, 2), API)
+    await keep(pool, ResultKey(ANN, 7, 3), ROLE, seconds=0)
     async with session(pool) as connection:
-        await constraint_results.begin(connection, Key(ANN, 7, 4), ROLE, 30)
-        first = await constraint_results.kept(connection, CHAT, NOBODY, 3)
-        second = await constraint_results.kept(connection, CHAT, first[-1].key, 3)
+        await constraint_results.begin(connection, ResultKey(ANN, 7, 4), ROLE, 30)
+        first = await constraint_results.list_in_force(connection, CHAT, FIRST_KEY, 3)
+        second = await constraint_results.list_in_force(connection, CHAT, first[-1].key, 3)
 
     assert [one.key for one in (*first, *second)] == keys
     assert [one.question for one in first] == [
@@ -186,15 +190,15 @@ async def test_results_of_kinds_are_read_page_by_page_with_their_questions(pool:
 
 
 async def test_what_was_begun_anew_since_it_was_read_is_not_dropped(pool: Pool) -> None:
-    await keep(pool, Key(ANN, 7, 0), ROLE)
-    await keep(pool, Key(ANN, 8, 0), ROLE)
-    await keep(pool, Key(BOB, 7, 0), ROLE)
+    await keep(pool, ResultKey(ANN, 7, 0), ROLE)
+    await keep(pool, ResultKey(ANN, 8, 0), ROLE)
+    await keep(pool, ResultKey(BOB, 7, 0), ROLE)
     async with session(pool) as connection:
-        read = await constraint_results.kept(connection, CHAT, NOBODY, 10)
-        await keep(pool, Key(ANN, 8, 0), ROLE, outcome=False)
+        read = await constraint_results.list_in_force(connection, CHAT, FIRST_KEY, 10)
+        await keep(pool, ResultKey(ANN, 8, 0), ROLE, outcome=False)
 
-        assert await constraint_results.drop(connection, read[:2]) == 1
-        assert await constraint_results.drop(connection, []) == 0
+        assert await constraint_results.delete(connection, read[:2]) == 1
+        assert await constraint_results.delete(connection, []) == 0
 
     assert (await results(pool), await results(pool, ANN, 8)) == ({}, {0: False})
     assert await results(pool, BOB) == {0: True}

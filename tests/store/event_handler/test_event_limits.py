@@ -13,7 +13,7 @@ from ltzd.rules.event_handler.brand_limits import Quota, Usage
 from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
-from ltzd.store.event_handler.events import ClaimKey, EventRow, NewEvent, Standing, Wanted
+from ltzd.store.event_handler.events import ClaimKey, ClaimQuery, ClaimSnapshot, EventRow, NewEvent
 from ltzd.store.users import users
 from tests.support.rows.core import BRAND, a_wallet, value
 
@@ -25,12 +25,13 @@ def a_key(name: str) -> ClaimKey:
 ANN, BOB = a_key("ann"), a_key("bob")
 
 
-async def stand(pool: Pool, *keys: ClaimKey, nonce: str | None = None) -> Standing:
+async def stand(pool: Pool, *keys: ClaimKey, nonce: str | None = None) -> ClaimSnapshot:
     wanted = [
-        Wanted(key, usage=BRAND, nonce=None if nonce is None else (BRAND, nonce)) for key in keys
+        ClaimQuery(key, usage=BRAND, nonce=None if nonce is None else (BRAND, nonce))
+        for key in keys
     ]
     async with session(pool) as connection:
-        return await events.standing(connection, wanted)
+        return await events.read_snapshot(connection, wanted)
 
 
 def a_quota(kind: Usage, maximum: int, now: datetime) -> Quota:
@@ -38,7 +39,9 @@ def a_quota(kind: Usage, maximum: int, now: datetime) -> Quota:
     return Quota(kind, maximum, start, start + timedelta(hours=1))
 
 
-def an_event(standing: Standing, key: ClaimKey = ANN, ltz: int = 100, **more: object) -> NewEvent:
+def an_event(
+    standing: ClaimSnapshot, key: ClaimKey = ANN, ltz: int = 100, **more: object
+) -> NewEvent:
     row = EventRow(
         id=uuid4(),
         brand_id=BRAND,
@@ -59,7 +62,7 @@ def an_event(standing: Standing, key: ClaimKey = ANN, ltz: int = 100, **more: ob
 
 async def write(pool: Pool, *those: NewEvent) -> int:
     async with session(pool) as connection:
-        return len(await events.write(connection, those))
+        return len(await events.insert(connection, those))
 
 
 async def spend(pool: Pool, name: str, ltz: int, budget: int) -> int:
@@ -176,7 +179,7 @@ async def test_a_nonce_is_kept_as_long_as_its_signature_is_valid(
         await connection.execute(
             "UPDATE request_nonces SET created_at = now() - make_interval(secs => $1)", age
         )
-        await events.forget_spent(connection)
+        await events.delete_expired(connection)
     assert await value(pool, "SELECT count(*) FROM request_nonces") == left
 
 
@@ -187,5 +190,5 @@ async def test_windows_long_over_are_forgotten_and_open_ones_are_not(pool: Pool)
             "INSERT INTO brand_usage VALUES ($1, 'ltz_a_day', now() - interval '4 days', 1, 9)",
             BRAND,
         )
-        await events.forget_spent(connection)
+        await events.delete_expired(connection)
     assert await value(pool, "SELECT count(*) FROM brand_usage") == 1

@@ -14,7 +14,7 @@ from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.store import database
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.event_handler import events
-from ltzd.store.event_handler.events import ClaimKey, EventRow, NewEvent, Standing, Wanted
+from ltzd.store.event_handler.events import ClaimKey, ClaimQuery, ClaimSnapshot, EventRow, NewEvent
 from ltzd.store.users import users
 from ltzd.store.wakeups import ORIGIN, REWARDS
 from tests.support.rows.core import BRAND, a_hash, a_wallet, value
@@ -31,7 +31,7 @@ KEY = a_key()
 
 
 def a_new_event(
-    standing: Standing, key: ClaimKey = KEY, maximum: int | None = None, **changes: object
+    standing: ClaimSnapshot, key: ClaimKey = KEY, maximum: int | None = None, **changes: object
 ) -> NewEvent:
     """The next event of a claim, decided on how things stand."""
     claims = standing.claims.get(key, ClaimRecord()).claims
@@ -52,15 +52,15 @@ def a_new_event(
     return NewEvent(row, key, ClaimRecord(claims + 1, row.id, standing.now), SUBJECT, maximum)
 
 
-async def stand(pool: Pool, *keys: ClaimKey) -> Standing:
+async def stand(pool: Pool, *keys: ClaimKey) -> ClaimSnapshot:
     async with session(pool) as connection:
-        return await events.standing(connection, [Wanted(key, key[:2]) for key in keys])
+        return await events.read_snapshot(connection, [ClaimQuery(key, key[:2]) for key in keys])
 
 
 async def write(pool: Pool, *those: NewEvent) -> dict[ClaimKey, bool]:
     """The claims that were won, each with whether its user is new."""
     async with session(pool) as connection:
-        won = await events.write(connection, those)
+        won = await events.insert(connection, those)
     return {key: one.is_new_user for key, one in won.items()}
 
 
@@ -179,7 +179,7 @@ async def test_a_claim_is_seen_only_when_its_writer_commits(pool: Pool) -> None:
     async with session(pool) as connection:
         pending = connection.transaction()
         await pending.start()
-        assert list(await events.write(connection, [a_new_event(standing)])) == [KEY]
+        assert list(await events.insert(connection, [a_new_event(standing)])) == [KEY]
         second = asyncio.create_task(write(pool, a_new_event(standing)))
         await asyncio.wait([second], timeout=0.1)
         assert not second.done()
@@ -342,7 +342,7 @@ async def test_what_was_not_written_wakes_nobody(pool: Pool, database_url: str) 
 
     async def write_in_vain() -> None:
         async with transaction(pool) as connection:
-            assert list(await events.write(connection, [a_new_event(standing, FORM)])) == [FORM]
+            assert list(await events.insert(connection, [a_new_event(standing, FORM)])) == [FORM]
             raise ChangedMind
 
     async with wake_ups(database_url) as heard:
@@ -399,7 +399,7 @@ async def test_a_kept_total_is_not_counted_anew_from_all_claims(pool: Pool) -> N
 
     new = a_new_event(await stand(pool, KEY), maximum=10_000)
     async with transaction(pool) as connection:
-        assert KEY in await events.write(connection, [new])
+        assert KEY in await events.insert(connection, [new])
         read: int = await connection.fetchval(
             """
             SELECT seq_tup_read + coalesce(idx_tup_fetch, 0)

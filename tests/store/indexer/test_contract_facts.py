@@ -30,9 +30,9 @@ from ltzd.rules.indexer.contract_facts import (
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains, collections, escrow_facts, perk_facts, sale_facts, tokens
-from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
 from ltzd.values import ZERO_ADDRESS, Address
+from tests.support.rows import reorgs
 from tests.support.rows.core import a_hash, a_wallet, value
 
 AnyFact = PerkFact | SaleFact | EscrowFact
@@ -289,7 +289,7 @@ async def test_every_row_is_what_the_chain_says_through_every_undo(
         async with transaction(pool) as connection:
             if isinstance(step, int):
                 del model.blocks[-step:]
-                await facts.undo_above(connection, len(model.blocks))
+                await reorgs.undo_above(connection, len(model.blocks))
             else:
                 headers, first = [], len(model.blocks)
                 for block in step:
@@ -337,7 +337,7 @@ async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(seve
     seen: list[int] = []
     after = 0
     async with session(seven) as connection:
-        while some := (await tokens.page(connection, 7, after, 4)).tokens:
+        while some := (await tokens.read_page(connection, 7, after, 4)).tokens:
             seen += [token.id for token in some]
             after = seen[-1]
             moved = TokenTransferred(
@@ -349,8 +349,8 @@ async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(seve
             await perk_facts.insert(connection, [moved])
             if len(seen) == 8:
                 await write(connection, [], a_claim(26))
-        assert (await collections.owned(connection, [7]))[7].minted == 26
-        assert not (await tokens.page(connection, 9, 0, 4)).tokens
+        assert (await collections.read_owners(connection, [7]))[7].minted == 26
+        assert not (await tokens.read_page(connection, 9, 0, 4)).tokens
     assert seen == [7 << 32 | number for number in range(1, 27)]
 
 
@@ -358,10 +358,10 @@ async def test_a_wallets_tokens_of_a_collection_are_counted_no_further_than_aske
     seven: Pool,
 ) -> None:
     async with session(seven) as connection:
-        assert await tokens.held(connection, a_wallet(1), 7, 10) == 5
-        assert await tokens.held(connection, a_wallet(1), 7, 3) == 3
-        assert await tokens.held(connection, a_wallet(1), 8, 10) == 1
-        assert await tokens.held(connection, a_wallet(2), 8, 10) == 0
+        assert await tokens.count_held(connection, a_wallet(1), 7, 10) == 5
+        assert await tokens.count_held(connection, a_wallet(1), 7, 3) == 3
+        assert await tokens.count_held(connection, a_wallet(1), 8, 10) == 1
+        assert await tokens.count_held(connection, a_wallet(2), 8, 10) == 0
 
 
 async def test_many_are_looked_at_at_once_each_with_its_own_collection(seven: Pool) -> None:
@@ -370,14 +370,14 @@ async def test_many_are_looked_at_at_once_each_with_its_own_collection(seven: Po
     async with session(seven) as connection:
         await connection.execute("UPDATE tokens SET remaining = 1 WHERE token_id = $1", first)
         chain = ChainIdentity(31337, a_hash("genesis"), a_wallet(0xC), 1)
-        await chains.adopt(connection, chain, BlockRow(1, a_hash("1"), a_hash(""), BORN))
-        looked = await tokens.look(connection, chain.chain_id, wanted)
-        assert await tokens.look(connection, chain.chain_id, []) == []
+        await chains.start_following(connection, chain, BlockRow(1, a_hash("1"), a_hash(""), BORN))
+        looked = await tokens.look_up(connection, chain.chain_id, wanted)
+        assert await tokens.look_up(connection, chain.chain_id, []) == []
         token = await tokens.find(connection, first)
         assert token is not None
         assert token.remaining == 1
-        page = await tokens.page(connection, 7, 0, 1)
-        owners = await collections.owned(connection, [7, 8, 9, huge])
+        page = await tokens.read_page(connection, 7, 0, 1)
+        owners = await collections.read_owners(connection, [7, 8, 9, huge])
     assert [each.token for each in looked] == [token, None, None, None, token, None]
     assert [each.brand for each in looked] == [
         owned and owned.brand for owned in map(owners.get, (7, 8, 9, 7, 7, huge))
@@ -395,10 +395,10 @@ async def test_what_no_token_or_collection_can_be_called_is_not_there(
 ) -> None:
     async with session(seven) as connection:
         assert await tokens.find(connection, huge) is None
-        assert not (await tokens.page(connection, huge, 0, 5)).tokens
-        assert not (await tokens.page(connection, 7, huge, 5)).tokens
-        assert await collections.owned(connection, [huge]) == {}
-        assert await tokens.held(connection, a_wallet(1), huge, 5) == 0
+        assert not (await tokens.read_page(connection, huge, 0, 5)).tokens
+        assert not (await tokens.read_page(connection, 7, huge, 5)).tokens
+        assert await collections.read_owners(connection, [huge]) == {}
+        assert await tokens.count_held(connection, a_wallet(1), huge, 5) == 0
         assert await collections.find(connection, huge) is None
         assert await collections.brand_of(connection, huge) is None
 
@@ -410,8 +410,8 @@ async def test_the_largest_collection_that_a_bigint_holds_has_tokens(pool: Pool)
         created = replace(a_collection(), collection_id=largest)
         await write(connection, [block], [created, *a_claim(2**32 - 1, largest)])
 
-        (token,) = (await tokens.page(connection, largest, 0, 5)).tokens
+        (token,) = (await tokens.read_page(connection, largest, 0, 5)).tokens
         assert token.id == 2**95 - 1
         assert await tokens.find(connection, token.id) == token
-        assert (await collections.owned(connection, [largest]))[largest].minted == 2**32 - 1
+        assert (await collections.read_owners(connection, [largest]))[largest].minted == 2**32 - 1
         assert await collections.brand_of(connection, largest) == a_wallet(0xB)

@@ -38,7 +38,7 @@ async def sessions(pool: Pool, application: str) -> int:
 
 
 async def test_a_lock_has_one_holder(database_url: str) -> None:
-    async with locks.held(database_url, "lane a"), locks.held(database_url, "lane b"):
+    async with locks.hold_lock(database_url, "lane a"), locks.hold_lock(database_url, "lane b"):
         waiting = asyncio.create_task(_hold_once(database_url, "lane a"))
         await asyncio.wait([waiting], timeout=0.1)
         assert not waiting.done()
@@ -46,14 +46,14 @@ async def test_a_lock_has_one_holder(database_url: str) -> None:
 
 
 async def _hold_once(url: str, name: str) -> None:
-    async with locks.held(url, name) as term:
+    async with locks.hold_lock(url, name) as term:
         assert not term.lost.is_set()
 
 
 async def test_a_lock_is_handed_over_when_its_holders_connection_dies(
     database_url: str, pool: Pool
 ) -> None:
-    async with locks.held(database_url, "lane") as term:
+    async with locks.hold_lock(database_url, "lane") as term:
         assert await kill(pool, "ltzd lock lane") == 1
         async with asyncio.timeout(5):
             await term.lost.wait()
@@ -62,7 +62,7 @@ async def test_a_lock_is_handed_over_when_its_holders_connection_dies(
 
 async def test_a_block_that_fails_gives_the_lock_away(database_url: str) -> None:
     with pytest.raises(RuntimeError):
-        async with locks.held(database_url, "lane"):
+        async with locks.hold_lock(database_url, "lane"):
             raise RuntimeError
     async with asyncio.timeout(5):
         await _hold_once(database_url, "lane")
@@ -72,7 +72,7 @@ async def test_a_cancelled_holder_gives_the_lock_away(database_url: str) -> None
     holding = asyncio.Event()
 
     async def hold() -> None:
-        async with locks.held(database_url, "lane"):
+        async with locks.hold_lock(database_url, "lane"):
             holding.set()
             await asyncio.Event().wait()
 
@@ -88,7 +88,7 @@ async def test_a_cancelled_holder_gives_the_lock_away(database_url: str) -> None
 async def test_losing_the_database_while_waiting_is_unavailable(
     database_url: str, pool: Pool
 ) -> None:
-    async with locks.held(database_url, "lane") as term:
+    async with locks.hold_lock(database_url, "lane") as term:
         waiting = asyncio.create_task(_hold_once(database_url, "lane"))
 
         async def two_sessions() -> bool:

@@ -413,7 +413,7 @@ async def test_a_brands_backlog_is_never_read(pool: Pool, is_paused: bool, after
         await connection.execute("ANALYZE rewards")
         await connection.execute("ANALYZE brands")
         explain = "EXPLAIN (ANALYZE, FORMAT JSON) " + rewards.QUEUED
-        (row,) = await connection.fetch(explain, *rewards.asked(100, after))
+        (row,) = await connection.fetch(explain, *rewards.queue_parameters(100, after))
     found = set(await waiting(pool, after=after))
     assert found.issuperset(others)
     assert len(found) == (3 if is_paused else 100)

@@ -357,18 +357,18 @@ async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
         connection, CHAIN_ID, epoch, node.blocks[0].hash, (1, indexed.block_hash), 1
     )
 
-    (only,) = await transactions.mined_to_judge(connection, lane, 10)
+    (only,) = await transactions.mined_to_settle(connection, lane, 10)
     assert (only.transaction.nonce, only.is_indexed, only.is_past_finality) == (1, False, False)
     assert only.unminted == 0, "a reverted mint owes nothing to its references"
 
     await chains.raise_finality(connection, CHAIN_ID, epoch, 1)
-    judged = await transactions.mined_to_judge(connection, lane, 10)
+    judged = await transactions.mined_to_settle(connection, lane, 10)
     assert [(each.transaction.nonce, each.is_indexed, each.unminted) for each in judged] == [
         (0, True, 1),
         (1, False, 0),
     ]
     assert all(each.is_past_finality for each in judged)
-    assert len(await transactions.mined_to_judge(connection, lane, 1)) == 1
+    assert len(await transactions.mined_to_settle(connection, lane, 1)) == 1
 
 
 async def test_an_indexed_mint_tells_where_its_transaction_is(
@@ -387,11 +387,11 @@ async def test_an_indexed_mint_tells_where_its_transaction_is(
             told,
         )
 
-    assert await transactions.minted(connection, lane) == {0: PLACE}
+    assert await transactions.indexed_inclusions(connection, lane) == {0: PLACE}
 
     (first, *_) = await transactions.in_flight(connection, lane)
     await save(connection, lane, first.id, State.SIGNED, MINED)
-    assert await transactions.minted(connection, lane) == {}
+    assert await transactions.indexed_inclusions(connection, lane) == {}
 
 
 # --- replacements -----------------------------------------------------------------------------
@@ -405,7 +405,7 @@ async def test_another_attempt_is_the_newest_and_all_are_watched(
     connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
-    assert await transactions.call_of(connection, row) == (LTZ_AT, b"\x01")
+    assert await transactions.read_call(connection, row) == (LTZ_AT, b"\x01")
     await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     await transactions.store_attempt(connection, lane, row, dearer("c", 5))
 
@@ -469,7 +469,7 @@ async def test_any_attempt_of_a_transaction_tells_where_it_is(
         PLACE.block_hash,
         a_hash("a"),
     )
-    assert await transactions.minted(connection, lane) == {0: PLACE}
+    assert await transactions.indexed_inclusions(connection, lane) == {0: PLACE}
 
 
 async def test_a_lane_knows_of_its_revert_until_that_is_final(
@@ -495,5 +495,5 @@ async def test_what_a_reorg_may_bring_back_into_flight_tells_what_it_mints(
     row, _ = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
     await save(connection, lane, row, State.SIGNED, MINED)
 
-    (orphaned,) = await transactions.mined_to_judge(connection, lane, 10)
+    (orphaned,) = await transactions.mined_to_settle(connection, lane, 10)
     assert orphaned.transaction.ltz == 200

@@ -151,7 +151,7 @@ async def test_what_is_taken_back_is_given_back(pool: Pool) -> None:
         await connection.execute(
             "UPDATE relays SET created_at = now() - interval '11 minutes' WHERE id = $1", second
         )
-        await relays.tidy(connection)
+        await relays.delete_expired(connection)
     assert await sums(pool) == (0, 0)
     assert await agrees(pool)
 

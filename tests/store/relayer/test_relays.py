@@ -44,7 +44,7 @@ GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
 
 async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[RelayUsage]:
     async with session(pool) as connection:
-        return await relays.standings(connection, [(*each, None) for each in asked])
+        return await relays.read_usage(connection, [(*each, None) for each in asked])
 
 
 async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> RelayUsage:
@@ -180,7 +180,7 @@ async def at_once(
 
 async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: Pool) -> None:
     async def one(connection: Connection) -> bool:
-        (found,) = await relays.standings(connection, [(USER, None, None)])
+        (found,) = await relays.read_usage(connection, [(USER, None, None)])
         try:
             relay_limits.check_hour(found)
         except RateLimited:
@@ -196,7 +196,7 @@ async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: P
 
 async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
     async def one(connection: Connection) -> bool:
-        (found,) = await relays.standings(connection, [(USER, None, None)])
+        (found,) = await relays.read_usage(connection, [(USER, None, None)])
         if not found.has_serialized_in_flight:
             await relays.insert(connection, [a_relay(a_plan(claim=(7, 0)))])
         return not found.has_serialized_in_flight
@@ -206,7 +206,7 @@ async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
 
 async def test_of_requests_with_one_key_one_is_written(pool: Pool) -> None:
     async def one(connection: Connection) -> bool:
-        (found,) = await relays.standings(connection, [(USER, "k", None)])
+        (found,) = await relays.read_usage(connection, [(USER, "k", None)])
         if found.earlier is None:
             await relays.insert(connection, [a_relay(key="k")])
         return found.earlier is None
@@ -561,7 +561,7 @@ async def test_keys_and_what_hangs_on_them_alone_are_forgotten_after_a_day(pool:
     for relay, how_old in zip(ids, ["24:00:01", "23:59", "24:00:01", "23:59"], strict=True):
         await age(pool, how_old, relay)
     async with transaction(pool) as connection:
-        await relays.tidy(connection)
+        await relays.delete_expired(connection)
     keys = ["old", "young", "old failure", "young failure"]
     earlier = [one.earlier for one in await standings(pool, *[(USER, key) for key in keys])]
     assert [one and one.id for one in earlier] == [None, ids[1], None, ids[3]]
@@ -578,7 +578,7 @@ async def test_what_nobody_sent_in_ten_minutes_is_sent_no_more_and_dropped(pool:
     async with transaction(pool) as connection:
         assert [each.id for each in await relays.queued(connection, lane, 9)] == [young]
     async with transaction(pool) as connection:
-        await relays.tidy(connection)
+        await relays.delete_expired(connection)
     assert await row_states(pool) == ["sent", "queued"]
 
 
@@ -661,8 +661,8 @@ async def test_however_many_relays_there_are_only_those_asked_for_are_looked_at(
         )
         its_own = 6 * ROWS // USERS
         questions: list[tuple[Callable[[Any], Awaitable[object]], int]] = [
-            (lambda it: relays.standings(it, [(USER, "k", None), (a_wallet(5), None, None)]), 20),
-            (lambda it: relays.standings(it, [(busy, "k", bytes(32))]), its_own),
+            (lambda it: relays.read_usage(it, [(USER, "k", None), (a_wallet(5), None, None)]), 20),
+            (lambda it: relays.read_usage(it, [(busy, "k", bytes(32))]), its_own),
             (lambda it: relays.queued(it, lane, 100), 5),
             (lambda it: relays.progress(it, [relay, mined]), 10),
             (lambda it: relays.settled(it, [relay, mined]), 10),

@@ -96,7 +96,7 @@ async def everything(pool: Pool) -> dict[str, list[tuple[Any, ...]]]:
 
 async def standing(pool: Pool, wallet: Address = WALLET, brand: Address = BRAND) -> Any:
     async with session(pool) as connection:
-        return await checkins.standing(connection, a_member(wallet, brand))
+        return await checkins.read_snapshot(connection, a_member(wallet, brand))
 
 
 async def test_who_never_came_has_no_streak(pool: Pool) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ltzd.rules.site_plugin.leaderboards import ALL_TIME, Metric, Period, first_day
 from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import leaderboard_totals as standings
-from ltzd.store.site_plugin.leaderboard_totals import Standings
+from ltzd.store.site_plugin.leaderboard_totals import Leaderboard
 from ltzd.values import Address
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.rows.earnings import PAYMENT, TODAY, Earned, Earnings
@@ -40,9 +40,11 @@ async def top(
     limit: int = 10,
     brand: Address = BRAND,
     day: date = TODAY,
-) -> Standings:
+) -> Leaderboard:
     async with session(pool) as connection:
-        return await standings.top(connection, brand, metric, period, first_day(period, day), limit)
+        return await standings.read_top(
+            connection, brand, metric, period, first_day(period, day), limit
+        )
 
 
 async def ranked(pool: Pool, *args: Any, **more: Any) -> dict[Address, int]:

@@ -7,7 +7,7 @@ from ltzd.store import payments
 from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin import members as site_members
-from ltzd.store.site_plugin.members import Known, Member
+from ltzd.store.site_plugin.members import Member, MemberRecord
 from ltzd.store.users.users import User
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.sites.members import expire, linked
@@ -24,11 +24,13 @@ def a_member(user: User = ANN, **changes: object) -> Member:
 
 async def kept(pool: Pool, member: Member, user: User = ANN) -> Member:
     async with session(pool) as connection:
-        assert await payments.meet(connection, user, BRAND, None)
-        return await site_members.keep(connection, member, user.email_key)
+        assert await payments.insert_user(connection, user, BRAND, None)
+        return await site_members.save(connection, member, user.email_key)
 
 
-async def found(pool: Pool, host: str = "site.example", site_user_id: int = 42) -> Known | None:
+async def found(
+    pool: Pool, host: str = "site.example", site_user_id: int = 42
+) -> MemberRecord | None:
     async with session(pool) as connection:
         return await site_members.find(connection, BRAND, host, site_user_id)
 
@@ -36,14 +38,14 @@ async def found(pool: Pool, host: str = "site.example", site_user_id: int = 42) 
 async def test_a_member_is_found_as_he_was_kept(pool: Pool) -> None:
     assert await found(pool) is None
     assert await kept(pool, a_member()) == a_member()
-    assert await found(pool) == Known(a_member(), ANN.email_key)
+    assert await found(pool) == MemberRecord(a_member(), ANN.email_key)
 
 
 async def test_the_same_number_at_another_site_is_another_member(pool: Pool) -> None:
     await kept(pool, a_member())
     await kept(pool, a_member(BEN, host="other.example"), BEN)
 
-    assert await found(pool) == Known(a_member(), ANN.email_key)
+    assert await found(pool) == MemberRecord(a_member(), ANN.email_key)
     assert await found(pool, site_user_id=43) is None
     assert await value(pool, "SELECT count(*) FROM site_members") == 2
 
@@ -62,24 +64,26 @@ async def test_another_e_mail_address_is_another_user_who_has_shown_nothing(pool
     await linked(pool, member, wallet=THIRD)
 
     assert await kept(pool, a_member(BEN), BEN) == a_member(BEN)
-    assert await found(pool) == Known(a_member(BEN), BEN.email_key)
+    assert await found(pool) == MemberRecord(a_member(BEN), BEN.email_key)
     assert await kept(pool, a_member()) == a_member(), "nor has he shown it to whom he was"
 
 
 async def test_a_link_whose_time_is_over_is_told_and_settled_once(pool: Pool) -> None:
     member = await kept(pool, a_member())
     await linked(pool, member, wallet=OTHER)
-    assert await found(pool) == Known(a_member(wallet=OTHER, subject="did:owner"), ANN.email_key)
+    assert await found(pool) == MemberRecord(
+        a_member(wallet=OTHER, subject="did:owner"), ANN.email_key
+    )
     await expire(pool)
 
-    ended = Known(a_member(wallet=OTHER), ANN.email_key, has_ended_link=True)
+    ended = MemberRecord(a_member(wallet=OTHER), ANN.email_key, has_ended_link=True)
     assert await found(pool) == ended
     async with session(pool) as connection:
-        await site_links.settle(connection, member)
-        assert await found(pool) == Known(a_member(), ANN.email_key)
+        await site_links.clear_ended_link(connection, member)
+        assert await found(pool) == MemberRecord(a_member(), ANN.email_key)
         await linked(pool, member, wallet=THIRD)
-        await site_links.settle(connection, member)
-    now = Known(a_member(wallet=THIRD, subject="did:owner"), ANN.email_key)
+        await site_links.clear_ended_link(connection, member)
+    now = MemberRecord(a_member(wallet=THIRD, subject="did:owner"), ANN.email_key)
     assert await found(pool) == now, "a new one is left alone"
 
 

@@ -20,18 +20,23 @@ from ltzd.rules.site_plugin.redemptions import Offer
 from ltzd.rules.site_plugin.spending import Payment
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.relayer import relays
 from ltzd.store.site_plugin import redemption_payments
 from ltzd.store.site_plugin import redemptions as site_redemptions
 from ltzd.store.site_plugin import spending as site_spending
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.redemptions import NewRedemption, Redemption, State, Traces
+from ltzd.store.site_plugin.redemptions import (
+    NewSiteRedemption,
+    RedemptionProgress,
+    RedemptionState,
+    SiteRedemption,
+)
 from ltzd.store.webhooks import bodies as webhook_bodies
-from ltzd.store.webhooks.queue import Due
+from ltzd.store.webhooks.queue import DueWebhook
 from ltzd.values import LTZ, hex_of
 from tests.support.chain.fake_node import FakeNode
 from tests.support.relays.lanes import a_plan, a_relay, a_relay_lane, row_states, send, write
+from tests.support.rows import reorgs
 from tests.support.rows.core import BRAND, a_hash, a_wallet, follow, save, value
 from tests.support.sites.members import on_record
 from tests.support.surfaces.event_action import SEALER, a_brand
@@ -44,7 +49,7 @@ ANN = Member(BRAND, "site.example", 7, "ann", UUID(int=7), WALLET, None)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
-def a_redemption(**changes: Any) -> NewRedemption:
+def a_redemption(**changes: Any) -> NewSiteRedemption:
     said: dict[str, Any] = {
         "id": uuid4(),
         "brand": BRAND,
@@ -57,58 +62,58 @@ def a_redemption(**changes: Any) -> NewRedemption:
         "price": 3 * LTZ,
         "confirmation_code": uuid4().hex,
     }
-    return NewRedemption(**(said | changes))
+    return NewSiteRedemption(**(said | changes))
 
 
-async def begun(pool: Pool, **changes: Any) -> Redemption:
+async def begun(pool: Pool, **changes: Any) -> SiteRedemption:
     async with session(pool) as connection:
         written = await site_redemptions.insert(connection, a_redemption(**changes))
     assert written is not None
     return written
 
 
-async def finished(pool: Pool, one: NewRedemption) -> bool:
+async def finished(pool: Pool, one: NewSiteRedemption) -> bool:
     """Paid first, if it is not."""
     await on_chain(pool, one)
     async with transaction(pool) as connection:
         return await redemption_payments.finish(connection, one.id)
 
 
-async def failed(pool: Pool, one: NewRedemption, failure: str = "Sold out.") -> bool:
+async def failed(pool: Pool, one: NewSiteRedemption, failure: str = "Sold out.") -> bool:
     async with transaction(pool) as connection:
         return await site_redemptions.fail(connection, one, failure)
 
 
-async def found(pool: Pool, one: NewRedemption) -> Redemption:
+async def found(pool: Pool, one: NewSiteRedemption) -> SiteRedemption:
     async with session(pool) as connection:
         return await site_redemptions.by_id(connection, one.id)
 
 
 async def joinable(pool: Pool, perk: UUID = PERK, **member: Any) -> UUID | None:
     async with session(pool) as connection:
-        one = await site_redemptions.joinable(connection, replace(ANN, **member), perk)
+        one = await site_redemptions.find_joinable(connection, replace(ANN, **member), perk)
     return None if one is None else one.id
 
 
 async def spent_in_all(pool: Pool) -> int:
     """What the sessions of the brand's sites have spent of Ann's wallet."""
     async with session(pool) as connection:
-        account = await site_spending.account(connection, ANN)
+        account = await site_spending.read_account(connection, ANN)
     assert account is not None
     return account.ledger.spent_in_all
 
 
-async def traces(pool: Pool, one: NewRedemption) -> Traces:
+async def traces(pool: Pool, one: NewSiteRedemption) -> RedemptionProgress:
     async with session(pool) as connection:
-        return await site_redemptions.traces(connection, one)
+        return await site_redemptions.read_progress(connection, one)
 
 
 async def left_behind(pool: Pool) -> list[UUID]:
     async with session(pool) as connection:
-        return [one.id for one in await site_redemptions.left_behind(connection, BRAND, WALLET)]
+        return [one.id for one in await site_redemptions.list_abandoned(connection, BRAND, WALLET)]
 
 
-async def age(pool: Pool, one: NewRedemption, by: timedelta) -> None:
+async def age(pool: Pool, one: NewSiteRedemption, by: timedelta) -> None:
     await value(
         pool,
         "UPDATE site_redemptions SET created_at = created_at - $2::interval, "
@@ -118,7 +123,7 @@ async def age(pool: Pool, one: NewRedemption, by: timedelta) -> None:
     )
 
 
-async def relayed(pool: Pool, one: NewRedemption) -> int:
+async def relayed(pool: Pool, one: NewSiteRedemption) -> int:
     """Its relay, as it is let in."""
     plan = a_plan(one.id.bytes, one.wallet, takes_turns=True)
     new = replace(a_relay(plan, key=one.idempotency_key), fingerprint=one.fingerprint)
@@ -126,7 +131,7 @@ async def relayed(pool: Pool, one: NewRedemption) -> int:
     return relay
 
 
-async def on_chain(pool: Pool, one: NewRedemption, **changes: Any) -> None:
+async def on_chain(pool: Pool, one: NewSiteRedemption, **changes: Any) -> None:
     """The fact that pays it, as the indexer writes it, but for these changes."""
     fact: dict[str, Any] = {
         "block_hash": a_hash(str(one.id)),
@@ -177,10 +182,10 @@ async def test_a_redemption_is_found_as_it_was_begun(pool: Pool) -> None:
         async with session(pool) as connection:
             written = await site_redemptions.insert(connection, new)
         assert written == await found(pool, new)
-        assert {name: getattr(written, name) for name in NewRedemption.__slots__} == {
-            name: getattr(new, name) for name in NewRedemption.__slots__
+        assert {name: getattr(written, name) for name in NewSiteRedemption.__slots__} == {
+            name: getattr(new, name) for name in NewSiteRedemption.__slots__
         }
-        assert (written.state, written.failure) == (State.OPEN, None)
+        assert (written.state, written.failure) == (RedemptionState.OPEN, None)
 
 
 async def test_no_two_redemptions_have_one_code(pool: Pool) -> None:
@@ -195,7 +200,7 @@ async def test_a_redemption_ends_once(pool: Pool) -> None:
     assert await finished(pool, one)
     assert not await finished(pool, one)
     assert not await failed(pool, one), "it is paid"
-    assert (await found(pool, one)).state is State.DONE
+    assert (await found(pool, one)).state is RedemptionState.DONE
     other = await begun(pool)
     assert await failed(pool, other, "Sold out.")
     assert not await finished(pool, other)
@@ -233,7 +238,7 @@ async def test_only_the_member_who_began_a_redemption_joins_it(pool: Pool) -> No
     one = await begun(pool)
     assert await joinable(pool, site_user_id=8) == one.id, "nobody is on record as its member"
     async with session(pool) as connection:
-        await site_spending.charge(connection, one.id, ANN, Payment(given=one.price), None)
+        await site_spending.write_charge(connection, one.id, ANN, Payment(given=one.price), None)
     assert await joinable(pool) == one.id
     assert await joinable(pool, site_user_id=8) is None
     assert await joinable(pool, host="other.example") is None
@@ -250,7 +255,7 @@ async def test_a_fact_that_matches_pays_and_the_row_names_it(
     pool: Pool, changes: dict[str, Any]
 ) -> None:
     one, other = await begun(pool, **changes), await begun(pool, **changes)
-    assert await traces(pool, one) == Traces(is_paid=False, relay=None)
+    assert await traces(pool, one) == RedemptionProgress(is_paid=False, relay=None)
     await on_chain(pool, one)
     assert (await traces(pool, one)).is_paid
     assert not (await traces(pool, other)).is_paid
@@ -286,7 +291,7 @@ async def test_a_fact_that_does_not_match_pays_nothing(pool: Pool, name: str) ->
     assert not (await traces(pool, one)).is_paid
     async with transaction(pool) as connection:
         assert not await redemption_payments.finish(connection, one.id)
-    assert (await found(pool, one)).state is State.OPEN
+    assert (await found(pool, one)).state is RedemptionState.OPEN
     await age(pool, one, 11 * MINUTE)
     assert await left_behind(pool) == [one.id]
 
@@ -332,7 +337,7 @@ async def test_one_fact_pays_one_redemption(pool: Pool) -> None:
 async def test_a_relay_is_found_by_its_key_and_after_a_day_without(pool: Pool) -> None:
     one, other = await begun(pool), await begun(pool)
     relay = await relayed(pool, one)
-    assert await traces(pool, one) == Traces(is_paid=False, relay=relay)
+    assert await traces(pool, one) == RedemptionProgress(is_paid=False, relay=relay)
     await value(pool, "UPDATE relays SET idempotency_key = NULL")
     assert (await traces(pool, one)).relay == relay
     assert (await traces(pool, other)).relay is None
@@ -351,22 +356,22 @@ async def test_a_relay_that_a_caller_gave_the_redemptions_key_is_not_its_own(poo
 async def undone(pool: Pool, fork: int = 0) -> None:
     """As the indexer does in a reorganisation."""
     async with transaction(pool) as connection:
-        await facts.undo_above(connection, fork)
+        await reorgs.undo_above(connection, fork)
 
 
-async def restored(pool: Pool, one: NewRedemption) -> bool:
+async def restored(pool: Pool, one: NewSiteRedemption) -> bool:
     async with transaction(pool) as connection:
         return await redemption_payments.restore(connection, one.id)
 
 
-async def reversed_(pool: Pool, one: NewRedemption) -> bool:
+async def reversed_(pool: Pool, one: NewSiteRedemption) -> bool:
     async with transaction(pool) as connection:
         return await redemption_payments.reverse(connection, one.id)
 
 
 async def lost(pool: Pool) -> list[UUID]:
     async with session(pool) as connection:
-        return list(await redemption_payments.lost(connection))
+        return list(await redemption_payments.list_lost(connection))
 
 
 async def at_block(pool: Pool, number: int, final: int) -> None:
@@ -425,7 +430,7 @@ async def test_an_index_that_is_read_again_keeps_what_was_paid_in_final_blocks(
     await on_chain(pool, young, block_number=2)
     await finished(pool, young)
     async with transaction(pool) as connection:
-        await facts.forget_all(connection, 1)
+        await reorgs.delete_all(connection, 1)
     assert await lost(pool) == [young.id]
 
 
@@ -468,12 +473,12 @@ async def test_what_cannot_be_paid_any_more_is_reversed_once_and_the_brand_is_to
     await at_block(pool, 9, 5)
     assert await reversed_(pool, one)
     assert not await reversed_(pool, one)
-    assert (await found(pool, one)).state is State.REVERSED
+    assert (await found(pool, one)).state is RedemptionState.REVERSED
     assert await spent_in_all(pool) == 0
     assert await joinable(pool) is None
     async with session(pool) as connection:
-        due = Due(uuid4(), BRAND, "", 1, "redemption_reversed", one.id, 1, datetime.now(UTC))
-        (body,) = (await webhook_bodies.rendered(connection, [due])).values()
+        due = DueWebhook(uuid4(), BRAND, "", 1, "redemption_reversed", one.id, 1, datetime.now(UTC))
+        (body,) = (await webhook_bodies.render(connection, [due])).values()
     assert await value(pool, "SELECT kind FROM webhooks WHERE subject = $1", one.id) == (
         "redemption_reversed"
     )
@@ -500,7 +505,7 @@ async def test_the_code_is_not_given_for_a_fact_that_is_being_taken_back(
     one = await begun(pool)
     await on_chain(pool, one)
     async with transaction(pool) as indexer:
-        await facts.undo_above(indexer, 0)
+        await reorgs.undo_above(indexer, 0)
         ending = asyncio.create_task(finished_only(pool, one))
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
@@ -509,10 +514,10 @@ async def test_the_code_is_not_given_for_a_fact_that_is_being_taken_back(
 
         await until(waits)
     assert not await ending
-    assert (await found(pool, one)).state is State.OPEN
+    assert (await found(pool, one)).state is RedemptionState.OPEN
 
 
-async def finished_only(pool: Pool, one: NewRedemption) -> bool:
+async def finished_only(pool: Pool, one: NewSiteRedemption) -> bool:
     async with transaction(pool) as connection:
         return await redemption_payments.finish(connection, one.id)
 
@@ -546,7 +551,7 @@ async def test_what_may_yet_come_is_not_failed(pool: Pool, life: str) -> None:
         if key == "without":
             await value(pool, "UPDATE relays SET idempotency_key = NULL")
         assert await failed(pool, one) is not may_come
-        wanted = State.OPEN if may_come else State.FAILED
+        wanted = RedemptionState.OPEN if may_come else RedemptionState.FAILED
         assert (await found(pool, one)).state is wanted
 
 
@@ -558,7 +563,7 @@ async def test_the_key_of_a_failed_one_is_used_up_so_that_nobody_sends_it_later(
     assert await row_states(pool) == ["failed"]
     async with session(pool) as connection:
         asked = (one.wallet, one.idempotency_key, None)
-        (standing,) = await relays.standings(connection, [asked])
+        (standing,) = await relays.read_usage(connection, [asked])
     assert standing.earlier is not None
     assert standing.earlier.fingerprint == one.fingerprint
     assert (standing.used, standing.last_serialized_id, standing.has_serialized_in_flight) == (
@@ -592,7 +597,7 @@ async def test_offers_are_what_is_indexed_of_those_asked_for(pool: Pool) -> None
     item = "INSERT INTO items VALUES ($1, $2, $2, $3, $4, $5, 1, true, false, '')"
     await value(pool, item, Decimal(2**200), OTHER_BRAND, Decimal(5), 10, 10)
     async with session(pool) as connection:
-        offered = await site_redemptions.offered(connection, [1, 2, 4], [2**200, 7])
+        offered = await site_redemptions.read_offers(connection, [1, 2, 4], [2**200, 7])
     assert offered.of(1, None) == Offer(BRAND, 0, is_active=True, left=None)
     assert offered.of(2, None) == Offer(
         BRAND, 10**30, is_active=False, left=5, max_per_user=2, needs_signature=True

@@ -12,15 +12,15 @@ from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.database import Connection, Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.users import custodial_users as local_users
-from ltzd.store.users.custodial_users import LocalUser, Name, SealedUser
+from ltzd.store.users.custodial_users import AccountName, CustodialUser, SealedUser
 from ltzd.values import Address
 from tests.support.rows.core import a_wallet
 from tests.support.waiting import until
 
-ANN = Name("email", "ann@shop.example")
-DISCORD = Name("discord", "308994132968210433")
-LOGIN = Name("subject", "https://login.example/ user-7")
-OTHER_LOGIN = Name("subject", "https://login.example/ user-8")
+ANN = AccountName("email", "ann@shop.example")
+DISCORD = AccountName("discord", "308994132968210433")
+LOGIN = AccountName("subject", "https://login.example/ user-7")
+OTHER_LOGIN = AccountName("subject", "https://login.example/ user-8")
 
 
 @pytest_asyncio.fixture
@@ -40,19 +40,19 @@ async def rows_in(db: Connection, table: str) -> int:
 async def test_a_name_leads_to_the_user_that_was_made_for_it(db: Connection) -> None:
     assert await local_users.find(db, ANN) is None
 
-    assert await local_users.make(db, ANN, a_user(1))
-    assert not await local_users.make(db, ANN, a_user(2))
-    assert await local_users.make(db, DISCORD, a_user(3))
+    assert await local_users.create(db, ANN, a_user(1))
+    assert not await local_users.create(db, ANN, a_user(2))
+    assert await local_users.create(db, DISCORD, a_user(3))
 
-    assert await local_users.find(db, ANN) == LocalUser("ltzd:1", a_wallet(1))
-    assert await local_users.find(db, DISCORD) == LocalUser("ltzd:3", a_wallet(3))
+    assert await local_users.find(db, ANN) == CustodialUser("ltzd:1", a_wallet(1))
+    assert await local_users.find(db, DISCORD) == CustodialUser("ltzd:3", a_wallet(3))
     assert await rows_in(db, "local_users") == 2, "no user is left behind without a name"
 
 
 async def test_fifty_makers_at_once_make_one_user(pool: Pool) -> None:
     async def make(number: int) -> bool:
         async with pool.acquire() as connection:
-            return await local_users.make(connection, ANN, a_user(number))
+            return await local_users.create(connection, ANN, a_user(number))
 
     made = await asyncio.gather(*map(make, range(50)))
 
@@ -65,40 +65,40 @@ async def test_fifty_makers_at_once_make_one_user(pool: Pool) -> None:
 
 
 async def test_two_users_never_have_one_wallet(db: Connection) -> None:
-    await local_users.make(db, ANN, a_user(1))
+    await local_users.create(db, ANN, a_user(1))
 
     with pytest.raises(asyncpg.UniqueViolationError):
-        await local_users.make(db, DISCORD, SealedUser("ltzd:2", a_wallet(1), "key", b"sealed"))
+        await local_users.create(db, DISCORD, SealedUser("ltzd:2", a_wallet(1), "key", b"sealed"))
 
     assert await local_users.find(db, DISCORD) is None, "nothing of it stays"
 
 
 async def test_a_user_is_owned_once(db: Connection) -> None:
-    await local_users.make(db, ANN, a_user(1))
-    await local_users.make_person(db, LOGIN, a_user(2))
-    await local_users.make_person(db, OTHER_LOGIN, a_user(3))
+    await local_users.create(db, ANN, a_user(1))
+    await local_users.create_person(db, LOGIN, a_user(2))
+    await local_users.create_person(db, OTHER_LOGIN, a_user(3))
 
-    assert await local_users.own(db, "ltzd:1", "ltzd:2", ANN)
-    assert not await local_users.own(db, "ltzd:1", "ltzd:3", ANN)
-    assert not await local_users.own(db, "ltzd:1", "ltzd:2", ANN)
+    assert await local_users.set_owner(db, "ltzd:1", "ltzd:2", ANN)
+    assert not await local_users.set_owner(db, "ltzd:1", "ltzd:3", ANN)
+    assert not await local_users.set_owner(db, "ltzd:1", "ltzd:2", ANN)
 
-    assert await local_users.root_of(db, LOGIN) == "ltzd:2"
+    assert await local_users.find_root(db, LOGIN) == "ltzd:2"
     assert await local_users.wallets_of(db, "ltzd:2") == (a_wallet(1), a_wallet(2))
     assert await local_users.wallets_of(db, "ltzd:1") == (a_wallet(1), a_wallet(2))
     assert await local_users.wallets_of(db, "ltzd:3") == (a_wallet(3),)
 
 
 async def test_only_names_that_were_proven_are_accounts(db: Connection) -> None:
-    await local_users.make(db, DISCORD, a_user(1))
+    await local_users.create(db, DISCORD, a_user(1))
     assert await local_users.accounts_of(db, "ltzd:1") == ()
 
-    await local_users.make_person(db, LOGIN, a_user(2))
-    await local_users.own(db, "ltzd:1", "ltzd:2", DISCORD)
-    await local_users.give(db, Name("github", "583231"), "ltzd:2")
-    await local_users.give(db, ANN, "ltzd:2")
+    await local_users.create_person(db, LOGIN, a_user(2))
+    await local_users.set_owner(db, "ltzd:1", "ltzd:2", DISCORD)
+    await local_users.add_name(db, AccountName("github", "583231"), "ltzd:2")
+    await local_users.add_name(db, ANN, "ltzd:2")
 
-    await local_users.make(db, Name("tiktok", "someone-7"), a_user(3))
-    await local_users.own(db, "ltzd:3", "ltzd:2", ANN)
+    await local_users.create(db, AccountName("tiktok", "someone-7"), a_user(3))
+    await local_users.set_owner(db, "ltzd:3", "ltzd:2", ANN)
     expected = (OAuthAccount("discord", DISCORD.text), OAuthAccount("github", "583231"))
     assert await local_users.accounts_of(db, "ltzd:1") == expected
     assert await local_users.accounts_of(db, "ltzd:2") == expected
@@ -106,10 +106,10 @@ async def test_only_names_that_were_proven_are_accounts(db: Connection) -> None:
 
 
 async def test_names_stand_in_the_order_in_which_they_are_asked_for(db: Connection) -> None:
-    await local_users.make(db, DISCORD, a_user(1))
-    await local_users.make_person(db, LOGIN, a_user(2))
+    await local_users.create(db, DISCORD, a_user(1))
+    await local_users.create_person(db, LOGIN, a_user(2))
 
-    found = await local_users.standings(db, [LOGIN, ANN, DISCORD])
+    found = await local_users.read_ownership(db, [LOGIN, ANN, DISCORD])
 
     assert [(each.name, each.user, each.owner) for each in found] == [
         (LOGIN, "ltzd:2", "ltzd:2"),
@@ -119,20 +119,20 @@ async def test_names_stand_in_the_order_in_which_they_are_asked_for(db: Connecti
 
 
 async def test_a_name_is_given_once(db: Connection) -> None:
-    await local_users.make_person(db, LOGIN, a_user(1))
-    await local_users.make_person(db, OTHER_LOGIN, a_user(2))
+    await local_users.create_person(db, LOGIN, a_user(1))
+    await local_users.create_person(db, OTHER_LOGIN, a_user(2))
 
-    assert await local_users.give(db, ANN, "ltzd:1")
-    assert not await local_users.give(db, ANN, "ltzd:2")
+    assert await local_users.add_name(db, ANN, "ltzd:1")
+    assert not await local_users.add_name(db, ANN, "ltzd:2")
 
-    assert await local_users.find(db, ANN) == LocalUser("ltzd:1", a_wallet(1))
+    assert await local_users.find(db, ANN) == CustodialUser("ltzd:1", a_wallet(1))
 
 
 async def test_who_settles_the_same_names_waits_whatever_their_order(pool: Pool) -> None:
     """Each holds its lock until it ends, and neither is ever the other's way out."""
     order: list[str] = []
 
-    async def settle(names: list[Name], entered: asyncio.Event, go: asyncio.Event) -> None:
+    async def settle(names: list[AccountName], entered: asyncio.Event, go: asyncio.Event) -> None:
         async with pool.acquire() as connection, connection.transaction():
             await local_users.lock(connection, names)
             entered.set()
@@ -164,19 +164,19 @@ async def test_who_settles_the_same_names_waits_whatever_their_order(pool: Pool)
 
 
 async def test_the_list_tells_names_kinds_and_owners(db: Connection) -> None:
-    await local_users.make(db, ANN, a_user(1))
-    await local_users.make_person(db, LOGIN, a_user(2))
-    await local_users.make(db, DISCORD, a_user(3))
-    await local_users.own(db, "ltzd:1", "ltzd:2", ANN)
+    await local_users.create(db, ANN, a_user(1))
+    await local_users.create_person(db, LOGIN, a_user(2))
+    await local_users.create(db, DISCORD, a_user(3))
+    await local_users.set_owner(db, "ltzd:1", "ltzd:2", ANN)
 
-    listed = await local_users.newest(db, 10)
+    listed = await local_users.list_newest(db, 10)
 
     assert {(each.subject, each.wallet, each.owner, each.names) for each in listed} == {
         ("ltzd:1", a_wallet(1), "ltzd:2", ((ANN, True),)),
         ("ltzd:2", a_wallet(2), "ltzd:2", ((LOGIN, True),)),
         ("ltzd:3", a_wallet(3), None, ((DISCORD, False),)),
     }
-    assert [each.subject for each in await local_users.newest(db, 1)] == ["ltzd:3"]
+    assert [each.subject for each in await local_users.list_newest(db, 1)] == ["ltzd:3"]
     assert await local_users.count(db) == 3
 
 

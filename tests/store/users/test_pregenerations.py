@@ -11,7 +11,7 @@ import pytest
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.database import Connection, Pool, connect, session
 from ltzd.store.users import pregenerations
-from ltzd.store.users.pregenerations import AccountWallet, Recorded
+from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
 from ltzd.values import Address
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.waiting import until
@@ -28,7 +28,7 @@ async def record(
     *,
     brand: Address = BRAND,
     metadata: Mapping[str, Any] | None = None,
-) -> Recorded:
+) -> RecordedPregeneration:
     async with session(pool) as connection:
         return await pregenerations.record(connection, brand, account, found, metadata)
 
@@ -40,14 +40,14 @@ async def find(pool: Pool, account: OAuthAccount = ADA) -> AccountWallet | None:
 
 async def test_an_account_has_no_wallet_until_one_is_recorded(pool: Pool) -> None:
     assert await find(pool) is None
-    assert await record(pool) == Recorded(FOUND, created_new=True)
+    assert await record(pool) == RecordedPregeneration(FOUND, created_new=True)
     assert await find(pool) == FOUND
 
 
 async def test_the_first_wallet_of_an_account_counts_for_ever(pool: Pool) -> None:
     await record(pool)
     other = AccountWallet("did:privy:ceve", a_wallet(0xE))
-    assert await record(pool, found=other) == Recorded(FOUND, created_new=False)
+    assert await record(pool, found=other) == RecordedPregeneration(FOUND, created_new=False)
     assert await find(pool) == FOUND
 
 
@@ -114,7 +114,11 @@ async def test_who_comes_while_another_writes_waits_for_what_becomes_of_it(
         )
         await until(lambda: waits_for_a_lock(pool, waiting))
         await (writing.commit() if is_kept else writing.rollback())
-        expected = Recorded(FOUND, created_new=False) if is_kept else Recorded(other, True)
+        expected = (
+            RecordedPregeneration(FOUND, created_new=False)
+            if is_kept
+            else RecordedPregeneration(other, True)
+        )
         assert await late == expected
     finally:
         await writer.close()

@@ -30,7 +30,7 @@ async def named(world: World, brand: Brand) -> tuple[str, str] | None:
         (due,) = await webhooks.claim(
             connection, {brand.address: 1}, now, now + timedelta(minutes=1)
         )
-        bodies = await webhook_bodies.rendered(connection, [due])
+        bodies = await webhook_bodies.render(connection, [due])
     if not bodies:
         return None
     body = msgspec.json.decode(bodies[due.id])

@@ -12,14 +12,14 @@ import pytest
 import pytest_asyncio
 
 from ltzd.rules.brands.configuration import Brand
-from ltzd.store import wakeups as signals
+from ltzd.store import wakeups
 from ltzd.store.brands import records as brand_records
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import rewards
 from ltzd.store.webhooks import bodies as webhook_bodies
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.store.webhooks import records as webhook_records
-from ltzd.store.webhooks.queue import Due, Outcome
+from ltzd.store.webhooks.queue import DeliveryOutcome, DueWebhook
 from ltzd.store.webhooks.records import WebhookFacts
 from ltzd.values import Address, checksummed, hex_of
 from tests.support.rows.core import a_hash, a_lane, value
@@ -45,31 +45,31 @@ async def brands_due(world: World) -> set[Address]:
         return await webhooks.brands_with_due(connection, world.clock.now())
 
 
-async def claim(world: World, most: int = 100, *brands: Brand) -> list[Due]:
+async def claim(world: World, most: int = 100, *brands: Brand) -> list[DueWebhook]:
     asked = [brand.address for brand in brands] or await brands_due(world)
     now = world.clock.now()
     async with session(world.pool) as connection:
         return await webhooks.claim(connection, dict.fromkeys(asked, most), now, now + MINUTE)
 
 
-async def settle(world: World, *outcomes: Outcome) -> list[Outcome]:
+async def settle(world: World, *outcomes: DeliveryOutcome) -> list[DeliveryOutcome]:
     async with session(world.pool) as connection:
         return await webhooks.settle(connection, outcomes)
 
 
-def delivered(due: Due, at: datetime) -> Outcome:
-    return Outcome(due, at, "delivered", at, 204, None)
+def delivered(due: DueWebhook, at: datetime) -> DeliveryOutcome:
+    return DeliveryOutcome(due, at, "delivered", at, 204, None)
 
 
-def failed(due: Due, at: datetime, **more: Any) -> Outcome:
-    return replace(Outcome(due, at, "pending", at, 500, "status 500"), **more)
+def failed(due: DueWebhook, at: datetime, **more: Any) -> DeliveryOutcome:
+    return replace(DeliveryOutcome(due, at, "pending", at, 500, "status 500"), **more)
 
 
 async def body_of(world: World) -> dict[str, Any]:
     """Of the one webhook that is due."""
     (due,) = await claim(world)
     async with session(world.pool) as connection:
-        bodies = await webhook_bodies.rendered(connection, [due])
+        bodies = await webhook_bodies.render(connection, [due])
     body: dict[str, Any] = msgspec.json.decode(bodies[due.id])
     return body
 
@@ -153,12 +153,12 @@ async def test_an_index_that_is_read_again_announces_nothing_that_was_forgotten_
 async def test_senders_are_woken_by_news_and_by_nothing_else(world: World, brand: Brand) -> None:
     heard: list[object] = []
     async with session(world.pool) as listener:
-        await listener.add_listener(signals.WEBHOOKS, lambda *said: heard.append(said[3]))
+        await listener.add_listener(wakeups.WEBHOOKS, lambda *said: heard.append(said[3]))
         await world.minted(await world.brand())
         (reward,) = await world.minted(brand)
         await world.undo(6)
         await world.mint(reward, block=8)
-        await listener.execute("SELECT pg_notify($1, 'end')", signals.WEBHOOKS)
+        await listener.execute("SELECT pg_notify($1, 'end')", wakeups.WEBHOOKS)
 
         async def over() -> bool:
             return "end" in heard
@@ -342,10 +342,10 @@ async def test_what_does_not_stand_at_this_moment_has_no_body(world: World, bran
     dues = await claim(world)
     assert len(dues) == 2
     async with session(world.pool) as connection:
-        assert await webhook_bodies.rendered(connection, dues) == {}
+        assert await webhook_bodies.render(connection, dues) == {}
 
         await world.mint(reward, block=8)
-        ready = await webhook_bodies.rendered(connection, dues)
+        ready = await webhook_bodies.render(connection, dues)
     assert list(ready) == [due.id for due in dues if due.subject == reward]
 
 
@@ -400,7 +400,7 @@ async def test_what_is_put_off_was_no_attempt(world: World, brand: Brand) -> Non
     (due,) = await claim(world)
     later = world.clock.now() + MINUTE
     async with session(world.pool) as connection:
-        await webhooks.put_off(connection, [due.id], later)
+        await webhooks.defer(connection, [due.id], later)
 
     row = await world.row()
     assert (row["attempts"], row["next_at"], row["state"]) == (0, later, "pending")
@@ -461,7 +461,9 @@ async def test_what_has_nowhere_to_go_waits(world: World, brand: Brand, state: s
 
 async def disable(world: World, brand: Brand) -> None:
     at = world.clock.now()
-    due = Due(uuid4(), brand.address, str(brand.webhook_url), 1, "ltz_distributed", uuid4(), 1, at)
+    due = DueWebhook(
+        uuid4(), brand.address, str(brand.webhook_url), 1, "ltz_distributed", uuid4(), 1, at
+    )
     closing = failed(due, at, closes="it answered 410")
     assert await settle(world, closing) == [closing]
 
@@ -568,8 +570,8 @@ async def test_old_webhooks_are_forgotten_the_delivered_ones_first(
                 state,
                 days,
             )
-        await webhooks.tidy(connection)
-        await webhooks.tidy(connection)
+        await webhooks.delete_expired(connection)
+        await webhooks.delete_expired(connection)
     now = datetime.now(UTC)
     left = {(row["state"], (now - row["created_at"]).days) for row in await world.rows()}
     assert left == kept

@@ -20,7 +20,7 @@ from rlp.codec import decode as rlp_decode
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.errors import NodeUnavailable
-from ltzd.indexer.policy import Contracts
+from ltzd.indexer.contracts import indexed_contracts
 from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.operator.sendable import min_gas_limit
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
@@ -29,7 +29,10 @@ CHAIN_ID: Final = 31337
 LTZ_AT: Final = Address(b"\x17" * 20)
 OTHERS_AT: Final = tuple(Address(bytes((byte,)) * 20) for byte in (0x71, 0x72, 0x73))
 """PerkNFT, PointsSale and BusinessEscrow: they log what a test says, and do nothing."""
-CONTRACTS: Final = Contracts(LTZ_AT, *OTHERS_AT)
+ADDRESSES: Final = dict(
+    zip(("ltz", "perk_nft", "points_sale", "business_escrow"), (LTZ_AT, *OTHERS_AT), strict=True)
+)
+CONTRACTS: Final = indexed_contracts(ADDRESSES)
 ETHER: Final = 10**18
 
 _MINT: Final = keccak(b"mintReward(address,uint256,bytes32)")[:4]

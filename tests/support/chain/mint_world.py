@@ -14,14 +14,13 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from ltzd.indexer import follower as follower_module
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import Backoff, InProcessHooks, LanePauses, LanePolicy, MintTarget
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import locks
-from ltzd.store.wakeups import REWARDS, Signals
+from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.rows.core import MINTER, a_wallet, follow, queue_reward, running, states, value
@@ -42,13 +41,12 @@ POLICY = LanePolicy(
     replace_after_seconds=0.2,
     pauses=PAUSES,
 )
-FOLLOW = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
+FOLLOW = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True, term_pause_seconds=0.02)
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(follower_module, "_PAUSE_SECONDS", 0.02)
 
 
 class World:
@@ -60,14 +58,14 @@ class World:
         self.eyes = eyes
         """The test's own connections, which no trouble reaches."""
         self.node = node
-        self.signals = Signals(url)
+        self.wakeups = WakeupHub(url)
         self.told: list[tuple[Sequence[UUID], Hash32]] = []
         self.on_the_way = 0
         """Rewards that the lanes' process expects."""
 
     async def follow(self) -> Follower:
         chain = await follow(self.pool, self.node)
-        return Follower(self.pool, self.url, self.node.node, chain, CONTRACTS, self.signals, FOLLOW)
+        return Follower(self.pool, self.url, self.node.node, chain, CONTRACTS, self.wakeups, FOLLOW)
 
     @asynccontextmanager
     async def lane(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
@@ -78,7 +76,7 @@ class World:
             self.node.node,
             MINTER,
             MintTarget(CHAIN_ID, LTZ_AT),
-            self.signals,
+            self.wakeups,
             policy,
             InProcessHooks(self._tell, lambda: self.on_the_way),
         )
@@ -97,7 +95,7 @@ class World:
     async def queue(self, count: int = 1) -> list[UUID]:
         async with transaction(self.eyes) as connection:
             ids = [await queue_reward(connection, a_wallet(n + 1)) for n in range(count)]
-        self.signals.ring(REWARDS)
+        self.wakeups.notify(REWARDS)
         return ids
 
     async def some_looks(self) -> None:

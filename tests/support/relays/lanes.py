@@ -20,7 +20,7 @@ from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt
 from ltzd.store.relayer import relays
-from ltzd.store.relayer.relays import NewRelay, Progress, QueuedRelay, Row, SignedRelay
+from ltzd.store.relayer.relays import NewRelay, Progress, QueuedRelay, SignedRelay, StoredIntent
 from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, OTHERS_AT, FakeNode
@@ -96,7 +96,9 @@ def signed(those: Sequence[QueuedRelay], first_nonce: int = 0) -> list[SignedRel
     ]
 
 
-async def send(pool: Pool, lane: Lane, first_nonce: int = 0, limit: int = 100) -> list[Row]:
+async def send(
+    pool: Pool, lane: Lane, first_nonce: int = 0, limit: int = 100
+) -> list[StoredIntent]:
     """What the lane does with what is queued."""
     async with transaction(pool) as connection:
         those = await relays.queued(connection, lane, limit)
@@ -128,7 +130,7 @@ class RelayWorld(World):
     ) -> AsyncIterator[RelayLane]:
         """A lane that serves until the block ends: as abruptly as a kill."""
         lane = RelayLane(
-            self.pool, self.url, self.node.node, signer, CHAIN_ID, self.signals, policy
+            self.pool, self.url, self.node.node, signer, CHAIN_ID, self.wakeups, policy
         )
         async with running(lane.run()):
             yield lane
@@ -152,7 +154,7 @@ class RelayWorld(World):
             for number in range(first, self._calls)
         ]
         ids = await write(self.eyes, *those)
-        self.signals.ring(RELAYS)
+        self.wakeups.notify(RELAYS)
         return ids
 
     async def relays_are(self, *wanted: str) -> None:

@@ -22,6 +22,7 @@ from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT
+from tests.support.rows import reorgs
 from tests.support.rows.core import MINTER, a_hash, a_wallet, an_attempt, an_intent
 
 ONE = Brand(
@@ -51,8 +52,8 @@ class BookRows:
         """Two brands, a chain at block 0, a lane."""
         for brand in (ONE, TWO):
             await brands.apply(self.db, brand, sealer)
-        await chains.adopt(self.db, chain, genesis)
-        await lanes.start_seqs(self.db, chain.chain_id, chain.ltz, 0)
+        await chains.start_following(self.db, chain, genesis)
+        await lanes.create_counter(self.db, chain.chain_id, chain.ltz, 0)
         self._lane = await lanes.begin_term(self.db, chain.chain_id, MINTER.address, "mint", 0)
 
     # --- what is owed -------------------------------------------------------------------------
@@ -225,7 +226,7 @@ class BookRows:
 
     async def undo(self, fork: int) -> None:
         async with self.db.transaction():
-            await facts.undo_above(self.db, fork)
+            await reorgs.undo_above(self.db, fork)
             hash_ = await self.db.fetchval("SELECT hash FROM blocks WHERE number = $1", fork)
             await self._move_cursor(fork, hash_)
         self.block = fork

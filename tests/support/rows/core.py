@@ -64,7 +64,7 @@ async def follow(pool: Pool, node: FakeNode, first_block: int = 1) -> ChainIdent
     chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, first_block)
     base = node.blocks[first_block - 1]
     async with transaction(pool) as connection:
-        await chains.adopt(
+        await chains.start_following(
             connection, chain, BlockRow(base.number, base.hash, base.parent_hash, 1_700_000_000)
         )
     return chain
@@ -97,7 +97,7 @@ async def queue_rewards(pool: Pool, count: int) -> list[UUID]:
 async def a_lane(pool: Pool, *, first_nonce: int = 0, first_seq: int = 0) -> Lane:
     """A new term of MINTER's lane; the first one makes lane and counter."""
     async with transaction(pool) as connection:
-        await lanes.start_seqs(connection, CHAIN_ID, LTZ_AT, first_seq)
+        await lanes.create_counter(connection, CHAIN_ID, LTZ_AT, first_seq)
         return await lanes.begin_term(connection, CHAIN_ID, MINTER.address, "mint", first_nonce)
 
 

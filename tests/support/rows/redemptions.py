@@ -10,7 +10,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt
-from ltzd.store.perk_charges import NewRedemption, Redemption, Standing
+from ltzd.store.perk_charges import ChargeRedemption, NewChargeRedemption, TokenCharges
 from ltzd.store.relayer import relays
 from ltzd.values import Address
 from tests.support.chain.fake_node import OTHERS_AT
@@ -26,7 +26,7 @@ HOLDER = a_wallet(0xA1)
 CHARGES = 60_000
 
 
-def a_redemption(amount: int = 1, token: int = TOKEN, **changes: Any) -> NewRedemption:
+def a_redemption(amount: int = 1, token: int = TOKEN, **changes: Any) -> NewChargeRedemption:
     said: dict[str, Any] = {
         "id": uuid4(),
         "brand": BRAND,
@@ -40,7 +40,7 @@ def a_redemption(amount: int = 1, token: int = TOKEN, **changes: Any) -> NewRede
         "idempotency_key": None,
         "fingerprint": b"\x01",
     }
-    return NewRedemption(**(said | changes))
+    return NewChargeRedemption(**(said | changes))
 
 
 @dataclass
@@ -55,7 +55,9 @@ class Rows:
     sent: dict[UUID, int] = field(default_factory=dict)
     """The rows of transactions."""
 
-    async def write(self, new: NewRedemption, wallet: Address | None = None) -> NewRedemption:
+    async def write(
+        self, new: NewChargeRedemption, wallet: Address | None = None
+    ) -> NewChargeRedemption:
         async with transaction(self.pool) as connection:
             await redemptions.lock_token(connection, new.token_id)
             self.relays[new.id] = await redemptions.insert(
@@ -63,7 +65,7 @@ class Rows:
             )
         return new
 
-    async def sign(self, new: NewRedemption) -> None:
+    async def sign(self, new: NewChargeRedemption) -> None:
         """By the lane, past what is queued before it."""
         async with transaction(self.pool) as connection:
             queued = await relays.queued(connection, self.lane, 100)
@@ -72,36 +74,38 @@ class Rows:
         self.nonce += 1
         self.sent[new.id] = row.id
 
-    async def taken(self, new: NewRedemption) -> None:
+    async def taken(self, new: NewChargeRedemption) -> None:
         """A node has taken its bytes."""
         async with session(self.pool) as connection:
             await transactions.mark_published(connection, [a_hash(f"{self.relays[new.id]}")])
 
-    async def abandon(self, new: NewRedemption) -> None:
+    async def abandon(self, new: NewChargeRedemption) -> None:
         """Nodes refuse its bytes for good: a self-transfer is to take their nonce."""
         empty = Attempt(a_hash(f"empty {new.id}"), b"", FEES, is_cancellation=True)
         async with session(self.pool) as connection:
             await transactions.store_attempt(connection, self.lane, self.sent[new.id], empty)
 
-    async def move(self, new: NewRedemption, was: State, to: State, ok: bool | None = None) -> None:
+    async def move(
+        self, new: NewChargeRedemption, was: State, to: State, ok: bool | None = None
+    ) -> None:
         inclusion = None if ok is None else Inclusion(2, a_hash("block"), ok)
         async with transaction(self.pool) as connection:
             await save(connection, self.lane, self.sent[new.id], was, Transaction(to, inclusion))
             await relays.follow(connection, [self.sent[new.id]])
 
-    async def index(self, new: NewRedemption, remaining: int) -> int:
+    async def index(self, new: NewChargeRedemption, remaining: int) -> int:
         """Its block is written; that block's number."""
         reference = new.id.bytes + bytes(16)
         fact = perk_ledger.redeemed(new.token_id, new.holder, reference, new.amount, remaining)
         return await self.ledger.block(fact)
 
-    async def standing(self, token: int = TOKEN) -> Standing:
+    async def standing(self, token: int = TOKEN) -> TokenCharges:
         async with session(self.pool) as connection:
-            found = await redemptions.standing(connection, token)
+            found = await redemptions.read_token_charges(connection, token)
         assert found is not None
         return found
 
-    async def found(self, new: NewRedemption) -> Redemption | None:
+    async def found(self, new: NewChargeRedemption) -> ChargeRedemption | None:
         async with session(self.pool) as connection:
             return await redemptions.by_id(connection, new.id)
 

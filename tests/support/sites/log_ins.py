@@ -18,7 +18,7 @@ from ltzd.providers.host_sites import HostSiteClient
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, transaction
 from ltzd.store.site_plugin.members import Member
 from tests.support.rows.core import value
@@ -36,7 +36,7 @@ class World:
         self.pool = pool
         self.sandbox = sandbox
         self.site = site
-        self.book = BrandBook()
+        self.book = BrandCache()
         self.members: SiteMembers
         self.links: SiteLinks
         self.users: TokenAuthenticator

@@ -9,7 +9,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.site_plugin import check_ins as checkins
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin.check_ins import NewCheckIn
-from ltzd.store.site_plugin.links import TakenCode
+from ltzd.store.site_plugin.links import ConsumedCode
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import Address
 from tests.support.rows.core import a_hash, value
@@ -63,7 +63,7 @@ async def checked_in(
 ) -> None:
     """On the next day that neither he nor his wallet has claimed."""
     async with session(pool) as connection:
-        standing = await checkins.standing(connection, member)
+        standing = await checkins.read_snapshot(connection, member)
         last = None if standing.streak is None else standing.streak.last_day
         claimed = [day for day in (last, standing.checked_in_on) if day is not None]
         day = max(claimed) + timedelta(days=1) if claimed else FIRST_DAY
@@ -103,7 +103,7 @@ async def linked(
     subject: str = "did:owner",
 ) -> None:
     """By a code of this owner's."""
-    code = TakenCode(subject, (wallet or member.wallet,), allowance)
+    code = ConsumedCode(subject, (wallet or member.wallet,), allowance)
     async with transaction(pool) as connection:
         assert await site_links.lock_member(connection, member) is not None
         await site_links.link(connection, member, code, wallet or member.wallet)

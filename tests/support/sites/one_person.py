@@ -25,10 +25,10 @@ from ltzd.providers.oidc.claims import OidcUser
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, running
@@ -69,13 +69,13 @@ class World:
             self.pool = await open_pool(self.url)
             stack.callback(self.pool.terminate)
             rule = EventRule(type=TYPE, reward=100, **NO_LIMITS)
-            book = BrandBook()
+            book = BrandCache()
             async with transaction(self.pool) as connection:
                 brand = a_brand(rule, duplicate_window_seconds=0)
                 await brands.apply(connection, brand, SEALER)
                 await book.refresh(connection)
             limits = await stack.enter_async_context(RateLimits())
-            signals = Signals(self.url)
+            wakeups = WakeupHub(self.url)
             self.following = WalletMigration(self.pool, self.identity, self.ticks)
             self.users = TokenAuthenticator(self.tokens, self.identity, self.following)
             signatures = RequestSignatures(self.pool, SEALER, book)
@@ -83,10 +83,10 @@ class World:
                 self.pool, book, self.identity, EverybodyExists(), limits, signatures
             )
             stack.push_async_callback(self.pregeneration.close)
-            hashes = MintHashWaiters(self.pool, signals)
+            hashes = MintHashWaiters(self.pool, wakeups)
             capacity = MintCapacity(self.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
             self.events = EventHandler(
-                self.pool, signals, book, self.identity, hashes, signatures, limits, capacity
+                self.pool, wakeups, book, self.identity, hashes, signatures, limits, capacity
             )
             await stack.enter_async_context(running(self.events.run()))
             yield

@@ -21,8 +21,9 @@ from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.node.node import Header
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
+from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.brands.configuration import Brand, Perk, Site
@@ -33,7 +34,7 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, Address, hex_of
 from tests.support.chain.contracts import Contracts as Deployed
 from tests.support.chain.contracts import Party
@@ -106,7 +107,7 @@ class Sites:
     pool: Pool
     url: str
     deployed: Deployed
-    signals: Signals
+    wakeups: WakeupHub
     wallets: Wallets
     stack: AsyncExitStack
     conditions: Conditions = field(default_factory=Conditions)
@@ -137,7 +138,7 @@ class Sites:
             business_escrow=at["BusinessEscrow"],
         )
         fees = FeePolicy(cap=100 * GWEI)
-        desk = RelayContext.of(self.pool, self.signals, self.deployed.node, contracts, fees)
+        desk = RelayContext.of(self.pool, self.wakeups, self.deployed.node, contracts, fees)
         process = Process(desk, self.wallets, self.conditions)
         await self.stack.enter_async_context(running(desk.board.run(), process.relayer.run()))
         return process
@@ -150,7 +151,7 @@ class Sites:
             self.deployed.node,
             self.deployed.relay.signer,
             self.deployed.chain_id,
-            self.signals,
+            self.wakeups,
             POLICY,
         )
         async with running(lane.run()):
@@ -267,7 +268,7 @@ class Sites:
         return await self.deployed.node.nonce(self.deployed.relay.address, "pending")
 
 
-async def a_follower(url: str, pool: Pool, deployed: Deployed, signals: Signals) -> Follower:
+async def a_follower(url: str, pool: Pool, deployed: Deployed, wakeups: WakeupHub) -> Follower:
     """Of a chain that the database adopts at its head."""
     head, _ = await deployed.node.head_and_final()
     genesis = await deployed.node.block(0)
@@ -276,10 +277,17 @@ async def a_follower(url: str, pool: Pool, deployed: Deployed, signals: Signals)
     chain = ChainIdentity(deployed.chain_id, genesis.hash, at["LTZ"], head.number + 1)
     base = BlockRow(head.number, head.hash, head.parent_hash, head.timestamp)
     async with transaction(pool) as connection:
-        await chains.adopt(connection, chain, base)
-    contracts = Contracts(at["LTZ"], at["PerkNFT"], at["PointsSale"], at["BusinessEscrow"])
+        await chains.start_following(connection, chain, base)
+    contracts = indexed_contracts(
+        {
+            "ltz": at["LTZ"],
+            "perk_nft": at["PerkNFT"],
+            "points_sale": at["PointsSale"],
+            "business_escrow": at["BusinessEscrow"],
+        }
+    )
     policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
-    return Follower(pool, url, deployed.node, chain, contracts, signals, policy)
+    return Follower(pool, url, deployed.node, chain, contracts, wakeups, policy)
 
 
 @asynccontextmanager
@@ -288,8 +296,8 @@ async def some_sites(url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[
         pool, SEALER, "https://login.example/", [ltz_permits(deployed.chain_id, deployed.at["LTZ"])]
     )
     async with AsyncExitStack() as stack:
-        sites = Sites(pool, url, deployed, Signals(url), wallets, stack)
-        follower = await a_follower(url, pool, deployed, sites.signals)
+        sites = Sites(pool, url, deployed, WakeupHub(url), wallets, stack)
+        follower = await a_follower(url, pool, deployed, sites.wakeups)
         await stack.enter_async_context(running(follower.run()))
         sites.first = await sites.process()
         yield sites

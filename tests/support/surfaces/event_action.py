@@ -21,10 +21,10 @@ from ltzd.errors import LtzdError
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.store.brands import configurations as brands
-from ltzd.store.brands.configurations import BrandBook
+from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.wakeups import Signals
+from ltzd.store.wakeups import WakeupHub
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, running
 
@@ -73,18 +73,18 @@ async def a_handler(
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
-        book = BrandBook()
+        book = BrandCache()
         async with transaction(pool) as connection:
             await brands.apply(connection, brand or a_brand(), SEALER)
             await book.refresh(connection)
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
-        signals = Signals(url)
+        wakeups = WakeupHub(url)
         handler = EventHandler(
             pool,
-            signals,
+            wakeups,
             book,
             identity,
-            MintHashWaiters(pool, signals),
+            MintHashWaiters(pool, wakeups),
             RequestSignatures(pool, SEALER, book),
             await stack.enter_async_context(RateLimits()),
             capacity or MintCapacity(pool, FakeNode().node, CHAIN_ID, LTZ_AT),

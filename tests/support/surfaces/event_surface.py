@@ -357,11 +357,11 @@ def _hash(reward: UUID) -> Hash32:
 
 async def _publish(surface: EventSurface) -> None:
     """In the mint lane's place: whoever waits for a hash is told one, while that is switched on."""
-    bell = surface.daemon.signals.bell(REWARDS)
+    subscribe = surface.daemon.wakeups.subscribe(REWARDS)
     hashes = surface.daemon.hashes
     while True:
         await surface.is_publishing.wait()
-        await bell.wait(0.01)
+        await subscribe.wait(0.01)
         for reward in list(hashes._waiting):
             hashes.deliver([reward], _hash(reward))
 

@@ -60,13 +60,13 @@ from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE
 from ltzd.rules.site_plugin.redemptions import check_cost
 from ltzd.rules.site_plugin.spending import Allowance
 from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
-from ltzd.store.indexer.tokens import Page
-from ltzd.store.perk_charges import Redemption
+from ltzd.store.indexer.tokens import TokenPage
+from ltzd.store.perk_charges import ChargeRedemption
 from ltzd.store.site_plugin.links import Link
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.redemptions import Redemption as SiteRedemption
-from ltzd.store.site_plugin.spending import LastingLink
-from ltzd.store.users.pregenerations import AccountWallet, Recorded
+from ltzd.store.site_plugin.redemptions import SiteRedemption
+from ltzd.store.site_plugin.spending import ActiveLink
+from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
 from ltzd.values import LTZ, Address, Hash32, address_of
 
 BRAND_ID = "0x" + "ab" * 20
@@ -268,7 +268,7 @@ class PerkBook:
     heard: list[str] = field(default_factory=list)
     asked: list[RedeemRequest] = field(default_factory=list)
     nonces: set[tuple[Address, str]] = field(default_factory=set)
-    by_key: dict[tuple[Address, str], Redemption] = field(default_factory=dict)
+    by_key: dict[tuple[Address, str], ChargeRedemption] = field(default_factory=dict)
     refusal: Exception | None = None
     is_mining: bool = True
     as_of: IndexedHeight = field(default_factory=lambda: IndexedHeight(1_000, 900))
@@ -323,14 +323,14 @@ class PerkBook:
 
     async def holders(
         self, reader: SignedReader, collection_id: int, after: int, limit: int
-    ) -> Page:
+    ) -> TokenPage:
         self.heard.append("holders")
         self._spend(reader.brand, reader.nonce)
         self._own(reader.brand, collection_id)
         held = [self.tokens[each] for each in sorted(self.tokens)]
         held = [token for token in held if token.collection_id == collection_id]
         behind = [token for token in held if token.id > after][:limit]
-        return Page(behind, len(held), None)
+        return TokenPage(behind, len(held), None)
 
     def _own(self, brand: Address, collection_id: int) -> None:
         if self.refusal is not None:
@@ -359,8 +359,8 @@ def a_perk(number: int = 1, **changes: Any) -> Token:
 
 def a_redemption(
     request: RedeemRequest, token: Token, left: int, *, is_mined: bool = True
-) -> Redemption:
-    return Redemption(
+) -> ChargeRedemption:
+    return ChargeRedemption(
         id=uuid4(),
         relay_id=1,
         collection_id=token.collection_id,
@@ -497,7 +497,7 @@ class PregenerationBook:
             True, PER_MINUTE.max_hits, PER_MINUTE.max_hits - self.counted, self.reset_at
         )
 
-    async def pregenerate(self, request: PregenerationRequest) -> Recorded:
+    async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         self.asked.append(request)
         if self.refusal is not None:
             raise self.refusal
@@ -505,7 +505,7 @@ class PregenerationBook:
         is_new = slot not in self.wallets
         number = len(self.wallets) + 1
         made = AccountWallet(f"did:privy:c{number}", Address(number.to_bytes(20, "big")))
-        return Recorded(self.wallets.setdefault(slot, made), created_new=is_new)
+        return RecordedPregeneration(self.wallets.setdefault(slot, made), created_new=is_new)
 
 
 SITE_HOST = "site.example"
@@ -622,7 +622,7 @@ class SiteBook:
         if link is None:
             return MemberFunds(self.balance, self.spendable, None)
         allowance = Allowance(link.daily_allowance * LTZ, 40 * LTZ)
-        lasting = LastingLink(uuid4(), link.expires_at, date(2026, 3, 14), allowance)
+        lasting = ActiveLink(uuid4(), link.expires_at, date(2026, 3, 14), allowance)
         return MemberFunds(self.balance, self.spendable + allowance.left, lasting)
 
     async def check_in(self, member: Member) -> CheckInResult:
