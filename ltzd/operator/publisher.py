@@ -32,7 +32,7 @@ _AT_ONCE = 64
 
 
 class Publisher:
-    """Waits for `work_due`; notifies `refusals` after a node has refused a fee or bytes for good."""
+    """Waits for `work_due`; notifies `refusals` after a node refused a fee, or bytes for good."""
 
     def __init__(
         self,
