@@ -23,8 +23,8 @@ _HOUR = timedelta(hours=1)
 class Usage(Enum):
     """What is counted, as the database names it."""
 
-    LTZ_PER_DAY = "ltz_a_day"
-    WALLETS_PER_HOUR = "wallets_an_hour"
+    LTZ_PER_DAY = "ltz_per_day"
+    WALLETS_PER_HOUR = "wallets_per_hour"
 
 
 @dataclass(frozen=True, slots=True)

@@ -349,7 +349,8 @@ async def users_with_serialized(connection: Connection, users: Sequence[Address]
         """
         SELECT DISTINCT user_address
           FROM relays
-         WHERE user_address = ANY($1::bytea[]) AND state IN ('queued', 'sent') AND serialized_per_user
+         WHERE user_address = ANY($1::bytea[]) AND state IN ('queued', 'sent')
+           AND serialized_per_user
         """,
         users,
     )

@@ -187,7 +187,7 @@ async def test_windows_long_over_are_forgotten_and_open_ones_are_not(pool: Pool)
     await spend(pool, "ann", 1, 100)
     async with session(pool) as connection:
         await connection.execute(
-            "INSERT INTO brand_usage VALUES ($1, 'ltz_a_day', now() - interval '4 days', 1, 9)",
+            "INSERT INTO brand_usage VALUES ($1, 'ltz_per_day', now() - interval '4 days', 1, 9)",
             BRAND,
         )
         await events.delete_expired(connection)

@@ -117,7 +117,7 @@ async def age(pool: Pool, one: NewSiteRedemption, by: timedelta) -> None:
     await value(
         pool,
         "UPDATE site_redemptions SET created_at = created_at - $2::interval, "
-        "answered_at = answered_at - $2::interval WHERE id = $1",
+        "completed_at = completed_at - $2::interval WHERE id = $1",
         one.id,
         by,
     )
@@ -377,7 +377,7 @@ async def lost(pool: Pool) -> list[UUID]:
 async def at_block(pool: Pool, number: int, final: int) -> None:
     await value(
         pool,
-        "UPDATE chains SET number = $1, head_number = $1, final_number = $2",
+        "UPDATE chains SET cursor_number = $1, head_number = $1, final_number = $2",
         number,
         final,
     )
