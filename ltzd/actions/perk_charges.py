@@ -235,7 +235,7 @@ class PerkCharges:
     async def _let_in(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
         """The earlier one with its key if there is one; which redemption, by which relay."""
         await self._rehearse(request)
-        worst_wei = GAS_LIMIT * await self._rehearsal.worst_fee()
+        max_cost_wei = GAS_LIMIT * await self._rehearsal.worst_fee()
         wallet = perk_charges.wallet_of(request.token_id, await self._operators.all())
         async with transaction(self._pool) as connection:
             await redemptions.lock_token(connection, request.token_id)
@@ -243,14 +243,14 @@ class PerkCharges:
             earlier = await self._earlier(connection, request)
             if earlier is not None:
                 return earlier, earlier.id, earlier.relay_id
-            await self._refuse_over_budget(connection, worst_wei)
-            return None, *await self._write(connection, request, wallet, worst_wei)
+            await self._refuse_over_budget(connection, max_cost_wei)
+            return None, *await self._write(connection, request, wallet, max_cost_wei)
 
-    async def _refuse_over_budget(self, connection: Connection, worst_wei: int) -> None:
+    async def _refuse_over_budget(self, connection: Connection, max_cost_wei: int) -> None:
         """The relay wallets pay for redemptions, too. Raises ValidationFailed."""
         if self._budgets.total_wei:
-            spent = await gas_budgets.spent_for(connection, self._budgets, [], worst_wei)
-            GasLedger(self._budgets, spent).admit(None, worst_wei)
+            spent = await gas_budgets.spent_for(connection, self._budgets, [], max_cost_wei)
+            GasLedger(self._budgets, spent).admit(None, max_cost_wei)
 
     async def _rehearse(self, request: RedeemRequest) -> None:
         """Simulate what would be redeemed, unless others of the token go before it.
@@ -290,7 +290,7 @@ class PerkCharges:
         connection: Connection,
         request: RedeemRequest,
         wallet: Address | None,
-        worst_wei: int,
+        max_cost_wei: int,
     ) -> tuple[UUID, int]:
         token, before = await self._standing(connection, request)
         left = perk_charges.remaining_before(token, request.amount, request.user, before)
@@ -309,7 +309,7 @@ class PerkCharges:
         )
         call = _call(token.id, token.holder, request.amount, left, new.id.bytes + bytes(16))
         relay = await redemptions.insert(
-            connection, new, self._contract, call, GAS_LIMIT, wallet, worst_wei
+            connection, new, self._contract, call, GAS_LIMIT, wallet, max_cost_wei
         )
         return new.id, relay
 

@@ -70,7 +70,7 @@ async def read_account(connection: Connection, member: Member) -> SpendingAccoun
 _ACCOUNT = """
 SELECT m.user_id, m.wallet,
        $4 * (coalesce((SELECT sum(c.own_ltz)
-                         FROM checkins c
+                         FROM check_ins c
                          JOIN rewards r ON r.id = c.reward_id
                         WHERE c.brand_id = m.brand_id AND c.wallet = m.wallet
                           AND c.host = m.host AND c.site_user_id = m.site_user_id
@@ -97,7 +97,7 @@ SELECT m.user_id, m.wallet,
                     AND s.state NOT IN ('failed', 'reversed')), 0) AS charged
   FROM site_members m
   JOIN users u ON u.id = m.user_id
-  LEFT JOIN live_site_links l ON l.id = m.link_id
+  LEFT JOIN active_site_links l ON l.id = m.link_id
  CROSS JOIN (SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date AS day) AS today
   LEFT JOIN LATERAL (
        SELECT sum(s.from_earned) FILTER (WHERE s.host = m.host
