@@ -140,7 +140,7 @@ class FeeBumper:
             beside_wei = self._in_flight.reserved_wei() - tx.max_cost_wei
             obstacle = self._signer.obstacle(call, fees, beside_wei)
             if obstacle is not None:
-                if obstacle.is_its_own:  # Blocks have become smaller than its gas limit.
+                if obstacle.is_permanent:  # Blocks have become smaller than its gas limit.
                     self._in_flight.reject(tx, obstacle.value)
                 return obstacle.value
             attempt = self._signer.sign(tx.nonce, call, fees, beside_wei)

@@ -45,7 +45,7 @@ REFUSED = "refused"
 class LanePolicy:
     """How a lane works.
 
-    `gather_seconds`: for how long a publication counts as under way at least, while rewards gather;
+    `linger_seconds`: for how long a publication counts as under way at least, while rewards gather;
     `batch_linger_seconds`: the same while more of them are on their way.
     `repeat_seconds`: how long a publication may lack a receipt before its bytes go again.
     `replace_after_…`: how long, and for how many blocks, before dearer ones do.
@@ -53,7 +53,7 @@ class LanePolicy:
 
     max_in_flight: int = 64
     poll_seconds: float = 1.0
-    gather_seconds: float = 0.005
+    linger_seconds: float = 0.005
     batch_linger_seconds: float = 0.2
     repeat_seconds: float = 5.0
     replace_after_seconds: float = 15.0

@@ -79,7 +79,7 @@ class Publisher:
     def _gather_seconds(self) -> float:
         policy = self._context.policy
         is_crowd = self._work.on_the_way() >= _CROWD
-        return policy.batch_linger_seconds if is_crowd else policy.gather_seconds
+        return policy.batch_linger_seconds if is_crowd else policy.linger_seconds
 
     async def step(self) -> bool:
         """Publish the oldest bytes that are due; False when the node would not or could not.

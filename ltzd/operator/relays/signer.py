@@ -15,7 +15,7 @@ from ltzd.operator.policy import BALANCE
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import Call, TransactionSigner
 from ltzd.rules.operator.fees import Fees
-from ltzd.rules.operator.sendable import Obstacle, least_gas
+from ltzd.rules.operator.sendable import Obstacle, min_gas_limit
 from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import Connection, transaction
 from ltzd.store.operator.transactions import OpenTransaction
@@ -112,7 +112,7 @@ class RelaySigner:
             if obstacle is None:
                 beside_wei += call.cost_wei(fees)
                 sendable.append(relay)
-            elif obstacle.is_its_own:
+            elif obstacle.is_permanent:
                 refused[relay.id] = self._reason(obstacle, call)
             else:
                 break
@@ -120,7 +120,7 @@ class RelaySigner:
 
     def _reason(self, obstacle: Obstacle, call: Call) -> str:
         if obstacle is Obstacle.INTRINSIC_GAS:
-            least = least_gas(call.data)
+            least = min_gas_limit(call.data)
             return f"its gas limit of {call.gas_limit} is below the {least} that its data costs"
         most = self._signer.most_gas
         return f"its gas limit of {call.gas_limit} is above the {most} that a block holds"

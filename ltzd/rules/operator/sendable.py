@@ -32,7 +32,7 @@ class Obstacle(Enum):
     """The wallet does not cover its worst case beside everything in flight."""
 
     @property
-    def is_its_own(self) -> bool:
+    def is_permanent(self) -> bool:
         """Whether another time would not help: the transaction itself must be another."""
         return self in {Obstacle.INTRINSIC_GAS, Obstacle.BLOCK_GAS}
 
@@ -50,7 +50,7 @@ class Limits:
     funds_wei: int
 
 
-def least_gas(data: bytes) -> int:
+def min_gas_limit(data: bytes) -> int:
     """Below this gas limit nodes refuse a transaction with this data.
 
     The higher of its intrinsic gas (EIP-2028) and the floor of its data (EIP-7623), also on chains
@@ -71,7 +71,7 @@ def most_gas(block_gas_limit: int | None) -> int:
 
 def obstacle(gas_limit: int, data: bytes, fees: Fees, limits: Limits) -> Obstacle | None:
     """The first thing that stands against signing a call; None if nothing does."""
-    if gas_limit < least_gas(data):
+    if gas_limit < min_gas_limit(data):
         return Obstacle.INTRINSIC_GAS
     if gas_limit > most_gas(limits.block_gas_limit):
         return Obstacle.BLOCK_GAS

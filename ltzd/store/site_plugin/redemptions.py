@@ -227,8 +227,8 @@ async def fail(connection: Connection, one: NewSiteRedemption, failure: str) -> 
         return False
     await connection.execute(
         """
-        INSERT INTO relays (user_address, to_address, data, function, takes_turns, idempotency_key,
-                            fingerprint, gas_limit, worst_wei, state, failure)
+        INSERT INTO relays (user_address, to_address, data, function, serialized_per_user, idempotency_key,
+                            fingerprint, gas_limit, max_cost_wei, state, failure)
         VALUES ($1, '', '', 'none', false, $2, $3, 0, 0, 'failed', $4)
             ON CONFLICT (user_address, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         """,

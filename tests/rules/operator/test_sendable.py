@@ -11,7 +11,7 @@ from ltzd.rules.operator.sendable import (
     Limits,
     Obstacle,
     intrinsic_gas,
-    least_gas,
+    min_gas_limit,
     most_gas,
     obstacle,
 )
@@ -33,7 +33,7 @@ ROOMY = Limits(block_gas_limit=30_000_000, fee_cap=100 * GWEI, funds_wei=10**18)
 )
 def test_data_costs_by_the_byte_and_has_a_floor(data: bytes, intrinsic: int, least: int) -> None:
     """EIP-2028 and EIP-7623."""
-    assert (intrinsic_gas(data), least_gas(data)) == (intrinsic, least)
+    assert (intrinsic_gas(data), min_gas_limit(data)) == (intrinsic, least)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_each_limit_is_an_obstacle_of_its_own(
 
 
 def test_only_what_no_time_can_mend_is_a_transactions_own() -> None:
-    assert {one for one in Obstacle if one.is_its_own} == {
+    assert {one for one in Obstacle if one.is_permanent} == {
         Obstacle.INTRINSIC_GAS,
         Obstacle.BLOCK_GAS,
     }
@@ -84,7 +84,7 @@ def test_only_what_no_time_can_mend_is_a_transactions_own() -> None:
 def test_no_mint_of_any_size_is_below_the_floor_of_its_data(count: int) -> None:
     """At worst no byte of a reward is zero."""
     data = b"\xff" * (4 + 32 * (2 + 3 * count))
-    assert least_gas(data) <= ltz.mint_gas_limit(count) <= TRANSACTION_GAS_CAP
+    assert min_gas_limit(data) <= ltz.mint_gas_limit(count) <= TRANSACTION_GAS_CAP
 
 
 @given(

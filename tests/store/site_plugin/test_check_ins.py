@@ -56,7 +56,7 @@ def a_milestone(days: int = 1, bonus: int = 50, **changes: Any) -> NewMilestone:
 
 def a_budget(maximum: int) -> Quota:
     start = datetime(2026, 3, 10, tzinfo=UTC)
-    return Quota(Usage.LTZ_A_DAY, maximum, start, start + ONE_DAY)
+    return Quota(Usage.LTZ_PER_DAY, maximum, start, start + ONE_DAY)
 
 
 async def write(pool: Pool, *those: NewCheckIn) -> list[bool]:

@@ -125,7 +125,7 @@ async def age(pool: Pool, one: NewSiteRedemption, by: timedelta) -> None:
 
 async def relayed(pool: Pool, one: NewSiteRedemption) -> int:
     """Its relay, as it is let in."""
-    plan = a_plan(one.id.bytes, one.wallet, takes_turns=True)
+    plan = a_plan(one.id.bytes, one.wallet, serialized_per_user=True)
     new = replace(a_relay(plan, key=one.idempotency_key), fingerprint=one.fingerprint)
     (relay,) = await write(pool, new)
     return relay
@@ -345,7 +345,7 @@ async def test_a_relay_is_found_by_its_key_and_after_a_day_without(pool: Pool) -
 
 async def test_a_relay_that_a_caller_gave_the_redemptions_key_is_not_its_own(pool: Pool) -> None:
     one = await begun(pool)
-    plan = a_plan(b"a free claim", one.wallet, takes_turns=True)
+    plan = a_plan(b"a free claim", one.wallet, serialized_per_user=True)
     await write(pool, a_relay(plan, key=one.idempotency_key))
     assert (await traces(pool, one)).relay is None
 

@@ -33,7 +33,7 @@ from tests.support.waiting import until
 POLICY = LanePolicy(
     max_in_flight=64,
     poll_seconds=0.02,
-    gather_seconds=0.0,
+    linger_seconds=0.0,
     batch_linger_seconds=0.0,
     repeat_seconds=0.1,
     replace_after_seconds=0.2,
