@@ -31,8 +31,8 @@ from ltzd.providers.payments import CheckoutPage, PaymentProvider
 from ltzd.rules.payments import (
     NO_BRAND,
     REFUNDED,
+    CheckoutOrder,
     Dispute,
-    Order,
     Payment,
     Refund,
     RefundedCharge,
@@ -126,7 +126,7 @@ class Payments:
             raise BrandUnknown("Unknown brand")
         provider = self._configured()
         refuse_over_capacity(request.usd_cents, await self._capacity.whole_ltz())
-        order = Order(
+        order = CheckoutOrder(
             brand_id=request.brand_id,
             wallet=(await self._newcomers.user_of(request.email, brand)).wallet,
             usd_cents=request.usd_cents,

@@ -149,8 +149,9 @@ async def insert(
            ORDER BY l.id DESC
            LIMIT 1
         ), relay AS (
-          INSERT INTO relays (user_address, to_address, data, function, serialized_per_user, fingerprint,
-                              gas_limit, max_cost_wei, state, brand_id, wallet, gas_day, gas_wei)
+          INSERT INTO relays (user_address, to_address, data, function, serialized_per_user,
+                              fingerprint, gas_limit, max_cost_wei, state, brand_id, wallet,
+                              gas_day, gas_wei)
           VALUES ($1, $2, $3, 'PerkNFT.redeemCharge', false, $4, $5, $17, 'queued', $6,
                   coalesce((SELECT wallet FROM before), $16), (now() AT TIME ZONE 'UTC')::date,
                   $17)

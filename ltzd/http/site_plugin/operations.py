@@ -43,7 +43,7 @@ from ltzd.http.site_plugin.models import (
 from ltzd.rules.brands.configuration import Perk
 from ltzd.rules.event_handler.brand_limits import RATE_REASON
 from ltzd.rules.site_plugin.redemptions import check_cost, code_of
-from ltzd.rules.site_plugin.spending import Allowance, Payment, pay
+from ltzd.rules.site_plugin.spending import Allowance, PotAmounts, pay
 from ltzd.rules.site_plugin.streaks import Milestone, StreakSummary
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.site_plugin.redemptions import SiteRedemption
@@ -180,7 +180,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
                 ),
                 "price is higher": _error_of(lambda: check_cost(30 * LTZ, 25 * LTZ)),
                 "more than the session may spend": _error_of(
-                    lambda: pay(30 * LTZ, Payment(earned=10 * LTZ), is_linked=False)
+                    lambda: pay(30 * LTZ, PotAmounts(earned=10 * LTZ), is_linked=False)
                 ),
                 "sold out": RedemptionRefused("This perk is sold out."),
             },

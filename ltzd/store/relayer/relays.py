@@ -376,7 +376,8 @@ async def turns_taken(connection: Connection, users: Sequence[Address]) -> set[A
         """
         SELECT DISTINCT user_address
           FROM relays
-         WHERE user_address = ANY($1::bytea[]) AND state IN ('queued', 'sent') AND serialized_per_user
+         WHERE user_address = ANY($1::bytea[]) AND serialized_per_user
+           AND state IN ('queued', 'sent')
         """,
         users,
     )

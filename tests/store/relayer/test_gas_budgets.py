@@ -253,7 +253,7 @@ async def test_a_wallet_that_ltzd_keeps_is_its_owners_log_in(pool: Pool) -> None
     async with session(pool) as connection:
         for subject, wallet in (("ltzd:root", USER), ("ltzd:other", other)):
             await connection.execute(
-                "INSERT INTO local_users VALUES ($1, $2, 'key', 'sealed')", subject, wallet
+                "INSERT INTO custodial_users VALUES ($1, $2, 'key', 'sealed')", subject, wallet
             )
             await connection.execute(
                 "INSERT INTO users (id, email_key, identity_subject, wallet) "
@@ -263,7 +263,7 @@ async def test_a_wallet_that_ltzd_keeps_is_its_owners_log_in(pool: Pool) -> None
             )
         assert await gas_budgets.identity_of(connection, other) == "ltzd:other"
         await connection.execute(
-            "INSERT INTO local_accounts VALUES "
+            "INSERT INTO custodial_accounts VALUES "
             "('subject', 'https://login.example/ ann', 'ltzd:root', true), "
             "('owned', 'ltzd:root', 'ltzd:root', true), "
             "('owned', 'ltzd:other', 'ltzd:root', true)"

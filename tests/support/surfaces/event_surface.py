@@ -211,7 +211,7 @@ class BrandAtWork:
         async with transaction(self.surface.daemon.pool) as connection:
             await connection.execute(
                 """
-                UPDATE claims SET last_event_at = last_event_at - make_interval(secs => $2)
+                UPDATE event_claims SET last_event_at = last_event_at - make_interval(secs => $2)
                  WHERE brand_id = $1
                 """,
                 self.brand.address,

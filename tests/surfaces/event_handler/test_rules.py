@@ -775,7 +775,7 @@ async def test_minus_one_and_999999_are_no_limit(
     await brand.post(email)
     async with event_surface.daemon.pool.acquire() as connection:
         await connection.execute(
-            "UPDATE claims SET claims = 5000000 WHERE brand_id = $1", brand.brand.address
+            "UPDATE event_claims SET claims = 5000000 WHERE brand_id = $1", brand.brand.address
         )
     await brand.passes(60)
     assert (await brand.post(email)).status == 200
@@ -788,7 +788,7 @@ async def test_a_limit_beside_999999_is_a_limit(event_surface: EventSurface, lim
     await brand.post(email)
     async with event_surface.daemon.pool.acquire() as connection:
         await connection.execute(
-            "UPDATE claims SET claims = $2 WHERE brand_id = $1", brand.brand.address, limit
+            "UPDATE event_claims SET claims = $2 WHERE brand_id = $1", brand.brand.address, limit
         )
     await brand.passes(60)
     assert_max_claims(await brand.post(email), limit, limit)
