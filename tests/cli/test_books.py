@@ -479,7 +479,10 @@ async def test_whoever_stops_reading_a_statement_gets_a_sentence(
     await command.stdout.readline()
     command.stdout._transport.close()  # type: ignore[attr-defined]
 
-    assert await command.stderr.read() == b"ltzd: Nobody read the statement to its end.\n"
+    assert (
+        await command.stderr.read()
+        == b"ltzd: The reader closed the pipe before the end of the statement.\n"
+    )
     assert await command.wait() == 1
 
 

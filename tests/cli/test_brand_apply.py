@@ -299,7 +299,9 @@ async def test_a_database_of_another_time_is_a_sentence(
     outcome = await ltzd("brand", "apply", a_brand_file(tmp_path), "--data-dir", data_dir)
 
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.startswith("ltzd: The database has no tables of this ltzd yet; run: ltzd mi")
+    assert outcome.err.startswith(
+        "ltzd: The database does not have this version's tables yet; run: ltzd mi"
+    )
 
 
 async def test_a_database_lost_on_the_way_is_a_sentence_and_nothing_is_half_made(
@@ -325,7 +327,7 @@ async def test_a_database_lost_on_the_way_is_a_sentence_and_nothing_is_half_made
         done = await applying
 
     assert (done.code, done.out) == (1, "")
-    assert "ltzd: The database was lost or kept us waiting" in done.err
+    assert "ltzd: The database connection was lost or timed out" in done.err
     assert "look whether the change was made before you repeat it.\n" in done.err
     assert await brands.latest_revision(db) == 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ltzd.cli.init_files import TO_FILL_IN, starting_brand, starting_settings
+from ltzd.cli.init_files import REQUIRED_BY_OPERATOR, starting_brand, starting_settings
 from ltzd.daemon.settings.settings import Settings, read_settings
 from ltzd.errors import FileRejected
 from ltzd.rules.brands.configuration import parse_brand_file
@@ -79,7 +79,7 @@ async def test_the_settings_lack_only_what_their_owner_must_fill_in(tmp_path: Pa
 
     lacking = {fault.split(": ")[1].rpartition(".")[2] for fault in caught.value.faults}
     files = {name for name in lacking if name.endswith("_file")}
-    assert lacking - files == set(TO_FILL_IN)
+    assert lacking - files == set(REQUIRED_BY_OPERATOR)
     assert all("/etc/ltzd/" in fault for fault in caught.value.faults if "_file: " in fault)
 
 
@@ -142,7 +142,7 @@ async def test_nothing_is_overwritten_and_nothing_half_done(tmp_path: Path, name
     done = await ltzd("init", tmp_path, *OPTIONS)
 
     assert (done.code, done.out) == (1, "")
-    assert done.err == f"ltzd: {tmp_path / name} is there already, and is not overwritten.\n"
+    assert done.err == f"ltzd: {tmp_path / name} exists already and is not overwritten.\n"
     assert names_in(tmp_path) == [name]
     assert (tmp_path / name).read_text() == "mine"
 
@@ -175,7 +175,9 @@ async def test_without_a_terminal_it_says_which_options_it_needs(tmp_path: Path)
     done = await ltzd("init", tmp_path, "--domain", "shop.example")
 
     assert (done.code, done.out) == (1, "")
-    assert done.err == ("ltzd: Give --brand-id, --daily-budget: there is no terminal to ask at.\n")
+    assert done.err == (
+        "ltzd: Give --brand-id, --daily-budget: standard input is not a terminal.\n"
+    )
     assert names_in(tmp_path) == []
 
 
