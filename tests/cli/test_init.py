@@ -68,7 +68,11 @@ def test_what_is_a_comment_in_a_brand_file_may_be_put_in_force() -> None:
     assert [rule.type for rule in brand.events] == [
         *("account_creation", "purchase", "custom_chat_welcome", "form_submit")
     ]
-    assert [one.kind for one in brand.constraints] == ["external_api", "nft_holding", "ltz_balance"]
+    assert [constraint.kind for constraint in brand.constraints] == [
+        "external_api",
+        "nft_holding",
+        "ltz_balance",
+    ]
 
 
 async def test_the_settings_lack_only_what_their_owner_must_fill_in(tmp_path: Path) -> None:
@@ -185,8 +189,8 @@ async def test_at_a_terminal_it_asks_for_what_no_option_says(tmp_path: Path) -> 
     done = await at_a_terminal(tmp_path, "--brand-id", ID, answers="shop.example\nmuch\n700\n")
 
     assert done.code == 0, done.err
-    assert "The domain that its events come from" in done.err
-    assert "How much LTZ may it give away in a day (0: no limit)" in done.err
+    assert "The domain that sends its events" in done.err
+    assert "The LTZ it may give away in a day (0 is no limit)" in done.err
     brand = parse_brand_file((tmp_path / "brand.toml").read_text(), "brand.toml")
     assert (brand.name, brand.domains) == ("shop.example", ("shop.example",))
     assert brand.daily_mint_budget == 700

@@ -117,7 +117,7 @@ async def test_following_into_a_pipe_prints_page_after_page(
 async def test_the_token_is_sent_and_its_absence_explained() -> None:
     async with serving(an_admin_app(AdminPolicy(token="right"))) as url:
         await asyncio.to_thread(command.status, url, False, True, "right")
-        with pytest.raises(Misconfigured, match="give the admin token"):
+        with pytest.raises(Misconfigured, match="give --admin-token-file"):
             await asyncio.to_thread(command.status, url, False, True, "wrong")
 
 
