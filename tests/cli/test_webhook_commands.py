@@ -199,7 +199,7 @@ async def test_what_was_taken_back_is_not_replayed(instance: Instance, db: Conne
     assert "Nothing changed." in done.err
     assert others.err.endswith(": 1 webhook is due now.\n")
     assert (await state_of(db, revoked))[0] == "exhausted"
-    assert "taken back" in (await instance.webhooks("list")).out
+    assert "revoked" in (await instance.webhooks("list")).out
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,10 @@ async def test_what_was_taken_back_is_not_replayed(instance: Instance, db: Conne
         ),
         (
             ["msg_" + "0" * 31 + "G"],
-            f"'msg_{'0' * 31}G' is not a webhook id. "
-            "`ltzd webhooks list` shows the ids, such as msg_….",
+            (
+                f"'msg_{'0' * 31}G' is not a webhook id. "
+                "`ltzd webhooks list` shows the ids, such as msg_…."
+            ),
         ),
         (["msg_" + "0" * 32], f"There is no webhook msg_{'0' * 32}. Nothing changed."),
         (
