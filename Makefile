@@ -2,13 +2,18 @@
 #
 #   make run ARGS="--port 8001"      ARGS go to the command that the target runs
 #   make test ARGS="-k duplicate"
+#   make test WORKERS=1          one test at a time; 0 runs them in this process, for a debugger
 #   make run PYTHON=python3.12       another Python, 3.11 or newer
 
 PYTHON ?=
 export PYTHON
 
+# Most of a test's time is waiting for another process, so there are more workers than cores.
+WORKERS ?= 4
+PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check contracts mutants slither bench lock clean
+.PHONY: help setup run test test-fast check contracts mutants slither bench lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,8 +30,11 @@ test: setup ## Run the whole test suite: the contracts', then ltzd's
 	@status=0; \
 	scripts/with-node npm test --silent || status=1; \
 	scripts/test-tools; \
-	.venv/bin/python -m pytest $(ARGS) || status=1; \
+	$(PYTEST) $(ARGS) || status=1; \
 	exit $$status
+
+test-fast: setup ## Run the tests of rules, store and surfaces, without chains, in a minute
+	@$(PYTEST) tests/rules tests/store tests/surfaces tests/concurrency $(ARGS)
 
 SLITHER = scripts/with-slither scripts/with-node npm run slither --silent
 

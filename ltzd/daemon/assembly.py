@@ -37,8 +37,9 @@ from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.http.services import SiteServices
+from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
@@ -316,7 +317,7 @@ def _follower(
         settings.database_url.get_secret_value(),
         node,
         chain,
-        Contracts(**settings.contracts.addresses()),
+        indexed_contracts(settings.contracts.addresses()),
         wakeups,
         IndexerPolicy(
             poll_seconds=settings.node.poll_seconds,

@@ -1,15 +1,13 @@
 """Follows one chain into the store: backfill, head, reorgs.
 
-One process holds the chain's lock. Blocks, facts, derived rows and the cursor commit together, so a
-kill leaves a cursor that is exactly as far as its facts. A reorg is undone in one database
-transaction; then the new branch is followed like any other blocks.
+One process holds the chain's lock. Blocks, facts, derived rows and the cursor commit together, so
+that after a kill the cursor matches the facts. A reorg is undone in one database transaction; then
+the new branch is followed like any other blocks.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Final, TypeVar
 
 import structlog
 
@@ -17,14 +15,16 @@ from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
-from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.indexer.contracts import IndexedContract
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, read_head, read_range
-from ltzd.rules.indexer import contract_facts
-from ltzd.rules.indexer.reorgs import Look, Verdict, fork_point, judge
+from ltzd.indexer.slices import slices
+from ltzd.rules.indexer.contract_facts import TokenTransferred
+from ltzd.rules.indexer.mint_facts import RewardMinted
+from ltzd.rules.indexer.reorgs import CursorVerdict, HeadObservation, fork_point, judge
 from ltzd.store import wakeups
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.indexer import chains, escrow_facts, perk_facts, sale_facts
-from ltzd.store.indexer import mint_facts as facts
+from ltzd.store.indexer import chains, undo
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
 from ltzd.store.operator import locks
 from ltzd.store.operator.locks import LockTerm
@@ -33,37 +33,20 @@ from ltzd.values import Hash32
 
 log = structlog.get_logger()
 
-Row = TypeVar("Row")
-
-_PAUSE_SECONDS = 0.5
-_ROWS_A_TURN = 500
-_LOOK_BACK = 128
-"""Blocks compared in one batch when the fork point is searched."""
-_KINDS: Final[dict[type, str]] = {
-    contract_facts.TokenTransferred: "perk_transfer",
-    contract_facts.Claimed: "claim",
-    contract_facts.ChargeRedeemed: "redemption",
-    contract_facts.CollectionCreated: "collection",
-    contract_facts.CollectionUpdated: "collection",
-    contract_facts.CollectionBrandSet: "collection",
-    contract_facts.ItemSet: "item",
-    contract_facts.Purchased: "purchase",
-    contract_facts.DealLocked: "deal",
-    contract_facts.DealReleased: "deal",
-    contract_facts.DealRefunded: "deal",
-    contract_facts.DealSplit: "deal",
-}
-"""Kinds of facts, as the metrics have them, beside `transfer` and `mint`."""
+_FACTS_PER_INSERT = 500
+"""Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
 
 
 class Follower:
+    """Moves the cursor of one chain. `is_serving` is true while this process holds the lock."""
+
     def __init__(
         self,
         pool: Pool,
         database_url: str,
         node: Node,
         chain: ChainIdentity,
-        contracts: Contracts,
+        contracts: Sequence[IndexedContract],
         wakeups: WakeupHub,
         policy: IndexerPolicy,
         clock: Clock = loop_time,
@@ -77,12 +60,16 @@ class Follower:
         self._wakeups = wakeups
         self._policy = policy
         self._epoch = 0
-        self._short_since: float | None = None
-        self._node_tells_finality = False
+        self._head_short_since: float | None = None
+        """When the head was first seen below the cursor; None if it is not."""
+        self._node_has_finality = False
         self.is_serving = False
 
     async def run(self) -> None:
-        """Follow, term after term, until cancelled. Raises Broken on a reorg below finality."""
+        """Follows the chain whenever the lock is free, until cancelled.
+
+        Raises Broken on a reorg below finality.
+        """
         while True:
             try:
                 name = f"ltzd indexer {self._chain.chain_id}"
@@ -92,10 +79,10 @@ class Follower:
                 log.warning("indexer.term_over", reason=error.message)
             finally:
                 self.is_serving = False
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(self._policy.term_pause_seconds)
 
     async def _serve(self, term: LockTerm) -> None:
-        await self._begin()
+        await self.begin_term()
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
         while not term.lost.is_set():
@@ -103,37 +90,46 @@ class Follower:
                 await asyncio.sleep(self._policy.poll_seconds)
         raise LaneLost("The connection that held the chain's lock is gone")
 
-    async def _begin(self) -> None:
-        """Count the epoch up; read again from the beginning what was read without our contracts."""
-        chain_id, contracts = self._chain.chain_id, self._contracts.all()
+    async def begin_term(self) -> None:
+        """Begins a term by raising the epoch, which fences off the holders of earlier terms.
+
+        Rebuilds the index from its first block if any block was indexed without all of the
+        contracts.
+        """
+        chain_id = self._chain.chain_id
+        addresses = [contract.address for contract in self._contracts]
         async with transaction(self._pool) as connection:
-            follows_all = await chains.has_all_facts_of(connection, chain_id, contracts)
+            follows_all = await chains.has_all_facts_of(connection, chain_id, addresses)
             self._epoch = await chains.begin_term(connection, chain_id)
-            await chains.record_contracts(connection, chain_id, contracts)
-            was = await chains.cursor(connection, chain_id)
+            await chains.record_contracts(connection, chain_id, addresses)
+            cursor = await chains.cursor(connection, chain_id)
             base = None if follows_all else await chains.rewind(connection, chain_id)
             if base is not None:
-                log.warning("indexer.reads_again", from_block=base, blocks=was.number - base)
-                await facts.delete_all(connection, was.final_number)
+                log.warning("indexer.reads_again", from_block=base, blocks=cursor.number - base)
+                tables = [table for contract in self._contracts for table in contract.tables]
+                await undo.delete_all(connection, cursor.final_number, tables)
 
     async def step(self) -> bool:
-        """One look and what follows from it; True when there may be more to do at once."""
+        """Compares the node's head with the cursor once and acts on it.
+
+        Returns whether the next step can follow at once.
+        """
         head, final = await self._node.head_and_final()
         async with session(self._pool) as connection:
             cursor = await chains.cursor(connection, self._chain.chain_id)
         verdict = await self._judge(cursor, head)
         self._measure(cursor, head)
         match verdict:
-            case Verdict.STALE:
+            case CursorVerdict.STALE:
                 return False
-            case Verdict.REORGED:
+            case CursorVerdict.REORGED:
                 return await self._undo(cursor, head)
-            case Verdict.BEHIND:
+            case CursorVerdict.BEHIND:
                 return await self._advance(cursor, head, final)
         await self._finalize(cursor, final)
         return False
 
-    async def _judge(self, cursor: Cursor, head: Header) -> Verdict:
+    async def _judge(self, cursor: Cursor, head: Header) -> CursorVerdict:
         at_cursor: Hash32 | None = None
         if head.number == cursor.number:
             at_cursor = head.hash
@@ -144,12 +140,15 @@ class Follower:
             at_cursor = header.hash if header else None
         now = self._clock()
         verdict = judge(
-            cursor.number, cursor.hash, Look(head.number, at_cursor, now), self._short_since
+            cursor.number,
+            cursor.hash,
+            HeadObservation(head.number, at_cursor, now),
+            self._head_short_since,
         )
-        if verdict is not Verdict.STALE:
-            self._short_since = None
-        elif self._short_since is None:
-            self._short_since = now
+        if verdict is not CursorVerdict.STALE:
+            self._head_short_since = None
+        elif self._head_short_since is None:
+            self._head_short_since = now
         return verdict
 
     async def _advance(self, cursor: Cursor, head: Header, final: int | None) -> bool:
@@ -159,24 +158,26 @@ class Follower:
         )
         if settled - first >= self._policy.head_blocks:
             last = min(settled, first + self._policy.range_blocks - 1)
-            stretch = await read_range(self._node, self._contracts, first, last)
+            block_range = await read_range(self._node, self._contracts, first, last)
         else:
             last = min(head.number, first + self._policy.head_blocks - 1)
-            stretch = await read_head(self._node, self._contracts, first, last)
-        if stretch is None:
+            block_range = await read_head(self._node, self._contracts, first, last)
+        if block_range is None:
             return False
-        if stretch.parent_hash not in (None, cursor.hash):
+        if block_range.parent_hash not in (None, cursor.hash):
             return await self._undo(cursor, head)
-        await self._commit(cursor, stretch, head)
+        await self._commit(cursor, block_range, head)
         await self._finalize(cursor, final)
-        return stretch.last[0] < head.number
+        return block_range.last[0] < head.number
 
-    async def _commit(self, cursor: Cursor, stretch: BlockRange, head: Header) -> None:
+    async def _commit(self, cursor: Cursor, block_range: BlockRange, head: Header) -> None:
+        counts = block_range.fact_counts()
+        unmatched_mints = 0
         with (
             telemetry.timed(telemetry.COMMIT_SECONDS),
             telemetry.timed(telemetry.HEAD_TO_COMMIT_SECONDS),
             telemetry.timed(telemetry.COMMIT_TO_INVALIDATED_SECONDS)
-            if stretch.moves_tokens
+            if counts[TokenTransferred.kind]
             else nullcontext(),
         ):
             async with transaction(self._pool) as connection:
@@ -185,30 +186,28 @@ class Follower:
                     self._chain.chain_id,
                     self._epoch,
                     cursor.hash,
-                    stretch.last,
+                    block_range.last,
                     head.number,
                 )
-                await chains.insert_blocks(connection, stretch.blocks)
-                for some in _turns(stretch.transfers):
-                    await facts.insert_transfers(connection, some)
-                ours = 0
-                for minted in _turns(stretch.mints):
-                    ours += await facts.insert_mints(connection, minted)
-                for perks in _turns(stretch.perks):
-                    await perk_facts.insert(connection, perks)
-                for sales in _turns(stretch.sales):
-                    await sale_facts.insert(connection, sales)
-                for deals in _turns(stretch.deals):
-                    await escrow_facts.insert(connection, deals)
+                await chains.insert_blocks(connection, block_range.blocks)
+                for contract, facts in block_range.facts:
+                    for batch in slices(facts, _FACTS_PER_INSERT):
+                        unmatched_mints += await contract.insert(connection, batch) or 0
                 await wakeups.notify(connection, BLOCKS)
         self._wakeups.notify(BLOCKS)
-        _count(stretch, stretch.last[0] - cursor.number, ours)
+        telemetry.BLOCKS.inc(block_range.last[0] - cursor.number)
+        for kind, count in counts.items():
+            telemetry.FACTS.labels(kind).inc(count)
+        telemetry.REWARDS_MINTED.inc(counts[RewardMinted.kind] - unmatched_mints)
+        if unmatched_mints:
+            log.error("mints.foreign", blocks_to=block_range.last[0], count=unmatched_mints)
 
     async def _finalize(self, cursor: Cursor, final: int | None) -> None:
         async with session(self._pool) as connection:
-            # A node that tells it mostly is in trouble now: our own rule might run ahead of it.
-            self._node_tells_finality = self._node_tells_finality or final is not None
-            if final is None and not self._node_tells_finality:
+            # Once the node has reported finality, its tag counts even while it is missing: our own
+            # rule might run ahead of it.
+            self._node_has_finality = self._node_has_finality or final is not None
+            if final is None and not self._node_has_finality:
                 final = await chains.settled_number(
                     connection, self._policy.final_depth, self._policy.final_seconds
                 )
@@ -216,24 +215,25 @@ class Follower:
                 await chains.raise_finality(connection, self._chain.chain_id, self._epoch, final)
 
     async def _undo(self, cursor: Cursor, head: Header) -> bool:
-        """Go back to the fork; False when the node meanwhile holds all of our blocks again."""
-        fork, is_contradicted = await self._fork_below(cursor)
+        """Goes back to the fork; false if the node meanwhile holds all indexed blocks again."""
+        fork, has_other_blocks = await self._fork_below(cursor)
         if fork[0] == cursor.number:
             return False
         if fork[0] < cursor.final_number and not self._policy.follows_deep_reorgs:
-            if not is_contradicted:
-                raise NodeUnavailable("The node has fallen behind the final block: it syncs anew")
+            if not has_other_blocks:
+                raise NodeUnavailable("The node is behind the final block: it is syncing again")
             raise Broken(
                 f"The chain was reorganised down to block {fork[0]}, below the final block "
                 f"{cursor.final_number}: the node follows another chain"
             )
         async with transaction(self._pool) as connection:
-            undone = await facts.undo_above(connection, fork[0])
+            undos = [contract.undo for contract in self._contracts]
+            undone = await undo.undo_above(connection, fork[0], undos)
             await chains.move_cursor(
                 connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head.number
             )
             await wakeups.notify(connection, BLOCKS)
-        self._short_since = None
+        self._head_short_since = None
         self._wakeups.notify(BLOCKS)
         depth = cursor.number - fork[0]
         telemetry.REORGS.inc()
@@ -242,49 +242,36 @@ class Follower:
         return True
 
     async def _fork_below(self, cursor: Cursor) -> tuple[tuple[int, Hash32], bool]:
-        """Our highest block that the node still holds, searched one batch at a time.
+        """The highest indexed block that the node still holds, searched one batch at a time.
 
-        Also answers whether the node has another block in the place of one of ours above it.
+        Also returns whether the node holds another block at the height of any block above it. If it
+        does not, the node has lost blocks rather than switched branches.
         """
         below = cursor.number
-        is_contradicted = False
+        has_other_blocks = False
         while True:
             async with session(self._pool) as connection:
-                ours = await chains.newest_blocks(connection, below, _LOOK_BACK)
-            if not ours and not is_contradicted:
-                raise NodeUnavailable("The node has none of the blocks of the database: it syncs")
-            if not ours:
+                indexed = await chains.newest_blocks(
+                    connection, below, self._policy.fork_search_blocks
+                )
+            if not indexed and not has_other_blocks:
+                raise NodeUnavailable(
+                    "The node has none of the blocks of the database: it is syncing"
+                )
+            if not indexed:
                 raise Broken("The node shares no block with the database: it follows another chain")
-            headers = await self._node.headers([number for number, _ in ours])
-            theirs = {header.number: header.hash for header in headers if header is not None}
-            is_contradicted |= any(theirs.get(number, hash_) != hash_ for number, hash_ in ours)
-            fork = fork_point(ours, theirs)
+            headers = await self._node.headers([number for number, _ in indexed])
+            on_node = {header.number: header.hash for header in headers if header is not None}
+            has_other_blocks |= any(
+                on_node.get(number, block_hash) != block_hash for number, block_hash in indexed
+            )
+            fork = fork_point(indexed, on_node)
             if fork is not None:
-                return fork, is_contradicted
-            below = ours[-1][0] - 1
+                return fork, has_other_blocks
+            below = indexed[-1][0] - 1
 
     def _measure(self, cursor: Cursor, head: Header) -> None:
         telemetry.HEAD_BLOCK.set(head.number)
         telemetry.SYNC_BLOCK.set(cursor.number)
         telemetry.FINAL_BLOCK.set(cursor.final_number)
         telemetry.HEAD_LAG_BLOCKS.set(max(0, head.number - cursor.number))
-
-
-def _count(stretch: BlockRange, blocks: int, ours: int) -> None:
-    """`ours` are the mints that were of our rewards."""
-    telemetry.BLOCKS.inc(blocks)
-    telemetry.FACTS.labels("transfer").inc(len(stretch.transfers))
-    telemetry.FACTS.labels("mint").inc(len(stretch.mints))
-    others = (stretch.perks, stretch.sales, stretch.deals)
-    kinds = Counter(_KINDS[type(fact)] for some in others for fact in some)
-    for kind, count in kinds.items():
-        telemetry.FACTS.labels(kind).inc(count)
-    telemetry.REWARDS_MINTED.inc(ours)
-    if ours < len(stretch.mints):
-        log.error("mints.foreign", blocks_to=stretch.last[0], count=len(stretch.mints) - ours)
-
-
-def _turns(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Rows in portions that hold up the requests of this process only for moments."""
-    for start in range(0, len(rows), _ROWS_A_TURN):
-        yield rows[start : start + _ROWS_A_TURN]

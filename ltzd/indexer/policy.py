@@ -1,32 +1,25 @@
-"""What the indexer is told by the settings."""
+"""The indexer's settings."""
 
 from dataclasses import dataclass
-
-from ltzd.values import Address
-
-
-@dataclass(frozen=True, slots=True)
-class Contracts:
-    """Whose logs are followed."""
-
-    ltz: Address
-    perk_nft: Address
-    points_sale: Address
-    business_escrow: Address
-
-    def all(self) -> tuple[Address, ...]:
-        return self.ltz, self.perk_nft, self.points_sale, self.business_escrow
 
 
 @dataclass(frozen=True, slots=True)
 class IndexerPolicy:
-    """`follows_deep_reorgs`: dev chains only; elsewhere such a reorg stops the indexer."""
+    """`follows_deep_reorgs` is for dev chains: elsewhere a reorg below finality stops the indexer.
+
+    `final_depth` and `final_seconds` define finality for nodes without the tag `finalized`: a block
+    is final once it is that deep and was seen that long ago.
+    """
 
     poll_seconds: float = 1.0
     head_blocks: int = 16
-    """Blocks a step near the head, with their headers."""
+    """Blocks that are read at once near the head, with all their headers."""
     range_blocks: int = 2_000
-    """Blocks a getLogs range while far behind; halved when a node refuses."""
+    """Blocks of one `eth_getLogs` far from the head; halved while the node refuses the range."""
     final_depth: int = 64
     final_seconds: float = 60.0
     follows_deep_reorgs: bool = False
+    fork_search_blocks: int = 128
+    """Blocks that are compared at once when the fork point of a reorg is searched."""
+    term_pause_seconds: float = 0.5
+    """Between a term and the attempt to begin the next one."""

@@ -1,103 +1,87 @@
-"""Reads blocks and our contracts' logs from a node; believes an empty answer only with a reason.
+"""Reads blocks and the logs of the indexed contracts from a node.
 
-A `Stretch` is a run of blocks with every fact in it, ready to be committed. Far from the head it
-holds headers only of blocks with facts and of its last block.
+A `BlockRange` is a run of consecutive blocks with every fact in them, ready to be committed. Near
+the head it holds all headers; far from the head only those of blocks with facts, and the last one.
+
+A node that has not indexed a block yet may answer `eth_getLogs` with an empty list. Near the head
+an empty answer is therefore checked against the block's logs bloom.
 """
 
 import asyncio
-import itertools
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Final, TypeVar
 
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.contracts import business_escrow, ltz, perk_nft, points_sale
 from ltzd.chain.node import bloom
 from ltzd.chain.node.node import Header, Node
 from ltzd.chain.node.rpc import RpcError
-from ltzd.errors import Broken, NodeUnavailable
-from ltzd.indexer.policy import Contracts
-from ltzd.rules.indexer.contract_facts import EscrowFact, PerkFact, SaleFact, TokenTransferred
-from ltzd.rules.indexer.log_position import PositionedFact
-from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
-from ltzd.rules.perk_charges import MOST_TOKEN_ID
+from ltzd.errors import NodeUnavailable
+from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
+from ltzd.indexer.slices import slices
 from ltzd.store.indexer.chains import BlockRow
-from ltzd.values import Address, Hash32, address_of, hex_of
+from ltzd.values import Address, Hash32, address_of
 
 log = structlog.get_logger()
 
-AnyFact = TypeVar("AnyFact", bound=PositionedFact)
-Log = dict[str, Any]
+Contracts = Sequence[IndexedContract]
 
-_LOGS_A_TURN = 200
-
-# Whatever else we keep of LTZ comes with a Transfer, and so does a claim.
-_KEPT_OF_LTZ: Final = (ltz.TRANSFER_TOPIC,)
-_KEPT_OF_PERK_NFT: Final = (
-    perk_nft.TRANSFER_TOPIC,
-    perk_nft.CHARGE_REDEEMED_TOPIC,
-    perk_nft.COLLECTION_CREATED_TOPIC,
-    perk_nft.COLLECTION_UPDATED_TOPIC,
-    perk_nft.COLLECTION_BRAND_SET_TOPIC,
-)
-_KEPT_OF_POINTS_SALE: Final = (points_sale.PURCHASED_TOPIC, points_sale.ITEM_SET_TOPIC)
-_KEPT_OF_BUSINESS_ESCROW: Final = (
-    business_escrow.LOCKED_TOPIC,
-    business_escrow.RELEASED_TOPIC,
-    business_escrow.REFUNDED_TOPIC,
-    business_escrow.SPLIT_TOPIC,
-)
+_LOGS_PER_SLICE = 200
+"""Logs that are decoded before other tasks of this process run."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRange:
-    """`parent_hash` is that of the first block, None where only logs were read."""
+    """`facts` holds each contract's facts in the order of the chain.
+
+    `parent_hash` is the first block's, or None if only logs were read.
+    """
 
     parent_hash: Hash32 | None
     blocks: Sequence[BlockRow]
-    transfers: Sequence[Transfer]
-    mints: Sequence[RewardMinted]
-    perks: Sequence[PerkFact]
-    sales: Sequence[SaleFact]
-    deals: Sequence[EscrowFact]
-
-    @property
-    def moves_tokens(self) -> bool:
-        return any(isinstance(fact, TokenTransferred) for fact in self.perks)
+    facts: Sequence[tuple[IndexedContract, Sequence[Fact]]]
 
     @property
     def last(self) -> tuple[int, Hash32]:
+        """Number and hash of the last block."""
         return self.blocks[-1].number, self.blocks[-1].hash
+
+    def fact_counts(self) -> Counter[str]:
+        """By kind."""
+        return Counter(fact.kind for _, facts in self.facts for fact in facts)
 
 
 async def read_head(node: Node, contracts: Contracts, first: int, last: int) -> BlockRange | None:
-    """Blocks first…last with all headers; None when the node's answers do not fit each other.
+    """Reads the blocks first…last with all their headers.
 
-    That happens while the chain changes under the question; ask again.
+    The range ends early if the node has fewer blocks. Returns None if the node's answers do not fit
+    each other, which happens while the chain changes: the caller asks again.
     """
-    headers, logs = await node.headers_and_logs(first, last, *contracts.all())
+    headers, logs = await node.headers_and_logs(first, last, *_addresses(contracts))
     chain = _linked(headers, first)
     if chain is None:
         return None
-    by_block = _by_block(logs)
-    hashes = {header.hash for header in chain}
-    if not by_block.keys() <= hashes:
+    logs_by_block = _group_by_block(logs)
+    if not logs_by_block.keys() <= {header.hash for header in chain}:
         return None
     for header in chain:
-        told = by_block.get(header.hash, ())
-        logs += await _doubted(node, header, _silent(header, contracts, told))
-    return await _stretch(chain[0].parent_hash, chain, logs, contracts)
+        missing = _contracts_without_logs(header, contracts, logs_by_block.get(header.hash, ()))
+        logs += await _recheck_missing_logs(node, header, missing)
+    return await _block_range(chain[0].parent_hash, chain, logs, contracts)
 
 
 async def read_range(node: Node, contracts: Contracts, first: int, last: int) -> BlockRange | None:
-    """Final blocks first…last by one getLogs; fewer while the node finds the span too large."""
+    """Reads the final blocks first…last by one `eth_getLogs`.
+
+    Halves the range while the node refuses it as too large. Returns None if the node's answers do
+    not fit each other. Raises NodeUnavailable if it refuses a single block.
+    """
     while True:
         try:
-            logs, header = await node.logs_up_to(first, last, *contracts.all())
+            logs, header = await node.logs_up_to(first, last, *_addresses(contracts))
             break
         except RpcError as error:
             if last == first:
@@ -105,18 +89,22 @@ async def read_range(node: Node, contracts: Contracts, first: int, last: int) ->
             last = first + (last - first) // 2
             log.info("indexer.range_halved", blocks=last - first + 1, reason=error.message)
     if header is None:
-        return None  # the node that answered has not come so far: its logs may be cut off
-    numbers = sorted({int(each["blockNumber"], 16) for each in logs} | {last})
+        return None  # The answering node has not reached the last block: its logs may be cut off.
+    numbers = sorted({int(entry["blockNumber"], 16) for entry in logs} | {last})
     headers = [header for header in await node.headers(numbers) if header is not None]
     if [header.number for header in headers] != numbers:
         return None
-    if not _by_block(logs).keys() <= {header.hash for header in headers}:
+    if not _group_by_block(logs).keys() <= {header.hash for header in headers}:
         return None
-    return await _stretch(None, headers, logs, contracts)
+    return await _block_range(None, headers, logs, contracts)
+
+
+def _addresses(contracts: Contracts) -> list[Address]:
+    return [contract.address for contract in contracts]
 
 
 def _linked(headers: Sequence[Header | None], first: int) -> list[Header] | None:
-    """The headers if they are one chain, cut off where the node has no more; None if torn."""
+    """The headers up to the first that the node lacks; None if they are not one chain."""
     chain: list[Header] = []
     for offset, header in enumerate(headers):
         if header is None:
@@ -127,112 +115,91 @@ def _linked(headers: Sequence[Header | None], first: int) -> list[Header] | None
     return chain or None
 
 
-def _by_block(logs: Iterable[Log]) -> dict[Hash32, list[Log]]:
-    grouped: dict[Hash32, list[Log]] = {}
-    for each in logs:
-        grouped.setdefault(Hash32(bytes.fromhex(each["blockHash"][2:])), []).append(each)
+def _group_by_block(logs: Iterable[NodeLog]) -> dict[Hash32, list[NodeLog]]:
+    grouped: dict[Hash32, list[NodeLog]] = {}
+    for entry in logs:
+        grouped.setdefault(Hash32(bytes.fromhex(entry["blockHash"][2:])), []).append(entry)
     return grouped
 
 
-def _silent(header: Header, contracts: Contracts, told: Iterable[Log]) -> list[Address]:
-    """Contracts with no log in the answer, though the block's bloom may hold some that we keep."""
-    heard = {address_of(each["address"]) for each in told}
+def _contracts_without_logs(
+    header: Header, contracts: Contracts, logs: Iterable[NodeLog]
+) -> list[Address]:
+    """Contracts without a log in the answer, although the block's bloom may hold one to keep."""
+    answered = {address_of(entry["address"]) for entry in logs}
     return [
-        contract
-        for contract, topics in (
-            (contracts.ltz, _KEPT_OF_LTZ),
-            (contracts.perk_nft, _KEPT_OF_PERK_NFT),
-            (contracts.points_sale, _KEPT_OF_POINTS_SALE),
-            (contracts.business_escrow, _KEPT_OF_BUSINESS_ESCROW),
-        )
-        # A contract's and an event's six bits lie less often than three.
-        if contract not in heard and bloom.may_hold_any(header.bloom, contract, topics)
+        contract.address
+        for contract in contracts
+        # Contract and topic together match by chance less often than the contract alone.
+        if contract.address not in answered
+        and bloom.may_hold_any(header.bloom, contract.address, contract.topics)
     ]
 
 
-async def _doubted(node: Node, header: Header, silent: Sequence[Address]) -> list[Log]:
-    """The logs of contracts that were silent about a block: asked again, by hash, then receipts."""
-    if not silent:
+async def _recheck_missing_logs(
+    node: Node, header: Header, contracts: Sequence[Address]
+) -> list[NodeLog]:
+    """Asks again for the contracts' logs: by the block's hash, then from its receipts."""
+    if not contracts:
         return []
-    logs = await node.logs_of_block(header.hash, *silent)
-    heard = {address_of(each["address"]) for each in logs}
-    still = [contract for contract in silent if contract not in heard]
-    if still:
-        logs += await node.logs_by_receipts(header.hash, *still)
+    logs = await node.logs_of_block(header.hash, *contracts)
+    answered = {address_of(entry["address"]) for entry in logs}
+    missing = [contract for contract in contracts if contract not in answered]
+    if missing:
+        logs += await node.logs_by_receipts(header.hash, *missing)
     telemetry.LOG_COMPLETENESS.labels("found" if logs else "empty").inc()
     return logs
 
 
-async def _stretch(
+async def _block_range(
     parent_hash: Hash32 | None,
     headers: Sequence[Header],
-    logs: Iterable[Log],
+    logs: Iterable[NodeLog],
     contracts: Contracts,
 ) -> BlockRange:
-    told = _by_contract(logs, contracts)
-    ltz_facts: list[Fact] = await _decoded(told[contracts.ltz], ltz.decode_log)
-    perks: list[PerkFact] = await _decoded(told[contracts.perk_nft], perk_nft.decode_log)
-    _refuse_foreign_tokens(perks, contracts)
+    by_contract = _group_by_contract(logs, contracts)
     return BlockRange(
         parent_hash,
-        [BlockRow(each.number, each.hash, each.parent_hash, each.timestamp) for each in headers],
-        [fact for fact in ltz_facts if isinstance(fact, Transfer)],
-        [fact for fact in ltz_facts if isinstance(fact, RewardMinted)],
-        perks,
-        await _decoded(told[contracts.points_sale], points_sale.decode_log),
-        await _decoded(told[contracts.business_escrow], business_escrow.decode_log),
+        [
+            BlockRow(header.number, header.hash, header.parent_hash, header.timestamp)
+            for header in headers
+        ],
+        [
+            (contract, await _decode_all(contract, by_contract[contract.address]))
+            for contract in contracts
+        ],
     )
 
 
-def _by_contract(logs: Iterable[Log], contracts: Contracts) -> Mapping[Address, list[Log]]:
-    """What a node tells of contracts that it was not asked for is left aside."""
-    by_text: dict[str, list[Log]] = defaultdict(list)
-    for each in logs:
-        by_text[each["address"]].append(each)
-    told: dict[Address, list[Log]] = {contract: [] for contract in contracts.all()}
-    for text, some in by_text.items():
-        told.get(address_of(text), []).extend(some)
-    return told
+def _group_by_contract(
+    logs: Iterable[NodeLog], contracts: Contracts
+) -> Mapping[Address, list[NodeLog]]:
+    """Ignores logs of contracts that the node was not asked for."""
+    by_text: dict[str, list[NodeLog]] = defaultdict(list)
+    for entry in logs:
+        by_text[entry["address"]].append(entry)
+    grouped: dict[Address, list[NodeLog]] = {address: [] for address in _addresses(contracts)}
+    for text, entries in by_text.items():
+        grouped.get(address_of(text), []).extend(entries)
+    return grouped
 
 
-async def _decoded(
-    logs: Iterable[Log],
-    decode: Callable[[Log], AnyFact | None],
-) -> list[AnyFact]:
-    """Each fact once, in the chain's order; a node may say the same log twice.
-
-    In turns, so that a large block does not hold up the requests of this process.
-    """
-    found: dict[tuple[int, Hash32, int], AnyFact] = {}
-    for turn in _turns(logs):
-        found.update((fact.position.order, fact) for fact in _facts(turn, decode))
+async def _decode_all(contract: IndexedContract, logs: Iterable[NodeLog]) -> list[Fact]:
+    """Each fact once, in the order of the chain: a node may return the same log twice."""
+    facts: dict[tuple[int, Hash32, int], Fact] = {}
+    for entries in slices(logs, _LOGS_PER_SLICE):
+        facts.update((fact.position.order, fact) for fact in _decoded(contract, entries))
         await asyncio.sleep(0)
-    return [fact for _, fact in sorted(found.items(), key=itemgetter(0))]
+    return [fact for _, fact in sorted(facts.items(), key=itemgetter(0))]
 
 
-def _turns(logs: Iterable[Log]) -> Iterator[list[Log]]:
-    rest = iter(logs)
-    while turn := list(itertools.islice(rest, _LOGS_A_TURN)):
-        yield turn
-
-
-def _facts(logs: Iterable[Log], decode: Callable[[Log], AnyFact | None]) -> Iterator[AnyFact]:
-    for each in logs:
-        if each.get("removed"):
+def _decoded(contract: IndexedContract, logs: Iterable[NodeLog]) -> Iterator[Fact]:
+    for entry in logs:
+        if entry.get("removed"):
             continue
         try:
-            fact = decode(each)
+            fact = contract.decode(entry)
         except ValueError as error:
             raise NodeUnavailable("The node's log is malformed") from error
         if fact is not None:
             yield fact
-
-
-def _refuse_foreign_tokens(perks: Iterable[PerkFact], contracts: Contracts) -> None:
-    """Raises Broken for a token id that only another ERC-721 gives."""
-    for fact in perks:
-        if isinstance(fact, TokenTransferred) and fact.token_id > MOST_TOKEN_ID:
-            raise Broken(
-                f"The contract at {hex_of(contracts.perk_nft)} is no PerkNFT: it moved the token "
-                f"{fact.token_id}; correct contracts.perk_nft"
-            )

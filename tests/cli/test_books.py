@@ -17,8 +17,9 @@ import pytest_asyncio
 
 from ltzd.chain.contracts.abi import CONTRACTS
 from ltzd.chain.node.node import Header
+from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Connection, open_pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
@@ -258,12 +259,15 @@ async def on_chain(db: Connection, database_url: str, data_dir: Path) -> AsyncIt
             BlockRow(0, genesis.hash, genesis.parent_hash, genesis.timestamp),
         )
         add_node(data_dir, deployed.rpc.url, at)
-        contracts = Contracts(*(at[name] for name in CONTRACTS))
+        names = ("ltz", "perk_nft", "points_sale", "business_escrow")
+        contracts = indexed_contracts(
+            {name: at[contract] for name, contract in zip(names, CONTRACTS, strict=True)}
+        )
         policy = IndexerPolicy(follows_deep_reorgs=True)
         pool = await open_pool(database_url)
         node = deployed.node
         reader = Follower(pool, database_url, node, chain, contracts, WakeupHub(""), policy)
-        await reader._begin()
+        await reader.begin_term()
         yield OnChain(rows, deployed, reader)
         pool.terminate()
 

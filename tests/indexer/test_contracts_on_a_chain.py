@@ -8,8 +8,9 @@ import pytest_asyncio
 
 from ltzd.chain.contracts import abi
 from ltzd.chain.node.node import Header
+from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, collections, tokens
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
@@ -37,10 +38,17 @@ async def follower(pool: Pool, database_url: str, deployed: Deployed) -> Followe
     base = BlockRow(0, genesis.hash, genesis.parent_hash, genesis.timestamp)
     async with transaction(pool) as connection:
         await chains.start_following(connection, chain, base)
-    contracts = Contracts(at["LTZ"], at["PerkNFT"], at["PointsSale"], at["BusinessEscrow"])
+    contracts = indexed_contracts(
+        {
+            "ltz": at["LTZ"],
+            "perk_nft": at["PerkNFT"],
+            "points_sale": at["PointsSale"],
+            "business_escrow": at["BusinessEscrow"],
+        }
+    )
     policy = IndexerPolicy(head_blocks=1_000, follows_deep_reorgs=True)
     follower = Follower(pool, database_url, deployed.node, chain, contracts, WakeupHub(""), policy)
-    await follower._begin()
+    await follower.begin_term()
     return follower
 
 

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ltzd.errors import Broken, LaneLost, NodeUnavailable
-from ltzd.indexer import follower as follower_module
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.rules.indexer import reorgs
@@ -42,7 +41,7 @@ from tests.support.rows.core import (
 from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)
-NEAR = IndexerPolicy(poll_seconds=0.01, head_blocks=1_000)
+NEAR = IndexerPolicy(poll_seconds=0.01, head_blocks=1_000, term_pause_seconds=0.02)
 """Reads whole blocks, as near the head."""
 FAR = IndexerPolicy(poll_seconds=0.01, head_blocks=2, range_blocks=20)
 """Reads final blocks by ranges."""
@@ -317,9 +316,9 @@ async def test_a_swapped_tip_at_the_same_height_is_a_reorg(
 
 @pytest.mark.parametrize("depth", [1, 3, 30])
 async def test_a_reorg_is_undone_down_to_the_fork(
-    following: Following, node: FakeNode, monkeypatch: pytest.MonkeyPatch, depth: int
+    following: Following, node: FakeNode, depth: int
 ) -> None:
-    monkeypatch.setattr(follower_module, "_LOOK_BACK", 4)
+    following = await following.another(replace(NEAR, fork_search_blocks=4))
     node.mine(logs=[given_to(ANN, 100)])
     for _ in range(40):
         node.mine(logs=[transfer_log(ANN, BOB, 1)])
@@ -532,7 +531,6 @@ async def test_finality_is_a_depth_and_a_time_where_the_node_tells_none(
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(follower_module, "_PAUSE_SECONDS", 0.02)
 
 
 @pytest.mark.usefixtures("short_pauses")

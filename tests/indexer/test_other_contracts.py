@@ -1,13 +1,15 @@
 """What PerkNFT, PointsSale and BusinessEscrow log is indexed as LTZ's transfers are."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from ltzd.errors import Broken, LaneLost
+from ltzd.indexer.contracts import IndexedContract, indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.results import ConstraintSubject, ResultKey
 from ltzd.store.database import Pool, session, transaction
@@ -15,6 +17,7 @@ from ltzd.store.indexer import chains, collections, tokens
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
 from tests.support.chain.fake_node import (
+    ADDRESSES,
     CHAIN_ID,
     CONTRACTS,
     LTZ_AT,
@@ -83,12 +86,12 @@ async def a_follower(
     url: str,
     node: FakeNode,
     policy: IndexerPolicy = NEAR,
-    contracts: Contracts = CONTRACTS,
+    contracts: Sequence[IndexedContract] = CONTRACTS,
 ) -> Following:
     """One that has begun its term."""
     chain = await follow(pool, node)
     follower = Follower(pool, url, node.node, chain, contracts, WakeupHub(""), policy)
-    await follower._begin()
+    await follower.begin_term()
     return Following(pool, node, follower)
 
 
@@ -284,12 +287,12 @@ async def test_a_term_of_a_version_that_knew_only_ltz_makes_the_next_one_read_al
             await connection.execute(f"DELETE FROM {table}")
 
     again = await a_follower(pool, database_url, node)
-    assert await value(pool, "SELECT number FROM chains") == 0
+    assert await value(pool, "SELECT cursor_number FROM chains") == 0
     await again.catch_up()
 
     assert await again.tables(*DERIVED, *FACTS) == whole
     restarted = await a_follower(pool, database_url, node)
-    assert await value(pool, "SELECT number FROM chains") == 4, "once is enough"
+    assert await value(pool, "SELECT cursor_number FROM chains") == 4, "once is enough"
     assert await restarted.tables(*DERIVED, *FACTS) == whole
 
 
@@ -299,7 +302,7 @@ async def test_another_perk_nft_in_the_settings_is_read_from_the_beginning(
     live(node)
     await following.catch_up()
 
-    moved = Contracts(LTZ_AT, a_wallet(0x7777), *OTHERS_AT[1:])
+    moved = indexed_contracts(ADDRESSES | {"perk_nft": a_wallet(0x7777)})
     other = await a_follower(pool, database_url, node, contracts=moved)
     await other.catch_up()
 

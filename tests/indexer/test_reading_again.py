@@ -42,7 +42,7 @@ async def at_the_beginning(world: World) -> Follower:
     async with transaction(world.eyes) as connection:
         await chains.begin_term(connection, CHAIN_ID)
     follower = await world.follow()
-    await follower._begin()
+    await follower.begin_term()
     assert await value(world.eyes, "SELECT number FROM chains") == 0
     return follower
 

@@ -26,7 +26,7 @@ IDENTIFIERS = {
     "Flights": "SingleFlight",
     "Following": "WalletMigration",
     "Fresh": "CachedValue",
-    "GasEstimateCache": "GasEstimateCache",
+    "GasGuesses": "GasEstimateCache",
     "Gate": "SendGuard",
     "Gathering": "Batcher",
     "Letter": "SignedWebhook",
@@ -35,46 +35,46 @@ IDENTIFIERS = {
     "Market": "GasPrice",
     "Means": "SigningOptions",
     "Minter": "MintSigner",
-    "MintLimitTracker": "MintLimitTracker",
+    "MintAllowance": "MintLimitTracker",
     "Newcomers": "UserRegistration",
     "Overtaken": "Conflict",
     "Patience": "ResubmissionPolicy",
-    "PaymentOperations": "PaymentOperations",
+    "PaymentDesk": "PaymentOperations",
     "Place": "Inclusion, LogPosition or Target",
     "Placed": "DeployedContract",
     "Purse": "FundsTracker",
     "Rehearsal": "MintSimulator",
     "RelayAsk": "RelayCall",
-    "RelayWaiters": "RelayWaiters",
-    "RelayContext": "RelayContext",
-    "RelaySimulator": "RelaySimulator",
-    "RelaySigner": "RelaySigner",
+    "RelayBoard": "RelayWaiters",
+    "RelayDesk": "RelayContext",
+    "RelayRehearsal": "RelaySimulator",
+    "RelayWriter": "RelaySigner",
     "Replacer": "FeeBumper",
     "Rows": "OutcomeSink",
-    "InProcessHooks": "InProcessHooks",
+    "SameProcess": "InProcessHooks",
     "Sent": "RequestModel",
     "Standing": "the noun: ClaimSnapshot, TokenCharges, RelayUsage …",
     "Stretch": "BlockRange",
     "Stuck": "BumpReason",
-    "TokenIssuer": "TokenIssuer",
+    "TokenMint": "TokenIssuer",
     "Understood": "DecodedRelay",
     "Wanted": "ClaimQuery",
     "Watcher": "ReceiptMonitor",
     "Won": "InsertedEvent",
     "Work": "LaneWork",
-    "batch_linger_seconds": "batch_linger_seconds",
+    "crowd_seconds": "batch_linger_seconds",
     "disagreements": "reconciliation",
     "forget_spent": "delete_expired",
     "hear": "apply",
     "hopeless": "over_capacity",
-    "must_simulate": "must_simulate",
+    "is_careful": "must_simulate",
     "pen": "signing_lock",
     "put_off": "defer",
-    "precheck": "precheck",
+    "refuse_hopeless": "precheck",
     "rehearse": "simulate",
     "standings": "leaderboard_totals",
     "swallows": "inner_call",
-    "find_running": "revoke",
+    "take_back": "revoke",
     "takes_turns": "serialized_per_user",
     "tell": "notify",
     "tidy": "delete_expired",
@@ -86,15 +86,16 @@ IDENTIFIERS = {
 
 # Words of prose, in comments, docstrings and documents.
 WORDS = re.compile(
-    r"\b(purse|rehears\w+|desk|newcomers?|hopeless|crowd(?:ed|s)?|bell|twins?|"
+    r"\b(purse|rehears\w+|desk|hopeless|crowd(?:ed|s)?|bell|twins?|"
     r"back door|doors?|those who|he who|whoso|nobody's)\b",
     re.IGNORECASE,
 )
 
 BARE_SUBJECT = re.compile(
     r"(?:^|(?<=[.!?:;]\s))"
-    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|One|None|Such|It|Some|Others|Nobody)\b"
-    r"(?! if\b| (?:is|are) returned\b)(?=\s+[a-z])"
+    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|None|Such(?! an? )|It|"
+    r"One(?= (?:of|that|who|which|is|may|for)\b))"
+    r"\b(?! if\b| (?:is|are) returned\b)(?=\s+[a-z])"
 )
 
 

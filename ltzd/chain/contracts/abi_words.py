@@ -122,7 +122,7 @@ class WordReader:
         return found
 
 
-class Log:
+class LogReader:
     """A node's log: its topics as bytes, indexed arguments and data as words."""
 
     def __init__(self, log: Mapping[str, Any]) -> None:

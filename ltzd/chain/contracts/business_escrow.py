@@ -6,10 +6,10 @@ Amounts are LTZ's smallest unit, `refund_after` and deadlines Unix seconds. A de
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from ltzd.chain.contracts import abi, abi_words
-from ltzd.chain.contracts.abi_words import Log, WordReader
+from ltzd.chain.contracts.abi_words import LogReader, WordReader
 from ltzd.chain.typed_data import Refund, Release
 from ltzd.rules.indexer.contract_facts import (
     DealLocked,
@@ -28,6 +28,8 @@ LOCKED_TOPIC = abi_words.topic("Locked(bytes32,address,address,uint256,uint40)")
 RELEASED_TOPIC = abi_words.topic("Released(bytes32,address,address,uint256,address)")
 REFUNDED_TOPIC = abi_words.topic("Refunded(bytes32,address,address,uint256,address)")
 SPLIT_TOPIC = abi_words.topic("Split(bytes32,address,address,uint256,uint256)")
+
+INDEXED_TOPICS: Final = (LOCKED_TOPIC, RELEASED_TOPIC, REFUNDED_TOPIC, SPLIT_TOPIC)
 
 
 class DealStatus(IntEnum):
@@ -104,7 +106,7 @@ def decode_log(log: Mapping[str, Any]) -> EscrowFact | None:
 
     Raises ValueError when such a log is malformed.
     """
-    read = Log(log)
+    read = LogReader(log)
     if read.topic not in {LOCKED_TOPIC, RELEASED_TOPIC, REFUNDED_TOPIC, SPLIT_TOPIC}:
         return None
     fact = _fact(read)
@@ -112,7 +114,7 @@ def decode_log(log: Mapping[str, Any]) -> EscrowFact | None:
     return fact
 
 
-def _fact(read: Log) -> EscrowFact:
+def _fact(read: LogReader) -> EscrowFact:
     data = read.data
     deal_id, user, business = read.indexed.word(), read.indexed.address(), read.indexed.address()
     amount = data.uint()

@@ -5,7 +5,7 @@ Amounts are in LTZ's smallest unit. The contract's interface: contracts/src/ILTZ
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.relayed import signature_words
@@ -29,6 +29,9 @@ NONCES = abi_words.selector("nonces(address)")
 
 TRANSFER_TOPIC = abi_words.topic("Transfer(address,address,uint256)")
 REWARD_MINTED_TOPIC = abi_words.topic("RewardMinted(address,bytes32,uint256)")
+
+INDEXED_TOPICS: Final = (TRANSFER_TOPIC,)
+"""A `RewardMinted` never comes without a `Transfer`."""
 
 MAX_BATCH = 100
 """Rewards in one mintRewardBatch."""

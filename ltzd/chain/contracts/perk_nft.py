@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ltzd.chain.contracts import abi, abi_words
-from ltzd.chain.contracts.abi_words import Log, WordReader
+from ltzd.chain.contracts.abi_words import LogReader, WordReader
 from ltzd.chain.typed_data import Claim
+from ltzd.errors import Broken
 from ltzd.rules.indexer.contract_facts import (
     ChargeRedeemed,
     Claimed,
@@ -19,7 +20,8 @@ from ltzd.rules.indexer.contract_facts import (
     PerkFact,
     TokenTransferred,
 )
-from ltzd.values import Address
+from ltzd.rules.perk_charges import MOST_TOKEN_ID
+from ltzd.values import Address, address_of, hex_of
 
 CLAIM_FOR = abi_words.selector("claimFor(address,uint256,uint256,uint256,bytes32)")
 REDEEM_CHARGE = abi_words.selector("redeemCharge(uint256,address,uint256,uint256,bytes32)")
@@ -39,6 +41,15 @@ COLLECTION_CREATED_TOPIC = abi_words.topic(
     "CollectionCreated(uint256,address,"
     "(address,address,uint96,uint32,uint16,uint16,bool,bool),string)"
 )
+
+INDEXED_TOPICS: Final = (
+    TRANSFER_TOPIC,
+    CHARGE_REDEEMED_TOPIC,
+    COLLECTION_CREATED_TOPIC,
+    COLLECTION_UPDATED_TOPIC,
+    COLLECTION_BRAND_SET_TOPIC,
+)
+"""A `Claimed` never comes without a `Transfer`."""
 
 _SERIAL_BITS = 32
 
@@ -155,7 +166,7 @@ def decode_log(log: Mapping[str, Any]) -> PerkFact | None:
 
     Raises ValueError when such a log is malformed.
     """
-    read = Log(log)
+    read = LogReader(log)
     reading = _READERS.get(read.topic)
     if reading is not None:
         fact = reading(read)
@@ -164,12 +175,23 @@ def decode_log(log: Mapping[str, Any]) -> PerkFact | None:
     return _created(read, log) if read.topic == COLLECTION_CREATED_TOPIC else None
 
 
-def _transferred(read: Log) -> TokenTransferred:
+def decode_indexed_log(log: Mapping[str, Any]) -> PerkFact | None:
+    """As `decode_log`. Raises Broken for a token id that PerkNFT cannot have given."""
+    fact = decode_log(log)
+    if isinstance(fact, TokenTransferred) and fact.token_id > MOST_TOKEN_ID:
+        raise Broken(
+            f"The contract at {hex_of(address_of(log['address']))} is no PerkNFT: it moved the "
+            f"token {fact.token_id}; correct contracts.perk_nft"
+        )
+    return fact
+
+
+def _transferred(read: LogReader) -> TokenTransferred:
     indexed = read.indexed
     return TokenTransferred(read.position, indexed.address(), indexed.address(), indexed.uint())
 
 
-def _claimed(read: Log) -> Claimed:
+def _claimed(read: LogReader) -> Claimed:
     indexed, data = read.indexed, read.data
     return Claimed(
         read.position,
@@ -182,7 +204,7 @@ def _claimed(read: Log) -> Claimed:
     )
 
 
-def _redeemed(read: Log) -> ChargeRedeemed:
+def _redeemed(read: LogReader) -> ChargeRedeemed:
     indexed, data = read.indexed, read.data
     return ChargeRedeemed(
         read.position,
@@ -194,7 +216,7 @@ def _redeemed(read: Log) -> ChargeRedeemed:
     )
 
 
-def _updated(read: Log) -> CollectionUpdated:
+def _updated(read: LogReader) -> CollectionUpdated:
     data = read.data
     return CollectionUpdated(
         read.position,
@@ -207,11 +229,11 @@ def _updated(read: Log) -> CollectionUpdated:
     )
 
 
-def _given(read: Log) -> CollectionBrandSet:
+def _given(read: LogReader) -> CollectionBrandSet:
     return CollectionBrandSet(read.position, read.indexed.uint(), read.indexed.address())
 
 
-def _created(read: Log, log: Mapping[str, Any]) -> CollectionCreated:
+def _created(read: LogReader, log: Mapping[str, Any]) -> CollectionCreated:
     """Rare, and with text of any length in it: by eth-abi."""
     event = abi.decode_log("PerkNFT", log)
     if event is None:
@@ -221,7 +243,7 @@ def _created(read: Log, log: Mapping[str, Any]) -> CollectionCreated:
     return CollectionCreated(read.position, said["collectionId"], *(*said["params"], uri))
 
 
-_READERS: Final[Mapping[bytes, Callable[[Log], PerkFact]]] = {
+_READERS: Final[Mapping[bytes, Callable[[LogReader], PerkFact]]] = {
     TRANSFER_TOPIC: _transferred,
     CLAIMED_TOPIC: _claimed,
     CHARGE_REDEEMED_TOPIC: _redeemed,

@@ -4,10 +4,10 @@ Prices are LTZ's smallest unit. A buyer's reference works once.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ltzd.chain.contracts import abi, abi_words
-from ltzd.chain.contracts.abi_words import Log, WordReader
+from ltzd.chain.contracts.abi_words import LogReader, WordReader
 from ltzd.chain.typed_data import Buy
 from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact
 from ltzd.values import Address
@@ -19,6 +19,8 @@ PURCHASED_TOPIC = abi_words.topic("Purchased(uint256,address,bytes32,uint256,uin
 ITEM_SET_TOPIC = abi_words.topic(
     "ItemSet(uint256,address,(address,uint96,uint32,uint32,uint16,bool,bool),bytes32)"
 )
+
+INDEXED_TOPICS: Final = (PURCHASED_TOPIC, ITEM_SET_TOPIC)
 
 
 def buy_for_call(
@@ -67,7 +69,7 @@ def decode_log(log: Mapping[str, Any]) -> SaleFact | None:
 
     Raises ValueError when such a log is malformed.
     """
-    read = Log(log)
+    read = LogReader(log)
     if read.topic == PURCHASED_TOPIC:
         return _purchased(read)
     if read.topic == ITEM_SET_TOPIC:
@@ -75,7 +77,7 @@ def decode_log(log: Mapping[str, Any]) -> SaleFact | None:
     return None
 
 
-def _purchased(read: Log) -> Purchased:
+def _purchased(read: LogReader) -> Purchased:
     indexed, data = read.indexed, read.data
     fact = Purchased(
         read.position,
@@ -89,7 +91,7 @@ def _purchased(read: Log) -> Purchased:
     return fact
 
 
-def _item_set(read: Log) -> ItemSet:
+def _item_set(read: LogReader) -> ItemSet:
     indexed, data = read.indexed, read.data
     fact = ItemSet(
         read.position,

@@ -4,6 +4,7 @@ Amounts and prices are in LTZ's smallest unit, times in Unix seconds, references
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.values import Address
@@ -12,6 +13,8 @@ from ltzd.values import Address
 @dataclass(frozen=True, slots=True)
 class TokenTransferred:
     """A claim is one from the zero address."""
+
+    kind: ClassVar[str] = "perk_transfer"
 
     position: LogPosition
     sender: Address
@@ -22,6 +25,8 @@ class TokenTransferred:
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """`claims` counts the user's claims of the collection, this one included."""
+
+    kind: ClassVar[str] = "claim"
 
     position: LogPosition
     collection_id: int
@@ -34,6 +39,8 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class ChargeRedeemed:
+    kind: ClassVar[str] = "redemption"
+
     position: LogPosition
     token_id: int
     holder: Address
@@ -44,6 +51,8 @@ class ChargeRedeemed:
 
 @dataclass(frozen=True, slots=True)
 class CollectionCreated:
+    kind: ClassVar[str] = "collection"
+
     position: LogPosition
     collection_id: int
     brand: Address
@@ -59,6 +68,8 @@ class CollectionCreated:
 
 @dataclass(frozen=True, slots=True)
 class CollectionUpdated:
+    kind: ClassVar[str] = "collection"
+
     position: LogPosition
     collection_id: int
     payout: Address
@@ -70,6 +81,8 @@ class CollectionUpdated:
 
 @dataclass(frozen=True, slots=True)
 class CollectionBrandSet:
+    kind: ClassVar[str] = "collection"
+
     position: LogPosition
     collection_id: int
     brand: Address
@@ -77,6 +90,8 @@ class CollectionBrandSet:
 
 @dataclass(frozen=True, slots=True)
 class ItemSet:
+    kind: ClassVar[str] = "item"
+
     position: LogPosition
     item_id: int
     brand: Address
@@ -94,6 +109,8 @@ class ItemSet:
 class Purchased:
     """`paid` is for all of them."""
 
+    kind: ClassVar[str] = "purchase"
+
     position: LogPosition
     item_id: int
     buyer: Address
@@ -104,6 +121,8 @@ class Purchased:
 
 @dataclass(frozen=True, slots=True)
 class DealLocked:
+    kind: ClassVar[str] = "deal"
+
     position: LogPosition
     deal_id: bytes
     user: Address
@@ -115,6 +134,8 @@ class DealLocked:
 @dataclass(frozen=True, slots=True)
 class DealReleased:
     """The business was paid; `by` decided so."""
+
+    kind: ClassVar[str] = "deal"
 
     position: LogPosition
     deal_id: bytes
@@ -128,6 +149,8 @@ class DealReleased:
 class DealRefunded:
     """The user was paid back; `by` decided so, or sent the reclaim."""
 
+    kind: ClassVar[str] = "deal"
+
     position: LogPosition
     deal_id: bytes
     user: Address
@@ -138,6 +161,8 @@ class DealRefunded:
 
 @dataclass(frozen=True, slots=True)
 class DealSplit:
+    kind: ClassVar[str] = "deal"
+
     position: LogPosition
     deal_id: bytes
     user: Address

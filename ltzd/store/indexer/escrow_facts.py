@@ -6,6 +6,7 @@ was locked, and it ended.
 
 from collections.abc import Collection, Sequence
 from decimal import Decimal
+from typing import Final
 
 import asyncpg
 
@@ -19,6 +20,8 @@ from ltzd.rules.indexer.contract_facts import (
 from ltzd.store.database import Connection
 from ltzd.store.indexer.fact_rows import position_columns
 from ltzd.values import Address
+
+TABLES: Final = ("deal_facts", "deals")
 
 
 async def insert(connection: Connection, those: Sequence[EscrowFact]) -> None:

@@ -2,21 +2,29 @@
 
 Facts go in and come out only together with the cursor (`chains.move_cursor`), in one database
 transaction of the indexer. Amounts are LTZ's smallest unit. LTZ's facts are here; those of the
-other contracts have modules of their own, which `undo_above` and `delete_all` call.
+other contracts have modules of their own, and `undo` covers what all of them share.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import Final
 from uuid import UUID
 
-from ltzd.rules.indexer.mint_facts import RewardMinted, Transfer
+from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.store.database import Connection
-from ltzd.store.indexer import escrow_facts, perk_facts, sale_facts
 from ltzd.store.site_plugin import leaderboard_totals as standings
-from ltzd.store.site_plugin import redemption_payments
 from ltzd.store.wakeups import WEBHOOKS
 from ltzd.values import LTZ, ZERO_ADDRESS, Address
+
+TABLES: Final = ("transfers", "mints", "balances")
+
+
+async def insert(connection: Connection, facts: Sequence[Fact]) -> int:
+    """Writes facts; returns how many of them are mints that match no reward."""
+    await insert_transfers(connection, [fact for fact in facts if isinstance(fact, Transfer)])
+    mints = [fact for fact in facts if isinstance(fact, RewardMinted)]
+    return len(mints) - await insert_mints(connection, mints)
 
 
 async def insert_transfers(connection: Connection, those: Sequence[Transfer]) -> None:
@@ -137,71 +145,18 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
     return matched
 
 
-async def undo_above(connection: Connection, fork: int) -> int:
-    """Take back every fact above block `fork` and all that was derived; answers how many blocks.
-
-    A reorg below finality (dev chains) also puts confirmed and cancelled transactions back to
-    mined, so that their lane looks for them again.
-    """
+async def undo_above(connection: Connection, fork: int) -> None:
+    """Deletes the transfers and mints above block `fork`, and what is derived from them."""
     gone = await connection.fetch(
         "DELETE FROM transfers WHERE block_number > $1 RETURNING sender, recipient, amount", fork
     )
     await _move_balances(
         connection, ((row["recipient"], row["sender"], int(row["amount"])) for row in gone)
     )
-    await _undo_mints(connection, fork)
-    await perk_facts.undo_above(connection, fork)
-    await sale_facts.undo_above(connection, fork)
-    await escrow_facts.undo_above(connection, fork)
-    await redemption_payments.mark_lost_above(connection, fork)
-    await connection.execute(
-        """
-        UPDATE transactions
-           SET state = 'mined', settled_at = NULL
-         WHERE state IN ('confirmed', 'cancelled') AND block_number > $1
-           AND EXISTS (SELECT FROM chains WHERE final_number > $1)
-        """,
-        fork,
-    )
-    blocks = await connection.fetch("DELETE FROM blocks WHERE number > $1 RETURNING number", fork)
-    return len(blocks)
+    await undo_mints_above(connection, fork)
 
 
-async def delete_all(connection: Connection, final_number: int) -> None:
-    """Forget every fact and all that was derived, and every block but the first.
-
-    Rewards keep what they know of final mints, and count. Of the others they learn again: a reorg
-    meanwhile would leave no fact to take back. Redemptions keep final payments likewise.
-    """
-    await _undo_mints(connection, final_number)
-    for statement in _FORGET_ALL:
-        await connection.execute(statement, timeout=_FORGET_SECONDS)
-    await redemption_payments.mark_lost_above(connection, final_number)
-
-
-_FORGET_SECONDS = 3600.0
-_FORGET_ALL = (
-    "DELETE FROM transfers",
-    "DELETE FROM mints",
-    "DELETE FROM balances",
-    "DELETE FROM perk_transfers",
-    "DELETE FROM perk_claims",
-    "DELETE FROM charge_redemptions",
-    "DELETE FROM collection_facts",
-    "DELETE FROM tokens",
-    "DELETE FROM collections",
-    "DELETE FROM item_settings",
-    "DELETE FROM purchases",
-    "DELETE FROM items",
-    "DELETE FROM deal_facts",
-    "DELETE FROM deals",
-    "DELETE FROM constraint_results",
-    "DELETE FROM blocks WHERE number > (SELECT min(number) FROM blocks)",
-)
-"""Not TRUNCATE: it needs a right that a user who may only write has not."""
-
-
-async def _undo_mints(connection: Connection, fork: int) -> None:
+async def undo_mints_above(connection: Connection, fork: int) -> None:
     unminted = await connection.fetch(
         """
         WITH gone AS (

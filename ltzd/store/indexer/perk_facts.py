@@ -7,7 +7,7 @@ what constraints said of the wallets that a token went between is forgotten.
 
 from collections.abc import Collection, Sequence
 from decimal import Decimal
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import asyncpg
 
@@ -28,6 +28,16 @@ from ltzd.values import ZERO_ADDRESS, Address
 
 CollectionFact = CollectionCreated | CollectionUpdated | CollectionBrandSet
 Kind = TypeVar("Kind")
+
+TABLES: Final = (
+    "perk_transfers",
+    "perk_claims",
+    "charge_redemptions",
+    "collection_facts",
+    "tokens",
+    "collections",
+    "constraint_results",
+)
 
 
 async def insert(connection: Connection, those: Sequence[PerkFact]) -> None:

@@ -8,12 +8,15 @@ more of them than a block may add up.
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
+from typing import Final
 
 import asyncpg
 
 from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact
 from ltzd.store.database import Connection
 from ltzd.store.indexer.fact_rows import position_columns
+
+TABLES: Final = ("item_settings", "purchases", "items")
 
 
 async def insert(connection: Connection, those: Sequence[SaleFact]) -> None:

@@ -30,9 +30,9 @@ from ltzd.rules.indexer.contract_facts import (
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains, collections, escrow_facts, perk_facts, sale_facts, tokens
-from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
 from ltzd.values import ZERO_ADDRESS, Address
+from tests.support.rows import reorgs
 from tests.support.rows.core import a_hash, a_wallet, value
 
 AnyFact = PerkFact | SaleFact | EscrowFact
@@ -289,7 +289,7 @@ async def test_every_row_is_what_the_chain_says_through_every_undo(
         async with transaction(pool) as connection:
             if isinstance(step, int):
                 del model.blocks[-step:]
-                await facts.undo_above(connection, len(model.blocks))
+                await reorgs.undo_above(connection, len(model.blocks))
             else:
                 headers, first = [], len(model.blocks)
                 for block in step:

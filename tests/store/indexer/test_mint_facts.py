@@ -20,6 +20,7 @@ from ltzd.store.indexer.chains import BlockRow
 from ltzd.store.operator import rewards, transactions
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Reference, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, FakeNode
+from tests.support.rows import reorgs
 from tests.support.rows.core import (
     a_hash,
     a_lane,
@@ -103,7 +104,7 @@ async def test_balances_equal_the_ledger_through_every_undo(
         async with transaction(pool) as connection:
             if isinstance(step, int):
                 del ledger.blocks[-step:]
-                await facts.undo_above(connection, len(ledger.blocks))
+                await reorgs.undo_above(connection, len(ledger.blocks))
             else:
                 added = [transfer for block in step for transfer in ledger.add(block)]
                 await facts.insert_transfers(connection, added)
@@ -229,7 +230,7 @@ async def test_an_undone_mint_leaves_its_reward_unminted_until_the_new_branch_ha
 ) -> None:
     await tell(pool, the_mint_of(reward))
     async with transaction(pool) as connection:
-        await facts.undo_above(connection, 6)
+        await reorgs.undo_above(connection, 6)
     assert await told(pool, reward) == (None, None, None)
     assert await value(pool, "SELECT count(*) FROM mints") == 0
 
@@ -258,7 +259,7 @@ async def test_an_undo_resets_exactly_the_rewards_of_undone_mints(pool: Pool, re
     assert await tell(pool, at_7, at_8, at_9, somebody_elses) == 3
 
     async with transaction(pool) as connection:
-        await facts.undo_above(connection, 8)
+        await reorgs.undo_above(connection, 8)
 
     assert await told(pool, reward) == (7, a_hash("7"), a_hash("mint"))
     assert await told(pool, others[0]) == (8, a_hash("8"), a_hash("mint"))
@@ -275,7 +276,7 @@ async def test_an_undone_reward_that_has_no_transaction_is_queued_again(
         await connection.execute("UPDATE rewards SET transaction_id = NULL")
         assert await rewards.queued(connection, 9) == []
 
-        await facts.undo_above(connection, 6)
+        await reorgs.undo_above(connection, 6)
 
         (again,) = await rewards.queued(connection, 9)
     assert (again.id, again.seq) == (reward, SEQ)
@@ -284,7 +285,7 @@ async def test_an_undone_reward_that_has_no_transaction_is_queued_again(
 async def test_an_undo_above_a_mint_leaves_it(pool: Pool, reward: UUID) -> None:
     await tell(pool, the_mint_of(reward))
     async with transaction(pool) as connection:
-        await facts.undo_above(connection, 7)
+        await reorgs.undo_above(connection, 7)
     assert await told(pool, reward) == (7, a_hash("7"), a_hash("mint"))
 
 
@@ -306,7 +307,7 @@ async def test_a_deep_undo_puts_a_confirmed_transaction_back_to_mined(
         await save(connection, lane, row, State.PUBLISHED, Transaction(State.MINED, place))
         await save(connection, lane, row, State.MINED, Transaction(State.CONFIRMED, place))
 
-        await facts.undo_above(connection, fork)
+        await reorgs.undo_above(connection, fork)
 
     assert await states(pool) == [state]
     settled = await value(pool, "SELECT settled_at IS NOT NULL FROM transactions")
@@ -319,5 +320,5 @@ async def test_an_undo_answers_how_many_blocks_are_gone(pool: Pool) -> None:
             connection,
             [BlockRow(number, a_hash(f"{number}"), a_hash(""), 0) for number in (1, 2, 5, 9)],
         )
-        assert await facts.undo_above(connection, 2) == 2
-        assert await facts.undo_above(connection, 2) == 0
+        assert await reorgs.undo_above(connection, 2) == 2
+        assert await reorgs.undo_above(connection, 2) == 0

@@ -20,16 +20,19 @@ from rlp.codec import decode as rlp_decode
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.errors import NodeUnavailable
-from ltzd.indexer.policy import Contracts
+from ltzd.indexer.contracts import indexed_contracts
 from ltzd.rules.operator.fees import GWEI
-from ltzd.rules.operator.sendable import least_gas
+from ltzd.rules.operator.sendable import min_gas_limit
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
 CHAIN_ID: Final = 31337
 LTZ_AT: Final = Address(b"\x17" * 20)
 OTHERS_AT: Final = tuple(Address(bytes((byte,)) * 20) for byte in (0x71, 0x72, 0x73))
 """PerkNFT, PointsSale and BusinessEscrow: they log what a test says, and do nothing."""
-CONTRACTS: Final = Contracts(LTZ_AT, *OTHERS_AT)
+ADDRESSES: Final = dict(
+    zip(("ltz", "perk_nft", "points_sale", "business_escrow"), (LTZ_AT, *OTHERS_AT), strict=True)
+)
+CONTRACTS: Final = indexed_contracts(ADDRESSES)
 ETHER: Final = 10**18
 
 _MINT: Final = keccak(b"mintReward(address,uint256,bytes32)")[:4]
@@ -609,7 +612,7 @@ class FakeNode(Rpc):
             raise RpcError(-32000, "already known")
         if sent.nonce < self.head.nonces.get(sent.sender, 0):
             raise RpcError(-32000, "nonce too low")
-        if sent.gas_limit < least_gas(sent.data):
+        if sent.gas_limit < min_gas_limit(sent.data):
             raise RpcError(-32000, f"intrinsic gas too low: gas {sent.gas_limit}")
         if sent.gas_limit > self.head.gas_limit:
             raise RpcError(-32000, "exceeds block gas limit")

@@ -10,6 +10,7 @@ from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import mint_facts as facts
 from ltzd.values import LTZ, Address, reward_reference
+from tests.support.rows import reorgs
 from tests.support.rows.core import BRAND, a_hash
 
 PAYMENT = 2
@@ -78,9 +79,9 @@ class Earnings:
 
     async def undo(self, fork: int) -> None:
         async with transaction(self.pool) as connection:
-            await facts.undo_above(connection, fork)
+            await reorgs.undo_above(connection, fork)
 
     async def forget(self, final: int) -> None:
         """All is to be read again from the first block on."""
         async with transaction(self.pool) as connection:
-            await facts.delete_all(connection, final)
+            await reorgs.delete_all(connection, final)

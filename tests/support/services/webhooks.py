@@ -32,6 +32,7 @@ from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.operator import rewards
 from ltzd.store.wakeups import WEBHOOKS, WakeupHub
 from ltzd.values import LTZ, Address, reward_reference
+from tests.support.rows import reorgs
 from tests.support.rows.core import a_hash, a_lane, a_wallet, running
 from tests.support.waiting import until
 
@@ -232,7 +233,7 @@ class World:
 
     async def undo(self, above: int) -> None:
         async with transaction(self.pool) as connection:
-            await facts.undo_above(connection, above)
+            await reorgs.undo_above(connection, above)
 
     async def fail(self, *ids: UUID, reason: str = "LTZ says: no") -> None:
         lane = await a_lane(self.pool)
@@ -267,7 +268,7 @@ class World:
     async def sending(self, **changed: Any) -> AsyncIterator[None]:
         """A sender that works until the block ends: as abruptly as a kill."""
         policy = brand_webhooks.guard_policy(allow_loopback=True)
-        http = BrandWebhooks(changed.pop("policy", policy), changed.pop("look_up", None))
+        http = BrandWebhooks(changed.pop("policy", policy), changed.pop("resolve", None))
         sender = Sender(self.pool, self.wakeups, SEALER, http, now=self.clock.now)
         try:
             async with running(sender.run(), self.wakeups.listen()):

@@ -21,8 +21,9 @@ from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.node.node import Header
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
+from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import Contracts, IndexerPolicy
+from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.brands.configuration import Brand, Perk, Site
@@ -258,7 +259,7 @@ class Sites:
         await value(
             self.pool,
             "UPDATE site_redemptions SET created_at = created_at - $1 * interval '1 minute', "
-            "answered_at = answered_at - $1 * interval '1 minute'",
+            "completed_at = completed_at - $1 * interval '1 minute'",
             minutes,
         )
 
@@ -277,7 +278,14 @@ async def a_follower(url: str, pool: Pool, deployed: Deployed, wakeups: WakeupHu
     base = BlockRow(head.number, head.hash, head.parent_hash, head.timestamp)
     async with transaction(pool) as connection:
         await chains.start_following(connection, chain, base)
-    contracts = Contracts(at["LTZ"], at["PerkNFT"], at["PointsSale"], at["BusinessEscrow"])
+    contracts = indexed_contracts(
+        {
+            "ltz": at["LTZ"],
+            "perk_nft": at["PerkNFT"],
+            "points_sale": at["PointsSale"],
+            "business_escrow": at["BusinessEscrow"],
+        }
+    )
     policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
     return Follower(pool, url, deployed.node, chain, contracts, wakeups, policy)
 

@@ -4,13 +4,20 @@ import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from ltzd.http.event_handler import models
+from ltzd.http.event_handler.errors import EventHandlerError
 from ltzd.values import checksummed
-from tests.support.surfaces.event_surface import Answer, EventSurface, free, mint_hash, somebody
+from tests.support.surfaces.event_surface import (
+    EventSurface,
+    JsonResponse,
+    free,
+    mint_hash,
+    somebody,
+)
 from tests.support.waiting import until
 
 
@@ -25,12 +32,12 @@ def assert_recent(text: object) -> None:
 # --- event-config ------------------------------------------------------------------------------
 
 
-async def configuration(surface: EventSurface, query: str) -> Answer:
+async def configuration(surface: EventSurface, query: str) -> JsonResponse:
     answer = await surface.get(f"/event-config{query}")
     if answer.status == 200:
-        models.ConfigAnswer.model_validate(answer.body)
+        models.EventConfigResponse.model_validate(answer.body)
     else:
-        models.Refusal.model_validate(answer.body)
+        EventHandlerError.model_validate(answer.body)
     return answer
 
 
@@ -206,7 +213,9 @@ async def test_what_is_no_uuid_is_400(event_surface: EventSurface, text: str) ->
     assert told.body["details"] == {"errors": ["eventId: must be a UUID"]}
 
 
-@pytest.mark.parametrize("text", ["0" * 8 + "-0000-0000-0000-" + "0" * 12, str(uuid4())])
+@pytest.mark.parametrize(
+    "text", ["0" * 8 + "-0000-0000-0000-" + "0" * 12, "6f1c0e52-7a45-4c0e-9f5e-2b8f4d1c9a37"]
+)
 async def test_an_unknown_event_is_404(event_surface: EventSurface, text: str) -> None:
     told = await event_surface.get(f"/events/{text}")
     assert (told.status, told.body) == (404, {"success": False, "error": "Event not found"})

@@ -1,0 +1,92 @@
+"""The registry of the contracts whose logs are indexed.
+
+To index another contract, write its module (topics, decoder, inserts, undo, tables) and add one
+entry to `indexed_contracts`. The reader, the follower, the metrics, the undoing of reorgs and the
+rebuilding of the index know the contracts from this registry only.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from ltzd.chain.contracts import business_escrow, ltz, perk_nft, points_sale
+from ltzd.rules.indexer.log_position import LogPosition
+from ltzd.store.database import Connection
+from ltzd.store.indexer import escrow_facts, mint_facts, perk_facts, sale_facts
+from ltzd.values import Address
+
+NodeLog = dict[str, Any]
+"""A log as `eth_getLogs` returns it."""
+
+
+class Fact(Protocol):
+    """A decoded log. `kind` labels it in the metric `ltzd_indexer_facts_total`."""
+
+    kind: ClassVar[str]
+
+    @property
+    def position(self) -> LogPosition: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedContract:
+    """One contract whose logs are indexed.
+
+    - `topics`: first topics to look for in a block's logs bloom. Every block with a fact of this
+      contract holds a log with one of them.
+    - `decode` returns the fact in a log, or None for a log that is not kept. It raises ValueError
+      for a malformed log, and Broken for a log that only another contract can have written.
+    - `insert` writes facts and what is derived from them. It returns how many of these facts are
+      mints that match no reward, or None if the contract mints no rewards.
+    - `undo` deletes the facts above a block and corrects what is derived from them.
+    - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
+    """
+
+    address: Address
+    topics: Sequence[bytes]
+    decode: Callable[[NodeLog], Fact | None]
+    insert: Callable[[Connection, Sequence[Any]], Awaitable[int | None]]
+    undo: Callable[[Connection, int], Awaitable[None]]
+    tables: Sequence[str]
+
+
+def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
+    """The registry. `at` holds the addresses under the names of the section `contracts`.
+
+    The database remembers the addresses in this order: another order or another address rebuilds
+    the index.
+    """
+    return (
+        IndexedContract(
+            at["ltz"],
+            ltz.INDEXED_TOPICS,
+            ltz.decode_log,
+            mint_facts.insert,
+            mint_facts.undo_above,
+            mint_facts.TABLES,
+        ),
+        IndexedContract(
+            at["perk_nft"],
+            perk_nft.INDEXED_TOPICS,
+            perk_nft.decode_indexed_log,
+            perk_facts.insert,
+            perk_facts.undo_above,
+            perk_facts.TABLES,
+        ),
+        IndexedContract(
+            at["points_sale"],
+            points_sale.INDEXED_TOPICS,
+            points_sale.decode_log,
+            sale_facts.insert,
+            sale_facts.undo_above,
+            sale_facts.TABLES,
+        ),
+        IndexedContract(
+            at["business_escrow"],
+            business_escrow.INDEXED_TOPICS,
+            business_escrow.decode_log,
+            escrow_facts.insert,
+            escrow_facts.undo_above,
+            escrow_facts.TABLES,
+        ),
+    )

@@ -1,0 +1,14 @@
+"""Long work cut into slices, between which other tasks of the process run."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def slices(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of at most `size` items, in their order."""
+    rest = iter(items)
+    while part := list(itertools.islice(rest, size)):
+        yield part

@@ -1,0 +1,20 @@
+"""A reorg and a rebuild as the indexer carries them out, with every contract of the registry."""
+
+from ltzd.indexer.contracts import indexed_contracts
+from ltzd.store.database import Connection
+from ltzd.store.indexer import undo
+from ltzd.values import ZERO_ADDRESS
+
+_CONTRACTS = indexed_contracts(
+    dict.fromkeys(("ltz", "perk_nft", "points_sale", "business_escrow"), ZERO_ADDRESS)
+)
+
+
+async def undo_above(connection: Connection, fork: int) -> int:
+    """Returns how many blocks were undone."""
+    return await undo.undo_above(connection, fork, [contract.undo for contract in _CONTRACTS])
+
+
+async def delete_all(connection: Connection, final_number: int) -> None:
+    tables = [table for contract in _CONTRACTS for table in contract.tables]
+    await undo.delete_all(connection, final_number, tables)
