@@ -20,7 +20,7 @@ from ltzd.store.brands.keys import NewKeys
 from ltzd.store.database import Connection
 from ltzd.store.encryption import rotation as master_key_rotation
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.users import custodial_users as custodial_users
+from ltzd.store.users import custodial_users
 from ltzd.store.users.custodial_users import AccountName, SealedUser
 from ltzd.values import checksummed
 from tests.support.commands import begin_ltzd, ltzd
@@ -177,7 +177,8 @@ async def test_an_empty_database_is_rotated_at_once(config: Path, keys: Keys) ->
 # --- killed half-way ----------------------------------------------------------------------------
 
 HALF_WAY = {
-    "custodial_users": f"SELECT FROM custodial_users WHERE subject = 'ltzd:{USERS - 1:04}' FOR UPDATE",
+    "custodial_users": "SELECT FROM custodial_users "
+    f"WHERE subject = 'ltzd:{USERS - 1:04}' FOR UPDATE",
     "retired_secrets": "SELECT FROM retired_secrets WHERE key_id IS NOT NULL FOR UPDATE",
     "brand_secrets": "SELECT FROM brand_secrets WHERE brand_id = '\\xbb"
     + "bb" * 19
