@@ -171,7 +171,7 @@ class PerkCharges:
         """Spends the reader's nonce."""
         looking = self._looks.begin((collection_id, token_id))
         looked = await self._spent(reader, looking)
-        perk_charges.own_collection(collection_id, looked.brand, reader.brand)
+        perk_charges.check_collection_owner(collection_id, looked.brand, reader.brand)
         token = perk_charges.token_of(looked.token, token_id, collection_id)
         return token, IndexedHeight(looked.block, looked.final_block)
 
@@ -192,7 +192,7 @@ class PerkCharges:
         """
         collection = await self._spent(reader, self._collections.begin(collection_id))
         owner = None if collection is None else collection.brand
-        perk_charges.own_collection(collection_id, owner, reader.brand)
+        perk_charges.check_collection_owner(collection_id, owner, reader.brand)
         assert collection is not None
         wanted = (collection_id, after, limit)
         page = self._pages.get(wanted)
@@ -349,7 +349,7 @@ class PerkCharges:
 
     async def _own(self, connection: Connection, brand: Address, collection_id: int) -> None:
         owner = await collections.brand_of(connection, collection_id)
-        perk_charges.own_collection(collection_id, owner, brand)
+        perk_charges.check_collection_owner(collection_id, owner, brand)
 
     async def _standing(self, connection: Connection, request: RedeemRequest) -> tuple[Token, int]:
         await self._own(connection, request.brand, request.collection_id)

@@ -26,7 +26,7 @@ from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.limits import RelayUsage
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
-from ltzd.rules.site_plugin.streaks import StreakShown
+from ltzd.rules.site_plugin.streaks import StreakSummary
 from ltzd.store.indexer.tokens import TokenPage
 from ltzd.store.site_plugin.links import Link
 from ltzd.store.site_plugin.members import Member
@@ -184,7 +184,7 @@ class CheckIns(Protocol):
         """The bonus in whole LTZ. Raises MilestoneRefused."""
         ...
 
-    async def streak(self, member: Member) -> StreakShown: ...
+    async def streak(self, member: Member) -> StreakSummary: ...
 
 
 class Leaderboards(Protocol):

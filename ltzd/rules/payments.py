@@ -18,7 +18,7 @@ LTZ_PER_CENT = 10
 LEAST_CENTS, MOST_CENTS = 50, 99_999_999
 """What the provider takes at once."""
 CURRENCY = "usd"
-NOBODYS = ZERO_ADDRESS
+NO_BRAND = ZERO_ADDRESS
 """The brand of a session that names none of ours."""
 EVENT_TOLERANCE_SECONDS = 300
 
@@ -173,7 +173,7 @@ def _cents_in(metadata: Mapping[str, str]) -> int:
 
 def _brand_in(metadata: Mapping[str, str]) -> Address:
     text = metadata.get("brand_id", "")
-    return address_of(text) if _WALLET.fullmatch(text) else NOBODYS
+    return address_of(text) if _WALLET.fullmatch(text) else NO_BRAND
 
 
 # --- events of the provider ---------------------------------------------------------------------
@@ -223,7 +223,7 @@ class Unrelated:
 Told: TypeAlias = SessionPaid | Refund | RefundedCharge | Dispute | Unrelated
 
 
-def told_in(event: object) -> Told:
+def parse_event(event: object) -> Told:
     """Raises PaymentRefused for what is no event."""
     match event:
         case {"type": str(kind), "data": {"object": dict(about)}}:

@@ -78,7 +78,7 @@ def next_attempt(
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class DeliverySlots:
     """How many webhooks may be on their way to one endpoint, and until when none may start."""
 
     limit: int = MOST_SLOTS
@@ -90,12 +90,12 @@ class Slots:
         return max(0, self.limit - under_way)
 
     def after_success(self) -> "Slots":
-        return Slots(min(self.limit * 2, MOST_SLOTS))
+        return DeliverySlots(min(self.limit * 2, MOST_SLOTS))
 
     def after_failure(
         self, status: int | None, asked_for: timedelta | None, now: datetime
     ) -> "Slots":
         """One at a time; an endpoint that is overloaded and says for how long gets its rest."""
         if status in _OVERLOADED and asked_for is not None:
-            return Slots(1, now + min(asked_for, LONGEST_REST))
+            return DeliverySlots(1, now + min(asked_for, LONGEST_REST))
         return replace(self, limit=1)

@@ -28,7 +28,7 @@ from ltzd.rules.event_handler.brand_limits import budget_of, local_day
 from ltzd.rules.site_plugin.streaks import (
     CheckIn,
     Milestone,
-    StreakShown,
+    StreakSummary,
     checked_in,
     days_with,
     own_share,
@@ -58,7 +58,7 @@ _BUDGET_SPENT = "Today's rewards have all been given out. Please come back tomor
 class CheckInResult:
     """`reward` is in whole LTZ, and 0 when today was claimed already."""
 
-    streak: StreakShown
+    streak: StreakSummary
     reward: int
     already_claimed: bool
 
@@ -72,7 +72,7 @@ class CheckIns:
         self._brands = brands
         self._capacity = capacity
 
-    async def streak(self, member: Member) -> StreakShown:
+    async def streak(self, member: Member) -> StreakSummary:
         brand, site = self._site_of(member)
         async with session(self._pool) as connection:
             standing = await check_ins.read_snapshot(connection, member)
@@ -189,7 +189,7 @@ class CheckIns:
         return brand, brand.site
 
 
-def _shown(standing: CheckInSnapshot, brand: Brand, site: Site) -> StreakShown:
+def _shown(standing: CheckInSnapshot, brand: Brand, site: Site) -> StreakSummary:
     today = local_day(standing.now, brand.time_zone)
     return shown(standing.streak, today, site, standing.claimed)
 

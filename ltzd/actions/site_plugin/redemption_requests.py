@@ -90,7 +90,7 @@ class RedemptionRequests:
         try:
             signature = await self._identity.sign_typed_data(one.wallet, data)
         except ValueError as error:
-            raise RedemptionRefused(redeeming.ANOTHERS_WALLET) from error
+            raise RedemptionRefused(redeeming.EXTERNAL_WALLET) from error
         return SignedPermit(one.wallet, spender, one.price, deadline, signature)
 
 

@@ -34,7 +34,7 @@ from ltzd.rules.brands.configuration import Brand, Perk
 from ltzd.rules.relayer.calls import Relayed, RelayStatus
 from ltzd.rules.site_plugin import redemptions as redeeming
 from ltzd.rules.site_plugin import spending as site_spending
-from ltzd.rules.site_plugin.redemptions import LEFT_BEHIND, OVERTAKEN, Standing
+from ltzd.rules.site_plugin.redemptions import ABANDONED_UNSENT, OVERTAKEN, Standing
 from ltzd.rules.site_plugin.spending import Payment
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.indexer import mint_facts as facts
@@ -197,7 +197,7 @@ class SiteRedemptions:
             if earlier is not None:
                 return earlier
             for one in await site_redemptions.list_abandoned(connection, brand, wallet):
-                await site_redemptions.fail(connection, one, LEFT_BEHIND)
+                await site_redemptions.fail(connection, one, ABANDONED_UNSENT)
             await spending.lock_member(connection, order.member)
             account = await spending.read_account(connection, order.member)
             if account is None or not account.is_of(order.member):
@@ -270,7 +270,7 @@ class SiteRedemptions:
             request = await self._orders.request(order.member, one, standing)
             answer = await self._relayer.send(request, order.deadline)
         except Refused as refusal:
-            if redeeming.is_about_the_market(refusal):
+            if redeeming.is_gas_too_dear(refusal):
                 raise
             return await self._refused(one, standing, refusal)
         return await self._settled(order, one, answer.relayed)
@@ -390,5 +390,5 @@ def _told(one: SiteRedemption, outcome: str) -> RedeemedPerk:
 
 def _raise_failure(one: SiteRedemption) -> None:
     """It failed while the next in turn waited, who hears the same: RedemptionRefused."""
-    if one.failure is not None and one.failure not in {OVERTAKEN, LEFT_BEHIND}:
+    if one.failure is not None and one.failure not in {OVERTAKEN, ABANDONED_UNSENT}:
         raise RedemptionRefused(one.failure)

@@ -22,7 +22,7 @@ from ltzd.http.responses import JSON, Reply
 from ltzd.http.site_plugin.errors import InvalidParams, MissingMilestone, MissingPerkId
 from ltzd.rules.amounts import ltz_of
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
-from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
+from ltzd.rules.site_plugin.streaks import Milestone, StreakSummary
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.site_plugin.spending import ActiveLink
 from ltzd.values import LTZ, checksummed, iso
@@ -192,7 +192,7 @@ class SiteStreak(ResponseModel):
     unclaimed_milestones: list[StreakMilestone]
 
     @staticmethod
-    def body(streak: StreakShown) -> dict[str, object]:
+    def body(streak: StreakSummary) -> dict[str, object]:
         upcoming = streak.next_milestone
         return {
             "currentStreak": streak.current_streak,
@@ -357,7 +357,7 @@ class MemberResponse(ResponseModel):
     link: MemberLink | None
 
     @staticmethod
-    def body(member: Member, funds: MemberFunds, streak: StreakShown) -> dict[str, object]:
+    def body(member: Member, funds: MemberFunds, streak: StreakSummary) -> dict[str, object]:
         return {
             "success": True,
             "username": member.username,

@@ -43,7 +43,7 @@ from ltzd.http.site_plugin.models import (
 from ltzd.rules.brands.configuration import Perk
 from ltzd.rules.site_plugin.redemptions import check_cost, code_of
 from ltzd.rules.site_plugin.spending import Allowance, Payment, pay
-from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
+from ltzd.rules.site_plugin.streaks import Milestone, StreakSummary
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.site_plugin.redemptions import SiteRedemption
 from ltzd.store.site_plugin.spending import ActiveLink
@@ -79,7 +79,7 @@ _LINK = ActiveLink(
     day=date(2026, 3, 14),
     allowance=Allowance(500 * LTZ, 40 * LTZ),
 )
-_STREAK = StreakShown(
+_STREAK = StreakSummary(
     current_streak=8,
     multiplier=Decimal("1.5"),
     next_milestone=Milestone(30, 250),

@@ -44,11 +44,11 @@ _BY_ACCOUNT: Final[Mapping[str, str]] = {
 _NO_MORE_TODAY = "Your wallet has no transactions left for today. Please try again tomorrow."
 _NOBODY_TODAY = "Perks can be redeemed again tomorrow: today's transactions have all been used."
 _FAILED = "The perk could not be redeemed. No LTZ were taken."
-ANOTHERS_WALLET: Final = (
+EXTERNAL_WALLET: Final = (
     "Your wallet signs with its own key alone. Please redeem this perk with your wallet."
 )
 OVERTAKEN: Final = "Another transaction of this wallet came first."
-LEFT_BEHIND: Final = "It was left before anything was sent."
+ABANDONED_UNSENT: Final = "It was left before anything was sent."
 
 _BY_REVERT: Final[Mapping[str, str]] = {
     "UnknownCollection": _NOT_OFFERED,
@@ -154,7 +154,7 @@ def sentence_of_revert(reason: str) -> str:
     return _BY_REVERT.get(reason.partition("(")[0], _FAILED)
 
 
-def is_about_the_market(refusal: Refused) -> bool:
+def is_gas_too_dear(refusal: Refused) -> bool:
     """Whether gas is too dear now, which no user can help and which passes."""
     return isinstance(refusal, ValidationFailed) and "maxGwei" in refusal.details
 

@@ -28,8 +28,8 @@ from ltzd.rules.site_plugin.redemptions import (
     check_cost,
     check_price,
     code_of,
-    is_about_the_market,
     is_available,
+    is_gas_too_dear,
     sentence_of,
     sentence_of_revert,
 )
@@ -176,9 +176,9 @@ def test_no_contract_speaks_to_a_person(reason: str, words: str) -> None:
 
 
 def test_only_dear_gas_is_about_the_market() -> None:
-    assert is_about_the_market(ValidationFailed("x", gasPriceGwei=300, maxGwei=100))
-    assert not is_about_the_market(ValidationFailed("x", constraint="ltz_balance"))
-    assert not is_about_the_market(TransactionFailed("x", reason="maxGwei"))
+    assert is_gas_too_dear(ValidationFailed("x", gasPriceGwei=300, maxGwei=100))
+    assert not is_gas_too_dear(ValidationFailed("x", constraint="ltz_balance"))
+    assert not is_gas_too_dear(TransactionFailed("x", reason="maxGwei"))
 
 
 def test_amounts_are_told_without_exponents() -> None:

@@ -60,7 +60,7 @@ from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE
 from ltzd.rules.site_plugin.redemptions import check_cost
 from ltzd.rules.site_plugin.spending import Allowance
-from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
+from ltzd.rules.site_plugin.streaks import Milestone, StreakSummary
 from ltzd.store.indexer.tokens import TokenPage
 from ltzd.store.perk_charges import ChargeRedemption
 from ltzd.store.site_plugin.links import Link
@@ -336,7 +336,7 @@ class FakePerkCharges:
     def _own(self, brand: Address, collection_id: int) -> None:
         if self.refusal is not None:
             raise self.refusal
-        perk_charges.own_collection(collection_id, self.owners.get(collection_id), brand)
+        perk_charges.check_collection_owner(collection_id, self.owners.get(collection_id), brand)
 
     def _own_token(self, brand: Address, collection_id: int, token_id: int) -> Token:
         self._own(brand, collection_id)
@@ -637,12 +637,12 @@ class FakeSite:
             raise MilestoneRefused("There is no such milestone.")
         return 50
 
-    async def streak(self, member: Member) -> StreakShown:
+    async def streak(self, member: Member) -> StreakSummary:
         self._hear("streak", member)
         return self._streak()
 
-    def _streak(self) -> StreakShown:
-        return StreakShown(8, self.multiplier, Milestone(30, 250), (Milestone(7, 50),))
+    def _streak(self) -> StreakSummary:
+        return StreakSummary(8, self.multiplier, Milestone(30, 250), (Milestone(7, 50),))
 
     async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Leaderboard:
         self._hear("read", (brand.id, metric, period, limit))
