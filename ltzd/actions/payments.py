@@ -31,8 +31,8 @@ from ltzd.providers.payments import CheckoutPage, PaymentProvider
 from ltzd.rules.payments import (
     NO_BRAND,
     REFUNDED,
+    CheckoutOrder,
     Dispute,
-    Order,
     Payment,
     Refund,
     RefundedCharge,
@@ -126,7 +126,7 @@ class Payments:
             raise BrandUnknown("Unknown brand")
         provider = self._configured()
         refuse_over_capacity(request.usd_cents, await self._capacity.whole_ltz())
-        order = Order(
+        order = CheckoutOrder(
             brand_id=request.brand_id,
             wallet=(await self._newcomers.user_of(request.email, brand)).wallet,
             usd_cents=request.usd_cents,
@@ -226,7 +226,7 @@ class Payments:
 
     # --- the provider's events ------------------------------------------------------------------
 
-    async def hear(self, raw: bytes, signature: str | None) -> None:
+    async def process_event(self, raw: bytes, signature: str | None) -> None:
         """Do what an event asks for; done, and committed, when this returns.
 
         Raises PaymentRefused for what is no event of the provider's, and Unavailable, after which

@@ -15,14 +15,14 @@ from ltzd.errors import InvalidFields, PaymentRefused
 from ltzd.rules.payments import (
     MOST_CENTS,
     NO_BRAND,
+    CheckoutOrder,
+    CheckoutSession,
     Dispute,
-    Order,
     Payment,
+    ProviderNotice,
     Refund,
     RefundedCharge,
-    Session,
     SessionPaid,
-    Told,
     Unrelated,
     dollars_text,
     parse_event,
@@ -45,8 +45,8 @@ BRAND_TEXT = "0x" + "ab" * 20
 WALLET = address_of(WALLET_TEXT)
 
 
-def a_session(said: Mapping[str, str] | None = None, **changes: Any) -> Session:
-    session = Session(
+def a_session(said: Mapping[str, str] | None = None, **changes: Any) -> CheckoutSession:
+    session = CheckoutSession(
         id="cs_test_1",
         mode="payment",
         status="complete",
@@ -60,7 +60,7 @@ def a_session(said: Mapping[str, str] | None = None, **changes: Any) -> Session:
     return replace(session, **changes)
 
 
-def refusal_of(session: Session) -> tuple[object, str]:
+def refusal_of(session: CheckoutSession) -> tuple[object, str]:
     with pytest.raises(PaymentRefused) as refused:
         payment_of(session)
     return refused.value.details["reason"], refused.value.message
@@ -189,7 +189,7 @@ def test_an_amount_may_be_written_in_many_ways(usd: str, ltz: str) -> None:
 @given(st.integers(1, MOST_CENTS))
 def test_every_order_is_minted_for_what_was_paid(cents: int) -> None:
     brand = address_of(BRAND_TEXT)
-    order = Order(
+    order = CheckoutOrder(
         brand, WALLET, cents, "ann@shop.example", "https://a.example", "https://b.example"
     )
 
@@ -268,7 +268,7 @@ def test_nothing_follows_from_a_session_that_is_not_paid(kind: str, status: str)
         (a_dispute("pi_1", 300), Dispute("dp_1", "pi_1", 300, "fraudulent")),
     ],
 )
-def test_money_that_goes_back_is_heard_of(event: object, told: Told) -> None:
+def test_money_that_goes_back_is_heard_of(event: object, told: ProviderNotice) -> None:
     assert parse_event(event) == told
 
 

@@ -12,7 +12,7 @@ from ltzd.rules.webhooks import (
     ATTEMPTS,
     LONGEST_REST,
     DeliverySlots,
-    Verdict,
+    DeliveryVerdict,
     next_attempt,
     retry_after,
     verdict_of,
@@ -101,10 +101,10 @@ def test_no_header_breaks_the_schedule(text: str) -> None:
 def test_only_a_2xx_is_a_delivery_and_only_410_closes_the_endpoint() -> None:
     verdicts = {status: verdict_of(status) for status in range(100, 600)}
 
-    assert [status for status, one in verdicts.items() if one is Verdict.DELIVERED] == list(
+    assert [status for status, one in verdicts.items() if one is DeliveryVerdict.DELIVERED] == list(
         range(200, 300)
     )
-    assert [status for status, one in verdicts.items() if one is Verdict.GONE] == [410]
+    assert [status for status, one in verdicts.items() if one is DeliveryVerdict.GONE] == [410]
 
 
 def test_a_failure_leaves_one_place_and_successes_double_them_up_to_four() -> None:

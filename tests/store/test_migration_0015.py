@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest_asyncio
 
-from ltzd.rules.event_handler.brand_limits import Usage
+from ltzd.rules.event_handler.brand_limits import QuotaKind
 from ltzd.store import database
 from ltzd.store.migrations import upgrades
 from tests.support.services.postgres import Databases
@@ -118,7 +118,7 @@ async def test_every_row_of_a_filled_database_is_there_under_the_new_names(url: 
     after = await _rows(url)
     assert after.pop("alembic_version") == [{"version_num": "0015"}]
     assert after == renamed
-    assert {row["kind"] for row in after["brand_usage"]} >= {kind.value for kind in Usage}
+    assert {row["kind"] for row in after["brand_usage"]} >= {kind.value for kind in QuotaKind}
 
 
 async def test_views_read_the_renamed_tables(url: str) -> None:

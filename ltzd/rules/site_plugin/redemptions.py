@@ -78,7 +78,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RedemptionFacts:
     """What the chain says of an offer and a wallet at one moment.
 
     `claims` are those that the wallet has of it, `permit_nonce` is its next permit's.
@@ -107,17 +107,16 @@ def is_available(offer: Offer) -> bool:
     return _fault_of(offer) is None
 
 
-def check(standing: Standing, brand: Address) -> None:
-    offer = standing.offer
+def check(facts: RedemptionFacts, brand: Address) -> None:
+    offer = facts.offer
     fault = _NOT_OFFERED if offer.brand != brand else _fault_of(offer)
     if fault is not None:
         raise RedemptionRefused(fault)
-    if offer.max_per_user is not None and standing.claims >= offer.max_per_user:
+    if offer.max_per_user is not None and facts.claims >= offer.max_per_user:
         raise RedemptionRefused(_LIMIT_REACHED)
-    if standing.balance < offer.price:
+    if facts.balance < offer.price:
         raise RedemptionRefused(
-            f"This perk costs {in_ltz(offer.price)}, but your wallet holds "
-            f"{in_ltz(standing.balance)}."
+            f"This perk costs {in_ltz(offer.price)}, but your wallet holds {in_ltz(facts.balance)}."
         )
 
 

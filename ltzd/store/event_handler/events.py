@@ -15,7 +15,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from ltzd.rules.event_handler.brand_limits import Quota, Usage, local_day
+from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind, local_day
 from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.store.database import Connection
 from ltzd.store.wakeups import ORIGIN
@@ -25,7 +25,7 @@ ClaimKey = tuple[Address, str, str]
 """Brand, event type, e-mail key."""
 TotalKey = tuple[Address, str]
 """Brand, event type."""
-UsageKey = tuple[Address, Usage, datetime]
+UsageKey = tuple[Address, QuotaKind, datetime]
 """Brand, what is counted, the window's start."""
 NonceKey = tuple[Address, str]
 """Brand, nonce of a signed request."""
@@ -148,9 +148,9 @@ async def _usage(connection: Connection, brands: set[Address]) -> dict[UsageKey,
          WHERE u.window_start > now() - interval '50 hours'
         """,
         list(brands),
-        [kind.value for kind in Usage],
+        [kind.value for kind in QuotaKind],
     )
-    return {(Address(row[0]), Usage(row[1]), row[2]): row[3] for row in rows}
+    return {(Address(row[0]), QuotaKind(row[1]), row[2]): row[3] for row in rows}
 
 
 async def _nonces(connection: Connection, wanted: set[NonceKey]) -> dict[NonceKey, UUID]:

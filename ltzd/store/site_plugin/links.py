@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE, Tries
+from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE, CodeAttempts
 from ltzd.store.database import Connection
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import Address
@@ -61,7 +61,7 @@ class LockedMember:
     user_id: UUID
     own_wallet: Address
     subjects: frozenset[str]
-    tries: Tries
+    tries: CodeAttempts
     now: datetime
 
 
@@ -187,12 +187,12 @@ async def lock_member(connection: Connection, member: Member) -> LockedMember | 
         user_id=row["user_id"],
         own_wallet=Address(facts["wallet"]),
         subjects=frozenset(facts["subjects"]),
-        tries=Tries(row["failed_code_count"], row["failed_codes_since"]),
+        tries=CodeAttempts(row["failed_code_count"], row["failed_codes_since"]),
         now=facts["now"],
     )
 
 
-async def save_tries(connection: Connection, member: Member, tries: Tries) -> None:
+async def save_tries(connection: Connection, member: Member, tries: CodeAttempts) -> None:
     """Of a locked member."""
     await connection.execute(
         """

@@ -13,7 +13,7 @@ from ltzd.rules.site_plugin.links import (
     CODE_LENGTH,
     MOST_WRONG_CODES,
     WRONG_CODES_WINDOW,
-    Tries,
+    CodeAttempts,
     check_attempts,
     code_of,
     normalized_code,
@@ -64,7 +64,7 @@ def test_what_cannot_be_a_code_is_none(text: str) -> None:
 
 
 def test_five_wrong_codes_lock_a_member_out_for_ten_minutes_from_the_first() -> None:
-    tries, now = Tries(), NOON
+    tries, now = CodeAttempts(), NOON
     for _ in range(MOST_WRONG_CODES):
         check_attempts(tries, now)
         tries = with_wrong_code(tries, now)
@@ -74,14 +74,16 @@ def test_five_wrong_codes_lock_a_member_out_for_ten_minutes_from_the_first() -> 
     assert refused.value.details == {"retryAfterSeconds": 600 - 150}
     assert "8 minutes" in refused.value.message
     check_attempts(tries, NOON + WRONG_CODES_WINDOW)
-    assert with_wrong_code(tries, NOON + WRONG_CODES_WINDOW) == Tries(1, NOON + WRONG_CODES_WINDOW)
+    assert with_wrong_code(tries, NOON + WRONG_CODES_WINDOW) == CodeAttempts(
+        1, NOON + WRONG_CODES_WINDOW
+    )
 
 
 @given(st.lists(st.integers(0, 400), max_size=60))
 def test_in_no_ten_minutes_from_a_first_wrong_code_are_more_than_five_looked_at(
     pauses: list[int],
 ) -> None:
-    tries, now, looked_at = Tries(), NOON, list[datetime]()
+    tries, now, looked_at = CodeAttempts(), NOON, list[datetime]()
     for pause in pauses:
         now += timedelta(seconds=pause)
         try:

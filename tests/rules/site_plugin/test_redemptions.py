@@ -23,7 +23,7 @@ from ltzd.rules.site_plugin.redemptions import (
     CODE_ENTROPY_BYTES,
     CODE_LENGTH,
     Offer,
-    Standing,
+    RedemptionFacts,
     check,
     check_cost,
     check_price,
@@ -37,12 +37,12 @@ from ltzd.values import LTZ, Address
 
 BRAND, OTHER = Address(b"\xb0" * 20), Address(b"\xb1" * 20)
 OFFER = Offer(BRAND, 5 * LTZ, is_active=True, left=3, max_per_user=2)
-STANDING = Standing(OFFER, balance=5 * LTZ, permit_nonce=7, claims=1)
+STANDING = RedemptionFacts(OFFER, balance=5 * LTZ, permit_nonce=7, claims=1)
 
 
-def refusal_of(standing: Standing) -> str:
+def refusal_of(facts: RedemptionFacts) -> str:
     with pytest.raises(RedemptionRefused) as refused:
-        check(standing, BRAND)
+        check(facts, BRAND)
     return refused.value.message
 
 

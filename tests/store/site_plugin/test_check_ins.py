@@ -13,7 +13,7 @@ import pytest
 
 from ltzd.errors import BudgetExhausted
 from ltzd.rules.brands.configuration import Site
-from ltzd.rules.event_handler.brand_limits import Quota, Usage
+from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind
 from ltzd.rules.site_plugin.streaks import CheckIn, Milestone, Streak, checked_in
 from ltzd.store.database import Connection, Pool, connect, session
 from ltzd.store.site_plugin import check_ins
@@ -56,7 +56,7 @@ def a_milestone(days: int = 1, bonus: int = 50, **changes: Any) -> NewMilestone:
 
 def a_budget(maximum: int) -> Quota:
     start = datetime(2026, 3, 10, tzinfo=UTC)
-    return Quota(Usage.LTZ_PER_DAY, maximum, start, start + ONE_DAY)
+    return Quota(QuotaKind.LTZ_PER_DAY, maximum, start, start + ONE_DAY)
 
 
 async def write(pool: Pool, *those: NewCheckIn) -> list[bool]:

@@ -17,7 +17,7 @@ import pytest_asyncio
 from ltzd.rules.operator.transactions import Inclusion, Transaction
 from ltzd.rules.operator.transactions import State as Sending
 from ltzd.rules.site_plugin.redemptions import Offer
-from ltzd.rules.site_plugin.spending import Payment
+from ltzd.rules.site_plugin.spending import PotAmounts
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.relayer import relays
@@ -238,7 +238,7 @@ async def test_only_the_member_who_began_a_redemption_joins_it(pool: Pool) -> No
     one = await begun(pool)
     assert await joinable(pool, site_user_id=8) == one.id, "nobody is on record as its member"
     async with session(pool) as connection:
-        await site_spending.write_charge(connection, one.id, ANN, Payment(given=one.price), None)
+        await site_spending.write_charge(connection, one.id, ANN, PotAmounts(given=one.price), None)
     assert await joinable(pool) == one.id
     assert await joinable(pool, site_user_id=8) is None
     assert await joinable(pool, host="other.example") is None
