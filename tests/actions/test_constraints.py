@@ -523,7 +523,7 @@ async def test_the_account_that_the_wallet_was_made_for_is_asked_about(chat: Cha
     chat.server.roles[GUILD, ADA] = [OTHER_ROLE, ROLE]
 
     assert await chat.allows()
-    assert chat.server.asked == [("role", GUILD, ADA)]
+    assert chat.server.requests == [("role", GUILD, ADA)]
     assert not await chat.allows(user=BOB), "another wallet"
 
 
@@ -577,7 +577,7 @@ async def test_who_has_no_account_is_told_to_link_one(
         "reason": "account_not_linked",
         "provider": "discord",
     }
-    assert (chat.server.asked, await chat.world.kept()) == ([], 0)
+    assert (chat.server.requests, await chat.world.kept()) == ([], 0)
 
 
 async def test_who_has_an_account_without_the_role_is_not_told_to_link_one(chat: Chat) -> None:
@@ -701,7 +701,7 @@ async def test_what_the_platform_says_is_kept_for_its_time(chat: Chat) -> None:
     chat.server.roles.clear()
     chat.server.levels.clear()
     assert await chat.allows()
-    assert len(chat.server.asked) == 2
+    assert len(chat.server.requests) == 2
     await chat.world.ledger.block(perk_ledger.claimed(token_of(BADGE, 1), ANN))
     assert not await chat.allows(), "the wallet was touched: all that was said of it is gone"
 
@@ -745,7 +745,7 @@ async def test_a_crowd_of_one_user_asks_the_platform_once(chat: Chat) -> None:
     await chat.pregenerate(ADA)
     chat.server.roles[GUILD, ADA] = [ROLE]
     assert all(await asyncio.gather(*(chat.allows() for _ in range(CROWD))))
-    assert len(chat.server.asked) == 1
+    assert len(chat.server.requests) == 1
 
 
 async def test_no_url_of_a_brand_forgets_what_the_platform_said(chat: Chat) -> None:

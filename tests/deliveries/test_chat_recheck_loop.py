@@ -95,7 +95,7 @@ class Swept:
 
     async def are_asked(self, times: int) -> None:
         async def so_often() -> bool:
-            return len(self.server.asked) >= times
+            return len(self.server.requests) >= times
 
         await until(so_often)
 
@@ -132,7 +132,7 @@ async def test_each_member_is_asked_about_once(swept: Swept) -> None:
     await swept.keep(role(), ADA, BEN, position=3)
 
     await swept.sweep()
-    assert sorted(swept.server.asked) == [
+    assert sorted(swept.server.requests) == [
         ("level", GUILD, ADA),
         ("role", GUILD, ADA),
         ("role", GUILD, BEN),
@@ -147,7 +147,7 @@ async def test_pages_are_all_looked_through(swept: Swept, monkeypatch: pytest.Mo
 
     assert await swept.sweep() == 3
     assert await swept.kept() == [(a_wallet(2), 0), (a_wallet(4), 0)]
-    assert len(swept.server.asked) == 1, "in one page or in several"
+    assert len(swept.server.requests) == 1, "in one page or in several"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ async def test_a_guild_that_says_nothing_is_left_alone_and_others_are_not(swept:
     await swept.keep(role(OTHER_GUILD), wallet=a_wallet(99))
 
     assert await swept.sweep() == 1
-    refused = [guild for _, guild, _ in swept.server.asked if guild == GUILD]
+    refused = [guild for _, guild, _ in swept.server.requests if guild == GUILD]
     assert 5 <= len(refused) < 10, "every refusal counts against our bot"
     assert len(await swept.kept()) == 40
 
@@ -194,7 +194,7 @@ async def test_a_wait_that_the_platform_asks_for_is_waited(swept: Swept) -> None
     swept.server.next[GUILD].append(limited(30))
 
     assert await swept.sweep() == 0
-    assert len(swept.server.asked) == 1
+    assert len(swept.server.requests) == 1
     assert swept.clock.slept
     assert all(29 < seconds <= 30 for seconds in swept.clock.slept)
 
@@ -207,13 +207,13 @@ async def test_after_the_wait_the_sweep_goes_on(swept: Swept) -> None:
     async with ChatPlatform(policy) as impatient:
         sweep = ChatRecheckLoop(swept.pool, swept.url, impatient)
         assert await sweep.sweep() == 1
-    assert len(swept.server.asked) == 2
+    assert len(swept.server.requests) == 2
 
 
 async def test_expired_results_are_not_asked_about_and_go(swept: Swept) -> None:
     await swept.keep(role(), seconds=0)
     assert await swept.sweep() == 0
-    assert (swept.server.asked, await swept.kept()) == ([], [])
+    assert (swept.server.requests, await swept.kept()) == ([], [])
 
 
 async def test_a_result_that_is_newer_than_the_sweeps_look_stays(swept: Swept) -> None:
@@ -249,7 +249,7 @@ async def test_what_another_version_has_asked_is_dropped(swept: Swept) -> None:
     async with session(swept.pool) as connection:
         await connection.execute("UPDATE constraint_results SET fingerprint = 'another form'")
     assert await swept.sweep() == 1
-    assert swept.server.asked == []
+    assert swept.server.requests == []
 
 
 async def test_it_sweeps_at_once_and_then_every_five_minutes(swept: Swept) -> None:
@@ -258,7 +258,7 @@ async def test_it_sweeps_at_once_and_then_every_five_minutes(swept: Swept) -> No
         for times in (1, 2, 3):
             await swept.are_asked(times)
             await until(lambda times=times: _has_slept(swept, times))  # type: ignore[misc]
-            assert len(swept.server.asked) == times
+            assert len(swept.server.requests) == times
             swept.clock.a_period_passes()
     assert set(swept.clock.slept) == {300.0}
 
@@ -273,7 +273,7 @@ async def test_one_process_sweeps_and_another_takes_over_when_it_ends(swept: Swe
         await swept.are_asked(1)
         async with running(swept.sweeper().run()):
             await until(lambda: _connections(swept, 2))
-            assert len(swept.server.asked) == 1
+            assert len(swept.server.requests) == 1
             await value(swept.pool, CUT_THE_HOLDER)
             await swept.are_asked(2)
 

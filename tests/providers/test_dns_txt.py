@@ -262,8 +262,8 @@ class Answerer(asyncio.DatagramProtocol):
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        said = self._answer(dns.message.from_wire(data))
-        self._transport.sendto(said if isinstance(said, bytes) else said.to_wire(), addr)
+        reply = self._answer(dns.message.from_wire(data))
+        self._transport.sendto(reply if isinstance(reply, bytes) else reply.to_wire(), addr)
 
 
 @asynccontextmanager

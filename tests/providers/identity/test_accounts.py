@@ -80,9 +80,9 @@ async def test_accounts_of_one_id_at_two_providers_have_two_wallets(
 
 
 async def test_ids_that_differ_in_letter_case_are_two_accounts(client: IdentityClient) -> None:
-    one = await client.wallet_of_account(replace(TIKTOK, user_id="aB-1"))
+    first = await client.wallet_of_account(replace(TIKTOK, user_id="aB-1"))
 
-    assert await client.wallet_of_account(replace(TIKTOK, user_id="Ab-1")) != one
+    assert await client.wallet_of_account(replace(TIKTOK, user_id="Ab-1")) != first
 
 
 async def test_an_account_that_somebody_linked_to_his_user_has_that_users_wallet(
@@ -157,7 +157,7 @@ async def test_a_passing_fault_makes_no_second_user_or_wallet(
 
     user = await client.wallet_of_account(account)
 
-    assert [found["id"] for found in await provider.users()] == [user.subject]
+    assert [listed["id"] for listed in await provider.users()] == [user.subject]
     assert await client.wallets_of(user.subject) == (user.wallet,)
 
 

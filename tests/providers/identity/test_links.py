@@ -52,10 +52,10 @@ async def test_a_users_wallets_are_asked_for_once_a_minute(
 
     await provider.add_wallet(given["subject"])
     ticks.at += 0.1
-    asked = provider.requests
+    requests_before = provider.requests
 
     assert len(await client.wallets_of(given["subject"], wanted=wallet)) == 2
-    assert provider.requests == asked + 1
+    assert provider.requests == requests_before + 1
 
 
 async def test_a_wallet_that_is_not_known_yet_is_looked_for_once_in_three_seconds(
@@ -70,10 +70,10 @@ async def test_a_wallet_that_is_not_known_yet_is_looked_for_once_in_three_second
     await provider.add_wallet(subject)
     ticks.at += 3
 
-    asked = provider.requests
+    requests_before = provider.requests
     for _ in range(10):
         assert len(await client.wallets_of(subject, wanted=NEW_WALLET)) == 2
-    assert provider.requests == asked + 1
+    assert provider.requests == requests_before + 1
 
 
 async def test_a_hundred_callers_for_one_user_share_one_request(
@@ -261,8 +261,8 @@ def embedded(address: str, index: int) -> dict[str, object]:
     return a_row(address, **kind)
 
 
-def an_email(address: object, **said: object) -> dict[str, object]:
-    return {"type": "email", "address": address, "latest_verified_at": 1} | said
+def an_email(address: object, **details: object) -> dict[str, object]:
+    return {"type": "email", "address": address, "latest_verified_at": 1} | details
 
 
 @pytest.mark.parametrize(

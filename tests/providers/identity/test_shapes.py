@@ -74,12 +74,12 @@ def _field_faults(shape: Fields, value: object, place: str) -> list[str]:
     if not isinstance(value, dict):
         return [f"{place}: no object"]
     known = {**shape.required, **shape.optional}
-    found = [f"{place}.{name}: missing" for name in shape.required if name not in value]
-    found += [f"{place}.{name}: unknown" for name in value if name not in known]
+    problems = [f"{place}.{name}: missing" for name in shape.required if name not in value]
+    problems += [f"{place}.{name}: unknown" for name in value if name not in known]
     for name, each in known.items():
         if name in value:
-            found += faults(each, value[name], f"{place}.{name}")
-    return found
+            problems += faults(each, value[name], f"{place}.{name}")
+    return problems
 
 
 def text(pattern: str) -> re.Pattern[str]:
@@ -262,8 +262,8 @@ class Exchange:
     headers: Mapping[str, str]
     sent: bytes
     status: int
-    told: bytes
-    told_type: str
+    answer_body: bytes
+    answer_type: str
 
 
 class Ear:
@@ -272,7 +272,7 @@ class Ear:
     def __init__(self, session: aiohttp.ClientSession, behind: str) -> None:
         self._session = session
         self._behind = behind
-        self.heard: list[Exchange] = []
+        self.exchanges: list[Exchange] = []
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
         sent = await request.read()
@@ -281,15 +281,15 @@ class Ear:
         async with self._session.request(
             request.method, url, data=sent, headers=request.headers
         ) as answer:
-            told = await answer.read()
-        self.heard.append(
+            answer_body = await answer.read()
+        self.exchanges.append(
             Exchange(
                 request.method,
                 request.path_qs.removeprefix("/identity"),
                 {name.lower(): value for name, value in request.headers.items()},
                 sent,
                 answer.status,
-                told,
+                answer_body,
                 answer.content_type,
             )
         )
@@ -297,13 +297,16 @@ class Ear:
             name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers
         }
         return web.Response(
-            body=told, status=answer.status, content_type=answer.content_type, headers=headers
+            body=answer_body,
+            status=answer.status,
+            content_type=answer.content_type,
+            headers=headers,
         )
 
     @property
     def calls(self) -> set[tuple[str, int]]:
         """Which endpoints answered with which status. Fails for what nobody documents."""
-        return {(named(exchange), exchange.status) for exchange in self.heard}
+        return {(named(exchange), exchange.status) for exchange in self.exchanges}
 
 
 def named(exchange: Exchange) -> str:
@@ -316,16 +319,18 @@ def named(exchange: Exchange) -> str:
 def undocumented(exchange: Exchange, policy: IdentityPolicy) -> list[str]:
     name = named(exchange)
     endpoint = DOCUMENTED[name]
-    found = faults(endpoint.body, json.loads(exchange.sent) if exchange.sent else None, "request")
-    found += _header_faults(exchange.headers, endpoint, policy)
+    problems = faults(
+        endpoint.body, json.loads(exchange.sent) if exchange.sent else None, "request"
+    )
+    problems += _header_faults(exchange.headers, endpoint, policy)
     answers = {200: endpoint.answer, **REFUSALS, **endpoint.also}
     if exchange.status not in answers:
-        found.append(f"status {exchange.status}")
-    elif exchange.told_type != "application/json":
-        found.append(f"content type {exchange.told_type}")
+        problems.append(f"status {exchange.status}")
+    elif exchange.answer_type != "application/json":
+        problems.append(f"content type {exchange.answer_type}")
     else:
-        found += faults(answers[exchange.status], json.loads(exchange.told), "answer")
-    return [f"{name} {each}" for each in found]
+        problems += faults(answers[exchange.status], json.loads(exchange.answer_body), "answer")
+    return [f"{name} {each}" for each in problems]
 
 
 def _header_faults(
@@ -337,13 +342,13 @@ def _header_faults(
         "privy-app-id": policy.app_id,
         "content-type": "application/json",
     }
-    found = [
+    problems = [
         f"header {name}: {headers.get(name)}"
         for name, value in demanded.items()
         if headers.get(name) != value and not endpoint.is_open
     ]
     own = {name for name in headers if name.startswith("privy-")} - {"privy-app-id"}
-    return found + [f"header {name}: unknown here" for name in own - endpoint.headers]
+    return problems + [f"header {name}: unknown here" for name in own - endpoint.headers]
 
 
 @dataclass(frozen=True)
@@ -353,8 +358,8 @@ class Conversation:
     policy: IdentityPolicy
 
     def assert_documented(self) -> None:
-        assert self.ear.heard
-        assert [f for each in self.ear.heard for f in undocumented(each, self.policy)] == []
+        assert self.ear.exchanges
+        assert [f for each in self.ear.exchanges for f in undocumented(each, self.policy)] == []
 
 
 @pytest.fixture
@@ -427,7 +432,7 @@ async def test_an_account_is_looked_up_and_imported_with_the_fields_its_type_dem
     conversation.assert_documented()
     looked_up = set() if name in WITHOUT_LOOK_UP else {(name, 404), (name, 200)}
     assert conversation.ear.calls == {("create", 200), ("read", 200), *looked_up}
-    imports = [each for each in conversation.ear.heard if named(each) == "create"]
+    imports = [each for each in conversation.ear.exchanges if named(each) == "create"]
     rows = [row for each in imports for row in json.loads(each.sent)["linked_accounts"]]
     assert [faults(Fields(IMPORTED[name]), row) for row in rows] == [[]] * len(imports)
 
@@ -519,7 +524,7 @@ async def test_credentials_that_do_not_do_are_refused_as_documented(
         with suppress(IdentityUnavailable):
             await client.sign_typed_data((await client.wallet_of_email(EMAIL)).wallet, MAIL)
 
-    spoken = [undocumented(exchange, policy) for exchange in conversation.ear.heard]
+    spoken = [undocumented(exchange, policy) for exchange in conversation.ear.exchanges]
     assert spoken == [[]] * len(spoken)
     assert call in conversation.ear.calls
 
@@ -569,7 +574,7 @@ async def test_tokens_have_the_documented_header_claims_and_rows(
     async with IdentityClient(conversation.policy) as client:
         for account in ACCOUNTS.values():
             await client.wallet_of_account(replace(account, user_id="9" + account.user_id[1:]))
-    for exchange in conversation.ear.heard:
+    for exchange in conversation.ear.exchanges:
         if named(exchange) == "create":
             row = json.loads(exchange.sent)["linked_accounts"][0]
             key = "telegram_user_id" if row["type"] == "telegram" else "subject"
@@ -583,9 +588,9 @@ async def test_tokens_have_the_documented_header_claims_and_rows(
         assert faults(Fields({"alg": "ES256", "typ": "JWT", "kid": str}), header) == []
         claims = jwt.decode(given[name], options={"verify_signature": False})
         assert faults(shape, claims) == []
-    told = json.loads(claims["linked_accounts"])
-    assert faults(SHORT_ROWS, told) == []
-    assert len(told) == len(rows) + 1
+    listed_rows = json.loads(claims["linked_accounts"])
+    assert faults(SHORT_ROWS, listed_rows) == []
+    assert len(listed_rows) == len(rows) + 1
     async with IdentityTokens(provider.policy) as tokens:
         user = await tokens.user_of(given["identityToken"])
     assert {account.provider for account in user.accounts} == set(PROVIDERS)
@@ -605,15 +610,15 @@ async def test_the_client_answers_all_that_is_asked_of_who_keeps_the_wallets(
     ):
         identities: IdentityProvider = client
         tokens: TokenVerifier = keys
-        asked = [
+        used_methods = [
             name
             for kind in (IdentityProvider, TokenVerifier)
             for name in vars(kind)
             if name[0] != "_"
         ]
 
-        assert sorted(asked) == sorted(
-            name for name in asked if hasattr(identities, name) or hasattr(tokens, name)
+        assert sorted(used_methods) == sorted(
+            name for name in used_methods if hasattr(identities, name) or hasattr(tokens, name)
         )
 
 

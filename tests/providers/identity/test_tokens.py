@@ -504,11 +504,11 @@ async def test_without_any_key_and_provider_nobody_can_tell(
     provider.break_down()
     with pytest.raises(IdentityUnavailable):
         await tokens.user_of(provider.token())
-    asked = provider.requests
+    requests_before = provider.requests
 
     with pytest.raises(IdentityUnavailable):
         await tokens.user_of(provider.token())
-    assert provider.requests == asked, "pauses between failures"
+    assert provider.requests == requests_before, "pauses between failures"
 
     provider.count_requests()
     ticks.at += 10
@@ -761,18 +761,18 @@ async def test_neither_tokens_nor_what_is_in_them_is_printed_or_logged(
     given = await provider.log_in()
     await tokens.user_of(given["identityToken"])
     broken = given["identityToken"][:-4] + "AAAA"
-    told = []
+    errors_and_logs = []
     for token in (broken, headed(provider, kid="secret-kid"), headed(provider, crit=["hush"])):
         with pytest.raises(Unauthorized) as refusal:
             await tokens.user_of(token)
-        told += [repr(refusal.value), repr(refusal.value.__cause__)]
+        errors_and_logs += [repr(refusal.value), repr(refusal.value.__cause__)]
     provider.break_down()
     with pytest.raises(IdentityUnavailable) as failure:
         async with IdentityTokens(replace(provider.policy, **QUICK)) as others:
             await others.user_of(given["identityToken"])
 
-    told += [repr(failure.value), *capsys.readouterr(), caplog.text]
-    everything = "".join(told)
+    errors_and_logs += [repr(failure.value), *capsys.readouterr(), caplog.text]
+    everything = "".join(errors_and_logs)
     assert "identity_unavailable" in everything
     for secret in (broken[:40], given["subject"], "ann@", given["walletAddress"], "-kid", "hush"):
         assert secret.lower() not in everything.lower()

@@ -62,8 +62,8 @@ class Providers:
         return _reply(answers.pop(0) if len(answers) > 1 else answers[0], self.headers)
 
 
-def _reply(said: Said, headers: Mapping[str, str]) -> web.Response:
-    status, body = said
+def _reply(answer: Said, headers: Mapping[str, str]) -> web.Response:
+    status, body = answer
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return web.Response(status=status, body=raw, headers=headers, content_type="application/json")
 
@@ -104,8 +104,8 @@ def an_account(provider: OAuthProvider = "discord") -> OAuthAccount:
     return SHAPES[provider].account
 
 
-def changed(said: Said, **changes: object) -> Said:
-    return said[0], {**said[1], **changes}
+def changed(answer: Said, **changes: object) -> Said:
+    return answer[0], {**answer[1], **changes}
 
 
 # --- the documented answers ---------------------------------------------------------------------
@@ -119,12 +119,15 @@ async def test_the_question_is_the_one_that_the_provider_documents(
 
     await look_ups.verify(shape.account)
 
-    (asked,), (body,) = providers.requests, providers.bodies
-    assert (asked.method, asked.path) == (shape.method, f"/{shape.account.provider}{shape.path}")
-    assert dict(asked.query) == shape.query
+    (request,), (body,) = providers.requests, providers.bodies
+    assert (request.method, request.path) == (
+        shape.method,
+        f"/{shape.account.provider}{shape.path}",
+    )
+    assert dict(request.query) == shape.query
     for name, value in shape.headers.items():
         # Of a product's name only the beginning is laid down.
-        given = asked.headers[name]
+        given = request.headers[name]
         assert given.startswith(value) if name == "User-Agent" else given == value
     assert (json.loads(body) if body else None) == shape.body
 
@@ -169,10 +172,10 @@ async def test_the_documented_answer_of_an_unknown_account_is_missing_where_it_p
 ) -> None:
     providers.say(provider, SHAPES[provider].unknown)
 
-    found = await look_ups.verify(an_account(provider))
+    verification = await look_ups.verify(an_account(provider))
 
-    assert found.verdict == verdict
-    assert found.reason
+    assert verification.verdict == verdict
+    assert verification.reason
 
 
 # --- what is not plain --------------------------------------------------------------------------
@@ -212,11 +215,11 @@ async def test_no_answer_but_the_documented_ones_is_ever_missing_or_an_account(
     provider: OAuthProvider, providers: Providers, base: str
 ) -> None:
     async with AccountLookups(policy_at(base, max_attempts=1)) as look_ups:
-        for said in UNUSABLE:
-            providers.say(provider, said)
+        for answer in UNUSABLE:
+            providers.say(provider, answer)
             assert await look_ups.verify(an_account(provider)) == AccountVerification(
                 "unavailable"
-            ), said
+            ), answer
 
 
 @pytest.mark.parametrize("provider", ["discord", "github", "twitter", "telegram", "google"])
@@ -380,23 +383,23 @@ async def test_an_id_that_spotify_spells_otherwise_is_no_second_account(
 ) -> None:
     providers.say("spotify", SHAPES["spotify"].found)
 
-    found = await look_ups.verify(OAuthAccount("spotify", "Wizzler"))
+    verification = await look_ups.verify(OAuthAccount("spotify", "Wizzler"))
 
-    assert found.verdict == "missing"
-    assert "letter case" in str(found.reason)
+    assert verification.verdict == "missing"
+    assert "letter case" in str(verification.reason)
 
 
 @pytest.mark.parametrize("provider", ["spotify", "tiktok"])
 async def test_a_client_token_is_kept_and_made_anew_when_it_is_refused(
     provider: OAuthProvider, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    account, found = an_account(provider), SHAPES[provider].found
+    account, existing = an_account(provider), SHAPES[provider].found
     ids = [replace(account, user_id=f"ann{n}", username=f"ann{n}") for n in range(3)]
 
-    async def ask(one: OAuthAccount, *answers: Said) -> AccountVerification:
-        ours = changed(found, id=one.user_id) if provider == "spotify" else found
+    async def ask(account_asked: OAuthAccount, *answers: Said) -> AccountVerification:
+        ours = changed(existing, id=account_asked.user_id) if provider == "spotify" else existing
         providers.say(provider, *answers, ours)
-        return await look_ups.verify(one)
+        return await look_ups.verify(account_asked)
 
     assert (await ask(ids[0])).verdict == "exists"
     assert (await ask(ids[1])).verdict == "exists"
@@ -493,15 +496,15 @@ def _github_limit(seconds: float) -> Mapping[str, str]:
     return {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(time.time() + seconds)}
 
 
-@pytest.mark.parametrize(("provider", "said", "headers"), LIMITS)
+@pytest.mark.parametrize(("provider", "limit", "headers"), LIMITS)
 async def test_a_limit_is_waited_out_as_long_as_the_provider_says(
     provider: OAuthProvider,
-    said: Said,
+    limit: Said,
     headers: Callable[[], Mapping[str, str]],
     providers: Providers,
     look_ups: AccountLookups,
 ) -> None:
-    providers.say(provider, said, SHAPES[provider].found)
+    providers.say(provider, limit, SHAPES[provider].found)
     began = time.monotonic()
     providers.headers = headers()
 
@@ -551,9 +554,9 @@ async def test_an_answer_is_kept_for_its_time_and_a_failure_not_at_all(
     providers: Providers, base: str
 ) -> None:
     ticks = Ticks()
-    asked: list[int] = []
+    request_counts: list[int] = []
     async with AccountLookups(policy_at(base, max_attempts=1), ticks) as look_ups:
-        for later, said in [
+        for later, answer in [
             (0.0, (500, {})),
             (0.0, SHAPES["discord"].unknown),
             (59.0, SHAPES["discord"].found),
@@ -562,11 +565,11 @@ async def test_an_answer_is_kept_for_its_time_and_a_failure_not_at_all(
             (2.0, (500, {})),
         ]:
             ticks.at += later
-            providers.say("discord", said)
+            providers.say("discord", answer)
             await look_ups.verify(an_account())
-            asked.append(len(providers.requests))
+            request_counts.append(len(providers.requests))
 
-    assert asked == [1, 2, 2, 3, 3, 4]
+    assert request_counts == [1, 2, 2, 3, 3, 4]
 
 
 async def test_a_kept_name_that_is_not_the_callers_is_asked_for_again(
@@ -693,5 +696,5 @@ async def test_failures_are_logged_without_what_was_asked(
             await look_ups.verify(an_account(provider))
 
     assert {log["provider"] for log in logs} == set(PROVIDERS)
-    told: Any = str(logs)
-    assert not any(secret in told for secret in (*SECRETS, "ann.b", "3089941329"))
+    logged: Any = str(logs)
+    assert not any(secret in logged for secret in (*SECRETS, "ann.b", "3089941329"))

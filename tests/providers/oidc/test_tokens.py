@@ -655,9 +655,9 @@ def test_a_key_serves_each_configured_algorithm_that_it_can() -> None:
 def test_a_private_key_in_a_set_counts_as_its_public_half() -> None:
     row = {**json.loads(RSAAlgorithm.to_jwk(RSA_KEY)), "kid": "k", "key_ops": ["verify"]}
 
-    found = verification_keys(HttpResponse(200, {}, as_json({"keys": [row]})), ("RS256",))
+    keys = verification_keys(HttpResponse(200, {}, as_json({"keys": [row]})), ("RS256",))
 
-    assert found == {"RS256 k": RSA_KEY.public_key()}
+    assert keys == {"RS256 k": RSA_KEY.public_key()}
 
 
 @pytest.mark.parametrize(
@@ -691,16 +691,16 @@ async def test_neither_tokens_nor_what_is_in_them_is_printed_or_logged(
     user = await tokens.user_of(token)
     assert user.email == "hush@shop.example"
     broken = token[:-4] + "AAAA"
-    told = []
+    errors_and_logs = []
     for each in (broken, issuer.signed(b"{}", kid="hush-kid"), issuer.token(sub="", a="hush")):
         with pytest.raises(Unauthorized) as refusal:
             await tokens.user_of(each)
-        told += [repr(refusal.value), repr(refusal.value.__cause__)]
+        errors_and_logs += [repr(refusal.value), repr(refusal.value.__cause__)]
     issuer.status = 500
     async with OidcTokens(issuer.policy()) as others:
-        told.append(await unavailable(others, token))
+        errors_and_logs.append(await unavailable(others, token))
 
-    everything = "".join([*told, *capsys.readouterr(), caplog.text])
+    everything = "".join([*errors_and_logs, *capsys.readouterr(), caplog.text])
     assert "identity_unavailable" in everything
     assert "hush" not in everything
     assert broken[:40] not in everything

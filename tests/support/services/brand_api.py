@@ -18,7 +18,7 @@ class BrandApi:
 
     allowed: set[str] = field(default_factory=set)
     behaviours: dict[str, Behaviour] = field(default_factory=dict)
-    asked: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
     """How often, by the user's address in lower case."""
     astray: int = 0
     """Requests for anything else, such as the goal of a redirect."""
@@ -41,11 +41,11 @@ class BrandApi:
         self.behaviours.clear()
 
     def count(self, wallet: str) -> int:
-        return self.asked[wallet.lower()]
+        return self.requests[wallet.lower()]
 
     async def check(self, request: web.Request) -> web.StreamResponse:
         user = request.query["user"].lower()
-        self.asked[user] += 1
+        self.requests[user] += 1
         behaviour = self.behaviours.get(user)
         return self.answer(user) if behaviour is None else await behaviour(request)
 

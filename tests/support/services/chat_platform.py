@@ -44,7 +44,7 @@ class ChatServer:
     levels: dict[tuple[str, str], object] = field(default_factory=dict)
     next: dict[str, deque[Behaviour]] = field(default_factory=lambda: defaultdict(deque))
     always: dict[str, Behaviour] = field(default_factory=dict)
-    asked: list[tuple[str, str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
     def policy(self, **changed: Any) -> ChatPolicy:
@@ -81,7 +81,7 @@ class ChatServer:
     def _behaviour(
         self, kind: str, guild: str, user: str, request: web.Request
     ) -> Behaviour | None:
-        self.asked.append((kind, guild, user))
+        self.requests.append((kind, guild, user))
         self.headers.append(dict(request.headers))
         waiting = self.next[guild]
         return waiting.popleft() if waiting else self.always.get(guild)
