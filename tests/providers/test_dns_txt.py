@@ -49,7 +49,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     server = DnsServer(tmp_path, faults)
     await server.start()
     yield World(server, faults)
-    faults.end()
+    faults.release_delays()
     await server.stop()
 
 
