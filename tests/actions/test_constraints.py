@@ -45,8 +45,8 @@ from tests.support.services.chat_platform import (
     ROLE,
     ChatServer,
     a_chat_server,
+    answering,
     limited,
-    saying,
 )
 from tests.support.waiting import until
 
@@ -708,7 +708,7 @@ async def test_what_the_platform_says_is_kept_for_its_time(chat: Chat) -> None:
 
 @pytest.mark.parametrize(
     "trouble",
-    [saying(403, {"code": 50001}), saying(503), limited(60)],
+    [answering(403, {"code": 50001}), answering(503), limited(60)],
     ids=["refusal", "outage", "limit"],
 )
 async def test_a_platform_that_says_nothing_satisfies_nothing_and_nothing_is_kept(
@@ -726,7 +726,7 @@ async def test_one_account_unheard_of_leaves_nothing_kept(chat: Chat) -> None:
     await chat.world.apply(HAS_ROLE)
     await chat.pregenerate(ADA)
     speaker = by_identity_token(OAuthAccount("discord", BEN))
-    chat.server.next[GUILD].append(saying(503))
+    chat.server.next[GUILD].append(answering(503))
     assert not await chat.allows(speaker)
     assert await chat.world.kept() == 0
     chat.server.roles[GUILD, BEN] = [ROLE]

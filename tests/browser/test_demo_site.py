@@ -40,7 +40,7 @@ async def test_a_check_in_shows_the_streak_and_its_ltz_once_the_block_is_there(
     await expect(member.at("next-milestone")).to_contain_text("6 more days to your 7-day bonus")
     await expect(member.at("balance")).to_have_text(str(before + 10))
     await expect(member.at("pending")).to_be_hidden()
-    assert member.times_asked("POST checkin") == 1
+    assert member.request_count("POST checkin") == 1
     await it_asks_no_longer(member)
 
     await member.page.reload()
@@ -52,11 +52,11 @@ async def test_a_check_in_shows_the_streak_and_its_ltz_once_the_block_is_there(
 
 async def it_asks_no_longer(member: Visitor) -> None:
     """Nothing that a timer does within half a minute asks for the balance."""
-    looks = member.times_asked("GET me")
+    looks = member.request_count("GET me")
     await member.page.clock.fast_forward(30_000)
     async with member.page.expect_response("**/leaderboard*"):
         await member.page.get_by_role("radio", name="All time").check()
-    assert member.times_asked("GET me") == looks
+    assert member.request_count("GET me") == looks
 
 
 async def test_a_free_perk_gives_a_code_to_read_aloud(member: Visitor) -> None:
@@ -75,7 +75,7 @@ async def test_a_free_perk_gives_a_code_to_read_aloud(member: Visitor) -> None:
     await expect(member.at("code-list")).to_contain_text(
         f"Free coffee\n{code}", use_inner_text=True
     )
-    assert member.times_asked("POST redeem") >= 1
+    assert member.request_count("POST redeem") >= 1
 
 
 async def size_of(member: Visitor, id_: str) -> str:
@@ -187,7 +187,7 @@ async def test_a_code_from_the_wallet_app_lets_the_site_spend_the_rest_until_it_
     await expect(member.news).to_contain_text("The link is ended")
     await expect(member.at("spendable")).to_have_text("0 LTZ")
     await expect(member.button("End the link")).to_be_hidden()
-    assert member.times_asked("DELETE link") == 1
+    assert member.request_count("DELETE link") == 1
     await member.page.reload()
     await expect(member.at("spendable")).to_have_text("0 LTZ")
 
@@ -219,7 +219,7 @@ async def test_a_wrong_code_is_told_beside_its_field(member: Visitor) -> None:
     await expect(field).to_have_attribute("aria-invalid", "true")
     await expect(field).to_be_focused()
     await expect(field).to_have_value("ABCD2345")
-    member.refused = 1
+    member.expected_refusals = 1
 
     await field.fill(await member.link_code())
     await member.button("Link the wallet").click()
@@ -239,7 +239,7 @@ async def test_a_code_works_once(member: Visitor, new_visitor: NewVisitor) -> No
     await other.button("Link the wallet").click()
     await expect(other.at("link-fault")).not_to_have_text("")
     await expect(other.button("End the link")).to_be_hidden()
-    other.refused = 1
+    other.expected_refusals = 1
 
 
 # --- prices ---------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ async def test_a_perk_is_redeemed_for_no_more_than_the_page_showed(
         await expect(member.news).to_contain_text("Press Redeem again to take it at that price.")
         await expect(card).to_contain_text("45.5 LTZ")
         await expect(member.at("balance")).to_have_text("100")
-        member.refused = 1
+        member.expected_refusals = 1
 
         async with member.page.expect_request("**/redeem") as asked:
             await redeem.click()
@@ -302,7 +302,7 @@ async def test_who_is_no_longer_logged_in_hears_it(member: Visitor) -> None:
     said = await (await told.value).json()
     assert said["code"] == "not_logged_in"
     await expect(member.news).to_have_text(said["message"])
-    member.refused = 1
+    member.expected_refusals = 1
     await member.button("Log out").click()
     await expect(member.button("Log in")).to_be_visible()
 

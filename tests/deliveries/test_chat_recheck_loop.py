@@ -27,8 +27,8 @@ from tests.support.services.chat_platform import (
     ROLE,
     ChatServer,
     a_chat_server,
+    answering,
     limited,
-    saying,
 )
 from tests.support.waiting import until
 
@@ -163,7 +163,9 @@ async def test_one_of_several_accounts_is_enough(
     assert await swept.sweep() == dropped
 
 
-@pytest.mark.parametrize("trouble", [saying(503), saying(403, {"code": 50001}), saying(200, {})])
+@pytest.mark.parametrize(
+    "trouble", [answering(503), answering(403, {"code": 50001}), answering(200, {})]
+)
 async def test_an_answer_that_cannot_be_had_changes_nothing(swept: Swept, trouble: Any) -> None:
     await swept.keep(role(), ADA, BEN)
     await swept.keep(role(), BEN, position=1, outcome=False)
@@ -177,7 +179,7 @@ async def test_an_answer_that_cannot_be_had_changes_nothing(swept: Swept, troubl
 
 
 async def test_a_guild_that_says_nothing_is_left_alone_and_others_are_not(swept: Swept) -> None:
-    swept.server.always[GUILD] = saying(403, {"code": 50001})
+    swept.server.always[GUILD] = answering(403, {"code": 50001})
     for number in range(40):
         await swept.keep(role(), f"8000000000000001{number:02}", wallet=a_wallet(number + 1))
     await swept.keep(role(OTHER_GUILD), wallet=a_wallet(99))

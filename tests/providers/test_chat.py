@@ -1,4 +1,4 @@
-"""The chat platform's members, asked over real HTTP."""
+"""Roles and levels of the chat platform's members, over real HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.providers.chat import ChatPlatform, ChatPolicy, ChatUnavailable, validate_levels_url
 from ltzd.rules.constraints.constraints import ChatLevel, ChatRole
-from tests.support.services.brand_api import never
+from tests.support.services.brand_api import never_answer
 from tests.support.services.chat_platform import (
     ADA,
     BEN,
@@ -25,8 +25,8 @@ from tests.support.services.chat_platform import (
     TOKEN,
     ChatServer,
     a_chat_server,
+    answering,
     limited,
-    saying,
 )
 from tests.support.waiting import until
 
@@ -83,7 +83,7 @@ async def test_who_is_no_member_has_no_roles_and_no_level(
 ) -> None:
     assert await platform.observe(role_in(), ADA) is None
     assert await platform.observe(level_in(), ADA) is None
-    server.next[GUILD].append(saying(404, {"message": "Unknown User", "code": 10013}))
+    server.next[GUILD].append(answering(404, {"message": "Unknown User", "code": 10013}))
     assert await platform.observe(role_in(), ADA) is None
 
 
@@ -118,7 +118,7 @@ async def test_what_is_no_account_of_the_platform_is_not_asked(
 async def test_what_is_no_answer_about_roles_is_a_failure_and_never_no_member(
     server: ChatServer, platform: ChatPlatform, status: int, body: object
 ) -> None:
-    server.next[GUILD].append(saying(status, body, Location="/api/v10"))
+    server.next[GUILD].append(answering(status, body, Location="/api/v10"))
 
     assert (await failure(platform, role_in())).wait_seconds == 0
     assert len(server.requests) == 1, "nothing is repeated, and no redirect followed"
@@ -141,7 +141,7 @@ async def test_what_is_no_answer_about_roles_is_a_failure_and_never_no_member(
 async def test_what_is_no_answer_about_a_level_is_a_failure(
     server: ChatServer, platform: ChatPlatform, status: int, body: object
 ) -> None:
-    server.next[GUILD].append(saying(status, body))
+    server.next[GUILD].append(answering(status, body))
     await failure(platform, level_in())
 
 
@@ -151,7 +151,7 @@ async def test_silence_and_a_cut_connection_are_failures(server: ChatServer) -> 
         request.transport.abort()
         return web.Response()
 
-    server.next[GUILD].append(never)
+    server.next[GUILD].append(never_answer)
     server.always[GUILD] = cut
     async with ChatPlatform(server.policy(timeout_seconds=0.2)) as platform:
         assert (await failure(platform, role_in())).reason == "no answer in time"
@@ -196,9 +196,9 @@ async def test_during_a_long_wait_its_guild_is_left_alone_and_others_are_not(
     "answer",
     [
         limited(30, everywhere=True),
-        saying(429, "error code: 1015", **{"Retry-After": "30"}),
+        answering(429, "error code: 1015", **{"Retry-After": "30"}),
     ],
-    ids=["the platform", "what stands before it"],
+    ids=["the platform", "a proxy before it"],
 )
 async def test_a_wait_for_all_guilds_is_kept_everywhere(
     server: ChatServer, platform: ChatPlatform, answer: Any
@@ -211,7 +211,7 @@ async def test_a_wait_for_all_guilds_is_kept_everywhere(
 
 
 async def test_a_429_without_a_time_does_not_make_us_ask_without_end(server: ChatServer) -> None:
-    server.always[GUILD] = saying(429, {"retry_after": -1})
+    server.always[GUILD] = answering(429, {"retry_after": -1})
     async with ChatPlatform(server.policy(timeout_seconds=0.6)) as platform:
         await failure(platform, role_in())
     assert len(server.requests) <= 3

@@ -1,4 +1,4 @@
-"""Brands' own APIs: what is asked, what counts as an answer, over real HTTP."""
+"""Brands' own APIs over real HTTP: the requests, and the answers that count."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ JSON = "application/json"
 
 
 class Api:
-    """A brand's API: answers what it is told to, and keeps what it was asked."""
+    """A brand's API that gives the answer a test sets, and records its requests."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, bytes]] = []

@@ -1,4 +1,4 @@
-"""Host sites' users: asked of the sandbox's site, and of one that says what a test has it say.
+"""Host sites' members, from the sandbox's site and from a site with the answers that a test sets.
 
 The shapes are those of the platform's own documents, so that client and sandbox cannot drift
 together unseen.
@@ -26,7 +26,7 @@ from ltzd.providers.host_sites import (
 )
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from tests.support.chain.mint_world import true
-from tests.support.services.brand_api import never
+from tests.support.services.brand_api import never_answer
 from tests.support.sites.host_sites import a_fake_site
 from tests.support.waiting import until
 
@@ -63,7 +63,7 @@ ODD: tuple[object, ...] = (1, 0, "true", "", [], {}, [True], 1.0)
 
 
 class Site:
-    """A host site that answers the same to everybody, and keeps what it was asked."""
+    """A host site that gives the same answer to every request, and records the requests."""
 
     def __init__(self) -> None:
         self.base = ""
@@ -82,7 +82,7 @@ class Site:
         self.headers.append(dict(request.headers))
         await self.gate.wait()
         if self.is_silent:
-            return await never(request)
+            return await never_answer(request)
         if isinstance(self._body, str):
             return web.Response(status=self._status, text=self._body, headers=self._headers)
         return web.json_response(self._body, status=self._status, headers=self._headers)
@@ -126,7 +126,7 @@ async def sites(clock: Clock) -> AsyncIterator[HostSiteClient]:
     await sites.close()
 
 
-# --- what is asked ------------------------------------------------------------------------------
+# --- requests -----------------------------------------------------------------------------------
 
 
 async def test_a_cookies_user_is_told_with_a_fresh_nonce(site: Site, sites: HostSiteClient) -> None:
@@ -205,7 +205,7 @@ async def test_where_nothing_can_prove_a_log_in_no_site_is_asked(
     assert site.paths == []
 
 
-# --- what is answered ---------------------------------------------------------------------------
+# --- answers ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ async def test_a_user_without_an_address_or_a_fresh_nonce_is_a_user(
     assert await sites.user_of(site.base, COOKIE) == SiteUser(42, "ann", None)
 
 
-# --- how many wait -------------------------------------------------------------------------------
+# --- waiting -------------------------------------------------------------------------------------
 
 
 def a_log_in(number: int) -> HostCredentials:
@@ -303,7 +303,7 @@ def a_log_in(number: int) -> HostCredentials:
 
 
 async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Site) -> None:
-    """Of the slow host alone: it is called by two names of this machine here."""
+    """The limit is the slow host's alone; the hosts here are two names of this machine."""
     sites = HostSiteClient(host_sites.guard_policy(allow_loopback=True))
     slow = [f"{site.base}/{name}" for name in ("one", "two", "three", "four", "five", "six")]
     site.gate.clear()
@@ -313,7 +313,7 @@ async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Sit
         for number in range(50)
     ]
     await until(lambda: true(len(site.paths) == 50))
-    for number in (0, 50):  # a log-in that is asked about already waits, too
+    for number in (0, 50):  # callers with a log-in whose request is in flight wait as well
         with pytest.raises(HostSiteBusy):
             await sites.user_of(slow[0], a_log_in(number))
     async with a_fake_site() as quick:
@@ -353,7 +353,7 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
 
 
 async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
-    """More than any bound that all of them could share: 20 hosts with 50 each."""
+    """20 hosts with 50 requests each: more than any bound that they could share."""
     sites = HostSiteClient(
         host_sites.guard_policy(allow_loopback=True), resolve=lambda _host: now(["127.0.0.1"])
     )
@@ -432,7 +432,7 @@ async def test_only_true_confirms_an_address_and_only_silence_leaves_it_to_the_o
     assert user.email_confirmed is confirmed
 
 
-# --- what is kept -------------------------------------------------------------------------------
+# --- the cache ---------------------------------------------------------------------------------
 
 
 async def test_a_log_in_is_believed_for_less_than_a_minute(

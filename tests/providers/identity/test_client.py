@@ -1,4 +1,4 @@
-"""The identity client against the sandbox and against providers that misbehave, over real HTTP."""
+"""The identity client against the sandbox and against failing providers, over real HTTP."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ async def api(sandbox: Sandbox) -> AsyncIterator["Api"]:
 
 
 class Api:
-    """The provider as another of its customers' programs uses it."""
+    """Uses the provider as another program of the operator would."""
 
     def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
         self._session = session
@@ -73,7 +73,7 @@ class Api:
 
 
 class ScriptedProvider:
-    """Answers each (method, path) from its script in order, the last answer for ever."""
+    """Gives the scripted answers of each (method, path) in order and repeats the last one."""
 
     def __init__(self, script: dict[str, list[Answer]]) -> None:
         self._script = script
@@ -277,7 +277,7 @@ async def test_a_lost_reply_to_the_creation_of_a_wallet_makes_no_second_one(
     await api.make_user_without_wallet(EMAIL)
     policy = replace(sandbox.identity_policy(), **QUICK)  # type: ignore[arg-type]
     async with IdentityClient(policy) as client:
-        # Look-up and re-read are answered, the third request is the creation.
+        # Look-up and re-read succeed; the third request is the creation.
         sandbox.faults.order("identity", Fault(times=3, drops_reply=True))
         user = await client.wallet_of_email(EMAIL)
 

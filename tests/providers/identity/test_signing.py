@@ -1,4 +1,4 @@
-"""Signatures by users' wallets through the provider's RPC: whose they are, and who may ask."""
+"""Signatures by users' wallets through the provider's RPC: accepted, refused and foreign ones."""
 
 import asyncio
 import base64
@@ -59,7 +59,7 @@ PERMIT: dict[str, Any] = {
 
 
 def readable(data: dict[str, Any]) -> dict[str, Any]:
-    """With the domain's contract as text, as eth-account wants it."""
+    """Returns the data with the domain's contract as text, which eth-account demands."""
     return {**data, "domain": {**data["domain"], "verifyingContract": "0x" + "0c" * 20}}
 
 
@@ -85,7 +85,7 @@ async def client(provider: Provider) -> AsyncIterator[IdentityClient]:
         yield client
 
 
-# --- who signs -----------------------------------------------------------------------------------
+# --- signatures -----------------------------------------------------------------------------------
 
 
 async def test_a_wallet_that_we_made_signs_what_we_ask(client: IdentityClient) -> None:
@@ -156,7 +156,7 @@ async def test_a_lasting_fault_is_told_within_the_deadline(provider: Provider) -
     assert asyncio.get_running_loop().time() - started < 1.0
 
 
-# --- who may not ask -----------------------------------------------------------------------------
+# --- refused requests ----------------------------------------------------------------------------
 
 
 async def refused(client: IdentityClient, wallet: Address) -> None:
@@ -220,7 +220,7 @@ def test_a_signers_key_may_bear_its_vendors_prefix() -> None:
     )
 
 
-# --- what is no signature of the wallet ----------------------------------------------------------
+# --- signatures that are not the wallet's -------------------------------------------------------
 
 
 def a_user(wallet: Address = WALLET, **other: object) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The guard against request forgery: which addresses, which answers, how long, over real HTTP."""
+"""The guard against request forgery: addresses, answers and time limits, over real HTTP."""
 
 import asyncio
 import datetime
@@ -41,7 +41,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Names:
-    """A resolver of ours: each look-up of a name takes its next answer, the last one for ever."""
+    """A fake resolver: each look-up of a name takes its next answer; the last one is repeated."""
 
     def __init__(self, **answers: list[Sequence[str]]) -> None:
         self._answers = {
@@ -70,7 +70,7 @@ async def guarded(
 
 @asynccontextmanager
 async def serving(handler: Handler, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[int]:
-    """A web server's port."""
+    """Gives the port of a web server."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
@@ -84,7 +84,7 @@ async def serving(handler: Handler, host: str = "127.0.0.1", **options: Any) -> 
 
 @asynccontextmanager
 async def talking(talk: Talk) -> AsyncIterator[int]:
-    """The port of a server that says what it likes, once it has read a request's head."""
+    """Gives the port of a server that sends raw bytes once it has read a request's head."""
     tasks: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -130,7 +130,7 @@ async def reason_of(asking: Awaitable[HttpResponse]) -> str:
 
 @pytest.fixture
 def sockets(monkeypatch: pytest.MonkeyPatch) -> type["RecordedSocket"]:
-    """Connections of the guard are noted and refused, so that no test reaches the internet."""
+    """Records and refuses the guard's connections, so that no test reaches the internet."""
     RecordedSocket.connected_to = []
     RecordedSocket.leads_to = None
     known = {name: getattr(socket, name) for name in dir(socket) if name.isupper()}
@@ -142,7 +142,7 @@ def sockets(monkeypatch: pytest.MonkeyPatch) -> type["RecordedSocket"]:
 class RecordedSocket(socket.socket):
     connected_to: list[Any] = []  # noqa: RUF012 - the fixture makes a new one for each test
     leads_to: tuple[str, int] | None = None
-    """As a packet filter on the way could have it."""
+    """The real target, as a packet filter on the way could change it."""
 
     def connect(self, address: Any) -> None:
         self.connected_to.append(address[:2])
@@ -473,7 +473,7 @@ async def test_ten_megabytes_of_unknown_length_are_left_where_they_are(framing: 
     async with talking(talk) as port, guarded(timeout_seconds=30) as http:
         assert await reason_of(http.request("GET", f"http://127.0.0.1:{port}/")) == TOO_LONG
 
-    # What the buffers of both sides' sockets hold, not all of it.
+    # As much as the buffers of both sockets hold, not the whole body.
     assert sent < 160 * 65_536
 
 
@@ -544,7 +544,7 @@ async def never(*_arguments: object) -> Any:
 
 
 async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A byte now and then, which no limit between two reads would ever notice."""
+    """A slow stream of single bytes, which a limit between two reads would not notice."""
     while True:
         writer.write(b"a")
         await writer.drain()
@@ -623,7 +623,7 @@ async def test_a_host_is_asked_by_so_many_at_once_and_others_do_not_wait_for_it(
 async def test_a_name_that_cannot_be_resolved_in_time_occupies_one_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However often it is asked for: other names are resolved meanwhile."""
+    """Other names are resolved meanwhile, however often the slow name is looked up."""
     release, look_ups = threading.Event(), Counter[str]()
 
     def resolve(host: str, *_: object, **__: object) -> list[Any]:
@@ -699,7 +699,7 @@ async def test_a_closed_client_says_so() -> None:
 
 
 class Authority:
-    """A certificate authority that nobody trusts unless told to."""
+    """A certificate authority that is trusted only where a test adds it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
