@@ -63,7 +63,7 @@ class StubbedSite:
 
     def sent_with(self) -> Json:
         """Returns the arguments of the last request that the plugin sent."""
-        arguments: Json = json.loads((self.folder / "asked.json").read_text())
+        arguments: Json = json.loads((self.folder / "last-request.json").read_text())
         return arguments
 
     @property
