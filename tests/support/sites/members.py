@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from ltzd.rules.site_plugin.streaks import CheckIn, Streak
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.site_plugin import check_ins as checkins
+from ltzd.store.site_plugin import check_ins
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin.check_ins import NewCheckIn
 from ltzd.store.site_plugin.links import ConsumedCode
@@ -65,7 +65,7 @@ async def checked_in(
 ) -> None:
     """Checks in on the next day that neither the member nor the wallet has claimed."""
     async with session(pool) as connection:
-        snapshot = await checkins.read_snapshot(connection, member)
+        snapshot = await check_ins.read_snapshot(connection, member)
         last = None if snapshot.streak is None else snapshot.streak.last_day
         claimed = [day for day in (last, snapshot.checked_in_on) if day is not None]
         day = max(claimed) + timedelta(days=1) if claimed else FIRST_DAY
@@ -79,7 +79,7 @@ async def checked_in(
             own_days=min(days, snapshot.own_days + 1),
             own_ltz=ltz if own_ltz is None else own_ltz,
         )
-        assert await checkins.write_check_in(connection, check_in)
+        assert await check_ins.write_check_in(connection, check_in)
     if mined:
         await mint(pool, check_in.reward_id)
         await insert_earnings(pool, member.brand_id, member.wallet, ltz)
