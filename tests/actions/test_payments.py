@@ -128,7 +128,7 @@ class World:
         return await self.payments.mint(session_id)
 
     async def tell(self, event: object, **signature: Any) -> None:
-        await self.payments.hear(*signed(event, **signature))
+        await self.payments.process_event(*signed(event, **signature))
 
 
 @asynccontextmanager
@@ -790,7 +790,7 @@ async def test_what_the_provider_has_not_signed_lately_is_refused(
     world, shop = idle
     shop.make()
     with pytest.raises(PaymentRefused, match=r"^Stripe-Signature: "):
-        await world.payments.hear(*forge(*signed(EVENT)))
+        await world.payments.process_event(*forge(*signed(EVENT)))
     assert await rewards(world) == []
 
 
@@ -823,7 +823,7 @@ async def test_an_event_signed_with_two_secrets_is_heard(world: World, shop: Fak
     """As the provider does while a secret is rotated."""
     raw, header = signed(a_session_event(shop.make()))
     at, good = header.split(",")
-    await world.payments.hear(raw, f"{at},v1={'0' * 64},{good},v0=1")
+    await world.payments.process_event(raw, f"{at},v1={'0' * 64},{good},v0=1")
     assert len(await rewards(world)) == 1
 
 
