@@ -1,9 +1,10 @@
 """The one client of the identity provider's users, through its server API (Privy).
 
 The client finds the wallet of an e-mail address or of an account at an OAuth provider, lists a
-user's wallets and accounts, and has users' wallets sign. A missing user or wallet is made. Asking again, from any process
-and at any time, gives the same wallet: the provider refuses a second user for a name, and of
-several wallets the one with the lowest index counts. E-mail addresses are compared in lower case.
+user's wallets and accounts, and has users' wallets sign. A missing user or wallet is made. Asking
+again, from any process and at any time, gives the same wallet: the provider refuses a second user
+for a name, and of several wallets the one with the lowest index counts. E-mail addresses are
+compared in lower case.
 
 Raises IdentityUnavailable when no trustworthy answer comes in time, InvalidFields when the provider
 refuses an e-mail address, and AccountRefused for an account. No address or account reaches a log or
