@@ -93,7 +93,9 @@ async def test_the_explorer_shows_the_mint_of_an_event(instance: Instance) -> No
 
 
 async def test_the_printed_line_works_as_pasted(instance: Instance) -> None:
-    line = next(each for each in instance.said().splitlines() if each.strip().startswith("curl "))
+    line = next(
+        each for each in instance.printed().splitlines() if each.strip().startswith("curl ")
+    )
     said = json.loads(await (pasted(line) if shutil.which("curl") else sent(instance, line)))
     assert said["success"] is True, said
     assert re.fullmatch("0x[0-9a-f]{64}", said["transactionHash"])
@@ -256,7 +258,7 @@ async def reaches(instance: Instance, moment: str) -> None:
     """The start has come so far that a certain file is there."""
 
     async def is_there() -> bool:
-        assert instance.is_running, instance.said()
+        assert instance.is_running, instance.printed()
         return (instance.data_dir / moment).exists()
 
     await until(is_there, 30)
@@ -325,7 +327,7 @@ async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(idle: Ins
 
     (kept,) = idle.data_dir.glob("postgres.old-*")
     said = f"The database followed another chain; it is kept as {kept}, and a new one is used."
-    assert said in idle.said()
+    assert said in idle.printed()
     async with idle.http.get(f"{idle.base_url}/service-api/events/{answer.event_id}") as reply:
         assert reply.status == 404
     assert (await idle.post_event(somebody())).status == 200
@@ -377,7 +379,7 @@ async def test_a_service_that_dies_ends_ltzd_with_a_sentence_and_the_next_start_
 async def test_an_ordinary_user_can_run_it() -> None:
     with a_folder() as folder:
         user = an_ordinary_user(folder)
-        async with an_instance("--chain", "tester", account=user) as instance:
+        async with an_instance("--chain", "tester", os_user=user) as instance:
             owners = {psutil.Process(pid).uids().effective for pid in instance.processes()}
             assert owners == {user.uid}
             assert not list(foreign_files(instance.data_dir, user.uid))

@@ -39,7 +39,7 @@ async def mined_by_hand(instance: Instance) -> AsyncIterator[None]:
 
 
 @pytest_asyncio.fixture
-async def by_hand(instance: Instance) -> AsyncIterator[Instance]:
+async def mining_on_request(instance: Instance) -> AsyncIterator[Instance]:
     await all_minted(instance)
     async with mined_by_hand(instance):
         await mine_at(instance, CALM)
@@ -93,60 +93,64 @@ async def assert_nothing_passed_the_cap(instance: Instance) -> None:
     )
 
 
-async def test_a_stuck_mint_is_replaced_and_minted_exactly_once(by_hand: Instance) -> None:
-    answer = await post(by_hand)
+async def test_a_stuck_mint_is_replaced_and_minted_exactly_once(
+    mining_on_request: Instance,
+) -> None:
+    answer = await post(mining_on_request)
     assert answer.status == 200
-    await mine_at(by_hand, 20 * GWEI)
+    await mine_at(mining_on_request, 20 * GWEI)
 
     async def is_replaced() -> bool:
-        attempts = await attempts_of(by_hand, answer)
+        attempts = await attempts_of(mining_on_request, answer)
         return len(attempts) > 1 and attempts[-1]["published_at"] is not None
 
     await until(is_replaced, 20.0)
-    event = await mined_until_minted(by_hand, answer)
+    event = await mined_until_minted(mining_on_request, answer)
 
-    stuck, replacement = await attempts_of(by_hand, answer)
+    stuck, replacement = await attempts_of(mining_on_request, answer)
     assert "0x" + stuck["hash"].hex() == answer.hash
     assert event["transactionHash"] == "0x" + replacement["hash"].hex()
     for fee in ("max_fee_per_gas", "max_priority_fee_per_gas"):
         assert replacement[fee] * 10 >= stuck[fee] * 11
-    await assert_books_agree(by_hand, [answer])
-    await assert_nothing_passed_the_cap(by_hand)
+    await assert_books_agree(mining_on_request, [answer])
+    await assert_nothing_passed_the_cap(mining_on_request)
 
 
 async def test_while_fees_are_over_the_cap_events_queue_and_nothing_is_signed(
-    by_hand: Instance,
+    mining_on_request: Instance,
 ) -> None:
-    await mine_at(by_hand, 200 * GWEI)
-    await lane_shows(by_hand, 'held_by_cap{kind="mint"}', 1)
-    answer = await post(by_hand)
+    await mine_at(mining_on_request, 200 * GWEI)
+    await lane_shows(mining_on_request, 'held_by_cap{kind="mint"}', 1)
+    answer = await post(mining_on_request)
 
     assert (answer.status, answer.hash, answer.body["status"]) == (202, None, "queued")
     assert answer.body["success"] is True
-    assert await attempts_of(by_hand, answer) == []
+    assert await attempts_of(mining_on_request, answer) == []
 
-    event = await mined_until_minted(by_hand, answer)
+    event = await mined_until_minted(mining_on_request, answer)
     assert event["transactionHash"]
-    await assert_books_agree(by_hand, [answer])
-    await assert_nothing_passed_the_cap(by_hand)
+    await assert_books_agree(mining_on_request, [answer])
+    await assert_nothing_passed_the_cap(mining_on_request)
 
 
-async def test_a_mint_at_the_cap_keeps_its_bytes_until_fees_fall(by_hand: Instance) -> None:
-    await mine_at(by_hand, 70 * GWEI)
-    first = await post(by_hand)
+async def test_a_mint_at_the_cap_keeps_its_bytes_until_fees_fall(
+    mining_on_request: Instance,
+) -> None:
+    await mine_at(mining_on_request, 70 * GWEI)
+    first = await post(mining_on_request)
     assert first.status == 200
-    (signed,) = await attempts_of(by_hand, first)
+    (signed,) = await attempts_of(mining_on_request, first)
     assert signed["max_fee_per_gas"] == CAP
 
-    await mine_at(by_hand, 150 * GWEI)
-    await lane_shows(by_hand, 'lanes_paused{kind="mint",reason="fees"}', 1)
-    second = await post(by_hand)
+    await mine_at(mining_on_request, 150 * GWEI)
+    await lane_shows(mining_on_request, 'lanes_paused{kind="mint",reason="fees"}', 1)
+    second = await post(mining_on_request)
     assert (second.status, second.body["status"]) == (202, "queued")
-    assert await attempts_of(by_hand, first) == [signed]
+    assert await attempts_of(mining_on_request, first) == [signed]
 
-    event = await mined_until_minted(by_hand, first)
+    event = await mined_until_minted(mining_on_request, first)
     assert event["transactionHash"] == first.hash == "0x" + signed["hash"].hex()
-    await mined_until_minted(by_hand, second)
-    await lane_shows(by_hand, 'lanes_paused{kind="mint",reason="fees"}', 0)
-    await assert_books_agree(by_hand, [first, second])
-    await assert_nothing_passed_the_cap(by_hand)
+    await mined_until_minted(mining_on_request, second)
+    await lane_shows(mining_on_request, 'lanes_paused{kind="mint",reason="fees"}', 0)
+    await assert_books_agree(mining_on_request, [first, second])
+    await assert_nothing_passed_the_cap(mining_on_request)

@@ -238,7 +238,7 @@ async def test_a_reorg_that_undoes_a_transfer_invalidates_again(shop: Shop) -> N
     await all_minted(shop.perks.instance)
     sender, recipient = await shop.user(), await shop.user()
     token = await shop.perks.token(sender)
-    async with chain.by_hand():
+    async with chain.mining_on_request():
         sale = shop.perks.moving(sender.account, recipient.wallet, token)
         await chain.publish(sender.account, "PerkNFT", sale)
         await chain.rpc("evm_mine")

@@ -48,7 +48,7 @@ async def relays(instance: Instance) -> AsyncIterator[Relays]:
 
 
 @pytest_asyncio.fixture
-async def one(one_instance: Instance) -> AsyncIterator[Relays]:
+async def tester_relays(one_instance: Instance) -> AsyncIterator[Relays]:
     async with relays_of(one_instance) as found:
         yield found
 
@@ -109,7 +109,7 @@ async def test_every_relay_has_one_outcome_through_kills(
         waves = [await asks_of(relays, friend) for _ in range(kills)]
         asks = [ask for wave in waves for ask in wave]
         begun, block = await relays.chain.published(), await relays.instance.rpc.number()
-        async with relays.chain.every_second():
+        async with relays.chain.mining_every_second():
             for number in range(1, kills + 1):
                 known = [ask for wave in waves[:number] for ask in wave]
                 await die_under(relays, known, moments)
@@ -207,7 +207,7 @@ async def shown_once_taken(relays: Relays, user: User, relay: str) -> Answer | N
 async def test_a_relay_that_is_not_mined_yet_is_shown_as_pending(relays: Relays) -> None:
     await all_minted(relays.instance)
     user = await relays.user()
-    async with relays.chain.by_hand():
+    async with relays.chain.mining_on_request():
         asking = asyncio.create_task(relays.relay(user, "PerkNFT", relays.claim(user)))
         relay = await until(lambda: waiting_hash(relays))
         assert relay is not None
@@ -225,52 +225,56 @@ async def test_a_relay_that_is_not_mined_yet_is_shown_as_pending(relays: Relays)
     assert second.assert_refused(409, "CLAIM_LIMIT_REACHED") == in_flight
 
 
-async def test_a_relay_that_fails_on_chain_says_so_for_ever(one: Relays) -> None:
+async def test_a_relay_that_fails_on_chain_says_so_for_ever(tester_relays: Relays) -> None:
     """The user's own transaction, which tips more, spends the LTZ before it."""
-    await all_minted(one.instance)
-    user, friend = await one.welcomed(), Account.create().address
-    data = await transfer(one.chain, user.account, user.wallet, friend, A_WELCOME)
-    async with one.chain.by_hand():
-        asking = asyncio.create_task(one.relay(user, "LTZ", data, key="late"))
-        await until(lambda: waiting_hash(one))
-        await one.chain.publish(user.account, "LTZ", call("LTZ", "transfer", friend, A_WELCOME))
-        await one.instance.rpc("evm_mine")
+    await all_minted(tester_relays.instance)
+    user, friend = await tester_relays.welcomed(), Account.create().address
+    data = await transfer(tester_relays.chain, user.account, user.wallet, friend, A_WELCOME)
+    async with tester_relays.chain.mining_on_request():
+        asking = asyncio.create_task(tester_relays.relay(user, "LTZ", data, key="late"))
+        await until(lambda: waiting_hash(tester_relays))
+        await tester_relays.chain.publish(
+            user.account, "LTZ", call("LTZ", "transfer", friend, A_WELCOME)
+        )
+        await tester_relays.instance.rpc("evm_mine")
         answer = await asking
 
     details = answer.assert_refused(500, "TRANSACTION_FAILED")
     assert "ERC20InsufficientBalance" in details["reason"]
-    receipt = await one.instance.rpc.receipt(details["transactionHash"])
+    receipt = await tester_relays.instance.rpc.receipt(details["transactionHash"])
     assert receipt["status"] == "0x0"
     assert int(receipt["blockNumber"], 16) == details["blockNumber"]
-    assert await shown(one, user, details["transactionHash"], "failed")
-    async with one.chain.nothing_published():
-        again = await one.relay(user, "LTZ", data, key="late")
+    assert await shown(tester_relays, user, details["transactionHash"], "failed")
+    async with tester_relays.chain.nothing_published():
+        again = await tester_relays.relay(user, "LTZ", data, key="late")
     assert again.assert_refused(500, "TRANSACTION_FAILED") == details
     # It was published, and so it counts.
     assert [each.limits[:2] for each in (again, answer)] == [(HOURLY, HOURLY - 1)] * 2
 
 
-async def test_over_the_cap_of_fees_nothing_is_relayed(one: Relays) -> None:
+async def test_over_the_cap_of_fees_nothing_is_relayed(tester_relays: Relays) -> None:
     """A relay that came in before the fees were noticed goes out once they have fallen."""
-    await all_minted(one.instance)
-    user, rpc = await one.user(), one.instance.rpc
+    await all_minted(tester_relays.instance)
+    user, rpc = await tester_relays.user(), tester_relays.instance.rpc
     held: list[asyncio.Task[Answer]] = []
 
     async def nothing_sent() -> Answer:
         """Some relay, as good as any other of its kind."""
-        data = await transfer(one.chain, user.account, user.wallet, one.brand, 0)
-        return await one.relay(user, "LTZ", data)
+        data = await transfer(
+            tester_relays.chain, user.account, user.wallet, tester_relays.brand, 0
+        )
+        return await tester_relays.relay(user, "LTZ", data)
 
     async def refusal() -> Answer | None:
-        before = await one.chain.nonces()
+        before = await tester_relays.chain.nonces()
         held.append(asyncio.create_task(nothing_sent()))
         done, _ = await asyncio.wait(held[-1:], timeout=1)
         if not done:
             return None
-        assert await one.chain.nonces() == before, "an operator published something"
+        assert await tester_relays.chain.nonces() == before, "an operator published something"
         return held.pop().result()
 
-    async with one.chain.by_hand():
+    async with tester_relays.chain.mining_on_request():
         await rpc("anvil_setNextBlockBaseFeePerGas", hex(200 * GWEI))
         await rpc("evm_mine")
         answer = await until(refusal)
@@ -293,7 +297,7 @@ async def test_a_relay_that_a_reorg_drops_comes_back_by_itself(relays: Relays) -
     await all_minted(relays.instance)
     user, rpc = await relays.user(), relays.instance.rpc
     data = relays.claim(user)
-    async with relays.chain.by_hand():
+    async with relays.chain.mining_on_request():
         answer = await a_mined_claim(relays, user, data)
         await rpc("evm_mine")
         await rpc("evm_mine")
@@ -315,19 +319,19 @@ async def test_a_relay_that_a_reorg_drops_comes_back_by_itself(relays: Relays) -
     assert (again.status, again.hash) == (200, back.hash)
 
 
-async def test_a_reorg_while_it_is_dead_loses_no_relay(one: Relays) -> None:
-    await all_minted(one.instance)
-    user = await one.user()
-    async with one.chain.by_hand():
-        answer = await a_mined_claim(one, user, one.claim(user))
-        await one.instance.kill9()
-        await one.instance.rpc("anvil_reorg", 1, [])
-        await one.instance.start_again()
-        await until(lambda: shown(one, user, answer.hash, "pending"), FOLLOWED_SECONDS)
-        async with one.chain.ticking():
-            await until(lambda: shown(one, user, answer.hash, "confirmed"), BACK_SECONDS)
+async def test_a_reorg_while_it_is_dead_loses_no_relay(tester_relays: Relays) -> None:
+    await all_minted(tester_relays.instance)
+    user = await tester_relays.user()
+    async with tester_relays.chain.mining_on_request():
+        answer = await a_mined_claim(tester_relays, user, tester_relays.claim(user))
+        await tester_relays.instance.kill9()
+        await tester_relays.instance.rpc("anvil_reorg", 1, [])
+        await tester_relays.instance.start_again()
+        await until(lambda: shown(tester_relays, user, answer.hash, "pending"), FOLLOWED_SECONDS)
+        async with tester_relays.chain.ticking():
+            await until(lambda: shown(tester_relays, user, answer.hash, "confirmed"), BACK_SECONDS)
 
-    assert await one.chain.claims(user.wallet, FREE) == 1
+    assert await tester_relays.chain.claims(user.wallet, FREE) == 1
 
 
 async def provider(relays: Relays, **fault: object) -> None:
@@ -339,23 +343,23 @@ async def provider(relays: Relays, **fault: object) -> None:
 
 @pytest.mark.parametrize("fault", [{"drop": True}, {"status": 503}], ids=str)
 async def test_tokens_are_checked_while_the_provider_is_down(
-    one: Relays, fault: dict[str, object]
+    tester_relays: Relays, fault: dict[str, object]
 ) -> None:
-    known, fresh, unknown = await one.users(3)
-    permit = await one.permit(known, "PerkNFT", LTZ)
-    (await one.relay(known, "LTZ", permit.call)).assert_relayed()
+    known, fresh, unknown = await tester_relays.users(3)
+    permit = await tester_relays.permit(known, "PerkNFT", LTZ)
+    (await tester_relays.relay(known, "LTZ", permit.call)).assert_relayed()
 
-    await provider(one, times=1_000_000, **fault)
+    await provider(tester_relays, times=1_000_000, **fault)
     try:
-        (await one.relay(known, "PerkNFT", one.claim(known))).assert_relayed()
-        body = one.body(fresh, "PerkNFT", one.claim(fresh))
-        (await one.post(body, fresh.identity_token)).assert_relayed()
-        async with one.chain.nothing_published():
+        (await tester_relays.relay(known, "PerkNFT", tester_relays.claim(known))).assert_relayed()
+        body = tester_relays.body(fresh, "PerkNFT", tester_relays.claim(fresh))
+        (await tester_relays.post(body, fresh.identity_token)).assert_relayed()
+        async with tester_relays.chain.nothing_published():
             forged = known.access_token[:-8] + "AAAAAAAA"
-            (await one.post(body, forged)).assert_refused(401, "UNAUTHORIZED")
+            (await tester_relays.post(body, forged)).assert_refused(401, "UNAUTHORIZED")
             # Whose wallet it is only the provider can say.
-            answer = await one.relay(unknown, "PerkNFT", one.claim(unknown))
+            answer = await tester_relays.relay(unknown, "PerkNFT", tester_relays.claim(unknown))
             assert answer.status in {500, 503}, answer.body
     finally:
-        await provider(one, times=0)
-    (await one.relay(unknown, "PerkNFT", one.claim(unknown))).assert_relayed()
+        await provider(tester_relays, times=0)
+    (await tester_relays.relay(unknown, "PerkNFT", tester_relays.claim(unknown))).assert_relayed()
