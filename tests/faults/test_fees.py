@@ -1,4 +1,4 @@
-"""Gas gets dear: a stuck mint is replaced by itself, and nobody pays more than the cap.
+"""Rising fees: a stuck mint is replaced, and no transaction pays more than the cap.
 
 Blocks come by hand here, and the test says what the next one's base fee is.
 """
@@ -21,7 +21,7 @@ CALM = 2 * GWEI
 
 
 async def mine_at(instance: Instance, base_fee: int) -> None:
-    """A block with this base fee; without transactions the next one's is an eighth lower."""
+    """Mines a block with this base fee; an empty block lowers the next base fee by an eighth."""
     await instance.rpc("anvil_setNextBlockBaseFeePerGas", hex(base_fee))
     await instance.rpc("evm_mine")
     history = await instance.rpc("eth_feeHistory", "0x1", "latest", [])
@@ -51,7 +51,7 @@ async def lane_shows(instance: Instance, gauge: str, wanted: float) -> None:
         url = f"http://127.0.0.1:{instance.admin_port}/metrics"
         async with instance.http.get(url) as reply:
             shown = await reply.text()
-        lines = [one for one in shown.splitlines() if one.startswith(f"ltzd_operator_{gauge} ")]
+        lines = [line for line in shown.splitlines() if line.startswith(f"ltzd_operator_{gauge} ")]
         return [float(line.split()[-1]) for line in lines] == [wanted]
 
     await until(there, 20.0)
@@ -62,7 +62,7 @@ async def post(instance: Instance) -> Answer:
 
 
 async def attempts_of(instance: Instance, answer: Answer) -> list[asyncpg.Record]:
-    """Cheapest first."""
+    """The attempts, the cheapest first."""
     async with instance.database() as connection:
         return list(
             await connection.fetch(
@@ -74,7 +74,7 @@ async def attempts_of(instance: Instance, answer: Answer) -> list[asyncpg.Record
 
 
 async def mined_until_minted(instance: Instance, answer: Answer) -> dict[str, Any]:
-    """Blocks until the event's mint is in one, with fees that fall by an eighth each time."""
+    """Mines blocks with falling base fees until one has the event's mint."""
 
     async def there() -> dict[str, Any] | None:
         await instance.rpc("evm_mine")

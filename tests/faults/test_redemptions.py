@@ -1,4 +1,4 @@
-"""Redemptions on whole instances: charges are what the chain says, whatever comes at once.
+"""Redemptions on running instances: charges agree with the chain under concurrency.
 
 The seed of random moments is printed; LTZD_TEST_SEED repeats a run.
 """
@@ -50,16 +50,16 @@ REDEEMED = {
 
 @pytest_asyncio.fixture
 async def perks(instance: Instance) -> AsyncIterator[Perks]:
-    """On each kind of chain."""
-    async with perks_of(instance) as found:
-        yield found
+    """Perks on each kind of chain."""
+    async with perks_of(instance) as perks:
+        yield perks
 
 
 @pytest_asyncio.fixture
 async def tester_perks(one_instance: Instance) -> AsyncIterator[Perks]:
-    """For what does not depend on the kind of chain."""
-    async with perks_of(one_instance) as found:
-        yield found
+    """Perks on the tester chain, for tests that do not depend on the kind of chain."""
+    async with perks_of(one_instance) as perks:
+        yield perks
 
 
 async def a_token(perks: Perks) -> int:
@@ -95,17 +95,13 @@ async def test_two_clients_with_mixed_amounts_never_redeem_more_than_there_is(
 
     async def client(mine: list[int]) -> list[Answer]:
         async with aiohttp.ClientSession() as http:
-            asked = (perks.redemption(token, amount=amount) for amount in mine)
+            requests = (perks.redemption(token, amount=amount) for amount in mine)
             url = perks.instance.base_url
-            return await asyncio.gather(*(sent(http, url, each) for each in asked))
+            return await asyncio.gather(*(sent(http, url, each) for each in requests))
 
     first, second = await asyncio.gather(client(amounts[:5]), client(amounts[5:]))
 
-    done = [
-        tester_perks.body["chargesRedeemed"]
-        for tester_perks in first + second
-        if tester_perks.status == 200
-    ]
+    done = [answer.body["chargesRedeemed"] for answer in first + second if answer.status == 200]
     left = MANY_CHARGES - sum(done)
     assert await perks.charges(token) == left >= 0
     for answer in first + second:
@@ -119,10 +115,10 @@ async def test_two_clients_with_mixed_amounts_never_redeem_more_than_there_is(
 
 
 def assert_processed(answers: Sequence[Answer], was_new: int) -> None:
-    """The same redemption in all of them, which so many say was new."""
+    """Checks that all answers are of one redemption, and that `new` of them report it as new."""
     assert {answer.status for answer in answers} == {200}
-    told = [{**answer.body, "alreadyProcessed": True} for answer in answers]
-    assert all(each == told[0] for each in told)
+    redemptions = [{**answer.body, "alreadyProcessed": True} for answer in answers]
+    assert all(each == redemptions[0] for each in redemptions)
     assert sum("alreadyProcessed" not in answer.body for answer in answers) == was_new
 
 
@@ -191,7 +187,7 @@ async def test_the_very_same_bytes_redeem_once_with_redis_and_without(tester_per
 
 
 async def test_what_was_refused_is_not_good_for_another_time_either(tester_perks: Perks) -> None:
-    """Its charges may be there by then."""
+    """Redeems at the same moment in which the charges arrive."""
     user = await tester_perks.relays.user()
     token, stranger = await tester_perks.token(user), await tester_perks.relays.user()
     request = tester_perks.redemption(token, userAddress=stranger.wallet)
@@ -301,15 +297,15 @@ async def test_a_token_sold_under_redemptions_in_flight_loses_no_charge_unseen(
         return asking
 
     async with chain.mining_on_request():
-        asked = [await ask(1)]
+        requests = [await ask(1)]
         if first == "a redemption":
             await rpc("evm_mine")
-        asked.append(await ask(2))
+        requests.append(await ask(2))
         await chain.publish(
             seller.account, "PerkNFT", tester_perks.moving(seller.account, buyer.wallet, token)
         )
         await rpc("evm_mine")
-        answers = await asyncio.gather(*asked)
+        answers = await asyncio.gather(*requests)
 
     done = [answer for answer in answers if answer.status == 200]
     assert len(done) == (1 if first == "a redemption" else 0)
@@ -406,14 +402,14 @@ async def test_a_redemption_that_a_reorg_undoes_comes_back_once(tester_perks: Pe
 
 @dataclass
 class Ask:
-    """One redemption under its key: asked again, newly signed, until it has an outcome."""
+    """A redemption that is requested again under its key, newly signed, until it has an outcome."""
 
     token: int
     key: str
     answers: list[Answer] = field(default_factory=list)
 
     async def ask(self, perks: Perks) -> Answer | None:
-        """None when the connection died with the instance, or nobody was there."""
+        """Returns None if the connection broke or the instance was down."""
         try:
             answer = await perks.redeem(self.token, idempotencyKey=self.key)
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -430,13 +426,13 @@ class Ask:
         await until(look, OUTCOME_SECONDS)
 
     def redemption(self) -> tuple[str, str]:
-        """The same in all successful answers."""
-        (found,) = {
+        """The redemption, which all successful answers share."""
+        (perks,) = {
             (str(answer.body["redemptionId"]), answer.hash)
             for answer in self.answers
             if answer.status == 200
         }
-        return found
+        return perks
 
 
 @pytest.mark.parametrize(("kind", "kills"), [("tester", 2), ("anvil", 1)])
@@ -459,10 +455,10 @@ async def test_every_redemption_has_one_outcome_through_kills(
                 await perks.instance.start_again()
             await asyncio.gather(*(ask.outcome(perks) for ask in asks))
 
-        told = [ask.redemption() for ask in asks]
+        redemptions = [ask.redemption() for ask in asks]
         sent_ = await perks.relays.chain.sent_since(block)
-        assert len(set(told)) == len(asks)
-        assert sorted(each["hash"] for each in sent_) == sorted(hash_ for _, hash_ in told)
+        assert len(set(redemptions)) == len(asks)
+        assert sorted(each["hash"] for each in sent_) == sorted(hash_ for _, hash_ in redemptions)
         assert {each["status"] for each in sent_} == {"0x1"}
         assert [await perks.charges(token) for token in tokens] == [0] * len(tokens)
         for token in tokens:

@@ -1,4 +1,4 @@
-"""Relays through kill -9, reorgs, blocks that are late and a provider that is down.
+"""Relays with kill -9, reorgs, late blocks, and an identity provider that is down.
 
 The seed of the moments is printed; LTZD_TEST_SEED repeats a run.
 """
@@ -42,20 +42,20 @@ _PAUSE_SECONDS = 0.1
 
 @pytest_asyncio.fixture
 async def relays(instance: Instance) -> AsyncIterator[Relays]:
-    """On each kind of chain."""
-    async with relays_of(instance) as found:
-        yield found
+    """Relays on each kind of chain."""
+    async with relays_of(instance) as relays:
+        yield relays
 
 
 @pytest_asyncio.fixture
 async def tester_relays(one_instance: Instance) -> AsyncIterator[Relays]:
-    async with relays_of(one_instance) as found:
-        yield found
+    async with relays_of(one_instance) as relays:
+        yield relays
 
 
 @dataclass
 class Ask:
-    """One relay under its key: asked again, in the same words, until it has an outcome."""
+    """A relay that is requested again under its key, unchanged, until it has an outcome."""
 
     user: User
     to: str
@@ -64,7 +64,7 @@ class Ask:
     answers: list[Answer] = field(default_factory=list)
 
     async def ask(self, relays: Relays) -> Answer | None:
-        """None when the connection died with the instance, or nobody was there."""
+        """Returns None if the connection broke or the instance was down."""
         try:
             answer = await relays.relay(self.user, self.to, self.data, key=self.key)
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -83,13 +83,13 @@ class Ask:
         return False
 
     def hash(self) -> str:
-        """The same in all successful answers."""
-        (found,) = {answer.hash for answer in self.answers if answer.status == 200}
-        return found
+        """The transaction hash, which all successful answers share."""
+        (relays,) = {answer.hash for answer in self.answers if answer.status == 200}
+        return relays
 
 
 async def asks_of(relays: Relays, friend: str) -> list[Ask]:
-    """Two of each user: a claim, which takes its turn, and a transfer, which does not."""
+    """Two relays per user: a claim, which is serialized, and a transfer, which is not."""
     asks = []
     for user in await relays.all_welcomed(USERS):
         sent = await transfer(relays.chain, user.account, user.wallet, friend, LTZ)
@@ -135,11 +135,11 @@ SELECT count(*)
                FROM gas_spent GROUP BY 1, 2) AS sums USING (day, account)
  WHERE coalesce(rows.wei, 0) <> coalesce(sums.wei, 0)
 """
-"""Accounts of gas in which the day's sum is not that of its relays."""
+"""Gas accounts whose daily sum differs from that of their relays."""
 
 
 async def die_under(relays: Relays, asks: list[Ask], moments: random.Random) -> None:
-    """All are asked at once; at some moment it is killed, and started again."""
+    """Requests all relays at once, kills ltzd at a random moment, and starts it again."""
     asking = [asyncio.create_task(ask.ask(relays)) for ask in asks]
     await asyncio.sleep(moments.uniform(0, 1.2))
     await relays.instance.kill9()
@@ -148,7 +148,7 @@ async def die_under(relays: Relays, asks: list[Ask], moments: random.Random) -> 
 
 
 async def assert_each_once(relays: Relays, asks: list[Ask], begun: int, block: int) -> None:
-    """The chain holds these transactions and no other of the operators, all of them good."""
+    """Checks that the operators sent exactly these transactions and that all succeeded."""
     sent = await relays.chain.sent_since(block)
     assert sorted(each["hash"] for each in sent) == sorted(ask.hash() for ask in asks)
     assert {each["status"] for each in sent} == {"0x1"}
@@ -170,19 +170,19 @@ async def mine_what_is_published(relays: Relays, since: int) -> None:
 
 
 async def waiting_hash(relays: Relays) -> str | None:
-    """Of the operators' one transaction in the node's pool."""
+    """The hash of the operators' only transaction in the node's pool."""
     pool = await relays.instance.rpc("txpool_content")
-    found = [
+    hashes = [
         str(each["hash"])
         for wallet, by_nonce in pool["pending"].items()
         if wallet.lower() in relays.chain.operators
         for each in by_nonce.values()
     ]
-    return found[0] if found else None
+    return hashes[0] if hashes else None
 
 
 async def a_mined_claim(relays: Relays, user: User, data: bytes) -> Answer:
-    """On a chain that is mined by hand."""
+    """Relays while the chain mines only on request."""
     before = await relays.chain.published()
     asking = asyncio.create_task(relays.relay(user, "PerkNFT", data, key="claim"))
     await mine_what_is_published(relays, before)
@@ -192,13 +192,13 @@ async def a_mined_claim(relays: Relays, user: User, data: bytes) -> Answer:
 
 
 async def shown(relays: Relays, user: User, relay: str, *wanted: str) -> Answer | None:
-    found = await relays.get(relay, user)
-    assert found.status == 200, found.body
-    return found if found.body["status"] in wanted else None
+    answer = await relays.get(relay, user)
+    assert answer.status == 200, answer.body
+    return answer if answer.body["status"] in wanted else None
 
 
 async def shown_once_taken(relays: Relays, user: User, relay: str) -> Answer | None:
-    """The node has it a moment before ltzd has heard so; until then there is nothing to show."""
+    """Waits for ltzd to store the publication, which it does shortly after the node has it."""
     answer = await relays.get(relay, user)
     assert answer.status in {200, 404}, answer.body
     return answer if answer.status == 200 else None
@@ -226,7 +226,7 @@ async def test_a_relay_that_is_not_mined_yet_is_shown_as_pending(relays: Relays)
 
 
 async def test_a_relay_that_fails_on_chain_says_so_for_ever(tester_relays: Relays) -> None:
-    """The user's own transaction, which tips more, spends the LTZ before it."""
+    """The user's own transaction with a higher tip spends the LTZ first."""
     await all_minted(tester_relays.instance)
     user, friend = await tester_relays.welcomed(), Account.create().address
     data = await transfer(tester_relays.chain, user.account, user.wallet, friend, A_WELCOME)
@@ -248,18 +248,18 @@ async def test_a_relay_that_fails_on_chain_says_so_for_ever(tester_relays: Relay
     async with tester_relays.chain.nothing_published():
         again = await tester_relays.relay(user, "LTZ", data, key="late")
     assert again.assert_refused(500, "TRANSACTION_FAILED") == details
-    # It was published, and so it counts.
+    # The failed relay was published, so it counts.
     assert [each.limits[:2] for each in (again, answer)] == [(HOURLY, HOURLY - 1)] * 2
 
 
 async def test_over_the_cap_of_fees_nothing_is_relayed(tester_relays: Relays) -> None:
-    """A relay that came in before the fees were noticed goes out once they have fallen."""
+    """A relay that was accepted before the fees were noticed is published once they fall."""
     await all_minted(tester_relays.instance)
     user, rpc = await tester_relays.user(), tester_relays.instance.rpc
     held: list[asyncio.Task[Answer]] = []
 
     async def nothing_sent() -> Answer:
-        """Some relay, as good as any other of its kind."""
+        """A valid relay, interchangeable with others."""
         data = await transfer(
             tester_relays.chain, user.account, user.wallet, tester_relays.brand, 0
         )
@@ -357,7 +357,7 @@ async def test_tokens_are_checked_while_the_provider_is_down(
         async with tester_relays.chain.nothing_published():
             forged = known.access_token[:-8] + "AAAAAAAA"
             (await tester_relays.post(body, forged)).assert_refused(401, "UNAUTHORIZED")
-            # Whose wallet it is only the provider can say.
+            # Only the provider can tell the owner of the wallet.
             answer = await tester_relays.relay(unknown, "PerkNFT", tester_relays.claim(unknown))
             assert answer.status in {500, 503}, answer.body
     finally:

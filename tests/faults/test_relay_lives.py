@@ -1,4 +1,4 @@
-"""What users may have relayed, on whole instances: it happens once, as the chain itself shows."""
+"""All relays that users may request, on running instances: each is executed once on the chain."""
 
 import asyncio
 import time
@@ -41,29 +41,29 @@ NOBODY = "0x" + "12" * 20
 
 @pytest_asyncio.fixture
 async def relays(instance: Instance) -> AsyncIterator[Relays]:
-    """On each kind of chain."""
-    async with relays_of(instance) as found:
-        yield found
+    """Relays on each kind of chain."""
+    async with relays_of(instance) as relays:
+        yield relays
 
 
 @pytest_asyncio.fixture
 async def tester_relays(one_instance: Instance) -> AsyncIterator[Relays]:
-    """For what does not depend on the kind of chain."""
-    async with relays_of(one_instance) as found:
-        yield found
+    """Relays on the tester chain, for tests that do not depend on the kind of chain."""
+    async with relays_of(one_instance) as relays:
+        yield relays
 
 
 async def relayed(
     relays: Relays, user: User, to: str, data: bytes, **fields: Any
 ) -> dict[str, Any]:
-    """One successful relay, which is one transaction of the wallet named; that transaction."""
+    """Checks that a successful relay is one transaction of this wallet; returns it."""
     async with relays.chain.published_exactly(1):
         answer = await relays.relay(user, to, data, **fields)
     answer.assert_relayed()
     receipt = await relays.instance.rpc.receipt(answer.hash)
     assert receipt["status"] == "0x1"
-    said = {name: answer.body[name] for name in ("gasUsed", "effectiveGasPrice", "blockNumber")}
-    assert said == {
+    figures = {name: answer.body[name] for name in ("gasUsed", "effectiveGasPrice", "blockNumber")}
+    assert figures == {
         "gasUsed": str(int(receipt["gasUsed"], 16)),
         "effectiveGasPrice": str(int(receipt["effectiveGasPrice"], 16)),
         "blockNumber": int(receipt["blockNumber"], 16),
@@ -72,13 +72,13 @@ async def relayed(
     assert parties == (receipt["from"].lower(), receipt["to"].lower())
     assert parties[0] in relays.chain.operators
     assert parties[1] == relays.chain.contracts[to]
-    found: dict[str, Any] = await relays.instance.rpc("eth_getTransactionByHash", answer.hash)
-    assert int(found["value"], 16) == 0
-    return found
+    transaction: dict[str, Any] = await relays.instance.rpc("eth_getTransactionByHash", answer.hash)
+    assert int(transaction["value"], 16) == 0
+    return transaction
 
 
 async def owned(relays: Relays, user: User, collection: int) -> int:
-    """How many of the collection's tokens he holds."""
+    """The number of the collection's tokens that the user holds."""
     minted = (await relays.chain.view("PerkNFT", "collection", collection))[1]
     owners = Counter(
         [
@@ -182,7 +182,7 @@ async def test_items_are_bought_with_a_permit_or_with_a_signature(tester_relays:
 
 
 async def a_deal(relays: Relays, user: User, business: str) -> bytes:
-    """Locked by a relay with a permit, for two hours."""
+    """Locks a deal for two hours, by a relay with a permit."""
     deal = a_word()
     permit = await relays.permit(user, "BusinessEscrow", DEAL)
     data = relays.lock(user, business, DEAL, await relays.chain.now() + 2 * HOUR, deal)
@@ -264,7 +264,7 @@ async def test_a_permit_alone_is_relayed_to_a_contract_of_ours(relays: Relays) -
 
 
 async def test_a_permit_alone_that_would_do_nothing_is_not_sent(relays: Relays) -> None:
-    """permitLTZ never reverts: what is wrong with the permit inside would go unseen."""
+    """permitLTZ never reverts, so a simulation would not notice a wrong permit inside."""
     user = await relays.user()
     used = await relays.permit(user, "PointsSale", 6 * LTZ)
     await relayed(relays, user, "PointsSale", used.call_on("PointsSale"))
@@ -307,7 +307,7 @@ async def test_the_same_call_at_once_is_sent_once(relays: Relays) -> None:
 async def test_ltz_is_sent_by_a_permit_that_names_the_operator(
     relays: Relays, published_before: bool, beside: bool
 ) -> None:
-    """The permit stands beside the call, or in the caller's multicall; either may be front-run."""
+    """The permit is beside the call or in the caller's multicall; both may be front-run."""
     user, friend = await relays.welcomed(), Account.create().address
     spender = relays.chain.operators[-1]
     permit = await relays.permit(user, spender, 9 * LTZ)
@@ -326,7 +326,7 @@ async def test_ltz_is_sent_by_a_permit_that_names_the_operator(
     assert await relays.chain.view("LTZ", "allowance", user.wallet, spender) == 0
 
 
-# What is refused, or would revert
+# Refusals and reverts
 
 
 REVERTS: dict[str, Callable[[Relays, User], tuple[str, bytes]]] = {
@@ -353,8 +353,8 @@ REVERTS: dict[str, Callable[[Relays, User], tuple[str, bytes]]] = {
 async def test_what_would_revert_says_why_and_costs_nothing(tester_relays: Relays) -> None:
     user = await tester_relays.user()
     async with tester_relays.chain.nothing_published():
-        for reason, asked in REVERTS.items():
-            answer = await tester_relays.relay(user, *asked(tester_relays, user))
+        for reason, call_of in REVERTS.items():
+            answer = await tester_relays.relay(user, *call_of(tester_relays, user))
             answer.assert_reverted(reason)
             assert answer.limits[:2] == (HOURLY, HOURLY)
 
@@ -492,7 +492,7 @@ async def test_claims_of_two_collections_at_once_are_counted_apart(tester_relays
 
 
 async def test_two_claims_of_one_user_follow_each_other(relays: Relays) -> None:
-    """The second is simulated after the first is mined, so it may count on it."""
+    """The second call is simulated after the first is mined, so it may depend on it."""
     user = await relays.user()
     twice = await relays.collection("--max-per-user", "2")
     first = asyncio.create_task(relays.relay(user, "PerkNFT", relays.claim(user, twice)))
@@ -502,7 +502,7 @@ async def test_two_claims_of_one_user_follow_each_other(relays: Relays) -> None:
     (await first).assert_relayed()
     late = await second
     if late.status != 200:
-        # It overtook the first on the way to the surface.
+        # The second request reached the surface before the first.
         late.assert_reverted("ClaimCountMismatch")
         late = await relays.relay(user, "PerkNFT", relays.claim(user, twice, claims=1))
     late.assert_relayed()
@@ -538,7 +538,7 @@ async def test_of_forty_relays_at_once_thirty_five_are_published(relays: Relays)
 
 
 async def assert_only_this_user_has_to_wait(relays: Relays, user: User) -> None:
-    """What is refused in any case keeps its reason; another user is served."""
+    """Requests that are refused anyway keep their reason; other users are served."""
     answer = await relays.relay(user, "PerkNFT", call("PerkNFT", "claim", FREE, 0, a_word()))
     answer.assert_refused(403, "VALIDATION_FAILED")
     other = await relays.user()
@@ -597,7 +597,7 @@ async def test_the_same_key_and_body_is_the_same_relay(relays: Relays) -> None:
 
 
 async def test_a_replay_is_answered_without_waiting(tester_relays: Relays) -> None:
-    """Its outcome is known; by a poll each second five would take five seconds."""
+    """The outcome is known; polling once a second would take five seconds for five."""
     user = await tester_relays.user()
     data = tester_relays.claim(user)
     (await tester_relays.relay(user, "PerkNFT", data, key="k")).assert_relayed()
@@ -668,10 +668,10 @@ async def test_a_relay_is_shown_to_its_user_alone(tester_relays: Relays) -> None
     user, stranger = await tester_relays.users(2)
     answer = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user))
 
-    found = await tester_relays.get(answer.hash, user)
-    found.assert_relayed(found.body["status"])
-    assert found.body["status"] in {"confirmed", "final"}
-    assert {**found.body, "status": "confirmed"} == answer.body
+    own = await tester_relays.get(answer.hash, user)
+    own.assert_relayed(own.body["status"])
+    assert own.body["status"] in {"confirmed", "final"}
+    assert {**own.body, "status": "confirmed"} == answer.body
     refused = [
         await tester_relays.get(answer.hash, stranger),
         await tester_relays.get("0x" + "ab" * 32, user),

@@ -1,4 +1,4 @@
-"""Blocks with mints go away: every read follows, and each reward comes back exactly once."""
+"""Reorgs of blocks with mints: all reads follow, and each reward is minted again exactly once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ BACK_SECONDS = 20.0
 
 @pytest_asyncio.fixture
 async def mining_on_request(instance: Instance) -> AsyncIterator[Instance]:
-    """The shared instance while its chain mines only when told."""
+    """The shared instance while its chain mines only on request."""
     await all_minted(instance)
     await instance.rpc("evm_setAutomine", False)
     yield instance
@@ -36,7 +36,7 @@ async def mining_on_request(instance: Instance) -> AsyncIterator[Instance]:
 
 @asynccontextmanager
 async def ticking(instance: Instance) -> AsyncIterator[None]:
-    """Blocks come, ten a second."""
+    """Mines ten blocks a second."""
 
     async def tick() -> None:
         while True:
@@ -51,7 +51,7 @@ async def ticking(instance: Instance) -> AsyncIterator[None]:
 
 
 async def a_mined_reward(instance: Instance) -> Answer:
-    """Posted, and its mint in the newest block."""
+    """Posts an event and mines its mint."""
     answer = await instance.post_event(f"{uuid4().hex}@shop.example")
     assert answer.status == 200, answer.body
     await instance.rpc("evm_mine")
@@ -66,7 +66,7 @@ async def indexed(instance: Instance, answer: Answer) -> int:
 
 
 async def the_head_is_indexed(instance: Instance) -> None:
-    """The block that is newest now is among those that the index holds for canonical."""
+    """Waits until the index has the current head as canonical."""
     head = bytes.fromhex((await instance.rpc.block())["hash"][2:])
     await until(
         lambda: instance.ask("SELECT count(*) FROM blocks WHERE hash = $1", head), FOLLOWED_SECONDS
@@ -74,7 +74,7 @@ async def the_head_is_indexed(instance: Instance) -> None:
 
 
 async def reads_follow(instance: Instance, answer: Answer, seconds: float) -> None:
-    """The orphaned reward is nowhere to be read any more."""
+    """Checks that no read shows the orphaned reward."""
     wallet = answer.body["walletAddress"].lower()
     assert await balances_on_chain(instance, [wallet]) == {wallet: 0}, "the reorg kept the mint"
 
@@ -88,7 +88,7 @@ async def reads_follow(instance: Instance, answer: Answer, seconds: float) -> No
 
 
 async def comes_back_once(instance: Instance, answer: Answer) -> None:
-    """While blocks come, the reward is on the new chain, and all the books agree."""
+    """Checks that the reward is minted on the new chain and that all balances agree."""
     async with ticking(instance):
         await all_minted(instance, BACK_SECONDS)
     event = await instance.minted(answer.event_id)
@@ -116,7 +116,7 @@ async def test_a_reward_that_a_reorg_drops_is_minted_again_exactly_once(
 async def test_a_reward_is_back_within_twenty_seconds_on_a_chain_with_block_times(
     instance: Instance,
 ) -> None:
-    """Nobody ticks by hand here: the chain mines a block each second."""
+    """The chain mines a block every second in this test."""
     await instance.rpc("evm_setAutomine", False)
     await instance.rpc("evm_setIntervalMining", 1)
     try:

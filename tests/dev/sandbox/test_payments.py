@@ -1,4 +1,4 @@
-"""The sandbox's payment provider, spoken to by the provider's own client library."""
+"""The sandbox's payment provider, called by the provider's own client library."""
 
 import asyncio
 import threading
@@ -293,9 +293,13 @@ async def test_a_refund_in_parts_is_told_with_what_went_back_so_far(shop: Shop) 
     await shop.hears("refund.created", times=2)
     await shop.hears("charge.refunded", times=2)
     refunds = {event["data"]["object"]["id"]: event for event in shop.told("refund.created")}
-    told = refunds[part.id]["data"]["object"]
-    assert (told["amount"], told["reason"], told["payment_intent"]) == (120, "duplicate", intent)
-    assert told["metadata"] == {"a": "b"}
+    refund = refunds[part.id]["data"]["object"]
+    assert (refund["amount"], refund["reason"], refund["payment_intent"]) == (
+        120,
+        "duplicate",
+        intent,
+    )
+    assert refund["metadata"] == {"a": "b"}
     assert refunds[part.id]["request"]["id"].startswith("req_")
     assert refunds[part.id]["request"]["idempotency_key"]
     charges = [event["data"]["object"] for event in shop.told("charge.refunded")]
@@ -304,7 +308,7 @@ async def test_a_refund_in_parts_is_told_with_what_went_back_so_far(shop: Shop) 
     assert (last["amount_refunded"], last["refunded"]) == (500, True)
     assert [refund["id"] for refund in last["refunds"]["data"]] == [rest.id, part.id]
     assert last["payment_intent"] == intent
-    assert last["id"] == told["charge"]
+    assert last["id"] == refund["charge"]
 
 
 @pytest.mark.parametrize(
@@ -323,10 +327,12 @@ async def test_a_bad_refund_is_refused(
 ) -> None:
     made = await shop.ordered()
     _, paid = await shop.knock(made.id)
-    asked = {"payment_intent": paid["paymentIntentId"], **ask}
+    parameters = {"payment_intent": paid["paymentIntentId"], **ask}
 
     with pytest.raises(stripe.InvalidRequestError) as refused:
-        await shop.refunded(**{name: value for name, value in asked.items() if value is not None})
+        await shop.refunded(
+            **{name: value for name, value in parameters.items() if value is not None}
+        )
 
     error = refused.value
     assert (error.http_status, error.code, error.param) == (status, code, param)
