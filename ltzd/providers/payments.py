@@ -21,7 +21,13 @@ from ltzd import telemetry
 from ltzd.errors import IdempotencyKeyReused, InvalidFields, PaymentRefused, PaymentsUnavailable
 from ltzd.providers.outbound.http_client import AsyncCloseable
 from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
-from ltzd.rules.payments import CURRENCY, EVENT_TOLERANCE_SECONDS, Order, Session, id_of
+from ltzd.rules.payments import (
+    CURRENCY,
+    EVENT_TOLERANCE_SECONDS,
+    CheckoutOrder,
+    CheckoutSession,
+    id_of,
+)
 
 _log = structlog.get_logger()
 
@@ -92,7 +98,7 @@ class PaymentProvider(AsyncCloseable):
     async def close(self) -> None:
         await self._http.close_async()  # type: ignore[no-untyped-call]
 
-    async def open_session(self, order: Order, idempotency_key: str) -> CheckoutPage:
+    async def open_session(self, order: CheckoutOrder, idempotency_key: str) -> CheckoutPage:
         """Opens a checkout session; the same key with the same order gives the same session.
 
         Raises InvalidFields for a field that the provider refuses, IdempotencyKeyReused, and
@@ -127,7 +133,7 @@ class PaymentProvider(AsyncCloseable):
             return answer
         raise _refusal(answer) from answer
 
-    async def session(self, session_id: str) -> Session | None:
+    async def session(self, session_id: str) -> CheckoutSession | None:
         """Returns the session as it is now; None if our account has no session with this id.
 
         Raises PaymentsUnavailable.
@@ -136,7 +142,7 @@ class PaymentProvider(AsyncCloseable):
             self._client.v1.checkout.sessions.retrieve_async(session_id, {"expand": [_REFUND]}),
             lambda session: _session(session_id, session),
         )
-        if isinstance(answer, Session):
+        if isinstance(answer, CheckoutSession):
             return answer
         if answer.http_status == 404:
             return None
@@ -229,11 +235,11 @@ def _text(value: object) -> str:
     raise TypeError("the payment provider's answer lacks a text")
 
 
-def _session(session_id: str, answer: Mapping[str, Any]) -> Session:
+def _session(session_id: str, answer: Mapping[str, Any]) -> CheckoutSession:
     if answer["id"] != session_id:
         raise ValueError("the payment provider's answer is of another session")
     total = answer.get("amount_total")
-    return Session(
+    return CheckoutSession(
         id=session_id,
         mode=answer.get("mode"),
         status=answer.get("status"),

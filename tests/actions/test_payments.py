@@ -39,7 +39,7 @@ from ltzd.errors import (
 )
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.payments import PaymentProvider
-from ltzd.rules.payments import NOBODYS
+from ltzd.rules.payments import NO_BRAND
 from ltzd.store import payments
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache
@@ -517,7 +517,7 @@ async def test_a_paid_session_is_minted_once_and_repeats_say_the_same(
     assert shop.looked == [session_id], "a known session needs no provider"
     reward = payments.reward_id(session_id)
     wallet = address_of(WALLET_TEXT)
-    assert await rewards(world) == [(reward, 2, NOBODYS, wallet, 5_000)]
+    assert await rewards(world) == [(reward, 2, NO_BRAND, wallet, 5_000)]
 
 
 REFUSED: list[tuple[str, Mapping[str, object], str]] = [
@@ -582,7 +582,7 @@ async def test_the_provider_does_not_decide_which_session_we_asked_for(
 
 @pytest.mark.parametrize(
     ("brand", "booked"),
-    [(BRAND_TEXT, BRAND), ("0x" + "fe" * 20, NOBODYS), ("demo", NOBODYS), (None, NOBODYS)],
+    [(BRAND_TEXT, BRAND), ("0x" + "fe" * 20, NO_BRAND), ("demo", NO_BRAND), (None, NO_BRAND)],
 )
 async def test_a_payment_is_booked_to_the_brand_that_it_names_if_there_is_one(
     world: World, shop: FakePayments, brand: str | None, booked: bytes

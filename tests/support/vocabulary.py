@@ -86,14 +86,14 @@ IDENTIFIERS = {
 
 # Words of prose, in comments, docstrings and documents.
 WORDS = re.compile(
-    r"\b(purse|rehears\w+|desk|newcomers?|hopeless|crowd(?:ed|s)?|bell|twins?|"
+    r"\b(purse|rehears\w+|desk|hopeless|crowd(?:ed|s)?|bell|twins?|"
     r"back door|doors?|those who|he who|whoso|nobody's)\b",
     re.IGNORECASE,
 )
 
 BARE_SUBJECT = re.compile(
     r"(?:^|(?<=[.!?:;]\s))"
-    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|None|Such|It|"
+    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|None|Such(?! an? )|It|"
     r"One(?= (?:of|that|who|which|is|may|for)\b))"
     r"\b(?! if\b| (?:is|are) returned\b)(?=\s+[a-z])"
 )

@@ -1,0 +1,20 @@
+"""What a surface brings to the application: its routes, and the format of its errors."""
+
+from dataclasses import dataclass
+
+from sanic import Blueprint
+
+from ltzd.http.errors import ErrorFormat
+
+API_PREFIX = "/service-api"
+"""Spec, {api_prefix}: of the event handler's and pregeneration's paths."""
+
+READ_METHODS = ("GET", "HEAD")
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """`error_formats` pairs path prefixes with formats; other paths have the relayer's format."""
+
+    blueprint: Blueprint
+    error_formats: tuple[tuple[str, ErrorFormat], ...] = ()
