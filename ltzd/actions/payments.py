@@ -226,7 +226,7 @@ class Payments:
 
     # --- the provider's events ------------------------------------------------------------------
 
-    async def hear(self, raw: bytes, signature: str | None) -> None:
+    async def process_event(self, raw: bytes, signature: str | None) -> None:
         """Do what an event asks for; done, and committed, when this returns.
 
         Raises PaymentRefused for what is no event of the provider's, and Unavailable, after which

@@ -1,4 +1,4 @@
-"""What the surfaces call in the rest of ltzd, as protocols, and the policy they follow."""
+"""The services that the surfaces call, as protocols, and the policy that they follow."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -135,7 +135,7 @@ class Payments(Protocol):
         """Raises PaymentRefused, and MintPending while the mint has no hash."""
         ...
 
-    async def hear(self, raw: bytes, signature: str | None) -> None:
+    async def process_event(self, raw: bytes, signature: str | None) -> None:
         """An event of the provider's. Raises PaymentRefused for what is none."""
         ...
 

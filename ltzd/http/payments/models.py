@@ -148,7 +148,7 @@ def _dollars(cents: int) -> int | float:
 
 
 class PaymentWebhookBody(RequestModel):
-    """An event that the payment provider sends and signs. It has more fields than these."""
+    """An event that the payment provider sends and signs, with more fields than these."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -460,7 +460,7 @@ class FakePayments:
         self.minted.add(session_id)
         return MintedPayment(self.paid[session_id], MINT, already_processed=not is_new)
 
-    async def hear(self, raw: bytes, signature: str | None) -> None:
+    async def process_event(self, raw: bytes, signature: str | None) -> None:
         self._refuse()
         if signature != self.signature:
             raise PaymentRefused("Stripe-Signature: not of this body")
