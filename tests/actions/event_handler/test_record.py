@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.event_handler import writer as event_writing
-from ltzd.actions.event_handler.record import EventRequest, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventRequest
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
@@ -32,7 +33,7 @@ from ltzd.errors import (
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.store.database import Connection, Pool
 from ltzd.store.event_handler import events as store_events
-from ltzd.store.event_handler.events import ClaimKey, InsertedEvent, NewEvent
+from ltzd.store.event_handler.events import ClaimKey, EventRow, NewEvent
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import a_wallet, value
@@ -428,9 +429,7 @@ async def test_a_commit_whose_outcome_is_lost_is_recorded_once(
 ) -> None:
     write, lost = store_events.insert, [0]
 
-    async def lossy(
-        connection: Connection, those: Sequence[NewEvent]
-    ) -> dict[ClaimKey, InsertedEvent]:
+    async def lossy(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, EventRow]:
         lost[0] += 1
         if lost[0] > 1:
             return await write(connection, those)

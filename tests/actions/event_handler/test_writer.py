@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from ltzd.actions.event_handler import writer as event_writing
-from ltzd.actions.event_handler.record import EventHandler, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventHandler
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
