@@ -173,7 +173,7 @@ async def test_a_trickle_of_first_events_finds_its_user_every_time(
     types = [f"type_{number}" for number in range(60)]
     brand = a_brand(*(EventRule(type=kind, reward=1) for kind in types))
     async with a_handler(database_url, sandbox, brand) as handler:
-        handler._writer._commits._largest = 3
+        handler._writer._writer._max_batch = 3
         outcomes = await record_all(
             [handler],
             [a_request(f"u{n % 4}@shop.example", event_type=kind) for n, kind in enumerate(types)],
@@ -453,8 +453,8 @@ async def test_a_database_that_stays_away_is_told_after_a_bounded_wait(
     async def gone(*_: object) -> NoReturn:
         raise DatabaseUnavailable("The database was lost: ConnectionRefusedError")
 
-    monkeypatch.setattr(event_writing, "_UNSURE_SECONDS", 0.1)
-    monkeypatch.setattr(event_writing, "_UNSURE_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(event_writing, "_UNKNOWN_OUTCOME_SECONDS", 0.1)
+    monkeypatch.setattr(event_writing, "_UNKNOWN_OUTCOME_PAUSE_SECONDS", 0.02)
     async with a_handler(database_url, sandbox) as handler:
         await handler.record(a_request())
         monkeypatch.setattr(store_events, "insert", gone)

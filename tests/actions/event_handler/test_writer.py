@@ -34,7 +34,7 @@ async def record(handler: EventHandler, *emails: str) -> list[object]:
 async def test_a_full_database_is_told_to_every_caller_and_not_asked_for_ever(
     database_url: str, pool: Pool, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_writing, "_UNSURE_SECONDS", 0.5)
+    monkeypatch.setattr(event_writing, "_UNKNOWN_OUTCOME_SECONDS", 0.5)
     async with session(pool) as connection:
         await connection.execute(FULL)
     async with a_handler(database_url, sandbox) as handler:
