@@ -239,7 +239,7 @@ async def test_plain_http_behind_a_trusted_proxy_is_refused(proto: list[str]) ->
                 {"error": "HTTPS is required", "code": "HTTPS_REQUIRED"},
             )
             assert headers["Access-Control-Allow-Origin"] == ORIGIN
-        assert surface.book.asked == []
+        assert surface.book.requests == []
 
 
 @pytest.mark.parametrize("proto", [[], ["https"], ["https, https"], [""], ["httpx"], ["wss"]])

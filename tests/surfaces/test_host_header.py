@@ -129,5 +129,7 @@ async def test_http_1_0_may_do_without_a_host_but_not_with_a_malformed_one(
 
 async def test_a_good_host_is_served(surface: Surface) -> None:
     for host in GOOD:
-        said = await say(surface, "GET /service-api/health", b"Host: " + host.encode() + b"\r\n")
-        assert said[0] == 200, host
+        response = await say(
+            surface, "GET /service-api/health", b"Host: " + host.encode() + b"\r\n"
+        )
+        assert response[0] == 200, host

@@ -70,7 +70,7 @@ class Run:
 
     @property
     def operations(self) -> list[Operation]:
-        return [found.ok() for found in self.schema.get_all_operations()]
+        return [operation.ok() for operation in self.schema.get_all_operations()]
 
     def check(self, case: Case[Any], checks: Sequence[CheckFunction] = CHECKS) -> None:
         answer = case.call(base_url=self.url, session=self.http, timeout=20)
@@ -82,7 +82,7 @@ async def document(surface: EventSurface) -> dict[str, Any]:
     answer = await surface.ask("GET", "/docs/openapi.json")
     described: dict[str, Any] = answer.body
     described["paths"] = {
-        path: said for path, said in described["paths"].items() if path.startswith(PREFIX)
+        path: path_item for path, path_item in described["paths"].items() if path.startswith(PREFIX)
     }
     return described
 
@@ -133,8 +133,8 @@ async def test_whatever_is_made_from_the_document_is_answered_as_documented(
     run = await fuzzed(
         event_surface, await document(event_surface), random_cases(mode, EXAMPLES, checks)
     )
-    asked = {label for label, _ in run.seen}
-    assert asked == {
+    labels = {label for label, _ in run.seen}
+    assert labels == {
         operation.label
         for operation in run.operations
         if mode is GenerationMode.POSITIVE or takes_anything(operation)
@@ -200,9 +200,9 @@ async def test_requests_that_get_far_are_answered_as_documented_too(
         {"type": "purchase", "reward_per_dollar": 0.5, "max_claims_per_user": -1},
     )
     domains = ("steered.example",)
-    one = await event_surface.brand(*rules, domains=domains, max_reward_per_event=1_000)
+    brand = await event_surface.brand(*rules, domains=domains, max_reward_per_event=1_000)
     other = await event_surface.brand(*rules, domains=domains, duplicate_window_seconds=0)
-    described = steered(await document(event_surface), one, other)
+    described = steered(await document(event_surface), brand, other)
 
     run = await fuzzed(event_surface, described, random_cases(GenerationMode.POSITIVE, 150, CHECKS))
 

@@ -34,12 +34,12 @@ NO_LIMITS: dict[str, Any] = {"max_claims_per_user": -1, "cooldown_hours": 0}
 
 
 def a_brand(*events: EventRule, **changes: Any) -> Brand:
-    said = {"id": "0x" + BRAND.hex(), "name": "Demo", "domains": ("shop.example",)}
-    return Brand.model_validate(said | {"events": events} | changes)
+    configuration = {"id": "0x" + BRAND.hex(), "name": "Demo", "domains": ("shop.example",)}
+    return Brand.model_validate(configuration | {"events": events} | changes)
 
 
 def a_request(email: str = "ann@shop.example", **changes: Any) -> EventRequest:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "brand_id": BRAND,
         "event_type": "account_creation",
         "email": email,
@@ -49,7 +49,7 @@ def a_request(email: str = "ann@shop.example", **changes: Any) -> EventRequest:
         "metadata": {},
         "origin": None,
     }
-    return EventRequest(**said | changes)
+    return EventRequest(**fields | changes)
 
 
 @pytest.fixture(autouse=True)
@@ -97,8 +97,8 @@ async def a_handler(
 async def two_handlers(
     url: str, sandbox: Sandbox, brand: Brand | None = None
 ) -> AsyncIterator[list[EventHandler]]:
-    async with a_handler(url, sandbox, brand) as one, a_handler(url, sandbox, brand) as other:
-        yield [one, other]
+    async with a_handler(url, sandbox, brand) as first, a_handler(url, sandbox, brand) as second:
+        yield [first, second]
 
 
 OutcomeWriter = list[RecordedEvent | LtzdError]

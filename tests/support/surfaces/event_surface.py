@@ -75,14 +75,14 @@ class JsonResponse:
 
     @property
     def details(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.body["details"]
-        return found
+        details: dict[str, Any] = self.body["details"]
+        return details
 
     @property
     def faults(self) -> list[str]:
         """What `details.errors` lists."""
-        found: list[str] = self.details["errors"]
-        return found
+        faults: list[str] = self.details["errors"]
+        return faults
 
 
 @dataclass
@@ -99,15 +99,19 @@ class EventSurface:
         self,
         method: str,
         path: str,
-        said: object = None,
+        payload: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> JsonResponse:
-        """`said` as JSON; bytes, or an iterator of chunks, as they are."""
+        """`payload` as JSON; bytes, or an iterator of chunks, as they are."""
         sent = dict(headers or {})
-        raw: Any = said
-        if said is not None and not isinstance(said, bytes) and not hasattr(said, "__aiter__"):
-            raw = json.dumps(said).encode()
-        if said is not None and "Content-Type" not in sent:
+        raw: Any = payload
+        if (
+            payload is not None
+            and not isinstance(payload, bytes)
+            and not hasattr(payload, "__aiter__")
+        ):
+            raw = json.dumps(payload).encode()
+        if payload is not None and "Content-Type" not in sent:
             sent["Content-Type"] = "application/json"
         skipped = () if sent.get("Content-Type") else ("Content-Type",)
         sent = {name: value for name, value in sent.items() if value}
@@ -148,13 +152,13 @@ class EventSurface:
     async def brand(self, *events: dict[str, Any], **changes: Any) -> "BrandAtWork":
         """A new brand with a domain of its own; `events` are what its file says of them."""
         number = next(_numbers)
-        said: dict[str, Any] = {
+        configuration: dict[str, Any] = {
             "id": f"0x{number:040x}",
             "name": f"Brand {number}",
             "domains": (f"shop{number}.example",),
             "events": events,
         }
-        brand = Brand.model_validate(said | changes)
+        brand = Brand.model_validate(configuration | changes)
         keys = await self.apply(brand)
         assert keys is not None
         return BrandAtWork(self, brand, keys)
@@ -185,13 +189,13 @@ class BrandAtWork:
 
     def body(self, email: str | None = None, **changes: Any) -> dict[str, Any]:
         """A good event of its first configured type; `...` leaves a field out."""
-        said = {
+        fields = {
             "brandId": self.id,
             "eventType": self.brand.events[0].type if self.brand.events else "form_submit",
             "userEmail": email or somebody(),
             "domain": self.domain,
         } | changes
-        return {name: value for name, value in said.items() if value is not ...}
+        return {name: value for name, value in fields.items() if value is not ...}
 
     async def post(
         self, email: str | None = None, headers: Mapping[str, str] | None = None, **changes: Any
@@ -200,10 +204,10 @@ class BrandAtWork:
 
     async def change(self, *events: dict[str, Any], **changes: Any) -> None:
         """Apply another file of this brand."""
-        said = self.brand.model_dump() | changes
+        configuration = self.brand.model_dump() | changes
         if events:
-            said["events"] = events
-        self.brand = Brand.model_validate(said)
+            configuration["events"] = events
+        self.brand = Brand.model_validate(configuration)
         await self.surface.apply(self.brand)
 
     async def passes(self, seconds: float) -> None:
@@ -228,10 +232,10 @@ class BrandAtWork:
 
     async def events(self) -> int:
         """How many are recorded."""
-        found: int = await self.surface.value(
+        count: int = await self.surface.value(
             "SELECT count(*) FROM events WHERE brand_id = $1", self.brand.address
         )
-        return found
+        return count
 
 
 def assert_well_formed(answer: JsonResponse) -> None:
@@ -254,19 +258,19 @@ async def a_served_node(node: FakeNode) -> AsyncIterator[str]:
     """The node's URL; while it `is_down` it answers 503."""
 
     async def answer(request: web.Request) -> web.Response:
-        asked = await request.json()
+        message = await request.json()
         if node.is_down:
             return web.Response(status=503)
-        calls = asked if isinstance(asked, list) else [asked]
-        said = [
+        calls = message if isinstance(message, list) else [message]
+        replies = [
             {
                 "jsonrpc": "2.0",
-                "id": one["id"],
-                "result": await node.call(one["method"], *one["params"]),
+                "id": call["id"],
+                "result": await node.call(call["method"], *call["params"]),
             }
-            for one in calls
+            for call in calls
         ]
-        return web.json_response(said if isinstance(asked, list) else said[0])
+        return web.json_response(replies if isinstance(message, list) else replies[0])
 
     application = web.Application()
     application.router.add_post("/", answer)
@@ -292,8 +296,8 @@ async def an_event_surface(
         node.mine()
         node_url = await stack.enter_async_context(a_served_node(node))
         sealer = Sealer.from_file(folder / "master.key", create=True)
-        said = _settings(database_url, folder, sandbox, node_url) | settings
-        daemon = await stack.enter_async_context(open_daemon(Settings.model_validate(said)))
+        merged = _settings(database_url, folder, sandbox, node_url) | settings
+        daemon = await stack.enter_async_context(open_daemon(Settings.model_validate(merged)))
         http = await stack.enter_async_context(aiohttp.ClientSession())
         url = await stack.enter_async_context(serving(http_app(daemon, is_dev=False)))
         surface = EventSurface(url, http, daemon, sandbox, node, sealer)

@@ -28,28 +28,28 @@ async def say(surface: EventSurface, *pieces: bytes) -> list[tuple[int, Any]]:
     """Bytes to the server's port; the answers until it hangs up or is silent for a moment."""
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    said = b""
+    received = b""
     try:
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
         async with asyncio.timeout(5):
-            said = await reader.read()
+            received = await reader.read()
     finally:
         writer.close()
         await writer.wait_closed()
-    return list(answers_in(said))
+    return list(answers_in(received))
 
 
-def answers_in(said: bytes) -> Any:
-    while said:
-        head, _, said = said.partition(b"\r\n\r\n")
+def answers_in(received: bytes) -> Any:
+    while received:
+        head, _, received = received.partition(b"\r\n\r\n")
         lines = head.split(b"\r\n")
         headers = {
             name.lower(): value for name, _, value in (line.partition(b": ") for line in lines[1:])
         }
         length = int(headers.get(b"content-length", b"0"))
-        raw, said = said[:length], said[length:]
+        raw, received = received[:length], received[length:]
         yield int(lines[0].split(b" ")[1]), json.loads(raw) if raw else None
 
 
@@ -190,10 +190,10 @@ async def test_strange_but_valid_values_are_kept_with_the_event(
     answer = await event_surface.post(raw)
     assert answer.status == 200, answer.body
     if kept is not None:
-        found = await event_surface.value(
+        stored = await event_surface.value(
             "SELECT metadata FROM events WHERE id = $1", UUID(answer.event_id)
         )
-        assert found == {"v": kept}
+        assert stored == {"v": kept}
 
 
 async def test_the_last_of_two_equal_keys_counts(event_surface: EventSurface) -> None:
@@ -692,10 +692,10 @@ async def test_sql_and_script_in_free_text_are_just_text(event_surface: EventSur
     metadata = {"a'); DROP TABLE events; --": "<script>alert(1)</script>", "$1": "%s %(x)s {0}"}
     answer = await brand.post(metadata=metadata, sourceUrl="https://x.example/';--")
     assert answer.status == 200
-    found = await event_surface.value(
+    stored = await event_surface.value(
         "SELECT metadata FROM events WHERE id = $1", UUID(answer.event_id)
     )
-    assert found == metadata
+    assert stored == metadata
 
 
 async def test_addresses_that_differ_only_in_case_are_one_user_beyond_ascii_too(

@@ -295,7 +295,7 @@ def signed(
     **changes: str,
 ) -> dict[str, str]:
     """LTZ-HMAC v1 as integrations.md 7 writes it, independently of ltzd's own code."""
-    said = {
+    headers = {
         "X-LTZ-Brand-Id": brand.id,
         "X-LTZ-Timestamp": str(int(time.time())),
         "X-LTZ-Nonce": secrets.token_urlsafe(24),
@@ -303,8 +303,8 @@ def signed(
     text = "\n".join(
         (
             "v1",
-            said["X-LTZ-Timestamp"],
-            said["X-LTZ-Nonce"],
+            headers["X-LTZ-Timestamp"],
+            headers["X-LTZ-Nonce"],
             method,
             path,
             hashlib.sha256(raw).hexdigest(),
@@ -312,7 +312,7 @@ def signed(
     )
     secret = (key or brand.keys.security_key).encode()
     digest = hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
-    return {"X-LTZ-Signature": f"v1={digest}"} | said
+    return {"X-LTZ-Signature": f"v1={digest}"} | headers
 
 
 async def a_guarded_brand(surface: EventSurface, **changes: Any) -> tuple[BrandAtWork, str]:
@@ -329,8 +329,8 @@ async def a_guarded_brand(surface: EventSurface, **changes: Any) -> tuple[BrandA
 
 
 def raw_event(brand: BrandAtWork, email: str, **changes: Any) -> bytes:
-    said = {"metadata": {"source": "voice_claim"}} | changes
-    return json.dumps(brand.body(email, **said)).encode()
+    fields = {"metadata": {"source": "voice_claim"}} | changes
+    return json.dumps(brand.body(email, **fields)).encode()
 
 
 async def test_without_a_signature_a_bypass_is_a_normal_event(event_surface: EventSurface) -> None:
@@ -514,8 +514,8 @@ async def test_of_items_that_share_a_global_maximum_the_first_ones_have_it(
 ) -> None:
     """Also where a user's second item has to wait for the commit of his first."""
     brand = await event_surface.brand(free(max_total_claims=3), duplicate_window_seconds=0)
-    one, two, three = somebody(), somebody(), somebody()
-    items = [brand.body(email) for email in (one, one, two, three, two)]
+    first, second, third = somebody(), somebody(), somebody()
+    items = [brand.body(email) for email in (first, first, second, third, second)]
     assert statuses(await bulk(event_surface, items)) == [200, 200, 200, 429, 429]
 
 
@@ -523,8 +523,8 @@ async def test_of_items_that_share_a_budget_the_first_ones_have_it(
     event_surface: EventSurface,
 ) -> None:
     brand = await event_surface.brand(PAID, daily_mint_budget=300, duplicate_window_seconds=0)
-    one, two, three = somebody(), somebody(), somebody()
-    items = [brand.body(email) for email in (one, one, two, three)]
+    first, second, third = somebody(), somebody(), somebody()
+    items = [brand.body(email) for email in (first, first, second, third)]
     assert statuses(await bulk(event_surface, items)) == [200, 200, 200, 429]
 
 
@@ -560,10 +560,10 @@ async def test_a_mix_of_duplicates_and_users_is_decided_as_one_after_the_other(
             (f"u{(seed + number * 7) % 5}", ("form_submit", "custom_b", "custom_c")[number % 3])
             for number in range(25)
         ]
-        said = secrets.token_hex(8)
+        suffix = secrets.token_hex(8)
         alone = []
         for user, kind in mix:
-            answer = await one_by_one.post(f"{user}.{said}@mail.example", eventType=kind)
+            answer = await one_by_one.post(f"{user}.{suffix}@mail.example", eventType=kind)
             alone.append(answer.status)
-        items = [at_once.body(f"{user}.{said}@m.example", eventType=kind) for user, kind in mix]
+        items = [at_once.body(f"{user}.{suffix}@m.example", eventType=kind) for user, kind in mix]
         assert statuses(await bulk(event_surface, items)) == alone

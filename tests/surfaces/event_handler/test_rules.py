@@ -131,16 +131,16 @@ async def test_a_reward_of_nothing_is_final_without_a_hash(event_surface: EventS
         "walletAddress": answer.body["walletAddress"],
         "transactionHash": None,
     }
-    told = await event_surface.get(f"/events/{answer.event_id}")
-    assert (told.body["status"], told.body["transactionHash"]) == ("final", None)
+    event = await event_surface.get(f"/events/{answer.event_id}")
+    assert (event.body["status"], event.body["transactionHash"]) == ("final", None)
 
 
 async def test_one_email_has_one_wallet_in_every_brand_and_is_new_once(
     event_surface: EventSurface,
 ) -> None:
-    one, other = await event_surface.brand(free()), await event_surface.brand(free())
+    brand, other = await event_surface.brand(free()), await event_surface.brand(free())
     email = somebody()
-    first = await one.post(email)
+    first = await brand.post(email)
     second = await other.post(email.upper())
 
     assert (first.body["walletCreated"], second.body["walletCreated"]) == (True, False)
@@ -307,13 +307,13 @@ PLACES: list[tuple[dict[str, Any], str | None, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "origin", "status"), PLACES)
+@pytest.mark.parametrize(("fields", "origin", "status"), PLACES)
 async def test_domain_counts_before_source_url_before_origin(
-    event_surface: EventSurface, said: dict[str, Any], origin: str | None, status: int
+    event_surface: EventSurface, fields: dict[str, Any], origin: str | None, status: int
 ) -> None:
     brand = await event_surface.brand(free(), domains=("shop.example",))
     headers = {} if origin is None else {"Origin": origin}
-    answer = await brand.post(headers=headers, **{"domain": ...} | said)
+    answer = await brand.post(headers=headers, **{"domain": ...} | fields)
     assert answer.status == status, answer.body
 
 
@@ -381,10 +381,10 @@ async def test_an_origins_host_is_its_domain(
 
 
 async def test_the_domain_of_another_brand_is_foreign(event_surface: EventSurface) -> None:
-    one, other = await event_surface.brand(free()), await event_surface.brand(free())
-    assert (await one.post(domain=other.domain)).status == 403
+    brand, other = await event_surface.brand(free()), await event_surface.brand(free())
+    assert (await brand.post(domain=other.domain)).status == 403
     origin = {"Origin": f"https://{other.domain}"}
-    answer = await one.post(domain=..., headers=origin)
+    answer = await brand.post(domain=..., headers=origin)
     assert answer.status == 403
     # The other brand's page may read that it was refused.
     assert answer.headers["Access-Control-Allow-Origin"] == origin["Origin"]
@@ -1068,6 +1068,6 @@ async def test_without_a_hash_in_time_it_is_202_with_the_fields_of_a_200(
     assert answer.body["success"] is True
     assert (answer.body["status"], answer.body["transactionHash"]) == ("queued", None)
     assert (answer.body["rewardAmount"], answer.body["reward"]["amount"]) == (10, 10)
-    told = await own_event_surface.get(f"/events/{answer.event_id}")
-    assert (told.status, told.body["status"]) == (200, "queued")
+    event = await own_event_surface.get(f"/events/{answer.event_id}")
+    assert (event.status, event.body["status"]) == (200, "queued")
     assert_duplicate(await brand.post(email), answer)
