@@ -1,4 +1,4 @@
-"""Invalidation over HTTP: both forms, their keys, limits, fields and the envelope of spec 7.6."""
+"""Invalidation over HTTP: both endpoints, their keys, limits, fields and the error body of 7.6."""
 
 import json
 import time
@@ -69,7 +69,7 @@ class JsonResponse:
 async def post(
     surface: Surface, path: str = KEYED_PATH, payload: object = None, **headers: str
 ) -> JsonResponse:
-    """`payload` as JSON, or as it is if it is bytes; with the brand's key unless told otherwise."""
+    """Send `payload` as JSON, bytes unchanged. The brand's key is the default."""
     body = {"api_url": URL} if payload is None else payload
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Authorization": f"Bearer {API_KEY}", "Content-Type": "application/json"}
@@ -89,7 +89,7 @@ async def keyless(surface: Surface, payload: object = None, **headers: str) -> J
 
 
 def some_results(surface: Surface) -> None:
-    """Of this brand's for two users in two collections, and another brand's with the same URL."""
+    """Results of the brand for two users in two collections, and of another brand for the URL."""
     brand = address_of(BRAND_ID)
     surface.constraints.cached = {
         (brand, URL, WALLET, 7),

@@ -252,9 +252,9 @@ async def test_the_relayer_documents_its_token_headers_and_examples(surface: Sur
         assert described_operation["security"] == [{"bearer": []}]
         for status, answer in described_operation["responses"].items():
             of_status = {"429": {"Retry-After"}, "401": {"WWW-Authenticate"}}
-            if method == "post":  # the day's gas budget, which ends at midnight
+            if method == "post":  # the total gas budget, which is renewed at midnight
                 of_status["403"] = {"Retry-After"}
-                of_status["503"] = {"Retry-After"}  # a relay that no node has taken yet
+                of_status["503"] = {"Retry-After"}  # a relay that no node has accepted yet
             more = of_status.get(status, set())
             assert set(answer["headers"]) == RELAY_WINDOW | more
             examples = answer["content"]["application/json"]["examples"]
@@ -328,7 +328,7 @@ async def made_calls(
 
 
 def with_a_signature(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """As the brand's server would have signed what was made up."""
+    """Sign the generated request as the brand's server would."""
     body = request.body.encode() if isinstance(request.body, str) else request.body or b""
     assert isinstance(body, bytes)
     timestamp, nonce, method = str(int(time.time())), uuid4().hex, request.method or ""

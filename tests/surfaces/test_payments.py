@@ -1,4 +1,4 @@
-"""Checkout, payment mints and the provider's events over HTTP: the tables of spec 2.5, 2.6, 7.4."""
+"""Checkout, payment mints and the payment webhook over HTTP: the tables of spec 2.5, 2.6, 7.4."""
 
 import asyncio
 import json
@@ -96,7 +96,7 @@ MODELS: dict[str, tuple[Any, Any]] = {
 
 
 async def post(surface: Surface, path: str, payload: object, **headers: str) -> JsonResponse:
-    """`payload` as JSON, or as it is if it is bytes; the answer must fit its model."""
+    """Send `payload` as JSON, bytes unchanged. The response must fit its model."""
     raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     sent = {"Content-Type": "application/json"}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -108,7 +108,7 @@ async def post(surface: Surface, path: str, payload: object, **headers: str) -> 
 
 
 def changed(**changes: object) -> dict[str, object]:
-    """`...` leaves a field out."""
+    """A field of `...` is left out."""
     return {name: value for name, value in (GOOD | changes).items() if value is not ...}
 
 
@@ -289,7 +289,7 @@ async def test_an_address_may_open_six_hundred_checkouts_a_minute(
 async def test_an_address_may_ask_for_120_payment_mints_a_minute_broken_ones_too(
     surface: Surface,
 ) -> None:
-    """Each may be a question to the payment provider (choices.md, Transport and other limits)."""
+    """Each request may cost a call to the payment provider (choices.md, Transport)."""
     payloads = [b"{", b"", b"x" * (EVENT_HANDLER_LIMIT + 1), {"sessionId": "cs_unknown"}]
     for number in range(120):
         answer = await post(surface, PAYMENT_MINT, payloads[number % 4])

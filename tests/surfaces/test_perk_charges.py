@@ -1,4 +1,4 @@
-"""Perk charges over HTTP: signatures, the order of checks, fields, envelopes and answers."""
+"""Perk charges over HTTP: signatures, the order of checks, fields, error bodies and responses."""
 
 import base64
 import json
@@ -126,7 +126,7 @@ def signed(
 async def ask(
     surface: Surface, method: str, path: str, raw: bytes | None, headers: Mapping[str, str]
 ) -> JsonResponse:
-    """Exactly this; an answer must fit its model whatever it is."""
+    """Send exactly this request. The response must fit its model, whatever its status."""
     sent = {"Content-Type": "application/json"} | dict(headers)
     sent = {name: value for name, value in sent.items() if value}
     async with surface.client.request(
@@ -145,7 +145,7 @@ async def ask(
 
 
 def a_body(**changes: object) -> bytes:
-    """`...` leaves a field out."""
+    """A field of `...` is left out."""
     fields = {"collectionId": COLLECTION, "tokenId": str(PERK)} | changes
     return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
 
@@ -819,7 +819,7 @@ async def test_other_methods_are_405_in_the_relayers_envelope(surface: Surface, 
 
 @dataclass
 class SigningBrands:
-    """Two brands of a database, and what judges their signatures."""
+    """Two brands of a database, and the action that verifies their signatures."""
 
     pool: Pool
     sealer: Sealer
@@ -1083,7 +1083,7 @@ async def test_one_of_several_signatures_is_enough_while_keys_change(
 @example(collection=0, token=0)
 @example(collection=10**71, token=10**71)
 def test_a_plain_query_means_what_any_other_order_of_it_does(collection: int, token: int) -> None:
-    """The plain order has a way of its own."""
+    """The usual order is parsed by a faster path."""
     plain = f"collectionId={collection}&tokenId={token}"
     assert read(plain) == read(f"tokenId={token}&collectionId={collection}")
     assert read(plain.replace("=", "=00")) == read(f"tokenId=00{token}&collectionId=00{collection}")

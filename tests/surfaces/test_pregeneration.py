@@ -94,7 +94,7 @@ class JsonResponse:
 
 
 def an_order(**changes: object) -> dict[str, object]:
-    """A good request's body; `None` stays, to be sent as null."""
+    """A valid body. A field of `None` is sent as null."""
     return {
         "brand_id": BRAND_ID,
         "oauth_provider": "discord",
@@ -103,7 +103,7 @@ def an_order(**changes: object) -> dict[str, object]:
 
 
 async def post(surface: Surface, payload: object = None, **headers: str) -> JsonResponse:
-    """`payload` as JSON, or as it is if it is bytes."""
+    """Send `payload` as JSON; bytes are sent unchanged."""
     body = an_order() if payload is None else payload
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Content-Type": "application/json"}
@@ -118,7 +118,7 @@ async def post(surface: Surface, payload: object = None, **headers: str) -> Json
 
 
 async def refused(surface: Surface, payload: object, model: type[BaseModel]) -> dict[str, Any]:
-    """The body of a 400 of exactly this form, for which nobody was asked and nothing counted."""
+    """The body of a 400 of exactly this form. No provider was asked and no request counted."""
     answer = await post(surface, payload)
     assert (answer.status, answer.window) == (400, None)
     assert (surface.pregeneration.requests, surface.pregeneration.counted) == ([], 0)

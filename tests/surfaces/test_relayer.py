@@ -1,4 +1,4 @@
-"""/relay over HTTP: the order of its checks, its fields, envelopes, headers and answers."""
+"""/relay over HTTP: the order of its checks, its fields, error bodies, headers and responses."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ class JsonResponse:
 
     @property
     def window(self) -> tuple[int, int]:
-        """The limit that is shown and what is left of it."""
+        """The limit that is shown, and what is left of it."""
         limit, remaining, reset = (int(self.headers[name]) for name in WINDOW)
         assert reset >= time.time() - 1
         return limit, remaining
@@ -85,7 +85,7 @@ class JsonResponse:
 
 
 def a_call(**changes: object) -> dict[str, object]:
-    """A good request's body; `...` leaves a field out."""
+    """A valid body. A field of `...` is left out."""
     fields: dict[str, object] = {
         "to": CONTRACT,
         "data": "0x01ab",
@@ -115,7 +115,7 @@ async def ask(
     payload: object = None,
     headers: Mapping[str, str | None] | None = None,
 ) -> JsonResponse:
-    """`payload` as JSON, or as it is if it is bytes; a header of None is not sent."""
+    """Send `payload` as JSON, bytes unchanged. A header of None is not sent."""
     sent = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     given = {name: value for name, value in (sent | dict(headers or {})).items() if value}
     raw = payload if isinstance(payload, bytes) or payload is None else json.dumps(payload).encode()
@@ -136,7 +136,7 @@ async def post(surface: Surface, payload: object = None, **headers: str | None) 
 
 
 async def say(surface: Surface, raw: bytes) -> bytes:
-    """Bytes to the server's port, and everything it says until it hangs up."""
+    """Send bytes to the server's port. Returns everything it sends until it closes."""
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -423,7 +423,7 @@ async def test_every_missing_field_is_named(
 
 
 async def test_what_is_asked_first_is_refused_first(surface: Surface) -> None:
-    """One request with every fault; they are mended one after the other."""
+    """A request has every fault, and each step mends the first."""
     body: Any = b"{"
     headers: dict[str, str | None] = {"Origin": "https://evil.example", "Authorization": None}
     relays = surface.relays
@@ -828,7 +828,7 @@ async def test_data(surface: Surface, data: object, fault: str | None) -> None:
     ],
 )
 async def test_amounts(surface: Surface, value: object, wanted: int | str) -> None:
-    """The call's, and the permit's, which has no default."""
+    """Of the call and of the permit, which has no default."""
     answer = await post(surface, a_call(value=value, metadata={"permit": a_permit(value=value)}))
     if isinstance(wanted, int):
         call = surface.relays.requests[0].ask
@@ -843,7 +843,7 @@ async def test_amounts(surface: Surface, value: object, wanted: int | str) -> No
     [
         (0, None),
         (1_000_000, None),
-        (1_000_001, None),  # 403, which is not for the fields to say
+        (1_000_001, None),  # refused later, with 403
         (10**30, None),
         (-1, "must be at least 0"),
         (True, "must be an integer"),
@@ -1104,7 +1104,7 @@ async def test_what_is_no_json_object_of_sane_depth_is_400(surface: Surface, raw
 async def test_a_deep_body_is_refused_whatever_pythons_recursion_limit(
     surface: Surface, raw: bytes
 ) -> None:
-    """Libraries raise it; a decoder that trusts it runs out of stack and ends the process."""
+    """Libraries raise the limit. A decoder that relies on it would overflow the stack."""
     known = sys.getrecursionlimit()
     sys.setrecursionlimit(max(known, 100_000))
     try:

@@ -1,4 +1,4 @@
-"""What surrounds every request: ids, unknown paths, broken HTTP, starting and stopping."""
+"""The middleware and the server: ids, unknown paths, broken HTTP, starting and stopping."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def ask(surface: Surface, method: str, path: str, **options: Any) -> tuple
 
 
 async def say(surface: Surface, raw: bytes) -> bytes:
-    """Bytes to the server's port, and everything it says until it hangs up."""
+    """Send bytes to the server's port. Returns everything it sends until it closes."""
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -149,7 +149,7 @@ async def test_broken_http_gets_a_json_answer_below_500(surface: Surface, raw: b
 async def test_two_host_headers_are_refused(
     surface: Surface, method: bytes, path: bytes, second: bytes
 ) -> None:
-    """RFC 9112 3.2: whoever stands before us may have looked at the other one."""
+    """RFC 9112 3.2: a proxy may have read the other header."""
     hosts = b"Host: shop.example\r\n" + second + b"\r\n"
     rest = b"Origin: https://shop.example\r\nConnection: close\r\n\r\n"
     received = await say(surface, method + b" " + path + b" HTTP/1.1\r\n" + hosts + rest)
@@ -227,7 +227,7 @@ async def test_stopping_lets_a_request_finish_and_takes_no_new_ones() -> None:
     server = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result))
     url = f"http://127.0.0.1:{await port}/service-api"
     async with aiohttp.ClientSession() as client:
-        async with client.get(f"{url}/debug") as idle:  # leaves a connection open
+        async with client.get(f"{url}/debug") as idle:  # keeps its connection open
             assert idle.status == 200
         call = asyncio.create_task(client.post(f"{url}/manual-event", json=an_event()))
         await until(lambda: _is(bool(book.requests)))

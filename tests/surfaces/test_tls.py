@@ -1,4 +1,4 @@
-"""A server that speaks TLS itself, and a certificate that is renewed while requests run."""
+"""A server that serves TLS itself, and a certificate that is renewed while requests run."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The action behind the event handler, as one process has it: on PostgreSQL and the sandbox."""
+"""The `EventHandler` action of one process, on PostgreSQL and the sandbox."""
 
 import asyncio
 from collections import Counter
@@ -69,7 +69,7 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 async def a_handler(
     url: str, sandbox: Sandbox, brand: Brand | None = None, capacity: MintCapacity | None = None
 ) -> Any:
-    """One process's worth: its own pool, identity client and memory."""
+    """The action with its own pool, identity client and memory, as one process has them."""
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
@@ -105,7 +105,7 @@ OutcomeWriter = list[RecordedEvent | LtzdError]
 
 
 async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> OutcomeWriter:
-    """All at once, over the handlers in turn."""
+    """Record all requests at once, spread over the handlers in turn."""
     answers = await asyncio.gather(
         *(
             handlers[number % len(handlers)].record(request)
@@ -128,7 +128,7 @@ def recorded(outcomes: OutcomeWriter) -> list[RecordedEvent]:
 
 
 async def counts(pool: Pool) -> tuple[int, int, int]:
-    """Events, rewards, users."""
+    """The numbers of events, rewards and users in the database."""
     async with session(pool) as connection:
         return tuple(
             await connection.fetchrow(

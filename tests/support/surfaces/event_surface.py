@@ -1,8 +1,8 @@
 """The event surface as `ltzd run --roles http` serves it, on real PostgreSQL and the sandbox.
 
-Everything is the real thing but two: the node is `FakeNode` behind HTTP, and a stand-in for the
-mint lane of another process tells hashes at once. Tests share one surface; each has brands of its
-own (`surface.brand(...)`), and with them its own claims, totals and budgets.
+Only two parts are fakes: the node is a `FakeNode` behind HTTP, and a stand-in for the mint lane of
+another process reports hashes at once. Tests share one surface. Each test has brands of its own
+(`surface.brand(...)`), and with them its own claims, totals and budgets.
 """
 
 import asyncio
@@ -49,12 +49,12 @@ _numbers = itertools.count(1)
 
 
 def free(kind: str = "form_submit", **changes: Any) -> dict[str, Any]:
-    """An event rule without any limit, whose reward of 0 is answered at once."""
+    """An event rule without limits. Its reward of 0 is answered at once."""
     return {"type": kind, "reward": 0} | NO_LIMITS | changes
 
 
 def somebody() -> str:
-    """An e-mail address that no other event has."""
+    """A new e-mail address."""
     return f"{uuid4().hex}@mail.example"
 
 
@@ -80,7 +80,7 @@ class JsonResponse:
 
     @property
     def faults(self) -> list[str]:
-        """What `details.errors` lists."""
+        """The list in `details.errors`."""
         faults: list[str] = self.details["errors"]
         return faults
 
@@ -102,7 +102,7 @@ class EventSurface:
         payload: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> JsonResponse:
-        """`payload` as JSON; bytes, or an iterator of chunks, as they are."""
+        """Send `payload` as JSON; bytes and iterators of chunks are sent unchanged."""
         sent = dict(headers or {})
         raw: Any = payload
         if (
@@ -129,7 +129,7 @@ class EventSurface:
             return JsonResponse(answer.status, body, answer.headers, got)
 
     async def post(self, body: object, **headers: str) -> JsonResponse:
-        """An event, whose answer must fit the models whatever it is."""
+        """Send an event. The response must fit the models, whatever its status."""
         answer = await self.ask("POST", f"{PREFIX}/manual-event", body, headers)
         assert_well_formed(answer)
         return answer
@@ -138,19 +138,19 @@ class EventSurface:
         return await self.ask("GET", PREFIX + path, headers=headers)
 
     async def apply(self, brand: Brand) -> NewKeys | None:
-        """The configuration in force at once; keys when the brand is new."""
+        """Put the configuration in force at once. A new brand gets keys."""
         async with transaction(self.daemon.pool) as connection:
             applied = await brands.apply(connection, brand, self.sealer)
         await self.refresh()
         return applied.keys
 
     async def refresh(self) -> None:
-        """Make what is committed of the brands known to this process now."""
+        """Make this process read the brands that are committed."""
         async with session(self.daemon.pool) as connection:
             await self.daemon.brands.refresh(connection)
 
     async def brand(self, *events: dict[str, Any], **changes: Any) -> "BrandAtWork":
-        """A new brand with a domain of its own; `events` are what its file says of them."""
+        """A new brand with a domain of its own. `events` are the events of its file."""
         number = next(_numbers)
         configuration: dict[str, Any] = {
             "id": f"0x{number:040x}",
@@ -173,7 +173,7 @@ class EventSurface:
 
 @dataclass
 class BrandAtWork:
-    """A brand in force and what it can do."""
+    """A brand in force, and the requests of its server."""
 
     surface: EventSurface
     brand: Brand
@@ -188,7 +188,7 @@ class BrandAtWork:
         return self.brand.domains[0]
 
     def body(self, email: str | None = None, **changes: Any) -> dict[str, Any]:
-        """A good event of its first configured type; `...` leaves a field out."""
+        """A valid event of its first configured type. A field of `...` is left out."""
         fields = {
             "brandId": self.id,
             "eventType": self.brand.events[0].type if self.brand.events else "form_submit",
@@ -211,7 +211,7 @@ class BrandAtWork:
         await self.surface.apply(self.brand)
 
     async def passes(self, seconds: float) -> None:
-        """So much time goes by for everything that this brand's users claimed."""
+        """Move the claims of this brand's users into the past by this time."""
         async with transaction(self.surface.daemon.pool) as connection:
             await connection.execute(
                 """
@@ -231,7 +231,7 @@ class BrandAtWork:
             )
 
     async def events(self) -> int:
-        """How many are recorded."""
+        """The number of recorded events."""
         count: int = await self.surface.value(
             "SELECT count(*) FROM events WHERE brand_id = $1", self.brand.address
         )
@@ -239,7 +239,7 @@ class BrandAtWork:
 
 
 def assert_well_formed(answer: JsonResponse) -> None:
-    """What holds for every answer of an event, whatever it says."""
+    """Checks the shape of every response to an event, success or error."""
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.headers["Vary"] == "Origin"
     assert answer.headers["X-Request-Id"]
@@ -255,7 +255,7 @@ def assert_well_formed(answer: JsonResponse) -> None:
 
 @asynccontextmanager
 async def a_served_node(node: FakeNode) -> AsyncIterator[str]:
-    """The node's URL; while it `is_down` it answers 503."""
+    """The node's URL. While `is_down` the node answers 503."""
 
     async def answer(request: web.Request) -> web.Response:
         message = await request.json()
@@ -287,7 +287,7 @@ async def a_served_node(node: FakeNode) -> AsyncIterator[str]:
 async def an_event_surface(
     database_url: str, folder: Path, **settings: Any
 ) -> AsyncIterator[EventSurface]:
-    """`settings` are sections of the settings file beside those that make it run here."""
+    """`settings` are further sections of the settings file."""
     async with AsyncExitStack() as stack:
         sandbox = Sandbox(folder, 0, "http://127.0.0.1:1", None)
         await sandbox.start()
@@ -308,7 +308,7 @@ async def an_event_surface(
 
 
 def _one_refresh_at_a_time(daemon: Daemon) -> None:
-    """Beside the daemon's own loop a test refreshes too; the later one must have the last word."""
+    """Tests refresh beside the daemon's own loop: the later refresh must win."""
     gate, refresh = asyncio.Lock(), daemon.brands.refresh
 
     async def refresh_alone(connection: Connection) -> bool:
@@ -361,7 +361,7 @@ def _hash(reward: UUID) -> Hash32:
 
 
 async def _publish(surface: EventSurface) -> None:
-    """In the mint lane's place: whoever waits for a hash is told one, while that is switched on."""
+    """Stands in for the mint lane: reports a hash to every waiter, while that is switched on."""
     subscribe = surface.daemon.wakeups.subscribe(REWARDS)
     hashes = surface.daemon.hashes
     while True:
@@ -375,7 +375,7 @@ async def _publish(surface: EventSurface) -> None:
 async def event_surface(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[EventSurface]:
-    """Shared by all tests that leave its parts alone."""
+    """Shared by all tests that do not change its parts."""
     folder = tmp_path_factory.mktemp("surface")
     async with databases.fresh() as url, an_event_surface(url, folder) as surface:
         yield surface
@@ -383,6 +383,6 @@ async def event_surface(
 
 @pytest_asyncio.fixture
 async def own_event_surface(database_url: str, tmp_path: Path) -> AsyncIterator[EventSurface]:
-    """For tests that break something."""
+    """A surface of its own, for a test that breaks a part."""
     async with an_event_surface(database_url, tmp_path) as surface:
         yield surface

@@ -1,4 +1,4 @@
-"""The surfaces behind real HTTP, over books that behave like the actions behind them."""
+"""The surfaces behind real HTTP, over fakes that behave like the actions."""
 
 import asyncio
 import hashlib
@@ -81,12 +81,12 @@ SECURITY_KEY = "ltzsk_" + "1" * 40
 API_KEY = "ltzak_" + "2" * 40
 COLLECTION = 7
 PERK = (COLLECTION << SERIAL_BITS) + 1
-"""Of COLLECTION's tokens the first."""
+"""The first token of COLLECTION."""
 
 
 @dataclass
 class FakeEvents:
-    """Remembers what it was asked; says no to duplicates, and whatever `refusal` holds."""
+    """Records every event once. Refuses duplicates, and raises `refusal` if it is set."""
 
     requests: list[EventRequest] = field(default_factory=list)
     events: dict[tuple[Address, str, str], UUID] = field(default_factory=dict)
@@ -157,9 +157,9 @@ class FakeEvents:
 
 @dataclass
 class FakeRelays:
-    """Sends whatever a wallet's own user asks, 35 times; says no with whatever `refusal` holds.
+    """Relays a user's calls, 35 times each. Raises `refusal` if it is set.
 
-    `calls` are the names of what was asked of it, in order.
+    `calls` has the names of the called methods, in order.
     """
 
     users: dict[str, TokenUser] = field(
@@ -230,7 +230,7 @@ class FakeRelays:
         return relayed
 
     def becomes(self, status: RelayStatus, reason: str | None = None) -> None:
-        """Everything that was sent."""
+        """Every relay has this status now."""
         for at, (user, relayed) in self.sent.items():
             self.sent[at] = (user, replace(mined(relayed, status), reason=reason))
 
@@ -252,10 +252,10 @@ def mined(relayed: Relayed, status: RelayStatus) -> Relayed:
 
 @dataclass
 class FakePerkCharges:
-    """Redeems what its tokens have left; says no with whatever `refusal` holds.
+    """Redeems the charges that its tokens have left. Raises `refusal` if it is set.
 
-    Signatures are judged with `keys`, or by `check` as RequestSignatures judges them. `calls` are
-    the names of what was asked of it, in order.
+    Signatures are verified with `keys`, or by `check` as RequestSignatures does. `calls` has the
+    names of the called methods, in order.
     """
 
     keys: dict[Address, list[str]] = field(
@@ -379,7 +379,10 @@ def a_redemption(
 
 @dataclass
 class FakeConstraints:
-    """Cached results as (brand, URL, user, collection); a brand's key reaches its own."""
+    """Caches results as (brand, URL, user, collection).
+
+    A brand's key invalidates only the brand's own.
+    """
 
     keys: dict[str, Address] = field(default_factory=lambda: {API_KEY: address_of(BRAND_ID)})
     cached: set[tuple[Address, str, Address, int]] = field(default_factory=set)
@@ -406,7 +409,7 @@ class FakeConstraints:
 
 @dataclass
 class FakeDomains:
-    """Whose record stands at a domain; says no with whatever `refusal` holds."""
+    """Brands by the domain whose record names them. Raises `refusal` if it is set."""
 
     brands: dict[str, Address] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
@@ -421,9 +424,9 @@ class FakeDomains:
 
 @dataclass
 class FakePayments:
-    """Opens sessions, and mints those that are `paid`; says no with whatever `refusal` holds.
+    """Opens sessions and mints those that are `paid`. Raises `refusal` if it is set.
 
-    `events` are those it heard; one is the provider's if its signature is `signature`.
+    `events` are the provider's events. An event is the provider's if its signature is `signature`.
     """
 
     opened: list[CheckoutRequest] = field(default_factory=list)
@@ -473,7 +476,7 @@ class FakePayments:
 
 @dataclass
 class FakePregeneration:
-    """Gives each account a wallet, `most` times; says no with whatever `refusal` holds."""
+    """Gives each account a wallet, `most` times. Raises `refusal` if it is set."""
 
     wallets: dict[tuple[str, str], AccountWallet] = field(default_factory=dict)
     requests: list[PregenerationRequest] = field(default_factory=list)
@@ -533,8 +536,8 @@ ANN = Member(
 class FakeSite:
     """The site of a brand with one member, ann, one perk and a milestone of seven days.
 
-    Says no with whatever `refusal` holds to all that comes after the log-in. `calls` are the names
-    of what was asked of it, in order.
+    Every method that follows the log-in raises `refusal` if it is set. `calls` has the names of the
+    called methods, in order.
     """
 
     brand: Brand = field(
@@ -687,7 +690,7 @@ def a_payment(session_id: str = "cs_test_paid", usd_cents: int = 500) -> Payment
 
 @dataclass
 class Surface:
-    """Running surfaces, the client that asks them, and what stands behind."""
+    """The running surfaces, a client, and the fakes behind them."""
 
     url: str
     client: aiohttp.ClientSession
@@ -706,7 +709,7 @@ class Surface:
         return self.health
 
     def forget_relays(self) -> None:
-        """As if nobody had asked before: starting another surface takes longer than a test."""
+        """Resets the fake: a new surface would take longer to start than a test."""
         vars(self.relays).update(vars(FakeRelays()))
         vars(self.limits).update(vars(RateLimits()))
 
@@ -775,7 +778,7 @@ async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[Surface]:
 def services_over(
     book: FakeEvents, is_known_domain: Callable[[str], bool] = lambda _host: False
 ) -> Services:
-    """All well, and limits counted in memory."""
+    """Healthy services, with rate limits counted in memory."""
 
     async def health() -> Health:
         return Health(True, True, True)
@@ -796,7 +799,7 @@ def services_over(
 
 
 def an_event(**changes: object) -> dict[str, object]:
-    """A good request's body; `None` stays, to be sent as null."""
+    """A valid body. A field of `None` is sent as null."""
     return {
         "brandId": BRAND_ID,
         "eventType": "account_creation",

@@ -29,7 +29,7 @@ async def bulk(surface: EventSurface, events: object, **headers: str) -> JsonRes
 
 
 def statuses(answer: JsonResponse) -> list[int]:
-    """What each item would have been answered alone; 200 for a success."""
+    """The status that each item would have had by itself; 200 for a success."""
     return [item.get("status") if not item["success"] else 200 for item in answer.body["results"]]
 
 

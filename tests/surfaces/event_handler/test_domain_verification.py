@@ -1,4 +1,4 @@
-"""verify-dns over HTTP: its answers, fields, limit and the envelope of spec 7.1."""
+"""verify-dns over HTTP: its responses, fields, limit and the error body of spec 7.1."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ class JsonResponse:
 
 
 async def post(surface: Surface, payload: object = None, **headers: str) -> JsonResponse:
-    """`payload` as JSON, or as it is if it is bytes."""
+    """Send `payload` as JSON; bytes are sent unchanged."""
     body = {"domain": DOMAIN} if payload is None else payload
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Content-Type": "application/json"}
@@ -78,7 +78,7 @@ async def post(surface: Surface, payload: object = None, **headers: str) -> Json
 
 
 async def refused(surface: Surface, payload: object) -> list[str]:
-    """The faults of a 400, for which nobody was asked."""
+    """The faults of a 400. No resolver was asked."""
     answer = await post(surface, payload)
     assert (answer.status, answer.body["error"]) == (400, "Validation failed")
     assert surface.domains.requests == []
@@ -199,7 +199,7 @@ async def test_an_address_may_ask_three_hundred_times_a_minute(
     assert (limit.max_hits, limit.seconds) == (300, 60)
     monkeypatch.setattr(domain_verification, "PER_CLIENT", RateLimit("verify_dns_ip", 3, 60))
     for left in (2, 1, 0):
-        assert (await post(surface, b"{")).status == 400  # which costs nobody anything
+        assert (await post(surface, b"{")).status == 400  # refused before any DNS query
         answer = await post(surface)
         assert (answer.status, answer.window) == (200, (3, left))
     answer = await post(surface)

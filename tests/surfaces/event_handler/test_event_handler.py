@@ -1,4 +1,4 @@
-"""The event handler over HTTP: field rules, hostile bodies, envelopes and answers."""
+"""The event handler over HTTP: field rules, hostile bodies, error bodies and responses."""
 
 import asyncio
 import gzip
@@ -41,7 +41,7 @@ async def surface() -> AsyncIterator[Surface]:
 async def post(
     surface: Surface, body: object, path: str = EVENT_PATH, **headers: str
 ) -> tuple[int, Any, Any]:
-    """`body` as JSON, or as it is if it is bytes."""
+    """Send `body` as JSON; bytes are sent unchanged."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Content-Type": "application/json"} | headers
     async with surface.client.post(surface.url + path, data=raw, headers=sent) as answer:

@@ -1,6 +1,6 @@
-"""What an enemy sends to the event handler: bodies, framing, paths and fields, through to the rows.
+"""Hostile requests to the event handler: bodies, framing, paths and fields, up to the stored rows.
 
-No answer here is 5xx, and each is in the surface's envelope.
+No response here is 5xx, and every response has the surface's error body.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ EVENT = f"{PREFIX}/manual-event"
 
 
 async def say(surface: EventSurface, *pieces: bytes) -> list[tuple[int, Any]]:
-    """Bytes to the server's port; the answers until it hangs up or is silent for a moment."""
+    """Send bytes to the server's port. Returns the responses until it closes or is silent."""
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     received = b""
@@ -154,7 +154,7 @@ async def test_good_fields_do_not_save_a_body_with_rubbish_in_it(
 async def test_a_good_event_may_be_nested_32_levels_deep(
     event_surface: EventSurface, levels: int, status: int
 ) -> None:
-    """The event and its metadata are the first two."""
+    """The event and its metadata are the first two levels."""
     brand = await event_surface.brand(free())
     deep = b"[" * (levels - 2) + b"]" * (levels - 2)
     raw = event(brand)[:-1] + b', "metadata": {"v": ' + deep + b"}}"
@@ -308,7 +308,7 @@ async def test_size_comes_before_everything_that_is_wrong_with_a_body(
 async def test_a_content_length_that_promises_less_leaves_no_second_request_recorded(
     event_surface: EventSurface,
 ) -> None:
-    """What follows the promised bytes is another request; as a request it is rubbish."""
+    """The bytes after the promised ones are another request, and a malformed one."""
     brand = await event_surface.brand(free())
     raw = event(brand)
     rubbish = raw + b"\r\n\r\n"
@@ -378,7 +378,7 @@ async def test_chunks_of_one_byte_and_trailing_extensions_are_read(
     raw = event(brand)
     body = b"".join(b"1;x=y\r\n%c\r\n" % byte for byte in raw) + b"0\r\n\r\n"
     answers = await say(event_surface, head("Transfer-Encoding: chunked") + body)
-    # Extensions may be refused, but not half read.
+    # The server may refuse chunk extensions, but must not read half of one.
     assert [status for status, _ in answers] in ([200], [400])
     body = b"".join(b"1\r\n%c\r\n" % byte for byte in event(brand)) + b"0\r\n\r\n"
     answers = await say(event_surface, head("Transfer-Encoding: chunked") + body)

@@ -1,4 +1,4 @@
-"""The brand's own limits as requests and replies: budget, rewards, wallets, address, signature."""
+"""The brand's own limits over HTTP: budget, rewards, wallets, addresses, signatures."""
 
 import asyncio
 import hashlib
@@ -31,7 +31,7 @@ PAID = free(reward=100)
 
 
 def assert_limited(answer: JsonResponse, reason: str, most_seconds: float) -> int:
-    """A 429 that ends by itself; answers when."""
+    """A 429 that ends with time. Returns when."""
     assert answer.status == 429, answer.body
     assert answer.details["reason"] == reason
     assert isinstance(answer.details["message"], str)
@@ -41,7 +41,7 @@ def assert_limited(answer: JsonResponse, reason: str, most_seconds: float) -> in
 
 
 def assert_rate_headers(answer: JsonResponse, limit: int) -> None:
-    """Spec 8: limit, nothing left, and the end of the window in Unix seconds."""
+    """Spec 8: the limit, nothing left, and the end of the window in Unix seconds."""
     assert answer.headers["X-RateLimit-Limit"] == str(limit)
     assert answer.headers["X-RateLimit-Remaining"] == "0"
     reset = int(answer.headers["X-RateLimit-Reset"]) - time.time()
@@ -294,7 +294,7 @@ def signed(
     key: str | None = None,
     **changes: str,
 ) -> dict[str, str]:
-    """LTZ-HMAC v1 as integrations.md 7 writes it, independently of ltzd's own code."""
+    """LTZ-HMAC v1 after integrations.md 7, without ltzd's own code."""
     headers = {
         "X-LTZ-Brand-Id": brand.id,
         "X-LTZ-Timestamp": str(int(time.time())),
@@ -316,7 +316,7 @@ def signed(
 
 
 async def a_guarded_brand(surface: EventSurface, **changes: Any) -> tuple[BrandAtWork, str]:
-    """A brand that wants signatures, and a user who has had his one claim."""
+    """A brand that requires signatures, and a user who has used the one claim."""
     rule = {"type": "custom_a", "reward": 0}
     brand = await surface.brand(
         rule, free("custom_b", cooldown_hours=5), signed_bypass=True, **changes
@@ -512,7 +512,7 @@ async def test_one_signature_covers_all_items_of_a_bulk_request_once(
 async def test_of_items_that_share_a_global_maximum_the_first_ones_have_it(
     event_surface: EventSurface,
 ) -> None:
-    """Also where a user's second item has to wait for the commit of his first."""
+    """A user's second item waits for the commit of the first."""
     brand = await event_surface.brand(free(max_total_claims=3), duplicate_window_seconds=0)
     first, second, third = somebody(), somebody(), somebody()
     items = [brand.body(email) for email in (first, first, second, third, second)]
@@ -547,7 +547,7 @@ async def test_a_bulk_request_counts_each_item_for_its_address(event_surface: Ev
 async def test_a_mix_of_duplicates_and_users_is_decided_as_one_after_the_other(
     event_surface: EventSurface,
 ) -> None:
-    """The same items one by one and in bulk have the same outcomes."""
+    """The same items have the same outcomes one by one and in bulk."""
     rules = (
         free(max_claims_per_user=2, max_total_claims=6),
         free("custom_b", cooldown_hours=1),

@@ -1,4 +1,4 @@
-"""What can be read of the event handler: event-config, events, health, diagnostic, debug."""
+"""The event handler's reads: event-config, events, health, diagnostic, debug."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tests.support.waiting import until
 
 
 def assert_recent(text: object) -> None:
-    """ISO 8601 in UTC, about now."""
+    """An ISO 8601 time in UTC, about now."""
     assert isinstance(text, str)
     assert text.endswith("Z")
     age = datetime.now(UTC) - datetime.fromisoformat(text)
@@ -138,7 +138,7 @@ async def test_a_configuration_wants_a_brand_that_there_is(
 async def test_a_changed_configuration_is_shown_within_a_second(
     event_surface: EventSurface,
 ) -> None:
-    """Also when another process applied it: only the database knows."""
+    """Another process applied it, so that this one learns of it from the database."""
     brand = await event_surface.brand(free(reward=1))
     text = json.dumps(brand.brand.model_dump(mode="json") | {"events": [free(reward=2)]})
     await event_surface.value(

@@ -1,6 +1,6 @@
-"""/site-links over HTTP: the owner's half of a link, in the relay's envelope and with its checks.
+"""/site-links over HTTP: the owner's endpoints, with the relayer's error body and checks.
 
-Behind it stands the book of a site; `test_site_logins_http.py` has the real parts.
+`FakeSite` stands behind them; `test_log_ins.py` has the real parts.
 """
 
 from collections.abc import AsyncIterator

@@ -1,5 +1,6 @@
-"""The site plugin's API with everything real behind it: PostgreSQL, the sandbox's host site, its
-identity provider. Only the chain is none; redemptions on one have tests of their own.
+"""The site plugin's API over PostgreSQL and the sandbox's host site and identity provider.
+
+There is no chain; redemptions on a chain have tests of their own.
 """
 
 import base64
@@ -71,7 +72,7 @@ class JsonResponse:
 
     @property
     def code(self) -> tuple[int, str]:
-        """Of a refusal, whose message is a sentence."""
+        """Status and code of an error, whose message is a sentence."""
         SitePluginError.model_validate(self.body)
         assert self.body["data"]["status"] == self.status
         assert self.body["message"].endswith(".")
@@ -80,7 +81,7 @@ class JsonResponse:
 
 @dataclass
 class Site:
-    """A brand's site, and whoever is logged in there."""
+    """A brand's site, and the requests of its users."""
 
     url: str
     shop: EventSurface
@@ -88,7 +89,7 @@ class Site:
     host: str
 
     async def session(self, username: str | None = None) -> "Session":
-        """Of a new user, or of this one."""
+        """The session of a new user, or of `username`."""
         payload = {"username": username or f"u{uuid4().hex}"}
         url = self.shop.sandbox.control_endpoints()["siteSessionUrl"]
         async with self.shop.http.post(url, json=payload) as answer:
@@ -98,9 +99,9 @@ class Site:
     async def ask(
         self, path: str, payload: object = None, method: str | None = None, **headers: str
     ) -> JsonResponse:
-        """Every answer fits what is documented, and none holds an e-mail address.
+        """Every response fits the document, and none contains an e-mail address.
 
-        But for `me`, which tells a member his own name.
+        Only `me` may contain one: it returns the member's own name.
         """
         method = method or ("POST" if path in {"checkin", *BODIES} else "GET")
         sent = {"Host": self.host} | headers
@@ -123,7 +124,7 @@ class Site:
     async def as_owner(
         self, token: str, method: str, path: str = "", payload: object = None
     ) -> tuple[int, Any]:
-        """What /site-links answers the token's user."""
+        """The response of /site-links to the token's user."""
         async with self.shop.http.request(
             method,
             f"{self.url}/site-links{path}",
@@ -140,7 +141,7 @@ class Site:
         return code
 
     def fails(self, **fault: Any) -> None:
-        """The host site, until the test ends."""
+        """Make the host site fail until the test ends."""
         self.shop.sandbox.faults.order("site", Fault(times=1_000, **fault))
 
 
@@ -163,7 +164,7 @@ class Session:
 
 @pytest_asyncio.fixture(scope="module")
 async def running(event_surface: EventSurface) -> AsyncIterator[str]:
-    """The app's URL: as `ltzd run` has it, but it may ask sites of this machine."""
+    """The app's URL, as `ltzd run` serves it, except that it may call sites of this machine."""
     daemon, sandbox = event_surface.daemon, event_surface.sandbox
     async with AsyncExitStack() as stack:
         sites = HostSiteClient(SHORT)
@@ -187,7 +188,7 @@ async def running(event_surface: EventSurface) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture
 async def site(running: str, event_surface: EventSurface) -> AsyncIterator[Site]:
-    """Of a new brand."""
+    """The site of a new brand."""
     host = f"{uuid4().hex}.example"
     brand = await event_surface.brand(
         site={
@@ -206,7 +207,7 @@ async def site(running: str, event_surface: EventSurface) -> AsyncIterator[Site]
 
 
 async def test_of_many_failed_log_ins_in_a_row_the_site_hears_sixty(site: Site) -> None:
-    """A log-in that was good before them still is, for as long as it is kept."""
+    """A log-in that succeeded before still does, as long as it is remembered."""
     ann = await site.session()
     assert (await ann.ask("me")).status == 200
     before = site_requests()
@@ -222,7 +223,7 @@ async def test_of_many_failed_log_ins_in_a_row_the_site_hears_sixty(site: Site) 
 
 
 async def test_log_ins_that_the_sites_firewall_refuses_are_failed_ones(site: Site) -> None:
-    """A stranger can write what a firewall answers with 406, as often as he likes."""
+    """A stranger can provoke a firewall's 406 as often as he likes."""
     ann = await site.session()
     assert (await ann.ask("me")).status == 200
     site.shop.sandbox.faults.order("site", Fault(status=406, times=1_000))
@@ -421,7 +422,7 @@ async def test_a_site_that_is_down_or_slow_is_a_failure_with_a_sentence(
         assert answer.code == code
         assert "cannot tell who you are" in answer.body["message"]
         if "delay_seconds" in fault:
-            break  # each takes its time-out
+            break  # each waits for its timeout
 
 
 async def test_a_member_whose_wallet_nobody_can_tell_is_told_to_come_again(site: Site) -> None:
@@ -498,7 +499,7 @@ async def test_tokens_and_rubbish_link_nothing_and_the_sixth_try_waits(site: Sit
 async def test_a_member_with_a_strangers_address_may_spend_nothing_of_the_strangers(
     site: Site,
 ) -> None:
-    """He logs in as somebody whom the site gives the victim's address."""
+    """The site gives the attacker's account the victim's address."""
     email = f"{uuid4().hex}@mail.example"
     thief = await site.session(email)
     assert thief.log_in["email"] == email

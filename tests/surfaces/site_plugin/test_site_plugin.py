@@ -1,6 +1,6 @@
 """The site plugin's API over HTTP: spec 4.4, and 7.5 with exactly the fields shown.
 
-Behind it stands a book with one member; `test_site_logins_http.py` has the real parts.
+`FakeSite` stands behind it; `test_log_ins.py` has the real parts.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ class JsonResponse:
 
     @property
     def error(self) -> tuple[int, str, str]:
-        """Of a refusal, which has exactly the fields of 7.5."""
+        """Status, code and message of an error, which has exactly the fields of 7.5."""
         body = self.body
         assert set(body) == {"code", "message", "data"}
         assert body["data"] == {"status": self.status}
@@ -129,7 +129,7 @@ class JsonResponse:
 
     @property
     def params(self) -> dict[str, str]:
-        """What is wrong with each parameter."""
+        """The fault of each parameter."""
         body = self.body
         assert (self.status, body["code"]) == (400, "rest_invalid_param")
         params: dict[str, str] = body["data"]["params"]
@@ -141,7 +141,10 @@ class JsonResponse:
 async def ask(
     surface: Surface, method: str, path: str, payload: object = None, **headers: str
 ) -> JsonResponse:
-    """With ann's log-in. `payload` as JSON, or as it is if it is bytes; an empty header is none."""
+    """Send a request with ann's log-in. An empty header is not sent.
+
+    `payload` is sent as JSON; bytes are sent unchanged.
+    """
     sent = {"Host": SITE_HOST, "Cookie": COOKIE, "X-WP-Nonce": NONCE}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     raw = payload if payload is None or isinstance(payload, bytes) else json.dumps(payload).encode()
@@ -168,7 +171,7 @@ async def get(surface: Surface, path: str, **headers: str) -> JsonResponse:
 
 
 async def well(surface: Surface, path: str, **headers: str) -> JsonResponse:
-    """A good request of this endpoint."""
+    """A valid request of this endpoint."""
     return await (post if path in POSTED else get)(surface, path, **headers)
 
 
@@ -335,7 +338,7 @@ async def test_a_member_is_shown_his_own_name_as_the_site_has_it(surface: Surfac
 async def test_a_member_redeems_nothing_of_a_brand_that_has_just_got_his_site(
     surface: Surface,
 ) -> None:
-    """What he has linked or been given was of the brand at which he logged in."""
+    """The member's links and LTZ belong to the brand of his log-in."""
     surface.site.visitor = replace(ANN, brand_id=address_of("0x" + "cd" * 20))
     answer = await post(surface, "redeem")
     assert (answer.status, answer.body["code"]) == (500, "not_configured")
@@ -394,7 +397,7 @@ async def test_without_a_log_in_nothing_happens(
     answer = await well(surface, path, **without)
     assert answer.error == (401, "not_logged_in", "You are not logged in at this site.")
     assert surface.site.requests == []
-    # A browser would show a window of its own.
+    # The header would make a browser ask for a password.
     assert "WWW-Authenticate" not in answer.headers
 
 
@@ -487,7 +490,7 @@ async def test_a_perk_must_be_named(surface: Surface, payload: object) -> None:
 async def test_a_malformed_perk_id_is_an_invalid_parameter(
     surface: Surface, perk_id: object
 ) -> None:
-    cleaned = perk_id == COFFEE.id + "\n"  # control characters are taken out of every string
+    cleaned = perk_id == COFFEE.id + "\n"  # control characters are removed from every string
     answer = await post(surface, "redeem", {"perkId": perk_id})
     if cleaned:
         assert answer.status == 200
@@ -907,7 +910,7 @@ async def test_a_request_with_two_hosts_is_refused(running: Surface) -> None:
 
 
 async def asked_for(surface: Surface, target: str, head: str) -> Any:
-    """The body that a request of just these bytes is answered with."""
+    """The body of the response to exactly these bytes."""
     host, port = surface.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET {target} HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
@@ -1024,7 +1027,7 @@ async def test_calls_made_from_the_document_are_answered_as_documented(
         operation.path: described["paths"][operation.path] for operation in SITE_OPERATIONS
     }
     for path in described["paths"].values():
-        for described_operation in path.values():  # the log-in below is sent with every call
+        for described_operation in path.values():  # every call below sends the log-in
             described_operation["parameters"] = [
                 operation
                 for operation in described_operation["parameters"]
