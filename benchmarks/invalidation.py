@@ -20,7 +20,7 @@ from benchmarks.instance import Instance
 from benchmarks.load import Plan, percentile_ms
 from benchmarks.relay_calls import FREE_COLLECTION, Calls
 from benchmarks.sides import check, first_events
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import web3_contracts
 from ltzd.chain.node.rpc import Rpc
 from ltzd.store.database import Connection, connect
 from ltzd.values import Address, hex_of
@@ -168,7 +168,7 @@ class _Moves:
         tokens, holders = list(self._held), list(self._held.values())
         nexts = [*holders[1:], holders[0]]
         for token, holder, recipient in zip(tokens, holders, nexts, strict=True):
-            data = abi.call("PerkNFT", "transferFrom", hex_of(holder), hex_of(recipient), token)
+            data = web3_contracts.encode_call("PerkNFT", "transferFrom", holder, recipient, token)
             sent: Mapping[str, str] = {
                 "from": hex_of(holder),
                 "to": self._perk_nft,

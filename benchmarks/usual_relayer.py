@@ -20,7 +20,7 @@ from web3 import AsyncHTTPProvider, AsyncWeb3
 from benchmarks import processes
 from benchmarks.inclusion import FUNDS
 from benchmarks.load import percentile_ms
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import artifacts
 
 RECEIPT_POLL_SECONDS = 0.1
 """web3's own."""
@@ -82,7 +82,9 @@ async def _run(work: Work) -> Relayed:
     web3 = AsyncWeb3(AsyncHTTPProvider(work.rpc_url))
     account: LocalAccount = Account.create()
     await web3.provider.make_request("anvil_setBalance", [account.address, hex(FUNDS)])
-    contract = web3.eth.contract(web3.to_checksum_address(work.to), abi=abi.compiled("LTZ")["abi"])
+    contract = web3.eth.contract(
+        web3.to_checksum_address(work.to), abi=artifacts.artifact("LTZ")["abi"]
+    )
     calls = iter([_call(contract, data) for data in work.calls])
     relayer, latencies = _Relayer(web3, account), array("d")
     start, used = perf_counter(), process_time()

@@ -272,7 +272,8 @@ class Relayer:
         except RpcError:
             return None
         try:
-            most, on_chain = perk_nft.decode_max_per_user(said), perk_nft.decode_claims(counted)
+            most = perk_nft.decode_collection(said).max_per_user or None
+            on_chain = perk_nft.decode_claims(counted)
         except ValueError as error:
             raise NodeUnavailable("The node's answer is not PerkNFT's") from error
         return ClaimLimit(claim, on_chain, most)
