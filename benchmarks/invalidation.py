@@ -138,7 +138,7 @@ class _Moves:
     async def _is_kept(self, number: int) -> bool:
         row = await self._reader.fetchrow(
             """
-            SELECT (SELECT number FROM chains) AS followed,
+            SELECT (SELECT cursor_number FROM chains) AS followed,
                    EXISTS (SELECT FROM constraint_results
                             WHERE user_address = ANY($1::bytea[])) AS is_kept
             """,

@@ -213,10 +213,10 @@ WITH everybody AS MATERIALIZED (
   INSERT INTO earnings (brand_id, period, starts, wallet, ltz, rewards)
   SELECT $1, 'week', $2, wallet, 1 + abs(hashint8(n)::bigint), 1 + n % 50 FROM everybody
 ), checked_in AS (
-  INSERT INTO streak_standings (brand_id, period, starts, wallet, days)
+  INSERT INTO leaderboard_streaks (brand_id, period, starts, wallet, days)
   SELECT $1, 'week', $2, wallet, 1 + n % 7 FROM everybody
 )
-INSERT INTO standing_totals (brand_id, board, period, starts, slot, ranked)
+INSERT INTO leaderboard_totals (brand_id, board, period, starts, slot, ranked)
 SELECT $1::bytea, 'streaks', 'week', $2::date, n % 16, count(*) FROM everybody GROUP BY n % 16
  UNION ALL
 SELECT $1, 'earnings', 'week', $2, 0, $3

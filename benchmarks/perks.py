@@ -23,7 +23,7 @@ from benchmarks.results import Figure, Found, Ratio
 from benchmarks.sides import WARM_UP_SECONDS, timed
 from ltzd.chain.node.rpc import Rpc
 from ltzd.http.perk_charges.handlers import HOLDERS, STATUS
-from ltzd.http.perk_charges.models import cursor_behind
+from ltzd.http.perk_charges.models import cursor_after
 from ltzd.rules.request_signatures import signature
 from ltzd.store.database import connect
 from ltzd.values import address_of
@@ -165,7 +165,7 @@ def pages(tokens: Filled, behind: int) -> Iterator[str]:
     """The page behind the token with this number."""
     target = f"{HOLDERS}?collectionId={tokens.collection_id}&limit={PAGE}"
     if behind:
-        target += f"&cursor={cursor_behind(tokens.token(behind))}"
+        target += f"&cursor={cursor_after(tokens.token(behind))}"
     while True:
         yield target
 

@@ -24,7 +24,7 @@ LtzdError
 │       └── CollectionNotFound, TokenNotFound
 ├── Unavailable           nobody: the same request may succeed later
 │   ├── NodeUnavailable
-│   ├── IdentityUnavailable
+│   ├── IdentityUnavailable, AccountLookupUnavailable
 │   ├── PaymentsUnavailable, MintPending, DnsUnavailable
 │   ├── RelayPending          signed, and no node has taken it: the same request joins it later
 │   ├── HostSiteUnavailable
@@ -210,6 +210,14 @@ class NodeUnavailable(Unavailable):
 
 class IdentityUnavailable(Unavailable):
     pass
+
+
+class AccountLookupUnavailable(Unavailable):
+    """An OAuth provider gave no usable answer about an account; `reason` is fit for a log."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("The OAuth provider gave no usable answer", reason=reason)
+        self.reason = reason
 
 
 class PaymentsUnavailable(Unavailable):

@@ -29,21 +29,21 @@ from ltzd.errors import (
 )
 from ltzd.providers.payments import CheckoutPage, PaymentProvider
 from ltzd.rules.payments import (
-    NOBODYS,
+    NO_BRAND,
     REFUNDED,
+    CheckoutOrder,
     Dispute,
-    Order,
     Payment,
     Refund,
     RefundedCharge,
     SessionPaid,
     Unrelated,
     not_found,
+    parse_event,
     payment_of,
     refuse_over_capacity,
     refused_refund,
     reversal_of,
-    told_in,
 )
 from ltzd.store import payments
 from ltzd.store.brands.configurations import BrandCache
@@ -126,7 +126,7 @@ class Payments:
             raise BrandUnknown("Unknown brand")
         provider = self._configured()
         refuse_over_capacity(request.usd_cents, await self._capacity.whole_ltz())
-        order = Order(
+        order = CheckoutOrder(
             brand_id=request.brand_id,
             wallet=(await self._newcomers.user_of(request.email, brand)).wallet,
             usd_cents=request.usd_cents,
@@ -176,7 +176,7 @@ class Payments:
         payment = payment_of(found)
         # A disabled brand's too: its money was taken.
         is_ours = self._brands.revision_of(payment.brand_id) > 0
-        return payment if is_ours else replace(payment, brand_id=NOBODYS)
+        return payment if is_ours else replace(payment, brand_id=NO_BRAND)
 
     async def _record(self, payment: Payment) -> tuple[Payment, bool]:
         async with transaction(self._pool) as connection:
@@ -226,13 +226,13 @@ class Payments:
 
     # --- the provider's events ------------------------------------------------------------------
 
-    async def hear(self, raw: bytes, signature: str | None) -> None:
+    async def process_event(self, raw: bytes, signature: str | None) -> None:
         """Do what an event asks for; done, and committed, when this returns.
 
         Raises PaymentRefused for what is no event of the provider's, and Unavailable, after which
         the provider sends it again.
         """
-        told = told_in(self._configured().event(raw, signature))
+        told = parse_event(self._configured().event(raw, signature))
         match told:
             case SessionPaid():
                 await self._mint_told(told.session_id)

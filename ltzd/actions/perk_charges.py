@@ -171,7 +171,7 @@ class PerkCharges:
         """Spends the reader's nonce."""
         looking = self._looks.begin((collection_id, token_id))
         looked = await self._spent(reader, looking)
-        perk_charges.own_collection(collection_id, looked.brand, reader.brand)
+        perk_charges.check_collection_owner(collection_id, looked.brand, reader.brand)
         token = perk_charges.token_of(looked.token, token_id, collection_id)
         return token, IndexedHeight(looked.block, looked.final_block)
 
@@ -192,7 +192,7 @@ class PerkCharges:
         """
         collection = await self._spent(reader, self._collections.begin(collection_id))
         owner = None if collection is None else collection.brand
-        perk_charges.own_collection(collection_id, owner, reader.brand)
+        perk_charges.check_collection_owner(collection_id, owner, reader.brand)
         assert collection is not None
         wanted = (collection_id, after, limit)
         page = self._pages.get(wanted)
@@ -235,7 +235,7 @@ class PerkCharges:
     async def _let_in(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
         """The earlier one with its key if there is one; which redemption, by which relay."""
         await self._rehearse(request)
-        worst_wei = GAS_LIMIT * await self._rehearsal.worst_fee()
+        max_cost_wei = GAS_LIMIT * await self._rehearsal.worst_fee()
         wallet = perk_charges.wallet_of(request.token_id, await self._operators.all())
         async with transaction(self._pool) as connection:
             await redemptions.lock_token(connection, request.token_id)
@@ -243,14 +243,14 @@ class PerkCharges:
             earlier = await self._earlier(connection, request)
             if earlier is not None:
                 return earlier, earlier.id, earlier.relay_id
-            await self._refuse_over_budget(connection, worst_wei)
-            return None, *await self._write(connection, request, wallet, worst_wei)
+            await self._refuse_over_budget(connection, max_cost_wei)
+            return None, *await self._write(connection, request, wallet, max_cost_wei)
 
-    async def _refuse_over_budget(self, connection: Connection, worst_wei: int) -> None:
+    async def _refuse_over_budget(self, connection: Connection, max_cost_wei: int) -> None:
         """The relay wallets pay for redemptions, too. Raises ValidationFailed."""
         if self._budgets.total_wei:
-            spent = await gas_budgets.spent_for(connection, self._budgets, [], worst_wei)
-            GasLedger(self._budgets, spent).admit(None, worst_wei)
+            spent = await gas_budgets.spent_for(connection, self._budgets, [], max_cost_wei)
+            GasLedger(self._budgets, spent).admit(None, max_cost_wei)
 
     async def _rehearse(self, request: RedeemRequest) -> None:
         """Simulate what would be redeemed, unless others of the token go before it.
@@ -290,7 +290,7 @@ class PerkCharges:
         connection: Connection,
         request: RedeemRequest,
         wallet: Address | None,
-        worst_wei: int,
+        max_cost_wei: int,
     ) -> tuple[UUID, int]:
         token, before = await self._standing(connection, request)
         left = perk_charges.remaining_before(token, request.amount, request.user, before)
@@ -309,7 +309,7 @@ class PerkCharges:
         )
         call = _call(token.id, token.holder, request.amount, left, new.id.bytes + bytes(16))
         relay = await redemptions.insert(
-            connection, new, self._contract, call, GAS_LIMIT, wallet, worst_wei
+            connection, new, self._contract, call, GAS_LIMIT, wallet, max_cost_wei
         )
         return new.id, relay
 
@@ -349,7 +349,7 @@ class PerkCharges:
 
     async def _own(self, connection: Connection, brand: Address, collection_id: int) -> None:
         owner = await collections.brand_of(connection, collection_id)
-        perk_charges.own_collection(collection_id, owner, brand)
+        perk_charges.check_collection_owner(collection_id, owner, brand)
 
     async def _standing(self, connection: Connection, request: RedeemRequest) -> tuple[Token, int]:
         await self._own(connection, request.brand, request.collection_id)

@@ -25,6 +25,7 @@ from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import (
     AccountRefused,
     BrandUnknown,
+    IdentityUnavailable,
     RateLimited,
     Refused,
     SignatureRefused,
@@ -90,7 +91,7 @@ class Pregeneration:
         self._accounts = accounts
         self._limits = limits
         self._flights: SingleFlight[OAuthAccount, AccountWallet] = SingleFlight(
-            "pregeneration", _MOST_WAITING
+            "pregeneration", _MOST_WAITING, IdentityUnavailable
         )
 
     async def close(self) -> None:

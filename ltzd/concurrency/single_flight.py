@@ -4,25 +4,31 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from ltzd.errors import IdentityUnavailable
+from ltzd.errors import Unavailable
 
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
 
 
 class SingleFlight(Generic[Key, Answer]):
-    """At most `most` under way; `name` tells them apart in a list of tasks."""
+    """At most `most` under way; `name` tells them apart in a list of tasks.
 
-    def __init__(self, name: str, most: int) -> None:
+    `unavailable` makes the error for a caller whose call was cancelled or that is one too many.
+    """
+
+    def __init__(
+        self, name: str, most: int, unavailable: Callable[[str], Unavailable] = Unavailable
+    ) -> None:
         self._name = name
         self._most = most
+        self._unavailable = unavailable
         self._under_way: dict[Key, asyncio.Task[Answer]] = {}
 
     def __len__(self) -> int:
         return len(self._under_way)
 
     async def close(self) -> None:
-        """Ends those under way; their callers hear IdentityUnavailable."""
+        """Ends those under way; their callers get `unavailable`."""
         flights = list(self._under_way.values())
         for flight in flights:
             flight.cancel()
@@ -37,7 +43,7 @@ class SingleFlight(Generic[Key, Answer]):
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if flight.cancelled() and not (caller and caller.cancelling()):
-                raise IdentityUnavailable("The identity client is closed") from None
+                raise self._unavailable("The client is closed") from None
             raise
 
     def take_off(
@@ -47,7 +53,7 @@ class SingleFlight(Generic[Key, Answer]):
         if key in self._under_way:
             return self._under_way[key]
         if len(self._under_way) >= self._most:
-            raise IdentityUnavailable("Too many identity look-ups are waiting")
+            raise self._unavailable("Too many look-ups are waiting")
         flight = asyncio.create_task(start(), name=self._name)
         self._under_way[key] = flight
         flight.add_done_callback(lambda done: self._land(key, done))

@@ -25,7 +25,7 @@ from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
-from ltzd.http.app import App
+from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
 from ltzd.http.tls import ServerCertificate
 from ltzd.rules.relayer import gas_budgets

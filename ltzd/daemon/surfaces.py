@@ -9,8 +9,9 @@ import structlog
 from ltzd.daemon.assembly import Daemon
 from ltzd.errors import LtzdError
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
-from ltzd.http.app import App, build_app
+from ltzd.http.app import build_app
 from ltzd.http.requests.client_address import Proxies
+from ltzd.http.sanic_app import App
 from ltzd.http.services import Health, HttpPolicy, Services
 from ltzd.rules.domains.names import is_authorized
 from ltzd.rules.explorers import explorer_of

@@ -11,7 +11,7 @@ from ltzd import telemetry
 from ltzd.deliveries.rendering import SignedWebhook
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.outbound.guarded_http import AddressRefused, RequestFailed
-from ltzd.rules.webhooks import Verdict, next_attempt, retry_after, verdict_of
+from ltzd.rules.webhooks import DeliveryVerdict, next_attempt, retry_after, verdict_of
 from ltzd.store.webhooks.queue import DeliveryOutcome
 
 log = structlog.get_logger()
@@ -49,7 +49,7 @@ async def _posted(
 ) -> AttemptResult:
     answer = await http.post(letter.message, letter.secrets, now())
     verdict = verdict_of(answer.status)
-    if verdict is Verdict.DELIVERED:
+    if verdict is DeliveryVerdict.DELIVERED:
         return AttemptResult(verdict.value, None, answer.status)
     patience = retry_after(answer.retry_after, now())
     return AttemptResult(verdict.value, f"status {answer.status}", answer.status, patience)
@@ -64,7 +64,7 @@ def outcome_of(letter: SignedWebhook, answered: AttemptResult, now: datetime) ->
     closes, since = None, None
     if next_at is None:
         closes, since = "nothing arrived for three days", due.created_at
-    if answered.label == Verdict.GONE.value:
+    if answered.label == DeliveryVerdict.GONE.value:
         closes, since = "it answered 410", None
     return DeliveryOutcome(
         due,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from pydantic import ValidationError
 
 from ltzd.providers.chat import ChatPlatform, ChatUnavailable
-from ltzd.rules.constraints.chat_queries import ChatQuestion, verdict_over
+from ltzd.rules.constraints.chat_queries import ChatQuery, combine_verdicts
 from ltzd.rules.constraints.constraints import ChatConstraint, is_satisfied
 from ltzd.rules.constraints.json_paths import Json
 from ltzd.store.constraints.results import StoredResult
@@ -61,12 +61,12 @@ class ChatRecheck:
         pairs = zip(page, questions, strict=True)
         return [one for one, question in pairs if self._is_changed(one, question)]
 
-    def _is_changed(self, one: StoredResult, question: ChatQuestion | None) -> bool:
+    def _is_changed(self, one: StoredResult, question: ChatQuery | None) -> bool:
         if question is None:
             return True
         constraint = question.constraint
         asked = [_asked(constraint, account) for account in question.accounts]
-        verdict = verdict_over(
+        verdict = combine_verdicts(
             is_satisfied(constraint, self._answers[each]) if each in self._answers else None
             for each in asked
         )
@@ -102,10 +102,10 @@ class ChatRecheck:
         return False
 
 
-def _question_of(one: StoredResult) -> ChatQuestion | None:
+def _question_of(one: StoredResult) -> ChatQuery | None:
     """None for what another version of ltzd has asked."""
     try:
-        return ChatQuestion.from_bytes(one.question)
+        return ChatQuery.from_bytes(one.question)
     except ValidationError:
         return None
 

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
-from ltzd.rules.webhooks import Slots
+from ltzd.rules.webhooks import DeliverySlots
 from ltzd.values import Address
 
-_UNHURT = Slots()
+_UNHURT = DeliverySlots()
 
 
 class EndpointSlots:
@@ -20,7 +20,7 @@ class EndpointSlots:
         self._most_under_way = most_under_way
         self._most_at_once = most_at_once
         self._under_way: Counter[Address] = Counter()
-        self._slots: dict[Address, Slots] = {}
+        self._slots: dict[Address, DeliverySlots] = {}
         """Of brands that have not as many as others, or a rest."""
         self._may_have_more: set[Address] = set()
 

@@ -30,7 +30,7 @@ from ltzd.dev.options import DevOptions
 from ltzd.dev.sandbox.server import Sandbox
 from ltzd.dev.services import data_dir, ports, supervisor
 from ltzd.dev.services.supervisor import DevServices
-from ltzd.http.payments.handlers import WEBHOOK
+from ltzd.http.payments.handlers import PAYMENT_WEBHOOK
 from ltzd.rules.domains.txt_records import record_name
 from ltzd.store import database
 from ltzd.store.encryption.sealing import Sealer
@@ -169,7 +169,7 @@ async def _started_sandbox(
 ) -> Sandbox:
     port = _sandbox_port(folder)
     sandbox = Sandbox(folder, port, services.rpc_url, deployment.address("LTZ"))
-    sandbox.set_payment_events_url(f"http://127.0.0.1:{options.port}{WEBHOOK}")
+    sandbox.set_payment_events_url(f"http://127.0.0.1:{options.port}{PAYMENT_WEBHOOK}")
     sandbox.set_ltzd_url(f"http://127.0.0.1:{options.port}")
     await sandbox.start()
     stack.push_async_callback(sandbox.stop)

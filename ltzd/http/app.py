@@ -1,8 +1,8 @@
-"""The public HTTP server's application: every surface, with what surrounds each request.
+"""The public HTTP application: every surface, and the middleware around each request.
 
-Around a request: an id (the caller's `X-Request-Id` if it is sane) in answer and logs, CORS, and a
-duration in the metrics. Sanic's signals cost more than all of this, so none is used; middleware
-runs for refusals too, also for those of unknown paths.
+The middleware gives each request an id (the caller's `X-Request-Id` if it is well-formed), shown in
+the response and in logs, applies CORS, and observes the duration. The middleware also runs for
+refused requests and unknown paths. Sanic's signals are not used: they cost more than all of this.
 """
 
 import itertools
@@ -11,158 +11,118 @@ import secrets
 from collections.abc import Coroutine
 from time import perf_counter
 from types import SimpleNamespace
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import structlog
-from sanic import Sanic
 from sanic.compat import Header
-from sanic.config import Config
-from sanic.exceptions import SanicException
-from sanic.http import Http
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from ltzd import telemetry
 from ltzd.http.constraints import handlers as constraints
-from ltzd.http.errors import OwnAnswers, Refusals, path_of
+from ltzd.http.constraints import operations as constraint_operations
+from ltzd.http.errors import ErrorResponder, path_of
 from ltzd.http.event_handler import domain_verification
 from ltzd.http.event_handler import handlers as event_handler
+from ltzd.http.event_handler import operations as event_operations
 from ltzd.http.openapi import pages as docs
 from ltzd.http.openapi.operations import Operation
 from ltzd.http.payments import handlers as payments
 from ltzd.http.payments import operations as payment_operations
 from ltzd.http.perk_charges import handlers as perk_charges
-from ltzd.http.perk_charges import operations as perk_operations
+from ltzd.http.perk_charges import operations as perk_charge_operations
 from ltzd.http.pregeneration import handlers as pregeneration
 from ltzd.http.pregeneration import operations as pregeneration_operations
+from ltzd.http.relayer import errors as relayer_errors
 from ltzd.http.relayer import handlers as relayer
 from ltzd.http.relayer import operations as relay_operations
-from ltzd.http.relayer.handlers import ClientLimit, window_headers
+from ltzd.http.relayer.address_limit import AddressLimit
 from ltzd.http.requests.client_address import refuse_plain_http
 from ltzd.http.requests.cors import Cors
 from ltzd.http.requests.host_header import refuse_bad_host
-from ltzd.http.requests.json_body import READ_AWAY_LIMIT
+from ltzd.http.requests.rate_limits import window_headers
 from ltzd.http.responses import Reply
+from ltzd.http.sanic_app import App, new_app
 from ltzd.http.services import HttpPolicy, Services
 from ltzd.http.site_plugin import handlers as site_plugin
 from ltzd.http.site_plugin import link_operations as site_link_operations
 from ltzd.http.site_plugin import links as site_links
 from ltzd.http.site_plugin import operations as site_operations
-from ltzd.http.site_plugin.errors import SiteErrors
-from ltzd.http.site_plugin.handlers import NONCE
+from ltzd.http.site_plugin.handlers import NONCE_HEADER
+from ltzd.http.surface import Surface
 
-App: TypeAlias = Sanic[Config, SimpleNamespace]
-
-RESPONSE_TIMEOUT_SECONDS = 90
-"""Above our longest wait: at its own timeout Sanic answers 503 whatever the handler did."""
-
-HEAD_LIMIT = 32_768
-"""Bytes of a request's line and headers: a token may be long, and its refusal is a 401."""
-
-Http.HEADER_CEILING = HEAD_LIMIT  # the library's own bound on what its setting may say
-
-_SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
-    """Everything that is documented."""
+    """Every documented operation."""
     return (
-        *event_handler.OPERATIONS,
+        *event_operations.OPERATIONS,
         *domain_verification.OPERATIONS,
         *payment_operations.OPERATIONS,
         *pregeneration_operations.OPERATIONS,
         *relay_operations.OPERATIONS,
         *site_link_operations.OPERATIONS,
-        *perk_operations.OPERATIONS,
-        *constraints.OPERATIONS,
+        *perk_charge_operations.OPERATIONS,
+        *constraint_operations.OPERATIONS,
         *site_operations.operations(policy),
     )
 
 
 OPERATIONS = operations(HttpPolicy())
 
-_app_numbers = itertools.count(1)
-
 
 def build_app(services: Services, policy: HttpPolicy) -> App:
-    site_errors = SiteErrors(policy.site_rest, policy.site_base)
-    app = new_app("ltzd-http", frozenset({"OPTIONS"}), site_errors)
+    cors = Cors(policy, services.is_known_domain, {site_links.PATH: site_links.CORS_METHODS})
+    address_limit = AddressLimit(services.limits, (relayer.PATH, site_links.PATH))
+    surfaces = _surfaces(services, policy, cors, address_limit)
+    formats = [entry for surface in surfaces for entry in surface.error_formats]
+    app = new_app(
+        "ltzd-http",
+        ErrorResponder(relayer_errors.ERRORS, formats, always_allowed=frozenset({"OPTIONS"})),
+    )
     app.ctx.grace_seconds = policy.grace_seconds
     app.ctx.proxies = policy.proxies
-    cors = Cors(policy, services.is_known_domain)
-    client_limit = ClientLimit(services.limits)
-    _surround(app, cors, client_limit, policy.requires_https)
-    app.blueprint(event_handler.surface(services))
-    app.blueprint(relayer.surface(services.relays, cors, policy.explorer_url))
-    app.blueprint(perk_charges.surface(services.perk_charges, client_limit))
-    app.blueprint(site_links.surface(services.site.links, cors))
-    app.blueprint(constraints.surface(services.constraints, services.limits))
-    app.blueprint(domain_verification.surface(services.domains, services.limits))
-    app.blueprint(payments.surface(services.payments, services.limits, policy.explorer_url))
-    app.blueprint(pregeneration.surface(services.pregeneration, services.limits))
-    app.blueprint(site_plugin.surface(services.site, services.limits, policy.site_base))
-    app.blueprint(docs.surface(operations(policy)))
+    install_middleware(app, cors, address_limit, policy.requires_https)
+    for surface in surfaces:
+        app.blueprint(surface.blueprint)
     return app
 
 
-def new_app(
-    name: str, always_allowed: frozenset[str] = frozenset(), own_answers: OwnAnswers | None = None
-) -> App:
-    """Sanic wants one name per app in a process, and tests build many."""
-    app: App = Sanic(
-        f"{name}-{next(_app_numbers)}",
-        config=Config(
-            {
-                "ACCESS_LOG": False,
-                "AUTO_EXTEND": False,
-                "MOTD": False,
-                "REQUEST_MAX_HEADER_SIZE": HEAD_LIMIT,
-                "REQUEST_MAX_SIZE": READ_AWAY_LIMIT,
-                "REQUEST_TIMEOUT": 30,
-                "RESPONSE_TIMEOUT": RESPONSE_TIMEOUT_SECONDS,
-            },
-            env_prefix=None,  # daemon/settings/settings.py alone reads the environment
-        ),
-        error_handler=Refusals(always_allowed, own_answers),
-        request_class=AnswerableRequest,
-        configure_logging=False,
+def _surfaces(
+    services: Services, policy: HttpPolicy, cors: Cors, address_limit: AddressLimit
+) -> tuple[Surface, ...]:
+    limits, site = services.limits, services.site
+    return (
+        site_plugin.surface(site, limits, policy.site_rest, policy.site_base),
+        event_handler.surface(services),
+        domain_verification.surface(services.domains, limits),
+        payments.surface(services.payments, limits, policy.explorer_url),
+        pregeneration.surface(services.pregeneration, limits),
+        relayer.surface(services.relays, cors, policy.explorer_url),
+        site_links.surface(site.links, cors),
+        perk_charges.surface(services.perk_charges, address_limit),
+        constraints.surface(services.constraints, limits),
+        docs.surface(operations(policy)),
     )
-    return app
-
-
-class AnswerableRequest(Request):
-    """Sanic answers a head it cannot read with a made-up request.
-
-    That has the same URL, even one that cannot be parsed, and does not know whom it is from.
-    """
-
-    def __init__(self, url_bytes: bytes, *args: Any, **options: Any) -> None:
-        try:
-            super().__init__(url_bytes, *args, **options)
-        except SanicException:
-            if options.get("method") != "NONE":
-                raise
-            super().__init__(b"*", *args, **options)
-        if options.get("method") == "NONE":
-            self.conn_info = options["transport"].get_protocol().conn_info
 
 
 class _RequestIds:
-    """Unique without asking the kernel for randomness each time."""
+    """Unique ids without a system call for randomness per request."""
 
     def __init__(self) -> None:
         self._process = secrets.token_hex(6)
         self._numbers = itertools.count(1)
 
     def of(self, request: Request) -> str:
-        given = request.headers.getone("x-request-id", None)
-        if given is not None and _SANE_ID.fullmatch(given):
-            return str(given)
+        header = request.headers.getone("x-request-id", None)
+        if header is not None and _REQUEST_ID.fullmatch(header):
+            return str(header)
         return f"{self._process}-{next(self._numbers):x}"
 
 
 class _Durations:
-    """Keeps each route's and status class's child: a look-up costs as much as an observation."""
+    """Keeps the metric's child per route and status class: a look-up costs an observation."""
 
     def __init__(self) -> None:
         self._children: dict[tuple[str, int], Any] = {}
@@ -177,16 +137,18 @@ class _Durations:
         child.observe(seconds)
 
 
-def _tell_of(context: SimpleNamespace, headers: Header) -> None:
-    """What was learned on the way to the answer, or to a refusal."""
+def _add_context_headers(context: SimpleNamespace, headers: Header) -> None:
+    """Adds what the handler learned before it replied or failed: nonce and rate window."""
     if hasattr(context, "nonce"):
-        headers[NONCE] = context.nonce
+        headers[NONCE_HEADER] = context.nonce
     if hasattr(context, "window"):
         for name, value in window_headers(context.window).items():
-            headers.setdefault(name, value)  # a refusal's own tell more
+            headers.setdefault(name, value)  # an error's own window is the one exceeded
 
 
-def _surround(app: App, cors: Cors, client_limit: ClientLimit, requires_https: bool) -> None:
+def install_middleware(
+    app: App, cors: Cors, address_limit: AddressLimit, requires_https: bool
+) -> None:
     ids = _RequestIds()
     durations = _Durations()
 
@@ -194,20 +156,20 @@ def _surround(app: App, cors: Cors, client_limit: ClientLimit, requires_https: b
         context = request.ctx
         context.begun = perf_counter()
         context.id = ids.of(request)
-        # A connection serves its requests in one task: each overwrites its predecessor's id.
+        # A connection serves its requests in one task, so each overwrites the id of the last.
         structlog.contextvars.bind_contextvars(request_id=context.id)
-        # No coroutine for events: making one costs them more than all of this.
-        return admit_counted(request) if client_limit.counts(request) else admit(request)
+        # Not a coroutine for events: creating one costs more than all of this.
+        return admit_counted(request) if address_limit.applies_to(request) else admit(request)
 
     async def admit_counted(request: Request) -> HTTPResponse | None:
-        await client_limit.count(request)
+        await address_limit.count(request)
         return admit(request)
 
     def admit(request: Request) -> HTTPResponse | None:
         refuse_bad_host(request)
         if request.method == "OPTIONS":
-            # Spec 5: a preflight is answered on every path. Over http too: it tells nothing, and
-            # only so may the page read why the request after it is refused.
+            # Spec 5: every path answers a preflight. Over plain HTTP too: it discloses nothing, and
+            # without it a page cannot read why its request is refused.
             return Reply(status=204)
         if requires_https:
             refuse_plain_http(request)
@@ -222,10 +184,10 @@ def _surround(app: App, cors: Cors, client_limit: ClientLimit, requires_https: b
             path_of(request),
             is_preflight=request.method == "OPTIONS",
         )
-        _tell_of(context, headers)
+        _add_context_headers(context, headers)
         if hasattr(context, "begun"):  # Sanic skips `begin` for a request that timed out
             headers["X-Request-Id"] = context.id
             durations.observe(request, response.status, perf_counter() - context.begun)
 
     app.register_middleware(begin, "request")
-    app.register_middleware(cast("Any", end), "response")  # its type wants a replacement
+    app.register_middleware(cast("Any", end), "response")  # Sanic's type requires a return value

@@ -1,23 +1,30 @@
-"""From every error to its answer: one table for statuses, one envelope per surface.
+"""Translates every exception into an HTTP error, and the error into its surface's format.
 
-Texts of `Refused` are written for callers and shown. Those of `Unavailable`, `Broken` and foreign
-exceptions may name hosts or rows: they are logged, and the caller gets a fixed sentence.
+One table has the status and the code of each error class. Section 7 of the specification gives
+each surface a body of its own: the surface's package brings its `ErrorFormat`, and `app.py` says
+below which paths it applies.
+
+The message of a `Refused` is written for the caller and sent. The messages of `Unavailable`,
+`Broken` and foreign exceptions may name hosts or rows: they are logged, and the caller gets the
+text from `FIXED_TEXTS`.
 """
 
 import math
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
 import structlog
+from pydantic import BaseModel
 from sanic.exceptions import MethodNotAllowed, RequestCancelled, SanicException
 from sanic.handlers import ErrorHandler
 from sanic.request import Request
 
 from ltzd import telemetry
 from ltzd.errors import (
+    AccountLookupUnavailable,
     AccountRefused,
     AutomationDisabled,
     BrandUnknown,
@@ -72,54 +79,44 @@ from ltzd.rules.oauth.ids import OAuthIdInvalid
 log = structlog.get_logger()
 
 
-class BodyTooLarge(Refused):
-    """Spec 4: over 10 KB on the event handler."""
+class RequestError(Refused):
+    """An error that only the HTTP layer raises. Each subclass sets its status and code.
+
+    `condition` says when it occurs, for the OpenAPI document; braces name details of the error.
+    """
+
+    status: ClassVar[int] = 400
+    code: ClassVar[str]
+    condition: ClassVar[str]
 
 
-class BodyUnreadable(Refused):
-    """Not JSON, not an object, compressed, or of another content type."""
+class BodyTooLarge(RequestError):
+    """The body is over the limit of its endpoint."""
+
+    status = 413
+    code = "PAYLOAD_TOO_LARGE"
+    condition = "the body is larger than {maxBytes:,} bytes"
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"Request body is larger than {limit_bytes} bytes", maxBytes=limit_bytes)
 
 
-class NotLocal(Refused):
-    """The admin port was asked under a name that is not this machine's."""
+class BodyUnreadable(RequestError):
+    """The body is not JSON, not an object, compressed, or of another content type."""
+
+    code = "INVALID_BODY"
+    condition = "the body is not a JSON object"
 
 
-class ForeignOrigin(Refused):
-    """The admin port was asked by a web page from elsewhere."""
+class HttpsRequired(RequestError):
+    """A trusted proxy reports that the request reached it over plain HTTP."""
+
+    status = 403
+    code = "HTTPS_REQUIRED"
+    condition = "the request reached a proxy over plain HTTP"
 
 
-class TokenNeeded(Refused):
-    """The admin port wants its token."""
-
-
-class HttpsRequired(Refused):
-    """A proxy of ours says that the request came to it over plain http."""
-
-
-class ProviderUnknown(Refused):
-    """No OAuth provider of this name. Details: `valid_providers`."""
-
-
-class MissingPerkId(Refused):
-    """Spec 7.5, and so is the next."""
-
-
-class MissingMilestone(Refused):
-    pass
-
-
-class InvalidParams(Refused):
-    """Of the site plugin. `params` tells what is wrong with each, by its name."""
-
-    def __init__(self, params: dict[str, str]) -> None:
-        super().__init__(f"Invalid parameter(s): {', '.join(params)}", params=params)
-        self.params = params
-
-
-ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
-    BodyTooLarge: (413, "PAYLOAD_TOO_LARGE"),
-    BodyUnreadable: (400, "INVALID_BODY"),
-    ProviderUnknown: (400, "PROVIDER_UNKNOWN"),
+STATUSES: Mapping[type[LtzdError], tuple[int, str]] = {
     OAuthIdInvalid: (400, "OAUTH_ID_INVALID"),
     AccountRefused: (400, "ACCOUNT_REFUSED"),
     InvalidFields: (400, "INVALID_FIELDS"),
@@ -130,12 +127,8 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     AutomationDisabled: (403, "AUTOMATION_DISABLED"),
     DomainUnauthorized: (403, "DOMAIN_UNAUTHORIZED"),
     ChannelNotAllowed: (403, "CHANNEL_NOT_ALLOWED"),
-    NotLocal: (403, "FORBIDDEN"),
-    ForeignOrigin: (403, "FORBIDDEN"),
-    HttpsRequired: (403, "HTTPS_REQUIRED"),
     ContractNotWhitelisted: (403, "CONTRACT_NOT_WHITELISTED"),
     ValidationFailed: (403, "VALIDATION_FAILED"),
-    TokenNeeded: (401, "UNAUTHORIZED"),
     Unauthorized: (401, "UNAUTHORIZED"),
     CollectionNotFound: (404, "COLLECTION_NOT_FOUND"),
     TokenNotFound: (404, "TOKEN_NOT_FOUND"),
@@ -155,15 +148,13 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     PaymentRefused: (400, "PAYMENT_REFUSED"),
     SiteUnknown: (500, "NOT_CONFIGURED"),
     NotLoggedIn: (401, "NOT_LOGGED_IN"),
-    MissingPerkId: (400, "MISSING_PERK_ID"),
-    MissingMilestone: (400, "MISSING_MILESTONE"),
-    InvalidParams: (400, "INVALID_PARAM"),
     CheckInRefused: (400, "CHECKIN_FAILED"),
     RedemptionRefused: (400, "REDEEM_FAILED"),
     MilestoneRefused: (400, "CLAIM_FAILED"),
     LinkRefused: (400, "LINK_FAILED"),
     Refused: (400, "REFUSED"),
     IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
+    AccountLookupUnavailable: (500, "IDENTITY_UNAVAILABLE"),
     PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
     MintPending: (500, "MINT_PENDING"),
     RelayPending: (503, "RELAY_PENDING"),
@@ -175,9 +166,9 @@ ANSWERS: dict[type[LtzdError], tuple[int, str]] = {
     Unavailable: (503, "UNAVAILABLE"),
     LtzdError: (500, "INTERNAL_ERROR"),
 }
+"""Status and code by class; a class that is not listed has those of its nearest base."""
 
-
-FIXED_TEXTS: dict[str, str] = {
+FIXED_TEXTS: Mapping[str, str] = {
     "IDENTITY_UNAVAILABLE": "Identity provider unavailable",
     "DATABASE_UNAVAILABLE": "Database unavailable",
     "NODE_UNAVAILABLE": "Blockchain node unavailable",
@@ -193,11 +184,12 @@ FIXED_TEXTS: dict[str, str] = {
 }
 
 RETRY_SECONDS: Mapping[type[LtzdError], str] = {
-    HostSiteBusy: "5",  # A site has so long to answer; then fewer requests wait for the site.
+    HostSiteBusy: "5",  # the time limit of a request to the site, after which a slot is free
     RelayPending: "10",
 }
+"""The Retry-After header of errors that carry no time of their own."""
 
-PROTOCOL: dict[int, tuple[str, str]] = {
+PROTOCOL_ERRORS: Mapping[int, tuple[str, str]] = {
     404: ("NOT_FOUND", "Unknown endpoint"),
     405: ("METHOD_NOT_ALLOWED", "Method not allowed"),
     408: ("REQUEST_TIMEOUT", "The request did not arrive in time"),
@@ -206,126 +198,94 @@ PROTOCOL: dict[int, tuple[str, str]] = {
     417: ("EXPECTATION_FAILED", "Unknown Expect header"),
     503: ("TIMEOUT", "The answer took too long"),
 }
-"""What Sanic itself refuses; other statuses below 500 become 400."""
+"""Code and text of the errors that Sanic raises. Any other status below 500 becomes 400."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A refusal before a surface puts it into its envelope."""
+class HttpError:
+    """An error before its surface gives it a body."""
 
     status: int
     code: str
-    text: str
+    message: str
     details: dict[str, object] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
 
 
-Envelope = Callable[[Answer], dict[str, object]]
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """An error as it is sent."""
+
+    status: int
+    body: dict[str, object]
+    headers: dict[str, str]
 
 
-def event_handler_envelope(answer: Answer) -> dict[str, object]:
-    """Spec 7.1."""
-    body: dict[str, object] = {"success": False, "error": answer.text}
-    return body | {"details": answer.details} if answer.details else body
+class ErrorFormat(Protocol):
+    """How a surface sends its errors."""
+
+    def reply(self, error: HttpError, path: str) -> ErrorReply: ...
+
+    def model_of(self, status: int) -> type[BaseModel]:
+        """The model that describes the bodies of this status."""
+        ...
 
 
-def relayer_envelope(answer: Answer) -> dict[str, object]:
-    """Spec 7.2; also for paths that belong to no surface."""
-    body: dict[str, object] = {"error": answer.text, "code": answer.code}
-    return body | {"details": answer.details} if answer.details else body
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """The format of a surface whose errors keep their status and share one shape."""
+
+    body: Callable[[HttpError], dict[str, object]]
+    model: type[BaseModel]
+
+    def reply(self, error: HttpError, _path: str) -> ErrorReply:
+        return ErrorReply(error.status, self.body(error), error.headers)
+
+    def model_of(self, _status: int) -> type[BaseModel]:
+        return self.model
 
 
-def invalidation_envelope(answer: Answer) -> dict[str, object]:
-    """Spec 7.6 has no details, so that the text itself names what is wrong with the fields."""
-    return {"success": False, "error": _text_with_faults(answer)}
+def message_with_faults(error: HttpError) -> str:
+    """For formats without details: the field faults if there are any, else the message."""
+    faults = error.details.get("errors")
+    return "; ".join(faults) if isinstance(faults, list) else error.message
 
 
-def payment_mint_envelope(answer: Answer) -> dict[str, object]:
-    """Spec 7.4 has no details either."""
-    return {"success": False, "message": _text_with_faults(answer)}
-
-
-def _text_with_faults(answer: Answer) -> str:
-    faults = answer.details.get("errors")
-    return "; ".join(faults) if isinstance(faults, list) else answer.text
-
-
-def pregeneration_envelope(answer: Answer) -> dict[str, object]:
-    """Spec 7.3: each body has exactly the fields shown there."""
-    body: dict[str, object] = {"error": answer.text}
-    if answer.status >= 500:
-        return body | {"details": "The same request may be sent again: it makes no second wallet"}
-    match answer.code:
-        case "MISSING_FIELDS":
-            return body | {"required": list(PREGENERATION_REQUIRED)}
-        case "INVALID_FIELDS":
-            return body | {"details": _text_with_faults(answer)}
-        case code:
-            return body | {name: answer.details[name] for name in _SHOWN.get(code, ())}
-
-
-PREGENERATION_REQUIRED = ("brand_id", "oauth_provider", "oauth_user_id")
-
-_SHOWN = {
-    "PROVIDER_UNKNOWN": ("valid_providers",),
-    "OAUTH_ID_INVALID": ("details", "example"),
-    "ACCOUNT_REFUSED": ("hint", "provider"),
-}
-
-PAYMENT_MINT = "/service-api/payment-mint"
-PREGENERATION = "/service-api/pregenerate-user"
-
-ENVELOPES: tuple[tuple[str, Envelope], ...] = (
-    (PAYMENT_MINT, payment_mint_envelope),
-    (PREGENERATION, pregeneration_envelope),
-    ("/service-api", event_handler_envelope),
-    ("/invalidate-external-api", invalidation_envelope),
-    ("/constraint-updater", invalidation_envelope),
-)
-
-
-def envelope_of(path: str) -> Envelope:
-    for prefix, envelope in ENVELOPES:
-        if path == prefix or path.startswith(prefix + "/"):
-            return envelope
-    return relayer_envelope
-
-
-def status_of(path: str, answer: Answer) -> int:
-    """Spec 7.3 knows one status for what is not the caller's fault."""
-    is_ours = answer.status >= 500 and envelope_of(path) is pregeneration_envelope
-    return 500 if is_ours else answer.status
-
-
-def answer_of(error: BaseException) -> Answer:
+def http_error_of(error: BaseException) -> HttpError:
     if isinstance(error, LtzdError):
-        return _own(error)
+        return _ltzd_error(error)
     if isinstance(error, SanicException):
-        return _protocol(error)
+        return _protocol_error(error)
     if isinstance(error, RequestCancelled):
-        return Answer(503, "CANCELLED", "Request cancelled")
-    return Answer(500, "INTERNAL_ERROR", FIXED_TEXTS["INTERNAL_ERROR"])
+        return HttpError(503, "CANCELLED", "Request cancelled")
+    return HttpError(500, "INTERNAL_ERROR", FIXED_TEXTS["INTERNAL_ERROR"])
 
 
-def _own(error: LtzdError) -> Answer:
-    status, code = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
+def _ltzd_error(error: LtzdError) -> HttpError:
+    status, code = _status_and_code(error)
     if not isinstance(error, Refused):
         seconds = RETRY_SECONDS.get(type(error))
         headers = {} if seconds is None else {"Retry-After": seconds}
-        return Answer(status, code, FIXED_TEXTS[code], headers=headers)
-    return Answer(status, code, error.message, error.details, _headers(error))
+        return HttpError(status, code, FIXED_TEXTS[code], headers=headers)
+    return HttpError(status, code, error.message, error.details, _headers(error))
+
+
+def _status_and_code(error: LtzdError) -> tuple[int, str]:
+    if isinstance(error, RequestError):
+        return error.status, error.code
+    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
 def _headers(error: Refused) -> dict[str, str]:
     if isinstance(error, SignatureRefused):
         return {"WWW-Authenticate": "LTZ-HMAC"}
-    if isinstance(error, Unauthorized | TokenNeeded):
+    if isinstance(error, Unauthorized):
         return {"WWW-Authenticate": "Bearer"}
     seconds = error.details.get("cooldownSeconds", error.details.get("retryAfterSeconds"))
     if not isinstance(seconds, int):
-        return {}  # what does not end by itself, such as a maximum
-    when = {"Retry-After": str(seconds)}
-    return when | _rate_headers(error, seconds) if isinstance(error, RateLimited) else when
+        return {}  # the limit does not end with time: a maximum, for example
+    headers = {"Retry-After": str(seconds)}
+    return headers | _rate_headers(error, seconds) if isinstance(error, RateLimited) else headers
 
 
 def _rate_headers(error: RateLimited, seconds: int) -> dict[str, str]:
@@ -337,65 +297,65 @@ def _rate_headers(error: RateLimited, seconds: int) -> dict[str, str]:
     }
 
 
-def _protocol(error: SanicException) -> Answer:
-    status = error.status_code if error.status_code in PROTOCOL or error.status_code == 500 else 400
+def _protocol_error(error: SanicException) -> HttpError:
+    is_known = error.status_code in PROTOCOL_ERRORS or error.status_code == 500
+    status = error.status_code if is_known else 400
     if status == 500:
-        return Answer(500, "INTERNAL_ERROR", FIXED_TEXTS["INTERNAL_ERROR"])
-    code, text = PROTOCOL.get(status, ("BAD_REQUEST", "Malformed request"))
-    return Answer(status, code, text)
+        return HttpError(500, "INTERNAL_ERROR", FIXED_TEXTS["INTERNAL_ERROR"])
+    code, text = PROTOCOL_ERRORS.get(status, ("BAD_REQUEST", "Malformed request"))
+    return HttpError(status, code, text)
 
 
-def _allowed(error: MethodNotAllowed) -> set[str]:
-    methods = error.headers.get("Allow", "").split(",")
-    return {method.strip() for method in methods} - {""}
+def report(error: BaseException) -> HttpError:
+    """Translates the error and counts it. An error that the caller did not cause is logged."""
+    translated = http_error_of(error)
+    telemetry.HTTP_REFUSALS.labels(translated.code.lower()).inc()
+    if translated.status >= 500:
+        _log(error, translated)
+    return translated
 
 
-class OwnAnswers(Protocol):
-    """Of a surface that has statuses of its own, too: other than those of `ANSWERS`."""
+class ErrorResponder(ErrorHandler):
+    """Sanic's hook for every exception, its own included. Must not raise.
 
-    def covers(self, path: str) -> bool: ...
-
-    def reply(self, path: str, answer: Answer) -> tuple[int, dict[str, object]]:
-        """Status and body."""
-        ...
-
-
-class Refusals(ErrorHandler):
-    """Sanic asks it for every exception, its own included; nothing here may raise.
-
-    `always_allowed` are methods that are answered on every path, whatever its route says.
+    `formats` pairs a path prefix with the format of the paths below it; the longest prefix wins,
+    and `default` serves all other paths. `always_allowed` are methods that every path answers, so
+    that every Allow header names them.
     """
 
-    def __init__(self, always_allowed: frozenset[str], own: OwnAnswers | None = None) -> None:
+    def __init__(
+        self,
+        default: ErrorFormat,
+        formats: Sequence[tuple[str, ErrorFormat]] = (),
+        always_allowed: frozenset[str] = frozenset(),
+    ) -> None:
         super().__init__()
+        self._default = default
+        self._formats = sorted(formats, key=lambda entry: -len(entry[0]))
         self._always_allowed = always_allowed
-        self._own = own
 
     def response(self, request: Request, exception: BaseException) -> Reply:
-        answer, path = told(exception), path_of(request)
-        if self._own is not None and self._own.covers(path):
-            status, body = self._own.reply(path, answer)
-            return json_reply(body, status, answer.headers if status in {429, 503} else None)
-        headers = answer.headers
+        error, path = report(exception), path_of(request)
         if isinstance(exception, MethodNotAllowed):
-            allowed = _allowed(exception) | self._always_allowed
-            headers = {"Allow": ", ".join(sorted(allowed))}
-        return json_reply(envelope_of(path)(answer), status_of(path, answer), headers)
+            error = replace(error, headers={"Allow": self._allowed(exception)})
+        reply = self._format_of(path).reply(error, path)
+        return json_reply(reply.body, reply.status, reply.headers)
 
+    def _format_of(self, path: str) -> ErrorFormat:
+        for prefix, error_format in self._formats:
+            if path == prefix or path.startswith(prefix + "/"):
+                return error_format
+        return self._default
 
-def told(error: BaseException) -> Answer:
-    """What the caller hears; counted, and logged if it is not his fault."""
-    answer = answer_of(error)
-    telemetry.HTTP_REFUSALS.labels(answer.code.lower()).inc()
-    if answer.status >= 500:
-        _log(error, answer)
-    return answer
+    def _allowed(self, error: MethodNotAllowed) -> str:
+        methods = {method.strip() for method in error.headers.get("Allow", "").split(",")}
+        return ", ".join(sorted((methods - {""}) | self._always_allowed))
 
 
 def path_of(request: Request) -> str:
-    """The path, also of requests too broken to have one."""
+    """The path, also of a request too broken for Sanic to parse its URL."""
     if request.method == "NONE":
-        return _path_begun(request)
+        return _partial_path(request)
     try:
         path: str = request.path
     except (AttributeError, UnicodeDecodeError):
@@ -403,8 +363,8 @@ def path_of(request: Request) -> str:
     return _path_in(request.raw_url) if path == "*" else path
 
 
-def _path_begun(request: Request) -> str:
-    """Of a head that Sanic gave up reading, such as one too large: what has arrived of its path."""
+def _partial_path(request: Request) -> str:
+    """The path in the received part of a head that Sanic refused, for example for its size."""
     stream: Any = request.stream
     words = bytes(stream.recv_buffer[:512]).split(b" ", 2)
     return _path_in(words[1]) if len(words) > 1 else "*"
@@ -414,17 +374,17 @@ def _path_in(target: bytes) -> str:
     return target.partition(b"?")[0].decode("ascii", "replace")
 
 
-def _log(error: BaseException, answer: Answer) -> None:
+def _log(error: BaseException, translated: HttpError) -> None:
     if isinstance(error, Unavailable):
-        log.warning("http.unavailable", code=answer.code, reason=error.message)
-    elif answer.code == "INTERNAL_ERROR":
-        log.error("http.failed", error=described(error), trace=frames(error))
+        log.warning("http.unavailable", code=translated.code, reason=error.message)
+    elif translated.code == "INTERNAL_ERROR":
+        log.error("http.failed", error=loggable(error), trace=traceback_of(error))
     elif not isinstance(error, TransactionFailed):
-        log.info("http.gave_up", code=answer.code)
+        log.info("http.server_error", code=translated.code)
 
 
-def described(error: BaseException) -> str:
-    """What may be logged of an exception: a database's own text holds the row."""
+def loggable(error: BaseException) -> str:
+    """The error for the log. A database error's own text holds the row, so it is left out."""
     kind = type(error).__name__
     sqlstate = getattr(error, "sqlstate", None)
     if sqlstate is not None:
@@ -432,5 +392,5 @@ def described(error: BaseException) -> str:
     return f"{kind}: {error}"
 
 
-def frames(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
     return "".join(traceback.format_tb(error.__traceback__))

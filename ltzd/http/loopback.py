@@ -1,4 +1,4 @@
-"""Names under which only this machine can be meant."""
+"""Recognizes the host names of this machine's loopback interface."""
 
 import ipaddress
 import re
@@ -7,7 +7,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::[0-9]{1,5})?")
 
 
 def is_loopback(host: str) -> bool:
-    """`host` without a port; IPv6 addresses with or without brackets."""
+    """`host` has no port. An IPv6 address may have brackets."""
     name = host.strip("[]").removesuffix(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -18,6 +18,6 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(header: str) -> str:
-    """A Host header's host without its port; empty for nonsense."""
+    """The host in a Host header, without the port; empty if the header is malformed."""
     match = _HOST.fullmatch(header)
     return "" if match is None else match[1]

@@ -1,4 +1,4 @@
-"""Answers as they leave: JSON bytes and headers of our own making."""
+"""Responses with a body that is already encoded."""
 
 from collections.abc import Iterator
 
@@ -7,10 +7,10 @@ from sanic.response import HTTPResponse
 
 
 class Reply(HTTPResponse):
-    """Header values here are constants, numbers, or matched against a pattern first.
+    """A response without Sanic's header sanitizing, a fifth of the cost of a response.
 
-    So Sanic's sanitizing, a fifth of the whole answer's cost, is left out, and with it the empty
-    `alt-svc` that it sends without HTTP/3.
+    Header values must be constants, numbers, or text that matched a pattern. Omits the empty
+    `alt-svc` header that Sanic sends without HTTP/3.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Runs a Sanic application inside somebody else's event loop, until told to stop.
+"""Serves a Sanic application inside ltzd's event loop, until a stop event is set.
 
 `Sanic.run` would take over the process, its signals and its logging; ltzd's roles share one loop.
 """
@@ -14,15 +14,15 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured
-from ltzd.http.app import App
+from ltzd.http.sanic_app import App
 
 BACKLOG = 1024
-_starting = asyncio.Lock()
 CLOSE_POLL_SECONDS = 0.02
-HANDSHAKE_SECONDS = 10.0
-"""A client that says nothing is hung up on."""
-TLS_GOODBYE_SECONDS = 2.0
-"""How long the end of a TLS connection waits for the client's word."""
+TLS_HANDSHAKE_SECONDS = 10.0
+TLS_SHUTDOWN_SECONDS = 2.0
+"""How long closing a TLS connection waits for the client's close_notify."""
+
+_start_lock = asyncio.Lock()
 
 
 async def serve(
@@ -34,10 +34,10 @@ async def serve(
     on_listening: Callable[[int], None] | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve until `stop` is set, then let requests in flight finish within the app's grace.
+    """Serve until `stop` is set, then wait for requests in flight for at most the app's grace.
 
-    With `tls` it speaks HTTPS and nothing else. `on_listening` is told the port, which the system
-    chooses for port 0. Raises Misconfigured when the address cannot be had.
+    With `tls` the server accepts HTTPS only. `on_listening` is called with the port, which the
+    system chooses if `port` is 0. Raises Misconfigured if the address cannot be bound.
     """
     listener = listen(host, port)
     try:
@@ -51,28 +51,28 @@ async def serve(
         await stop.wait()
     finally:
         server.server.close()
-        await _let_go(server.connections, getattr(app.ctx, "grace_seconds", 0.0), stop)
+        await _close_connections(server.connections, getattr(app.ctx, "grace_seconds", 0.0), stop)
         Sanic.unregister_app(app)
 
 
 async def _server(app: App, listener: socket.socket, tls: ssl.SSLContext | None) -> Any:
-    # Sanic rewrites its own classes once, leaving out signals that nobody listens to. A second
-    # app in the process must not: the rewritten source is gone. So they start one by one.
-    async with _starting:
-        return await _started(app, listener, tls)
+    # The first app makes Sanic rewrite its own classes without unused signals (TOUCHUP). Sanic
+    # cannot do that twice in a process, so apps start one at a time.
+    async with _start_lock:
+        return await _start(app, listener, tls)
 
 
-async def _started(app: App, listener: socket.socket, tls: ssl.SSLContext | None) -> Any:
+async def _start(app: App, listener: socket.socket, tls: ssl.SSLContext | None) -> Any:
     app.config.TOUCHUP = not getattr(HttpProtocol, "__touched__", False)
     timeouts = {
-        "ssl_handshake_timeout": HANDSHAKE_SECONDS,
-        "ssl_shutdown_timeout": TLS_GOODBYE_SECONDS,
+        "ssl_handshake_timeout": TLS_HANDSHAKE_SECONDS,
+        "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS,
     }
     server: Any = await app.create_server(
         sock=listener,
         backlog=BACKLOG,
         ssl=tls,
-        # Connections wait in the socket's queue until the router is ready.
+        # Connections wait in the socket's backlog until the router is ready.
         asyncio_server_kwargs={"start_serving": False, **(timeouts if tls else {})},
     )
     await server.startup()
@@ -83,12 +83,14 @@ async def _started(app: App, listener: socket.socket, tls: ssl.SSLContext | None
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Raises Misconfigured with what to do about it."""
+    """Raises Misconfigured, whose message says what to do."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise Misconfigured(f"{host} is no address of this machine: set another host.") from error
-    family, _, _, _, address = found[0]
+        raise Misconfigured(
+            f"{host} is not an address of this machine: set another host."
+        ) from error
+    family, _, _, _, address = addresses[0]
     try:
         return socket.create_server(address, family=family, backlog=BACKLOG)
     except PermissionError as error:
@@ -98,12 +100,14 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise Misconfigured(
             f"Port {port} on {host} cannot be used ({error.strerror}): "
-            "stop the program that has it, or choose another port."
+            "stop the program that uses it, or choose another port."
         ) from error
 
 
-async def _let_go(connections: set[Any], grace_seconds: float, stop: asyncio.Event) -> None:
-    """Close idle connections now, busy ones after their answer, the rest when time is up."""
+async def _close_connections(
+    connections: set[Any], grace_seconds: float, stop: asyncio.Event
+) -> None:
+    """Close idle connections now, busy ones after their response, the rest when time is up."""
     if stop.is_set():
         await _drain(connections, grace_seconds)
     for connection in tuple(connections):
@@ -114,7 +118,7 @@ async def _drain(connections: set[Any], grace_seconds: float) -> None:
     deadline = loop_time() + grace_seconds
     _close_idle(tuple(connections))
     while connections and loop_time() < deadline:
-        # Sanic keeps no event for a connection's end.
+        # Sanic has no event for the end of a connection.
         await asyncio.sleep(CLOSE_POLL_SECONDS)
         _close_idle(tuple(connections))
 

@@ -1,4 +1,4 @@
-"""What the HTTP surfaces need from the rest of ltzd, and the rules they are given."""
+"""The services that the surfaces call, as protocols, and the policy that they follow."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.limits import RelayUsage
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
-from ltzd.rules.site_plugin.streaks import StreakShown
+from ltzd.rules.site_plugin.streaks import StreakSummary
 from ltzd.store.indexer.tokens import TokenPage
 from ltzd.store.site_plugin.links import Link
 from ltzd.store.site_plugin.members import Member
@@ -35,7 +35,7 @@ from ltzd.values import Address, Hash32
 
 
 class Events(Protocol):
-    """`actions/event_handler/record.py`, as far as its surface uses it."""
+    """The part of `actions/event_handler/record.py` that the event handler uses."""
 
     async def record(self, request: EventRequest) -> RecordedEvent: ...
 
@@ -49,41 +49,42 @@ class Events(Protocol):
 
 
 class Relays(Protocol):
-    """`actions/relayer/relayer.py`, as far as its surface uses it."""
+    """The part of `actions/relayer/relayer.py` that the relayer's surface uses."""
 
     async def user_of(self, token: str) -> TokenUser:
         """Raises Unauthorized and IdentityUnavailable."""
         ...
 
     async def standing(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
-        """What the user has left. Raises ValidationFailed for a wallet that is not his own."""
+        """The user's limits and relays. Raises ValidationFailed for another user's wallet."""
         ...
 
     async def submit(self, request: RelayRequest, standing: RelayUsage) -> RelayAnswer:
-        """Raises every other refusal, and TransactionFailed for what would revert."""
+        """Raises every other refusal, and TransactionFailed for a call that would revert."""
         ...
 
     async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:
-        """Raises NotFound, also for another user's."""
+        """Raises NotFound, also for another user's relay."""
         ...
 
 
 class PerkCharges(Protocol):
-    """`actions/perk_charges.py`, as far as its surface uses it.
+    """The part of `actions/perk_charges.py` that its surface uses.
 
-    What is asked for one brand raises ValidationFailed for another's collection, and NotFound.
+    Every method that names a collection raises ValidationFailed if it is another brand's, and
+    NotFound.
     """
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
-        """Who signed. Raises SignatureRefused."""
+        """The brand that signed the request. Raises SignatureRefused."""
         ...
 
     async def spend(self, reader: SignedReader) -> None:
-        """Of a query that is not read. Raises SignatureRefused for a nonce that was used."""
+        """Spends the nonce of an invalid query. Raises SignatureRefused if it was used before."""
         ...
 
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
-        """Spends the nonce with the redemption. Raises every other refusal."""
+        """Spends the nonce together with the redemption. Raises every other refusal."""
         ...
 
     async def token(
@@ -95,7 +96,7 @@ class PerkCharges(Protocol):
     async def holders(
         self, reader: SignedReader, collection_id: int, after: int, limit: int
     ) -> TokenPage:
-        """Tokens behind the one named `after`, in order, and how many there are in all.
+        """Up to `limit` tokens after the token `after`, in order, and the collection's total.
 
         Spends the nonce.
         """
@@ -103,12 +104,12 @@ class PerkCharges(Protocol):
 
 
 class Constraints(Protocol):
-    """What the invalidation endpoints ask of purchase constraints."""
+    """The part of `actions/constraints` that the invalidation endpoints use."""
 
     async def invalidate(
         self, api_key: str | None, api_url: str, user: Address | None, collection_id: int | None
     ) -> int:
-        """How many cached results are gone; a brand's key reaches its own, None everybody's.
+        """The number of invalidated results: of the key's brand, or of every brand without a key.
 
         Raises Unauthorized for a wrong key.
         """
@@ -116,76 +117,78 @@ class Constraints(Protocol):
 
 
 class Domains(Protocol):
-    """`actions/domain_verification.py`, as far as its surface uses it."""
+    """The part of `actions/domain_verification.py` that verify-dns uses."""
 
     async def brand_of(self, domain: str) -> Address | None:
-        """Whose the domain is, as its TXT record says. Raises DnsUnavailable."""
+        """The brand that the domain's TXT record proves. Raises DnsUnavailable."""
         ...
 
 
 class Payments(Protocol):
-    """`actions/payments.py`, as far as its surface uses it."""
+    """The part of `actions/payments.py` that its surface uses."""
 
     async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
-        """Raises every refusal, and PaymentsUnavailable where nothing is sold."""
+        """Raises every refusal, and PaymentsUnavailable if payments are not configured."""
         ...
 
     async def mint(self, session_id: str) -> MintedPayment:
-        """Raises PaymentRefused, and MintPending while no hash is known."""
+        """Raises PaymentRefused, and MintPending while the mint has no hash."""
         ...
 
-    async def hear(self, raw: bytes, signature: str | None) -> None:
+    async def process_event(self, raw: bytes, signature: str | None) -> None:
         """An event of the provider's. Raises PaymentRefused for what is none."""
         ...
 
 
 class Pregeneration(Protocol):
-    """`actions/pregeneration.py`, as far as its surface uses it."""
+    """The part of `actions/pregeneration.py` that its surface uses."""
 
     async def admit(
         self, brand_id: Address, signed: SignedRequest | None = None
     ) -> RateLimitStatus:
-        """Counts a request; the brand's window of a minute. Raises BrandUnknown, SignatureRefused,
-        RateLimited."""
+        """Count a request and return the brand's window of a minute.
+
+        Raises BrandUnknown, SignatureRefused and RateLimited.
+        """
         ...
 
     async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
-        """Raises AccountRefused, and Unavailable while asking again may help."""
+        """Raises AccountRefused, and Unavailable if a repeated request may succeed."""
         ...
 
 
 class SiteMembers(Protocol):
-    """`actions/site_plugin/members.py`, as far as the site plugin's surface uses it."""
+    """The part of `actions/site_plugin/members.py` that the site plugin uses."""
 
     def brand_of(self, host: str) -> Brand:
         """Raises SiteUnknown."""
         ...
 
     async def member(self, host: str, credentials: HostCredentials) -> AuthenticatedMember:
-        """Raises SiteUnknown and NotLoggedIn, and what keeps us from knowing who it is."""
+        """Raises SiteUnknown, NotLoggedIn, NoEmailAddress, and HostSiteUnavailable."""
         ...
 
     def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
-        """Whether the site has confirmed this log-in within the hour and not denied it since."""
+        """True if the site confirmed this log-in within the hour and has not denied it since."""
         ...
 
 
 class CheckIns(Protocol):
-    """`actions/site_plugin/check_ins.py`, as far as its surface uses it."""
+    """The part of `actions/site_plugin/check_ins.py` that the site plugin uses."""
 
     async def check_in(self, member: Member) -> CheckInResult:
         """Raises CheckInRefused."""
         ...
 
     async def claim_milestone(self, member: Member, days: int) -> int:
-        """Its bonus. Raises MilestoneRefused."""
+        """The bonus in whole LTZ. Raises MilestoneRefused."""
         ...
 
-    async def streak(self, member: Member) -> StreakShown: ...
+    async def streak(self, member: Member) -> StreakSummary: ...
 
 
 class Leaderboards(Protocol):
-    """`actions/site_plugin/leaderboards.py`, as far as its surface uses it."""
+    """The part of `actions/site_plugin/leaderboards.py` that the site plugin uses."""
 
     async def read(
         self, brand: Brand, metric: Metric, period: Period, limit: int
@@ -193,7 +196,7 @@ class Leaderboards(Protocol):
 
 
 class SiteRedemptions(Protocol):
-    """`actions/site_plugin/redemptions.py`, as far as its surface uses it."""
+    """The part of `actions/site_plugin/redemptions.py` that the site plugin uses."""
 
     async def redeem(
         self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None
@@ -207,7 +210,7 @@ class SiteRedemptions(Protocol):
 
 
 class SiteLinks(Protocol):
-    """`actions/site_plugin/links.py`, as far as the surfaces of owners and of sites use it."""
+    """The part of `actions/site_plugin/links.py` that the site plugin and /site-links use."""
 
     async def owner_of(self, token: str) -> TokenUser:
         """Raises Unauthorized and IdentityUnavailable."""
@@ -232,7 +235,7 @@ class SiteLinks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SiteServices:
-    """What is behind the site plugin's surface."""
+    """The services of the site plugin."""
 
     members: SiteMembers
     check_ins: CheckIns
@@ -243,7 +246,7 @@ class SiteServices:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Which services answered a moment ago."""
+    """The services that answered a moment ago."""
 
     database: bool
     blockchain: bool
@@ -252,10 +255,12 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Services:
+    """The services of every surface."""
+
     events: Events
     health: Callable[[], Awaitable[Health]]
     is_known_domain: Callable[[str], bool]
-    """Whether a host is some brand's domain or a subdomain of one; asked about Origins."""
+    """True for a brand's domain or a subdomain of it. CORS calls it with the host of an Origin."""
     relays: Relays
     perk_charges: PerkCharges
     constraints: Constraints
@@ -269,19 +274,19 @@ class Services:
 @dataclass(frozen=True, slots=True)
 class HttpPolicy:
     own_origins: frozenset[str] = frozenset()
-    """Origins of ltzd's own pages, as a browser writes them: scheme://host[:port]."""
+    """Origins of ltzd's own pages, as a browser sends them: scheme://host[:port]."""
     allow_loopback_origins: bool = False
-    """Dev mode: pages on this machine may call, over http too."""
+    """Dev mode: pages on this machine may call, also over http."""
     grace_seconds: float = 6.0
-    """How long a stopping server lets requests in flight finish."""
+    """How long a stopping server waits for requests in flight."""
     proxies: Proxies = NO_PROXIES
     requires_https: bool = True
-    """Refuse what came to a proxy of ours over plain http; dev mode does not."""
+    """Refuse a request that reached a trusted proxy over plain HTTP. False in dev mode."""
     explorer_url: str | None = None
-    """Where people look at transactions, without a slash at its end."""
+    """The block explorer, without a slash at its end."""
     site_rest_prefix: str = "wp-json"
     site_namespace: str = "loyalty"
-    """Parts of the site plugin's paths: /{rest_prefix}/{namespace}/v1."""
+    """Parts of the site plugin's paths: /{site_rest_prefix}/{site_namespace}/v1."""
 
     @property
     def site_rest(self) -> str:

@@ -1,11 +1,11 @@
-"""The certificate of a server that speaks TLS itself, and its renewal while requests run.
+"""The certificate of a server that serves TLS itself, and its renewal without a restart.
 
 A listener keeps one SSLContext for its whole life. The SNI callback, which OpenSSL also calls for
-clients that name no server, hands the newest certificate to each handshake. A connection keeps what
-it was handed, so no open connection notices a renewal. Certificate and key are loaded together into
-a context of their own, and come into force together or not at all.
+clients that name no server, gives each handshake the newest context. An open connection keeps the
+context of its handshake, so a renewal does not affect it. Certificate and key are loaded together
+into a new context, which takes effect whole or not at all.
 
-TLS 1.2 at least, HTTP/1.1 alone, no renegotiation.
+TLS 1.2 or newer, HTTP/1.1 only, no renegotiation.
 """
 
 import os
@@ -24,39 +24,39 @@ from ltzd.values import iso
 
 log = structlog.get_logger()
 
-SOON_SECONDS = 14 * 86_400
-"""Within this time of its end a certificate is warned of: its renewal does not work."""
+EXPIRY_WARNING_SECONDS = 14 * 86_400
+"""A certificate closer to its expiry than this is logged as a warning: its renewal has failed."""
 
 
 class ServerCertificate:
-    """Of one of our servers, `public` or `admin`."""
+    """The certificate of one server, `public` or `admin`."""
 
     def __init__(self, server: str, certificate_file: Path, key_file: Path) -> None:
-        """Raises Misconfigured unless the certificate is in force and the key is its own."""
+        """Raises Misconfigured unless the certificate is valid now and the key belongs to it."""
         self._server = server
         self._certificate_file = certificate_file
         self._key_file = key_file
-        self._newest = self.context = self._loaded()
-        self.context.sni_callback = self._hand_over
+        self._newest = self.context = self._load()
+        self.context.sni_callback = self._select_newest
 
     def renew(self) -> None:
-        """Serve new connections with what the files hold now, or as before if that cannot be."""
+        """Load the files for new connections. Keeps the old certificate if they are not usable."""
         try:
-            self._newest = self._loaded()
+            self._newest = self._load()
         except Misconfigured as error:
             telemetry.CERTIFICATE_RENEWALS.labels(self._server, "refused").inc()
             log.error("tls.not_renewed", server=self._server, reason=error.message)
         else:
             telemetry.CERTIFICATE_RENEWALS.labels(self._server, "renewed").inc()
 
-    def _hand_over(
+    def _select_newest(
         self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext
     ) -> None:
         connection.context = self._newest
 
-    def _loaded(self) -> ssl.SSLContext:
+    def _load(self) -> ssl.SSLContext:
         context = _new_context()
-        # The kernel's names of the open files: what was judged and read is what is loaded.
+        # /dev/fd names the open files, so that the files checked are the files loaded.
         with open_file(self._certificate_file) as public, open_secret(self._key_file) as key:
             expires_at = _expiry(
                 read_descriptor(public, self._certificate_file), self._certificate_file
@@ -68,7 +68,7 @@ class ServerCertificate:
                 )
             except (ssl.SSLError, OSError) as error:
                 raise self._refusal(error) from error
-        self._tell(expires_at)
+        self._report(expires_at)
         return context
 
     def _refuse_password(self) -> NoReturn:
@@ -81,7 +81,7 @@ class ServerCertificate:
         reason = getattr(error, "reason", None) or error.strerror or "unreadable"
         if reason == "KEY_VALUES_MISMATCH":
             return Misconfigured(
-                f"The key in {self._key_file} is not that of the certificate in "
+                f"The key in {self._key_file} does not belong to the certificate in "
                 f"{self._certificate_file}."
             )
         return Misconfigured(
@@ -89,10 +89,10 @@ class ServerCertificate:
             f"cannot be used: {str(reason).replace('_', ' ').lower()}."
         )
 
-    def _tell(self, expires_at: datetime) -> None:
+    def _report(self, expires_at: datetime) -> None:
         telemetry.CERTIFICATE_EXPIRY.labels(self._server).set(expires_at.timestamp())
         facts = {"server": self._server, "expires_at": iso(expires_at)}
-        if (expires_at - datetime.now(UTC)).total_seconds() < SOON_SECONDS:
+        if (expires_at - datetime.now(UTC)).total_seconds() < EXPIRY_WARNING_SECONDS:
             log.warning("tls.certificate_expires_soon", **facts)
         else:
             log.info("tls.certificate_loaded", **facts)
@@ -107,15 +107,15 @@ def _new_context() -> ssl.SSLContext:
 
 
 def _expiry(pem: bytes, path: Path) -> datetime:
-    """Of the first certificate, the server's. Raises Misconfigured if it is not in force."""
+    """Expiry of the first certificate, the server's. Raises Misconfigured unless it is valid."""
     try:
         certificate = x509.load_pem_x509_certificates(pem)[0]
     except ValueError as error:
-        raise Misconfigured(f"{path} holds no certificate in PEM.") from error
+        raise Misconfigured(f"{path} contains no certificate in PEM format.") from error
     now = datetime.now(UTC)
     begins_at, expires_at = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now >= expires_at:
         raise Misconfigured(f"The certificate in {path} expired at {iso(expires_at)}: renew it.")
     if now < begins_at:
-        raise Misconfigured(f"The certificate in {path} is valid only from {iso(begins_at)} on.")
+        raise Misconfigured(f"The certificate in {path} is not valid before {iso(begins_at)}.")
     return expires_at

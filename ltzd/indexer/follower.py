@@ -21,7 +21,7 @@ from ltzd.indexer.reading import BlockRange, read_head, read_range
 from ltzd.indexer.slices import slices
 from ltzd.rules.indexer.contract_facts import TokenTransferred
 from ltzd.rules.indexer.mint_facts import RewardMinted
-from ltzd.rules.indexer.reorgs import Look, Verdict, fork_point, judge
+from ltzd.rules.indexer.reorgs import CursorVerdict, HeadObservation, fork_point, judge
 from ltzd.store import wakeups
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, undo
@@ -120,16 +120,16 @@ class Follower:
         verdict = await self._judge(cursor, head)
         self._measure(cursor, head)
         match verdict:
-            case Verdict.STALE:
+            case CursorVerdict.STALE:
                 return False
-            case Verdict.REORGED:
+            case CursorVerdict.REORGED:
                 return await self._undo(cursor, head)
-            case Verdict.BEHIND:
+            case CursorVerdict.BEHIND:
                 return await self._advance(cursor, head, final)
         await self._finalize(cursor, final)
         return False
 
-    async def _judge(self, cursor: Cursor, head: Header) -> Verdict:
+    async def _judge(self, cursor: Cursor, head: Header) -> CursorVerdict:
         at_cursor: Hash32 | None = None
         if head.number == cursor.number:
             at_cursor = head.hash
@@ -140,9 +140,12 @@ class Follower:
             at_cursor = header.hash if header else None
         now = self._clock()
         verdict = judge(
-            cursor.number, cursor.hash, Look(head.number, at_cursor, now), self._head_short_since
+            cursor.number,
+            cursor.hash,
+            HeadObservation(head.number, at_cursor, now),
+            self._head_short_since,
         )
-        if verdict is not Verdict.STALE:
+        if verdict is not CursorVerdict.STALE:
             self._head_short_since = None
         elif self._head_short_since is None:
             self._head_short_since = now

@@ -1,1 +1,8 @@
-"""The operator wallet: signs, publishes and confirms what the store has queued."""
+"""The lanes: each signs, publishes and follows the transactions of one wallet.
+
+`lane` has what all lanes share: one process at a time serves a wallet, in terms that begin with
+the wallet's lock. `mints` is the lane that mints queued rewards, `relays` the lanes that send
+users' relays. During a term the `publisher` signs what is due and hands bytes to the node, and the
+`monitor` follows them to finality, together with the `fee_bumper` and the `canceller`. What
+happens to a transaction is decided in `rules/operator/transactions.py`. Begin with `lane`.
+"""

@@ -1,10 +1,11 @@
-"""Replaces transactions that will not be mined at their price by dearer ones of the same intent.
+"""Replaces transactions that will not be mined at their price, by dearer attempts.
 
-Same nonce, call and gas limit, other fees: whichever attempt is mined, the intent is done, and no
-other can be. A self-transfer in place of an abandoned call is made dearer in the same way. The new
-attempt is stored before any node sees it, so that a crash finds it, and the hashes of all of them
-are watched. Where the cap forbids another tenth, the bytes that exist go out again until fees fall;
-nothing new is signed meanwhile, since it would wait behind them.
+An attempt has the nonce, call and gas limit of the one before, and other fees: whichever attempt is
+mined, the intent is done, and no other attempt can be mined. A self-transfer that cancels a call is
+made dearer in the same way. The new attempt is stored before any node sees it, so that a crash
+finds it, and the hashes of all attempts are watched. Where the cap forbids another tenth, the
+newest bytes go out again until fees fall. Nothing new is signed meanwhile: it would wait behind
+them.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,15 @@ from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import FEES
-from ltzd.operator.signing import Call, TransactionSigner, self_transfer
-from ltzd.rules.operator.fees import BumpReason, GasPrice, Wait, bump_reason, can_pay, replacement
+from ltzd.operator.signing import TransactionCall, TransactionSigner, self_transfer
+from ltzd.rules.operator.fees import (
+    BumpReason,
+    GasPrice,
+    Waited,
+    bump_reason,
+    can_pay,
+    replacement,
+)
 from ltzd.store.database import Connection, session
 from ltzd.store.operator import transactions
 from ltzd.store.operator.transactions import OpenTransaction
@@ -29,7 +37,7 @@ log = structlog.get_logger()
 _REPLACED_AT_ONCE = 16
 
 Since = tuple[float, int]
-"""When, and at which block, something began."""
+"""A time of the lane's clock, and the head's block number then."""
 
 
 class FeeBumper:
@@ -49,20 +57,20 @@ class FeeBumper:
         self._oldest: tuple[int, Since] = (-1, (0.0, 0))
         self._base_fee = 0
 
-    async def look(self, flight: Sequence[OpenTransaction], head: Header) -> bool:
-        """Replace what is stuck of `flight`, the oldest transactions; True if that gives work.
+    async def replace_stuck(self, oldest: Sequence[OpenTransaction], head: Header) -> bool:
+        """Replace what is stuck of the `oldest` transactions; return whether bytes are due.
 
         Raises LaneLost, DatabaseUnavailable.
         """
-        self._note(flight, head)
+        self._note_waiting(oldest, head)
         gas_price = self._funds.gas_price
         if gas_price is None:
             return False
-        self._note_fall(flight, gas_price)
-        reasons = [(tx, self._why_stuck(tx, gas_price)) for tx in flight]
+        self._retry_after_fall(oldest, gas_price)
+        reasons = [(tx, self._bump_reason(tx, gas_price)) for tx in oldest]
         stuck = [(tx, reason) for tx, reason in reasons if reason is not None]
         held, replaced = None, 0
-        # In the order of nonces: what cannot be helped holds up everything behind it.
+        # In the order of nonces: a transaction that cannot be replaced holds up all after it.
         for tx, reason in stuck[:_REPLACED_AT_ONCE]:
             obstacle = await self._replace(tx, reason, gas_price)
             if obstacle is None:
@@ -70,102 +78,106 @@ class FeeBumper:
             elif reason is not BumpReason.PASSED_OVER:
                 held = obstacle
                 break
-        self._in_flight.held = held
+        self._in_flight.hold(held)
         return replaced > 0 or self._in_flight.has_due
 
-    def _note(self, flight: Sequence[OpenTransaction], head: Header) -> None:
-        """Remember since when attempts wait, and since when the oldest transaction is that."""
+    def _note_waiting(self, oldest: Sequence[OpenTransaction], head: Header) -> None:
+        """Remember since when attempts wait, and since when the first transaction is the first."""
         self._now = (self._context.clock(), head.number)
         before, self._waiting = self._waiting, {}
-        for tx in flight:
+        for tx in oldest:
             newest = tx.hashes[0]
             if newest in before:
                 self._waiting[newest] = before[newest]
-            elif not self._in_flight.is_to_publish(tx):
+            elif not self._in_flight.is_due(tx):
                 self._waiting[newest] = self._now
-        oldest = flight[0].nonce if flight else -1
-        if oldest != self._oldest[0]:
-            self._oldest = (oldest, self._now)
+        first = oldest[0].nonce if oldest else -1
+        if first != self._oldest[0]:
+            self._oldest = (first, self._now)
 
-    def _note_fall(self, flight: Sequence[OpenTransaction], gas_price: GasPrice) -> None:
-        """Fees have fallen: what was held because of them is offered as it is.
+    def _retry_after_fall(self, oldest: Sequence[OpenTransaction], gas_price: GasPrice) -> None:
+        """After a fall of fees, publish again the bytes that were held because of fees.
 
-        What a node holds waits anew; what was refused waits on, or fees that wobble would keep it
-        from ever being late.
+        Bytes that a node holds start to wait anew. Refused bytes keep their waiting time: fees that
+        go up and down would otherwise keep them from ever being late.
         """
-        if self._in_flight.held == FEES and gas_price.base_fee < self._base_fee:
+        if self._in_flight.held_reason == FEES and gas_price.base_fee < self._base_fee:
             payable = [
                 tx
-                for tx in flight
+                for tx in oldest
                 if can_pay(tx.fees, gas_price, self._context.policy.fees)
                 and not self._in_flight.is_rejected(tx)
             ]
             taken = [tx for tx in payable if not self._in_flight.is_refused(tx)]
             self._waiting.update({tx.hashes[0]: self._now for tx in taken})
-            self._in_flight.offer_again(payable)
+            self._in_flight.retry_refused(payable)
         self._base_fee = gas_price.base_fee
 
-    def _why_stuck(self, tx: OpenTransaction, gas_price: GasPrice) -> BumpReason | None:
+    def _bump_reason(self, tx: OpenTransaction, gas_price: GasPrice) -> BumpReason | None:
         if self._in_flight.is_rejected(tx):
-            return None  # No price helps: `cancelling` frees its nonce.
+            return None  # No price helps: the canceller frees its nonce.
         if self._in_flight.is_refused(tx):
             return BumpReason.REFUSED
-        wait = self._wait(tx)
-        if wait is None:
+        waited = self._waited(tx)
+        if waited is None:
             return None
         policy = self._context.policy
-        return bump_reason(tx.fees, wait, gas_price, policy.fees, policy.patience)
+        return bump_reason(tx.fees, waited, gas_price, policy.fees, policy.resubmission)
 
-    def _wait(self, tx: OpenTransaction) -> Wait | None:
-        """None while its newest bytes have not been handed out.
+    def _waited(self, tx: OpenTransaction) -> Waited | None:
+        """Returns None while the newest bytes of the transaction are not published.
 
-        Blocks count for the oldest alone, and from when it was that: no other can be passed over.
+        Blocks count for the oldest transaction alone, and from when it became the oldest: no other
+        can be passed over.
         """
         since = self._waiting.get(tx.hashes[0])
         if since is None:
             return None
         oldest, oldest_since = self._oldest
         blocks = self._now[1] - max(since[1], oldest_since[1]) if tx.nonce == oldest else 0
-        return Wait(self._now[0] - since[0], blocks)
+        return Waited(self._now[0] - since[0], blocks)
 
     async def _replace(
-        self, tx: OpenTransaction, stuck: BumpReason, gas_price: GasPrice
+        self, tx: OpenTransaction, reason: BumpReason, gas_price: GasPrice
     ) -> str | None:
-        """Sign and store a dearer attempt; or say what the lane waits for."""
+        """Sign and store a dearer attempt, or return the lane's reason to wait."""
         fees = replacement(tx.fees, gas_price, self._context.policy.fees)
-        if fees is None or (stuck is BumpReason.REFUSED and not self._is_worth_a_try(tx)):
+        if fees is None or (reason is BumpReason.REFUSED and not self._is_worth_a_try(tx)):
             return FEES
         async with self._context.signing_lock, session(self._context.pool) as connection:
             call = await self._call_of(connection, tx)
-            beside_wei = self._in_flight.reserved_wei() - tx.max_cost_wei
-            obstacle = self._signer.obstacle(call, fees, beside_wei)
+            reserved_wei = self._in_flight.reserved_wei() - tx.max_cost_wei
+            obstacle = self._signer.obstacle(call, fees, reserved_wei)
             if obstacle is not None:
-                if obstacle.is_its_own:  # Blocks have become smaller than its gas limit.
+                if obstacle.is_permanent:  # Blocks have become smaller than its gas limit.
                     self._in_flight.reject(tx, obstacle.value)
                 return obstacle.value
-            attempt = self._signer.sign(tx.nonce, call, fees, beside_wei)
+            attempt = self._signer.sign(tx.nonce, call, fees, reserved_wei)
             await transactions.store_attempt(connection, self._context.lane, tx.id, attempt)
-            self._in_flight.replaced(tx, attempt)
-        telemetry.TRANSACTIONS_REPLACED.labels(self._context.lane.kind, stuck.value).inc()
+            self._in_flight.add_replacement(tx, attempt)
+        telemetry.TRANSACTIONS_REPLACED.labels(self._context.lane.kind, reason.value).inc()
         log.warning(
             "transaction.replaced",
             nonce=tx.nonce,
-            reason=stuck.value,
+            reason=reason.value,
             attempts=len(tx.hashes) + 1,
             max_fee_wei=fees.max_fee_per_gas,
             tip_wei=fees.max_priority_fee_per_gas,
         )
         return None
 
-    async def _call_of(self, connection: Connection, tx: OpenTransaction) -> Call:
+    async def _call_of(self, connection: Connection, tx: OpenTransaction) -> TransactionCall:
         if tx.tx.is_abandoned:
             return self_transfer(self._context.lane.wallet)
         to, data = await transactions.read_call(connection, tx.id)
-        return Call(to, data, tx.gas_limit)
+        return TransactionCall(to, data, tx.gas_limit)
 
     def _is_worth_a_try(self, tx: OpenTransaction) -> bool:
-        """A node that refuses what the market asks is asked again with a tenth more, but slowly."""
-        asked, wait = self._funds.fees, self._wait(tx)
-        is_below = asked is not None and tx.fees.max_fee_per_gas < asked.max_fee_per_gas
-        is_late = wait is not None and wait.seconds >= self._context.policy.repeat_seconds
+        """Whether to offer a tenth more to a node that refuses the transaction's price.
+
+        At once if the fees of now are higher anyway, else only after `repeat_seconds`.
+        """
+        current, waited = self._funds.fees, self._waited(tx)
+        is_below = current is not None and tx.fees.max_fee_per_gas < current.max_fee_per_gas
+        is_late = waited is not None and waited.seconds >= self._context.policy.repeat_seconds
         return is_below or is_late

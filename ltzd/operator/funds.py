@@ -1,4 +1,4 @@
-"""What the lane's wallet may spend now: the next block's fees, its balance less what is reserved.
+"""Tracks the balance of the lane's wallet and the fees of the next block.
 
 Units: wei.
 """
@@ -10,8 +10,7 @@ from ltzd.store.operator.lanes import Lane
 
 
 class FundsTracker:
-    """`market` and `block_gas_limit` are None until a block was seen; `fees` also while the cap
-    forbids."""
+    """All values are None before the first `refresh`. `fees` is also None while the cap forbids."""
 
     def __init__(self, node: Node, lane: Lane, policy: FeePolicy) -> None:
         self._node = node
@@ -23,8 +22,8 @@ class FundsTracker:
         self.fees: Fees | None = None
         self.block_gas_limit: int | None = None
 
-    async def look(self, head: Header) -> None:
-        """Take fees, balance and the block's gas limit as of `head`. Raises NodeUnavailable."""
+    async def refresh(self, head: Header) -> None:
+        """Read fees, balance and the block's gas limit as of `head`. Raises NodeUnavailable."""
         gas_price = await self._node.gas_price(head)
         await self.refresh_balance()
         self.gas_price, self.fees = gas_price, fees_for(gas_price, self._policy)
@@ -33,14 +32,14 @@ class FundsTracker:
         telemetry.HELD_BY_CAP.labels(self._kind).set(self.fees is None)
 
     async def refresh_balance(self) -> None:
-        """Take the balance alone. Raises NodeUnavailable."""
+        """Raises NodeUnavailable."""
         self.balance = balance = await self._node.balance(self._wallet)
         telemetry.BALANCE_WEI.labels(self._kind).set(balance)
 
-    def forget(self) -> None:
-        """Without a node that answers nothing is signed: fees of now may be too low later."""
+    def forget_fees(self) -> None:
+        """Stops the signing while the node does not answer: today's fees may be too low later."""
         self.gas_price = self.fees = None
 
-    def can_afford(self, max_cost_wei: int, reserved: int) -> bool:
-        """Whether the balance covers `max_cost_wei` beside `reserved` wei in flight."""
-        return self.balance is not None and self.balance >= reserved + max_cost_wei
+    def can_afford(self, max_cost_wei: int, reserved_wei: int) -> bool:
+        """Whether the balance covers `max_cost_wei` beside `reserved_wei` in flight."""
+        return self.balance is not None and self.balance >= reserved_wei + max_cost_wei

@@ -1,6 +1,6 @@
 """The lane's transactions in flight: the rows that have no receipt yet, mirrored in memory.
 
-The rows are the truth; one process holds the lane, so the mirror cannot go stale.
+The rows are authoritative. The mirror cannot go stale, since one process holds the lane.
 """
 
 import heapq
@@ -34,32 +34,33 @@ _IN_FLIGHT = (State.SIGNED, State.PUBLISHED)
 
 
 class InFlightTransactions:
-    def __init__(self, pool: Pool, lane: Lane, rows: OutcomeSink) -> None:
+    """Also knows which bytes are due for publication, and which of them nodes refuse."""
+
+    def __init__(self, pool: Pool, lane: Lane, outcomes: OutcomeSink) -> None:
         self._pool = pool
         self._lane = lane
-        self._rows = rows
+        self._outcomes = outcomes
         self._by_nonce: dict[int, OpenTransaction] = {}
         self._reserved_wei = 0
         self._gas = 0
-        self._to_publish: dict[int, None] = {}
+        self._due: dict[int, None] = {}
         self._refused: set[int] = set()
         self._rejected: set[int] = set()
-        self._stranded: dict[int, str] = {}
-        self.held: str | None = None
-        """Why what is in flight can go no further, so that more would only queue up behind it."""
+        self._blocked: dict[int, str] = {}
+        self._held_reason: str | None = None
         self._to_mark: list[OpenTransaction] = []
         self._marks = Wakeup()
 
     async def load(self) -> None:
-        """Read what an earlier term left in flight; all of it is to be published again."""
+        """Read the transactions that an earlier term left in flight; all are published again."""
         async with session(self._pool) as connection:
             for tx in await transactions.in_flight(connection, self._lane):
                 self.add(tx)
 
     def add(self, tx: OpenTransaction) -> None:
-        self._hold(tx)
-        self._to_publish[tx.nonce] = None
-        self._measure()
+        self._put(tx)
+        self._due[tx.nonce] = None
+        self._set_gauges()
 
     def oldest_first(self) -> list[OpenTransaction]:
         return [self._by_nonce[nonce] for nonce in sorted(self._by_nonce)]
@@ -67,87 +68,101 @@ class InFlightTransactions:
     def count(self) -> int:
         return len(self._by_nonce)
 
+    def contains(self, nonce: int) -> bool:
+        return nonce in self._by_nonce
+
     def reserved_wei(self) -> int:
-        """What everything in flight can cost at worst."""
+        """The most that everything in flight can cost together."""
         return self._reserved_wei
 
     def gas(self) -> int:
-        """What everything in flight can use at worst."""
+        """The most gas that everything in flight can use together."""
         return self._gas
 
-    def minting(self) -> int:
+    def minted_units(self) -> int:
         """LTZ's smallest units that everything in flight mints."""
         return sum(tx.ltz for tx in self._by_nonce.values()) * LTZ
 
+    # Publication
+
     def due(self, at_most: int) -> list[OpenTransaction]:
-        """What is to be published, the lowest nonces of it, in their order."""
-        return [self._by_nonce[nonce] for nonce in heapq.nsmallest(at_most, self._to_publish)]
+        """The transactions to publish now, the lowest nonces first."""
+        return [self._by_nonce[nonce] for nonce in heapq.nsmallest(at_most, self._due)]
 
     @property
     def has_due(self) -> bool:
-        return bool(self._to_publish)
+        return bool(self._due)
 
-    def set_aside(self, tx: OpenTransaction) -> None:
-        """Do not publish it now: the node will not take these bytes, a receipt must decide."""
-        if self._is_newest(tx):
-            self._to_publish.pop(tx.nonce, None)
+    def is_due(self, tx: OpenTransaction) -> bool:
+        return tx.nonce in self._due
 
-    def refused(self, tx: OpenTransaction) -> None:
-        """The node will not take these bytes at their price."""
+    def wait_for_receipt(self, tx: OpenTransaction) -> None:
+        """Publish it no more: the node refuses the nonce, so a receipt must decide."""
         if self._is_newest(tx):
-            self._to_publish.pop(tx.nonce, None)
+            self._due.pop(tx.nonce, None)
+
+    def publish_again(self, batch: Iterable[OpenTransaction]) -> None:
+        for tx in batch:
+            if tx.nonce in self._by_nonce and tx.nonce not in self._rejected:
+                self._due[tx.nonce] = None
+
+    def retry_refused(self, batch: Sequence[OpenTransaction]) -> None:
+        """Publish bytes again that nodes may have refused, in case they take them now."""
+        for tx in batch:
+            self._refused.discard(tx.nonce)
+            self._rejected.discard(tx.nonce)
+        self.publish_again(batch)
+
+    # Refusals
+
+    def refuse_price(self, tx: OpenTransaction) -> None:
+        """The node does not take these bytes at their price."""
+        if self._is_newest(tx):
+            self._due.pop(tx.nonce, None)
             self._refused.add(tx.nonce)
-            self.held = FEES
+            self._held_reason = FEES
 
     def is_refused(self, tx: OpenTransaction) -> bool:
         return tx.nonce in self._refused
 
     def reject(self, tx: OpenTransaction, reason: str) -> None:
-        """These bytes will never do: they are published no more, and their nonce is to be freed."""
+        """No node will ever take these bytes: stop publishing them, and block on their nonce."""
         if self._is_newest(tx) and tx.nonce in self._by_nonce:
-            self._to_publish.pop(tx.nonce, None)
+            self._due.pop(tx.nonce, None)
             self._refused.discard(tx.nonce)
             self._rejected.add(tx.nonce)
-            self._stranded[tx.nonce] = reason
+            self._blocked[tx.nonce] = reason
 
     def is_rejected(self, tx: OpenTransaction) -> bool:
         return tx.nonce in self._rejected
 
-    def rejected_transactions(self) -> list[OpenTransaction]:
+    def rejected(self) -> list[OpenTransaction]:
         return [self._by_nonce[nonce] for nonce in sorted(self._rejected)]
 
-    def strand(self, tx: OpenTransaction, reason: str) -> None:
-        """The nonce of rejected bytes cannot be freed for this reason."""
-        self._stranded[tx.nonce] = reason
+    def block(self, tx: OpenTransaction, reason: str) -> None:
+        """The nonce of rejected bytes cannot be freed, for this reason."""
+        self._blocked[tx.nonce] = reason
 
     @property
-    def stranded(self) -> str | None:
-        """Why a nonce that nothing fills holds up whatever would be signed behind it."""
-        return next(iter(self._stranded.values()), None)
+    def blocked_reason(self) -> str | None:
+        """Why a rejected nonce is not freed yet; everything signed after it would wait for it."""
+        return next(iter(self._blocked.values()), None)
 
-    def holds(self, nonce: int) -> bool:
-        return nonce in self._by_nonce
+    @property
+    def held_reason(self) -> str | None:
+        """Why no transaction in flight can be mined now, so that new ones would only queue up."""
+        return self._held_reason
 
-    def is_to_publish(self, tx: OpenTransaction) -> bool:
-        return tx.nonce in self._to_publish
+    def hold(self, reason: str | None) -> None:
+        self._held_reason = reason
 
-    def publish_again(self, those: Iterable[OpenTransaction]) -> None:
-        for tx in those:
-            if tx.nonce in self._by_nonce and tx.nonce not in self._rejected:
-                self._to_publish[tx.nonce] = None
+    # Attempts
 
-    def offer_again(self, those: Sequence[OpenTransaction]) -> None:
-        """Publish again what may have been refused: the node may think better of it."""
-        for tx in those:
-            self._refused.discard(tx.nonce)
-            self._rejected.discard(tx.nonce)
-        self.publish_again(those)
-
-    def replaced(self, tx: OpenTransaction, newest: Attempt) -> None:
-        """Another attempt of it is stored, and is to be published."""
+    def add_replacement(self, tx: OpenTransaction, newest: Attempt) -> None:
+        """Another attempt of the transaction is stored, and due for publication."""
         current = self._by_nonce.get(tx.nonce, tx)
         cancellations = (newest.hash,) if newest.is_cancellation else ()
-        self._hold(
+        self._put(
             replace(
                 current,
                 fees=newest.fees,
@@ -156,39 +171,41 @@ class InFlightTransactions:
                 cancellations=(*cancellations, *current.cancellations),
             )
         )
-        self._to_publish[tx.nonce] = None
+        self._due[tx.nonce] = None
         self._forget_refusals(tx.nonce)
-        self._measure()
+        self._set_gauges()
 
-    def abandoned(self, tx: OpenTransaction, after: Transaction, newest: Attempt) -> None:
-        """A self-transfer is stored in place of its call, which may be mined all the same."""
+    def add_cancellation(self, tx: OpenTransaction, after: Transaction, newest: Attempt) -> None:
+        """A self-transfer is stored beside the call, which may be mined all the same."""
         current = self._by_nonce.get(tx.nonce, tx)
-        self._hold(replace(current, tx=after, call_wei=current.max_cost_wei))
-        self.replaced(tx, newest)
-
-    def published(self, tx: OpenTransaction) -> None:
-        """A node holds the bytes; `run` writes it down and tells who waits for the hash."""
-        self._to_mark.append(tx)
-        self._marks.notify()
-        if self._is_newest(tx):
-            self._to_publish.pop(tx.nonce, None)
-            self._forget_refusals(tx.nonce)
-        current = self._by_nonce.get(tx.nonce)
-        if current is not None:
-            if current.tx.state is State.SIGNED:
-                self._time(current, State.PUBLISHED)
-            heard, _ = advance(current.tx, Accepted())
-            self._hold(replace(current, tx=heard))
+        self._put(replace(current, tx=after, call_wei=current.max_cost_wei))
+        self.add_replacement(tx, newest)
 
     def _is_newest(self, tx: OpenTransaction) -> bool:
         """False for bytes that were replaced while they were on their way to the node."""
         current = self._by_nonce.get(tx.nonce)
         return current is None or current.hashes == tx.hashes
 
-    async def run(self) -> None:
-        """Mark as published what was, off the path of the next batch; then its hash may be shown.
+    # States
 
-        Dying before it costs a second publication of the same bytes.
+    def mark_published(self, tx: OpenTransaction) -> None:
+        """A node holds the bytes. `run` saves that later, and shows the hash."""
+        self._to_mark.append(tx)
+        self._marks.notify()
+        if self._is_newest(tx):
+            self._due.pop(tx.nonce, None)
+            self._forget_refusals(tx.nonce)
+        current = self._by_nonce.get(tx.nonce)
+        if current is not None:
+            if current.tx.state is State.SIGNED:
+                self._observe_age(current, State.PUBLISHED)
+            accepted, _ = advance(current.tx, Accepted())
+            self._put(replace(current, tx=accepted))
+
+    async def run(self) -> None:
+        """Save publications, outside the path of the next batch, until cancelled.
+
+        A crash before that costs a second publication of the same bytes.
         """
         while True:
             await self._marks.wait()
@@ -197,72 +214,72 @@ class InFlightTransactions:
                 continue
             async with session(self._pool) as connection:
                 await transactions.mark_published(connection, [tx.hashes[0] for tx in marked])
-            self._rows.published(marked)
+            self._outcomes.on_published(marked)
 
-    async def hear(self, those: Sequence[tuple[OpenTransaction, Observation]]) -> None:
-        """Advance transactions; save them, with what waits for them, in one commit."""
-        changes: list[tuple[Transaction, OpenTransaction]] = []
-        moved: list[StateChange] = []
-        for tx, seen in those:
-            known = self._by_nonce.get(tx.nonce, tx)
-            after, effects = advance(known.tx, seen)
-            if after != known.tx:
-                now = replace(known, tx=after)
-                changes.append((known.tx, now))
-                moved.append((now, effects))
-        if not moved:
+    async def apply(self, observations: Sequence[tuple[OpenTransaction, Observation]]) -> None:
+        """Advance transactions; save them, and the records that wait for them, in one commit."""
+        saved: list[tuple[Transaction, OpenTransaction]] = []
+        changes: list[StateChange] = []
+        for tx, observation in observations:
+            before = self._by_nonce.get(tx.nonce, tx)
+            after, effects = advance(before.tx, observation)
+            if after != before.tx:
+                changed = replace(before, tx=after)
+                saved.append((before.tx, changed))
+                changes.append((changed, effects))
+        if not changes:
             return
         async with transaction(self._pool) as connection:
-            await transactions.save(connection, self._lane, changes)
-            await self._rows.follow(connection, moved)
-        for tx, effects in moved:
-            self._note(tx, effects)
-        self._measure()
-        self._rows.tell(moved)
+            await transactions.save(connection, self._lane, saved)
+            await self._outcomes.save(connection, changes)
+        for tx, effects in changes:
+            self._update(tx, effects)
+        self._set_gauges()
+        self._outcomes.notify(changes)
 
-    def _note(self, tx: OpenTransaction, effects: list[Effect]) -> None:
-        self._mirror(tx)
-        self._count(tx.tx.state)
-        self._time(tx, tx.tx.state)
+    def _update(self, tx: OpenTransaction, effects: Sequence[Effect]) -> None:
+        if tx.tx.state in _IN_FLIGHT:
+            self._put(tx)
+        else:
+            self._remove(tx.nonce)
+            self._due.pop(tx.nonce, None)
+            self._forget_refusals(tx.nonce)
+        if Effect.PUBLISH in effects:
+            self._due[tx.nonce] = None
+        self._count_outcome(tx.tx.state)
+        self._observe_age(tx, tx.tx.state)
         if Effect.ALERT in effects:
             log.error("transaction.alert", transaction=tx.id, state=tx.tx.state.value)
-
-    def _mirror(self, tx: OpenTransaction) -> None:
-        if tx.tx.state in _IN_FLIGHT:
-            self._hold(tx)
-            self._to_publish[tx.nonce] = None
-        else:
-            self._let_go(tx.nonce)
-            self._to_publish.pop(tx.nonce, None)
-            self._forget_refusals(tx.nonce)
 
     def _forget_refusals(self, nonce: int) -> None:
         self._refused.discard(nonce)
         self._rejected.discard(nonce)
-        self._stranded.pop(nonce, None)
+        self._blocked.pop(nonce, None)
 
-    def _hold(self, tx: OpenTransaction) -> None:
-        self._let_go(tx.nonce)
+    def _put(self, tx: OpenTransaction) -> None:
+        self._remove(tx.nonce)
         self._by_nonce[tx.nonce] = tx
         self._reserved_wei += tx.max_cost_wei
         self._gas += tx.gas_limit
 
-    def _let_go(self, nonce: int) -> None:
+    def _remove(self, nonce: int) -> None:
         tx = self._by_nonce.pop(nonce, None)
         if tx is not None:
             self._reserved_wei -= tx.max_cost_wei
             self._gas -= tx.gas_limit
 
-    def _measure(self) -> None:
+    # Metrics
+
+    def _set_gauges(self) -> None:
         telemetry.IN_FLIGHT.labels(self._lane.kind).set(len(self._by_nonce))
         telemetry.RESERVED_WEI.labels(self._lane.kind).set(self._reserved_wei)
 
-    def _time(self, tx: OpenTransaction, stage: State) -> None:
+    def _observe_age(self, tx: OpenTransaction, stage: State) -> None:
         age = datetime.now(UTC) - tx.created_at
         seconds = telemetry.TRANSACTION_SECONDS.labels(self._lane.kind, stage.value)
         seconds.observe(age.total_seconds())
 
-    def _count(self, state: State) -> None:
+    def _count_outcome(self, state: State) -> None:
         match state:
             case State.CONFIRMED:
                 telemetry.TRANSACTIONS_SUCCESS.labels(self._lane.kind).inc()

@@ -1,8 +1,8 @@
 """A lane: one wallet, held by one process at a time, that signs and publishes one kind of work.
 
-A term begins with the lane's lock and a new epoch, checks that nobody else used the wallet,
-publishes again whatever an earlier term left in flight, and then works until the lock or the
-database is lost. The next term may be in this process or another one.
+A term begins with the wallet's lock and a new epoch. The lane checks that nothing else has used the
+wallet, publishes again what an earlier term left in flight, and then works until the lock or the
+database is lost. The next term may be in this process or in another one.
 """
 
 import asyncio
@@ -35,21 +35,17 @@ from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
 
-_PAUSE_SECONDS = 0.5
-_STOPPED_SECONDS = 10.0
 _SHOWN_SECONDS = 10.0
-"""Below `lanes.SHOWN_FOR_SECONDS`, or nobody would ask this lane for anything."""
-_SHOWN_AGAIN_SECONDS = 1.0
-"""However often its reason to wait changes."""
-_STANDBY_SECONDS = 5.0
+"""Time between two writes of the lane's row. Below `lanes.SHOWN_FOR_SECONDS`, or other processes
+would take the lane for dead."""
 
 
 class WalletLane(ABC):
-    """What is common to all kinds; `mint_lane` and `relay_lane` say the rest."""
+    """The part that all kinds share; `MintLane` and `RelayLane` have the rest."""
 
     kind: ClassVar[str]
     channel: ClassVar[str]
-    """Rings when work waits."""
+    """The wake-up channel of new work."""
 
     def __init__(
         self,
@@ -85,21 +81,21 @@ class WalletLane(ABC):
 
     @property
     def is_ready(self) -> bool:
-        """Whether what comes next would be signed at once."""
+        """Whether new work would be signed at once."""
         return self.is_serving and self._funds is not None and self._funds.fees is not None
 
     @abstractmethod
-    async def _begin(self, used: int) -> tuple[Lane, int]:
-        """Check what the work rests on, count the epoch up; answers the lane and its next nonce.
+    async def _begin_term(self, used: int) -> tuple[Lane, int]:
+        """Check the records of the work and count the epoch up; return the lane and its next nonce.
 
-        `used` are the nonces that the chain has of the wallet. Raises Stopped.
+        `used` is the number of nonces that the wallet has used on chain. Raises Stopped.
         """
 
     @abstractmethod
-    def _rows(self) -> OutcomeSink: ...
+    def _outcome_sink(self) -> OutcomeSink: ...
 
     @abstractmethod
-    async def _work(
+    async def _lane_work(
         self,
         context: LaneContext,
         in_flight: InFlightTransactions,
@@ -109,10 +105,10 @@ class WalletLane(ABC):
     ) -> LaneWork: ...
 
     async def run(self) -> None:
-        """Serve term after term until cancelled; without the lock, stand by."""
+        """Serve term after term until cancelled; stand by while another process has the lock."""
         while True:
-            # A task of its own: a task group that fails forgets that it was cancelled meanwhile.
-            term = asyncio.create_task(self._hold())
+            # In its own task: a task group that fails loses a cancellation that comes meanwhile.
+            term = asyncio.create_task(self._run_term())
             try:
                 await asyncio.wait({term})
             except asyncio.CancelledError:
@@ -120,13 +116,16 @@ class WalletLane(ABC):
                 await asyncio.wait({term})
                 raise
             term.result()
-            await asyncio.sleep(_PAUSE_SECONDS if self.stopped is None else _STOPPED_SECONDS)
+            pauses = self._policy.pauses
+            await asyncio.sleep(pauses.between_terms if self.stopped is None else pauses.after_stop)
 
-    async def _hold(self) -> None:
-        """One term, from the lock to its loss."""
+    async def _run_term(self) -> None:
+        """Run one term: take the lock, and work until it is lost."""
         name = f"ltzd lane {self._chain_id} {hex_of(self._signer.address)}"
-        # Standing by behind another process, this one waits for nothing but the lock.
-        standing_by = asyncio.get_running_loop().call_later(_STANDBY_SECONDS, self.pause.set, None)
+        # A lane that stands by behind another process waits for nothing but the lock.
+        standing_by = asyncio.get_running_loop().call_later(
+            self._policy.pauses.standby, self.pause.set, None
+        )
         try:
             async with locks.hold_lock(self._database_url, name) as term:
                 standing_by.cancel()
@@ -142,7 +141,7 @@ class WalletLane(ABC):
             telemetry.LANES_HELD.labels(self.kind).set(0)
 
     async def _serve_with_node(self, term: LockTerm) -> None:
-        """Without a node no term begins, and the lane's row says so while we hold the lock."""
+        """Without a node no term begins; the lane's row says so while this process has the lock."""
         try:
             await self._serve(term)
         except* NodeUnavailable:
@@ -152,20 +151,20 @@ class WalletLane(ABC):
             raise
 
     async def _serve(self, term: LockTerm) -> None:
-        lane, next_nonce = await self._begin(await self._used_nonces())
+        lane, next_nonce = await self._begin_term(await self._used_nonces())
         context = LaneContext(self._pool, self._node, lane, self._policy)
-        in_flight = InFlightTransactions(self._pool, lane, self._rows())
+        in_flight = InFlightTransactions(self._pool, lane, self._outcome_sink())
         await in_flight.load()
         self._funds = funds = FundsTracker(self._node, lane, self._policy.fees)
         backoff = RefusalBackoff()
         guard = SendGuard(context, in_flight, funds, self.pause, backoff)
         signer = TransactionSigner(self._signer, context, funds)
-        work = await self._work(context, in_flight, guard, signer, next_nonce)
+        work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         publisher = Publisher(context, in_flight, work, backoff, self._due, self._blocks)
         monitor = ReceiptMonitor(
             context, in_flight, funds, signer, work, guard, self._blocks, self._due
         )
-        await monitor.judge_mined()  # what stopped the last term stops this one before it signs
+        await monitor.check_mined()  # a cause that stopped the last term stops this one too
         self.is_serving, self.stopped = True, None
         telemetry.LANES_HELD.labels(self.kind).set(1)
         log.info(
@@ -184,10 +183,10 @@ class WalletLane(ABC):
                 group.create_task(self._show(lane))
                 group.create_task(_until_lost(term))
         finally:
-            work.leave()
+            work.end_term()
 
     async def _used_nonces(self) -> int:
-        """What the chain has of the wallet. Raises Stopped when that is more than we gave out."""
+        """The wallet's next nonce on chain. Raises Stopped if the database has given out fewer."""
         used = await self._node.nonce(self.wallet, "latest")
         async with session(self._pool) as connection:
             stored = await lanes.next_nonce(connection, self._chain_id, self.wallet)
@@ -199,11 +198,11 @@ class WalletLane(ABC):
         return used
 
     async def _show(self, lane: Lane) -> None:
-        """Tell the other roles that somebody works here, and why it does not go on."""
+        """Write into the lane's row that it is served, and its reason to wait."""
         while True:
             async with session(self._pool) as connection:
                 await lanes.report_working(connection, lane, self.pause.reason)
-            await asyncio.sleep(_SHOWN_AGAIN_SECONDS)
+            await asyncio.sleep(self._policy.pauses.status)
             await self.pause.changes.wait(_SHOWN_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""What the parts of a lane share during one term."""
+"""The objects that all parts of a lane share during one term."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,7 +12,8 @@ from ltzd.store.operator.lanes import Lane
 
 @dataclass(frozen=True, slots=True)
 class LaneContext:
-    """`pen` is held from looking into the purse until what was signed is reserved in the book."""
+    """`signing_lock` is held from the check of the balance until the signed transaction is reserved
+    among those in flight."""
 
     pool: Pool
     node: Node

@@ -1,6 +1,7 @@
-"""What a lane's nonces are spent on: the part in which mints and relays differ.
+"""The part in which mint lanes and relay lanes differ: their work, and who waits for its outcome.
 
-`Work` signs what is due; `Rows` are the records that wait for the outcome of a lane's transactions.
+`LaneWork` signs queued work. `OutcomeSink` passes the outcomes of a lane's transactions to the
+records that wait for them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,99 +16,102 @@ from ltzd.store.relayer import relays
 from ltzd.store.wakeups import PUBLISHED, RELAYED, REWARDS, WakeupHub
 
 StateChange = tuple[OpenTransaction, list[Effect]]
-"""A transaction as it is now, and what that asks for."""
+"""A transaction in its new state, and the effects that the change asks for."""
 
 
 class LaneWork(Protocol):
-    largest: int
-    """How much one signing takes at most."""
-    enough: int
-    """How much gathers no longer."""
+    max_batch: int
+    """The most items that one `sign_next` takes."""
+    sufficient_batch: int
+    """So many waiting items are signed at once; fewer may gather first."""
 
     async def sign_next(self, at_least: int = 1) -> int:
-        """Sign and store what is due; answers how much that is, with what may never be signed.
+        """Sign and store waiting items; return how many, with those that may never be signed.
 
-        0 when less than `at_least` waits, or the lane may not send now. Raises LaneLost,
+        Returns 0 if fewer than `at_least` wait, or if the lane may not send now. Raises LaneLost,
         DatabaseUnavailable, NodeUnavailable; nothing is spent then.
         """
         ...
 
-    def on_the_way(self) -> int:
-        """How much is likely to be due soon."""
+    def expected_items(self) -> int:
+        """How many items are likely to be queued soon."""
         ...
 
-    def leave(self) -> None:
-        """The term is over: whatever held the lane no longer does so here."""
+    def end_term(self) -> None:
+        """Clear the lane's reason to wait, which was this term's."""
         ...
 
-    async def look(self) -> None:
-        """Once a block, and before what was mined leaves the book. Raises NodeUnavailable."""
+    async def refresh(self) -> None:
+        """Read the chain's limits of this work. Raises NodeUnavailable.
+
+        Called for each new block, and before mined transactions leave those in flight.
+        """
         ...
 
-    async def seen(self) -> Mapping[int, Inclusion]:
-        """Transactions in flight that the indexer has shown to be mined, by nonce."""
+    async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
+        """Transactions in flight whose block the indexer has read, by nonce."""
         ...
 
-    def reverted(self) -> None:
+    def on_reverted(self) -> None:
         """A transaction of the lane was mined, and failed."""
         ...
 
-    def abandoned(self, tx: OpenTransaction) -> None:
+    def on_abandoned(self, tx: OpenTransaction) -> None:
         """Nodes refuse this transaction's bytes for good: a self-transfer takes its nonce."""
         ...
 
 
 class OutcomeSink(Protocol):
-    async def follow(self, connection: Connection, moved: Sequence[StateChange]) -> None:
-        """What the moves mean for the records, in their commit."""
+    async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
+        """Update the waiting records, in the database transaction of the changes."""
         ...
 
-    def tell(self, moved: Sequence[StateChange]) -> None:
-        """Wake who waits in this process, after the commit."""
+    def notify(self, changes: Sequence[StateChange]) -> None:
+        """Wake the waiters of this process, after the commit."""
         ...
 
-    def published(self, those: Sequence[OpenTransaction]) -> None:
-        """A node holds these, and the rows say so."""
+    def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
+        """A node holds these transactions, and their rows say so."""
         ...
 
 
 class RewardOutcomes:
-    """The rewards of a failed or cancelled mint go back to the queue."""
+    """Puts the rewards of a failed or cancelled mint back into the queue."""
 
-    def __init__(self, wakeups: WakeupHub, process: InProcessHooks) -> None:
+    def __init__(self, wakeups: WakeupHub, hooks: InProcessHooks) -> None:
         self._wakeups = wakeups
-        self._process = process
+        self._hooks = hooks
 
-    async def follow(self, connection: Connection, moved: Sequence[StateChange]) -> None:
-        for tx, effects in moved:
+    async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
+        for tx, effects in changes:
             if Effect.REQUEUE in effects:
                 is_cancelled = tx.tx.state is State.CANCELLED
                 await rewards.requeue(connection, tx.id, is_cancelled=is_cancelled)
 
-    def tell(self, moved: Sequence[StateChange]) -> None:
-        if any(Effect.REQUEUE in effects for _, effects in moved):
+    def notify(self, changes: Sequence[StateChange]) -> None:
+        if any(Effect.REQUEUE in effects for _, effects in changes):
             self._wakeups.notify(REWARDS)
 
-    def published(self, those: Sequence[OpenTransaction]) -> None:
-        for tx in those:
+    def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
+        for tx in transactions:
             if tx.hashes[0] not in tx.cancellations:
-                self._process.on_published(tx.rewards, tx.hashes[0])
-        if not all(tx.rewards for tx in those):
+                self._hooks.on_published(tx.rewards, tx.hashes[0])
+        if not all(tx.rewards for tx in transactions):
             self._wakeups.notify(PUBLISHED)
 
 
 class RelayOutcomes:
-    """A relay that failed is over: nobody has simulated it against the chain of now."""
+    """Ends relays. A relay that failed is not sent again: its simulation no longer holds."""
 
     def __init__(self, wakeups: WakeupHub) -> None:
         self._wakeups = wakeups
 
-    async def follow(self, connection: Connection, moved: Sequence[StateChange]) -> None:
-        await relays.follow(connection, [tx.id for tx, _ in moved])
+    async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
+        await relays.follow(connection, [tx.id for tx, _ in changes])
 
-    def tell(self, moved: Sequence[StateChange]) -> None:
-        if moved:
+    def notify(self, changes: Sequence[StateChange]) -> None:
+        if changes:
             self._wakeups.notify(RELAYED)
 
-    def published(self, those: Sequence[OpenTransaction]) -> None:
-        """Who waits for a relay waits for its block."""
+    def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
+        """Does nothing: the waiters of a relay wait for its block."""

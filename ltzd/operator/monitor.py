@@ -1,8 +1,8 @@
-"""Watches the lane's transactions until finality: receipts, reorgs, lost bytes, taken nonces.
+"""Follows the lane's transactions to finality: receipts, reorgs, lost bytes, used nonces.
 
-Every attempt's hash is asked for. A missing receipt counts only after several looks in a row, since
-a node may lag; a mined transaction's block is compared with the indexed chain, and when it is not
-there the receipt is asked for again.
+The hashes of all attempts are asked for. A missing receipt counts only after several rounds in a
+row, since a node may lag. The block of a mined transaction is compared with the indexed chain; if
+the indexer does not have it, the receipt is asked for again.
 """
 
 from collections.abc import Sequence
@@ -43,13 +43,17 @@ log = structlog.get_logger()
 _WINDOW = 8
 """Receipts asked for at first: later nonces cannot be mined before earlier ones."""
 _WIDEST_WINDOW = 128
-_JUDGED_AT_ONCE = 256
+_CHECKED_AT_ONCE = 256
 _REPEATED_AT_ONCE = 64
 _MISSES = 3
-_MISSES_SECONDS = 1.5
 
 
 class ReceiptMonitor:
+    """Runs a round for each `blocks` wake-up; notifies `publisher` after a change for it to act on.
+
+    Each round also lets the fee bumper and the canceller deal with stuck transactions.
+    """
+
     def __init__(
         self,
         context: LaneContext,
@@ -72,63 +76,70 @@ class ReceiptMonitor:
         self._blocks = blocks
         self._publisher = publisher
         self._head: Header | None = None
-        self._sent_at: dict[int, float] = {}
+        self._published_at: dict[int, float] = {}
         self._missing: dict[int, tuple[int, float]] = {}
 
     async def run(self) -> None:
         while True:
             await self._blocks.wait(self._context.policy.poll_seconds)
             try:
-                await self.look()
-                self._guard.hear_node(answers=True)
+                await self.poll()
+                self._guard.node_answered()
             except NodeUnavailable as error:
-                self._funds.forget()
-                self._guard.hear_node(answers=False)
-                log.warning("watch.node_unavailable", reason=error.message)
+                self._funds.forget_fees()
+                self._guard.node_failed()
+                log.warning("monitor.node_unavailable", reason=error.message)
 
-    async def look(self) -> None:
-        """One round. Raises NodeUnavailable: whatever was not decided waits for the next."""
+    async def poll(self) -> None:
+        """Run one round. Raises NodeUnavailable; the next round decides what this one did not."""
         head, _ = await self._context.node.head_and_final()
-        await self._seen_of_flight()
-        await self._receipts_of_flight()
-        await self.judge_mined()
-        flight = self._in_flight.oldest_first()[:_REPEATED_AT_ONCE]
-        late = self._late(flight)
-        is_urgent = bool(late) or self._in_flight.held is not None or self._guard.is_paused
-        await self._look_around(head, is_urgent=is_urgent)
-        if await self._canceller.look() | await self._fee_bumper.look(flight, head):
+        await self._apply_indexed()
+        await self._apply_receipts()
+        await self.check_mined()
+        oldest = self._in_flight.oldest_first()[:_REPEATED_AT_ONCE]
+        late = self._late(oldest)
+        is_held = self._in_flight.held_reason is not None
+        is_urgent = bool(late) or is_held or self._guard.is_paused
+        await self._refresh(head, is_urgent=is_urgent)
+        has_cancelled = await self._canceller.cancel_rejected()
+        if await self._fee_bumper.replace_stuck(oldest, head) or has_cancelled:
             self._publisher.notify()
-        await self._repeat(late)
+        await self._publish_again(late)
 
-    async def _look_around(self, head: Header, *, is_urgent: bool) -> None:
-        """Fees, balance and the work's own limits, once a block; the first two also when stuck.
+    async def _refresh(self, head: Header, *, is_urgent: bool) -> None:
+        """Refresh fees, balance and the work's own limits once a block; fees also when urgent.
 
-        What pauses the lane may end without a block: a chain that mines on demand makes none then.
+        The cause of a pause may end without a block: a chain that mines on demand makes none then.
         """
         is_new = self._head is None or head.hash != self._head.hash
         if is_new:
-            await self._work.look()
+            await self._work.refresh()
         if is_new or is_urgent or self._funds.gas_price is None:
-            await self._funds.look(head)
+            await self._funds.refresh(head)
             self._publisher.notify()
         self._head = head
 
-    async def _seen_of_flight(self) -> None:
-        """What the indexer has seen needs no receipt."""
+    async def _apply_indexed(self) -> None:
+        """Transactions whose block the indexer has read need no receipt."""
         if self._in_flight.count() == 0:
             return
-        inclusions = await self._work.seen()
-        flight = self._in_flight.oldest_first()
-        await self._mined([(tx, inclusions[tx.nonce]) for tx in flight if tx.nonce in inclusions])
+        inclusions = await self._work.indexed_inclusions()
+        await self._apply_inclusions(
+            [
+                (tx, inclusions[tx.nonce])
+                for tx in self._in_flight.oldest_first()
+                if tx.nonce in inclusions
+            ]
+        )
 
-    async def _receipts_of_flight(self) -> None:
-        """Ask in windows from the oldest nonce on; a window without any receipt ends the round."""
-        flight = self._in_flight.oldest_first()
-        self._measure(flight)
+    async def _apply_receipts(self) -> None:
+        """Ask for receipts in windows from the oldest nonce, up to a window without any."""
+        oldest = self._in_flight.oldest_first()
+        self._set_gauges(oldest)
         start, width = 0, _WINDOW
-        while start < len(flight):
-            window = flight[start : start + width]
-            receipts = await self._newest_receipts(window)
+        while start < len(oldest):
+            window = oldest[start : start + width]
+            receipts = await self._receipts_of(window)
             mined = [
                 (tx, _inclusion(receipt, tx))
                 for tx, receipt in zip(window, receipts, strict=True)
@@ -136,47 +147,50 @@ class ReceiptMonitor:
             ]
             if not mined:
                 return
-            await self._mined(mined)
+            await self._apply_inclusions(mined)
             start, width = start + width, min(2 * width, _WIDEST_WINDOW)
 
-    async def _newest_receipts(self, those: Sequence[OpenTransaction]) -> list[Receipt | None]:
+    async def _receipts_of(self, batch: Sequence[OpenTransaction]) -> list[Receipt | None]:
         """For each transaction the receipt of whichever attempt has one."""
-        hashes = [one for tx in those for one in tx.hashes]
-        found = {
+        hashes = [hash_ for tx in batch for hash_ in tx.hashes]
+        receipts = {
             receipt.transaction_hash: receipt
             for receipt in await self._context.node.receipts(hashes)
             if receipt is not None
         }
-        return [next((found[one] for one in tx.hashes if one in found), None) for tx in those]
+        return [
+            next((receipts[hash_] for hash_ in tx.hashes if hash_ in receipts), None)
+            for tx in batch
+        ]
 
-    async def _mined(self, those: Sequence[tuple[OpenTransaction, Inclusion]]) -> None:
-        if not those:
+    async def _apply_inclusions(self, mined: Sequence[tuple[OpenTransaction, Inclusion]]) -> None:
+        if not mined:
             return
-        # First, since what leaves the book must have left bucket and purse as we know them.
-        await self._work.look()
+        # First, so that the mint limit and the balance no longer hold what leaves those in flight.
+        await self._work.refresh()
         await self._funds.refresh_balance()
-        await self._in_flight.hear([(tx, ReceiptSeen(inclusion)) for tx, inclusion in those])
-        for tx, inclusion in those:
-            self._sent_at.pop(tx.nonce, None)
+        await self._in_flight.apply([(tx, ReceiptSeen(inclusion)) for tx, inclusion in mined])
+        for tx, inclusion in mined:
+            self._published_at.pop(tx.nonce, None)
             self._missing.pop(tx.nonce, None)
             if inclusion.is_cancellation:
                 log.warning(f"{self._kind}.cancelled", transaction=tx.id, nonce=tx.nonce)
             elif not inclusion.succeeded:
                 log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
-                self._work.reverted()
+                self._work.on_reverted()
         self._publisher.notify()
 
-    async def _check_taken(self, oldest: OpenTransaction) -> None:
-        """Whether the oldest nonce was used by somebody else: final, and no receipt is ours."""
+    async def _check_nonce_taken(self, oldest: OpenTransaction) -> None:
+        """Displace the oldest transaction if its nonce is final without a receipt of an attempt."""
         if await self._final_nonce() <= oldest.nonce:
             return
-        if not self._missed_often(oldest.nonce):
+        if not self._is_missing(oldest.nonce):
             return
         log.critical("nonce.taken", nonce=oldest.nonce)
-        await self._in_flight.hear([(oldest, NonceTaken())])
+        await self._in_flight.apply([(oldest, NonceTaken())])
 
     async def _final_nonce(self) -> int:
-        """Transactions of the wallet up to finality: the node's, or ours where it tells none."""
+        """The wallet's next nonce at finality: the node's, else the indexer's final block."""
         node, lane = self._context.node, self._context.lane
         try:
             return await node.nonce(lane.wallet, "finalized")
@@ -185,28 +199,31 @@ class ReceiptMonitor:
                 cursor = await chains.cursor(connection, lane.chain_id)
             return await node.nonce(lane.wallet, hex(cursor.final_number))
 
-    async def judge_mined(self) -> None:
-        """Raises Stopped, NodeUnavailable."""
+    async def check_mined(self) -> None:
+        """Confirm mined transactions past finality, and find those that a reorg has removed.
+
+        Raises Stopped, NodeUnavailable.
+        """
         async with session(self._context.pool) as connection:
             mined = await transactions.mined_to_settle(
-                connection, self._context.lane, _JUDGED_AT_ONCE
+                connection, self._context.lane, _CHECKED_AT_ONCE
             )
         unindexed = [each for each in mined if not each.is_indexed]
-        receipts = await self._newest_receipts([each.transaction for each in unindexed])
-        heard = [(each.transaction, _finalized(each)) for each in mined if each.is_indexed]
+        receipts = await self._receipts_of([each.transaction for each in unindexed])
+        observations = [(each.transaction, _finalized(each)) for each in mined if each.is_indexed]
         for each, receipt in zip(unindexed, receipts, strict=True):
-            seen = self._compare(each, receipt)
-            if seen is not None:
-                heard.append((each.transaction, seen))
-        await self._in_flight.hear(heard)
-        if any(isinstance(seen, ReceiptLost) for _, seen in heard):
+            observation = self._compare(each, receipt)
+            if observation is not None:
+                observations.append((each.transaction, observation))
+        await self._in_flight.apply(observations)
+        if any(isinstance(observation, ReceiptLost) for _, observation in observations):
             self._publisher.notify()
 
     def _compare(self, mined: MinedTransaction, receipt: Receipt | None) -> Observation | None:
         """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
         tx = mined.transaction
         if receipt is None:
-            if not self._missed_often(tx.nonce):
+            if not self._is_missing(tx.nonce):
                 return None
             log.warning(f"{self._kind}.orphaned", transaction=tx.id, nonce=tx.nonce)
             return ReceiptLost()
@@ -216,46 +233,48 @@ class ReceiptMonitor:
             return ReceiptSeen(inclusion)
         return _finalized(mined) if mined.is_past_finality else None
 
-    def _missed_often(self, nonce: int) -> bool:
-        """Count a missing receipt; True after enough looks over enough time."""
+    def _is_missing(self, nonce: int) -> bool:
+        """Count a missing receipt; return True after enough rounds over enough time."""
         now = self._context.clock()
         misses, since = self._missing.get(nonce, (0, now))
         self._missing[nonce] = (misses + 1, since)
-        if misses + 1 < _MISSES or now - since < _MISSES_SECONDS:
+        enough_seconds = self._context.policy.pauses.missing_receipt
+        if misses + 1 < _MISSES or now - since < enough_seconds:
             return False
         del self._missing[nonce]
         return True
 
-    def _late(self, flight: Sequence[OpenTransaction]) -> list[OpenTransaction]:
-        """What has stayed without receipt, each time that it is late again."""
+    def _late(self, oldest: Sequence[OpenTransaction]) -> list[OpenTransaction]:
+        """The transactions without receipt for `repeat_seconds`, each once in that time."""
         now = self._context.clock()
         late = [
             tx
-            for tx in flight
-            if now - self._sent_at.setdefault(tx.nonce, now) >= self._context.policy.repeat_seconds
+            for tx in oldest
+            if now - self._published_at.setdefault(tx.nonce, now)
+            >= self._context.policy.repeat_seconds
         ]
-        self._sent_at.update({tx.nonce: now for tx in late})
+        self._published_at.update({tx.nonce: now for tx in late})
         return late
 
-    def _measure(self, flight: Sequence[OpenTransaction]) -> None:
-        age = (datetime.now(UTC) - flight[0].created_at).total_seconds() if flight else 0
-        undecided = sum(tx.tx.state is State.SIGNED for tx in flight)
+    def _set_gauges(self, oldest: Sequence[OpenTransaction]) -> None:
+        age = (datetime.now(UTC) - oldest[0].created_at).total_seconds() if oldest else 0
+        undecided = sum(tx.tx.state is State.SIGNED for tx in oldest)
         telemetry.OLDEST_UNCONFIRMED_SECONDS.labels(self._kind).set(max(0.0, age))
         telemetry.UNDECIDED.labels(self._kind).set(undecided)
-        telemetry.NONCE_GAP.labels(self._kind).set(len(flight))
+        telemetry.NONCE_GAP.labels(self._kind).set(len(oldest))
 
-    async def _repeat(self, late: Sequence[OpenTransaction]) -> None:
-        """Publish again: a node may have dropped it, or refused it while fees were higher."""
+    async def _publish_again(self, late: Sequence[OpenTransaction]) -> None:
+        """A node may have dropped the bytes, or refused them while fees were higher."""
         if not late:
             return
         self._in_flight.publish_again(late)
         self._publisher.notify()
         if late[0].nonce == self._in_flight.oldest_first()[0].nonce:
-            await self._check_taken(late[0])
+            await self._check_nonce_taken(late[0])
 
 
 def _finalized(mined: MinedTransaction) -> Observation:
-    """Raises Stopped when a final mint has rewards without a mint on chain."""
+    """Raises Stopped if a final mint has rewards without a mint on chain."""
     if mined.unminted:
         raise Stopped(
             f"Transaction {mined.transaction.id} is final, yet {mined.unminted} of its rewards "

@@ -1,4 +1,4 @@
-"""Why a lane signs nothing: in this process's metric, and for the lane's row, which others read."""
+"""The reason why a lane signs nothing, for this process's metric and for the lane's row."""
 
 import time
 
@@ -10,19 +10,19 @@ from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
 
-_TOLD_AGAIN_SECONDS = 60.0
+_LOG_AGAIN_SECONDS = 60.0
 
 
 class LanePause:
-    """`reason` is None while nothing holds the lane. Outlasts the lane's terms."""
+    """`reason` is None while nothing holds the lane. The object outlasts the lane's terms."""
 
     def __init__(self, kind: str, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
         self._kind = kind
+        self._clock = clock
         self.reason: str | None = None
         self.changes = Wakeup()
-        """Rings when the reason is another one."""
-        self._told_at: dict[str, float] = {}
+        """Notified when the reason changes."""
+        self._logged_at: dict[str, float] = {}
 
     def set(self, reason: str | None) -> None:
         if reason == self.reason:
@@ -31,13 +31,13 @@ class LanePause:
             telemetry.LANES_PAUSED.labels(self._kind, self.reason).set(0)
         if reason is not None:
             telemetry.LANES_PAUSED.labels(self._kind, reason).set(1)
-            self._tell(reason)
+            self._log(reason)
         self.reason = reason
         self.changes.notify()
 
-    def _tell(self, reason: str) -> None:
-        """Once a minute for each reason: one may come and go with every reward."""
+    def _log(self, reason: str) -> None:
+        """At most once a minute for each reason: a reason may come and go with each reward."""
         now = self._clock()
-        if now - self._told_at.get(reason, -_TOLD_AGAIN_SECONDS) >= _TOLD_AGAIN_SECONDS:
-            self._told_at[reason] = now
+        if now - self._logged_at.get(reason, -_LOG_AGAIN_SECONDS) >= _LOG_AGAIN_SECONDS:
+            self._logged_at[reason] = now
             log.warning("lane.paused", kind=self._kind, reason=reason)

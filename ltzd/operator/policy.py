@@ -1,4 +1,4 @@
-"""What a lane is told by the settings, and which chain and token it works on."""
+"""A lane's settings, and the names of its kinds and of its reasons to wait."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,55 +13,87 @@ OnPublished = Callable[[Sequence[UUID], Hash32], None]
 
 @dataclass(frozen=True, slots=True)
 class InProcessHooks:
-    """What a lane and the other roles of its process tell each other, sooner than the database.
+    """Shortcuts between a mint lane and the other roles of its process.
 
-    `on_published` is told the hash of rewards whose mint a node just took; `on_the_way` tells how
-    many rewards are likely to be queued soon.
+    `on_published` is called with the rewards of a mint and its hash, as soon as a node has taken
+    it. `expected_rewards` returns how many rewards are likely to be queued soon. Without hooks both
+    sides learn the same from the database, a moment later.
     """
 
     on_published: OnPublished = lambda _rewards, _hash: None
-    on_the_way: Callable[[], int] = lambda: 0
+    expected_rewards: Callable[[], int] = lambda: 0
 
 
 MINT = "mint"
 RELAY = "relay"
-"""The kinds of lanes' work, in rows and metric labels."""
+"""The kinds of lanes, in rows and metric labels."""
 
 FEES = "fees"
-"""A lane's reason to wait: fees are too high for what it may pay."""
+"""A lane's reason to wait: fees are above the cap."""
 BALANCE = "funds"
 """A lane's reason to wait: the wallet cannot cover the worst case."""
 MINT_LIMIT = "mint_limit"
-"""A lane's reason to wait: the mint limit holds none of the rewards that wait, or is zero."""
+"""A lane's reason to wait: the mint limit covers none of the queued rewards, or is zero."""
 WOULD_REVERT = "would_revert"
-"""A lane's reason to wait: LTZ would refuse all of the rewards that wait."""
+"""A lane's reason to wait: LTZ would refuse all of the queued rewards."""
 NODE = "node"
 """A lane's reason to wait: the node does not answer."""
 REFUSED = "refused"
-"""A lane's reason to wait: nodes refuse what it signs for good."""
+"""A lane's reason to wait: nodes refuse its transactions for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses that double from the first to the longest, in seconds."""
+
+    first: float
+    longest: float
+
+
+@dataclass(frozen=True, slots=True)
+class LanePauses:
+    """How long a lane waits before it tries again. Units: seconds.
+
+    `between_terms` and `after_stop` follow the end of a term, `standby` is how long a lane without
+    its lock keeps the reason of its last term, `status` is the shortest time between two writes of
+    the lane's row. A receipt must be missing for `missing_receipt` before it counts as lost.
+    `longest_cancellation` bounds the growing pause before a refused self-transfer is published
+    again.
+    """
+
+    between_terms: float = 0.5
+    after_stop: float = 10.0
+    standby: float = 5.0
+    status: float = 1.0
+    missing_receipt: float = 1.5
+    longest_cancellation: float = 120.0
+    publication: Backoff = Backoff(0.1, 2.0)
+    simulation: Backoff = Backoff(1.0, 16.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LanePolicy:
     """How a lane works.
 
-    `gather_seconds`: for how long a publication counts as under way at least, while rewards gather;
-    `batch_linger_seconds`: the same while more of them are on their way.
-    `repeat_seconds`: how long a publication may lack a receipt before its bytes go again.
-    `replace_after_…`: how long, and for how many blocks, before dearer ones do.
+    `linger_seconds`: rewards gather for so long after a signing; `batch_linger_seconds`: the same
+    while more of them are expected.
+    `repeat_seconds`: how long a publication may lack a receipt before its bytes go out again.
+    `replace_after_seconds`, `replace_after_blocks`: how long, and for how many blocks, before a
+    dearer attempt goes out.
     """
 
     max_in_flight: int = 64
     poll_seconds: float = 1.0
-    gather_seconds: float = 0.005
+    linger_seconds: float = 0.005
     batch_linger_seconds: float = 0.2
     repeat_seconds: float = 5.0
     replace_after_seconds: float = 15.0
     replace_after_blocks: int = 3
     fees: FeePolicy = field(default_factory=FeePolicy)
+    pauses: LanePauses = field(default_factory=LanePauses)
 
     @property
-    def patience(self) -> ResubmissionPolicy:
+    def resubmission(self) -> ResubmissionPolicy:
         return ResubmissionPolicy(
             self.repeat_seconds, self.replace_after_seconds, self.replace_after_blocks
         )
@@ -74,4 +106,4 @@ class MintTarget:
 
 
 class Stopped(Unavailable):
-    """The lane must not sign until a person has looked; the message says at what."""
+    """The lane must not sign before a person has looked into the message."""

@@ -1,10 +1,10 @@
 """Hands the lane's signed bytes to the node in the order of nonces, then signs what is due next.
 
-An idle lane signs at once. While a publication is under way rewards gather, and it counts as under
-way for a few milliseconds at least; for longer while more rewards are known to be on their way, so
-that two hundred users who take a second to arrive are paid in a dozen transactions, and not in as
-many as could be published meanwhile. Nothing gathers any longer once it is worth a transaction of
-its own. An unanswered publication is unknown, never failed: the same bytes go again.
+An idle lane signs at once. After a signing, rewards gather for a few milliseconds, and for longer
+while more rewards are expected: two hundred users who arrive within a second are paid in a dozen
+transactions, instead of as many as can be published meanwhile. A batch that is worth a transaction
+of its own does not wait. A publication without an answer may have succeeded, so the same bytes go
+out again.
 """
 
 import asyncio
@@ -25,17 +25,14 @@ from ltzd.store.wakeups import POLL_SECONDS, Wakeup
 
 log = structlog.get_logger()
 
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 2.0
-_CROWD = 4
-"""Rewards on their way that are worth waiting for."""
+_MANY_EXPECTED = 4
+"""So many expected rewards are worth a longer wait."""
 _AT_ONCE = 64
 """Publications in one request to the node."""
 
 
 class Publisher:
-    """`bell` says that something may be due; `refusals` tells the watcher of too low fees, and of
-    bytes that will never do."""
+    """Waits for `work_due`; notifies `refusals` after a node refused a fee, or bytes for good."""
 
     def __init__(
         self,
@@ -43,48 +40,52 @@ class Publisher:
         in_flight: InFlightTransactions,
         work: LaneWork,
         backoff: RefusalBackoff,
-        bell: Wakeup,
+        work_due: Wakeup,
         refusals: Wakeup,
     ) -> None:
         self._context = context
         self._in_flight = in_flight
         self._work = work
         self._backoff = backoff
-        self._wakeup = bell
+        self._work_due = work_due
         self._refusals = refusals
         self._signed_at = -math.inf
         self._refused: dict[int, str] = {}
 
     async def run(self) -> None:
-        pause = _FIRST_PAUSE_SECONDS
+        pauses = self._context.policy.pauses.publication
+        pause = pauses.first
         while True:
-            if not await self.step():
-                # Not the bell: each new reward rings it and would hurry a node that is in trouble.
+            if not await self.publish_due():
+                # A plain sleep: each new reward would end a wait for `work_due`, and hurry a node
+                # that is in trouble.
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+                pause = min(pause * 2, pauses.longest)
                 continue
-            pause = _FIRST_PAUSE_SECONDS
+            pause = pauses.first
             if not self._in_flight.has_due:
                 await self._sign_or_wait()
 
     async def _sign_or_wait(self) -> None:
-        gathers = self._signed_at + self._gather_seconds() - self._context.clock()
-        signed = await self._work.sign_next(at_least=self._work.enough if gathers > 0 else 1)
+        lingers = self._signed_at + self._linger_seconds() - self._context.clock()
+        at_least = self._work.sufficient_batch if lingers > 0 else 1
+        signed = await self._work.sign_next(at_least)
         if signed == 0:
-            await self._wakeup.wait(gathers if gathers > 0 else POLL_SECONDS)
+            await self._work_due.wait(lingers if lingers > 0 else POLL_SECONDS)
         else:
-            # A full batch left others behind, who have gathered already.
-            self._signed_at = -math.inf if signed == self._work.largest else self._context.clock()
+            # The items that a full batch has left behind have gathered already.
+            is_full = signed == self._work.max_batch
+            self._signed_at = -math.inf if is_full else self._context.clock()
 
-    def _gather_seconds(self) -> float:
+    def _linger_seconds(self) -> float:
         policy = self._context.policy
-        is_crowd = self._work.on_the_way() >= _CROWD
-        return policy.batch_linger_seconds if is_crowd else policy.gather_seconds
+        are_many_expected = self._work.expected_items() >= _MANY_EXPECTED
+        return policy.batch_linger_seconds if are_many_expected else policy.linger_seconds
 
-    async def step(self) -> bool:
-        """Publish the oldest bytes that are due; False when the node would not or could not.
+    async def publish_due(self) -> bool:
+        """Publish the oldest bytes that are due; return False if the node did not take them all.
 
-        Each answer counts by itself: bytes that are refused hold up no others.
+        Each transaction has its own answer: refused bytes hold up no others.
         """
         due = self._in_flight.due(_AT_ONCE)
         if not due:
@@ -105,12 +106,12 @@ class Publisher:
     def _settle(self, tx: OpenTransaction, publication: PublishOutcome, text: str) -> bool:
         match publication:
             case PublishOutcome.ACCEPTED:
-                self._in_flight.published(tx)
+                self._in_flight.mark_published(tx)
                 if not tx.tx.is_abandoned:
                     self._backoff.accepted()
             case PublishOutcome.NONCE_TOO_LOW:
-                # Mined already, or used by somebody else: only receipts and finality tell.
-                self._in_flight.set_aside(tx)
+                # Mined already, or another transaction used the nonce: receipts and finality tell.
+                self._in_flight.wait_for_receipt(tx)
             case PublishOutcome.UNKNOWN:
                 log.warning("publication.unknown", nonce=tx.nonce, reason=text)
                 return False
@@ -125,7 +126,7 @@ class Publisher:
             log.error("publication.refused", nonce=tx.nonce, outcome=publication.value, text=text)
         match publication:
             case PublishOutcome.UNDERPRICED:
-                self._in_flight.refused(tx)
+                self._in_flight.refuse_price(tx)
             case PublishOutcome.REFUSED_FOR_GOOD:
                 if not tx.tx.is_abandoned:
                     self._backoff.refused()

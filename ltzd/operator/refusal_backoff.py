@@ -1,23 +1,21 @@
-"""Slows a lane down whose work nodes refuse for good, again and again.
+"""Slows a lane down after nodes have refused several of its transactions for good.
 
-Each refusal costs a self-transfer. A few in a row cost no time, so that one caller's bad luck is
-nobody else's; after that the lane signs one transaction at a time, after growing pauses, until a
-node takes one of its calls.
+Each refusal costs a self-transfer. The first few in a row cause no pause, so that one caller's bad
+call does not delay the others. After that the lane signs one transaction at a time, after growing
+pauses, until a node takes one of its calls.
 """
 
 import time
 
 from ltzd.concurrency.clock import Clock
 
-_FREE = 2
-"""Refusals in a row that cost no time."""
+_FREE_REFUSALS = 2
+"""Refusals in a row that cause no pause."""
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 120.0
 
 
 class RefusalBackoff:
-    """`clock` counts seconds."""
-
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._in_a_row = 0
@@ -26,8 +24,8 @@ class RefusalBackoff:
     def refused(self) -> None:
         """A node refused a call's bytes for good."""
         self._in_a_row += 1
-        if self._in_a_row > _FREE:
-            pause = _FIRST_PAUSE_SECONDS * 2 ** min(self._in_a_row - _FREE - 1, 16)
+        if self._in_a_row > _FREE_REFUSALS:
+            pause = _FIRST_PAUSE_SECONDS * 2 ** min(self._in_a_row - _FREE_REFUSALS - 1, 16)
             self._until = self._clock() + min(pause, _LONGEST_PAUSE_SECONDS)
 
     def accepted(self) -> None:
@@ -40,5 +38,5 @@ class RefusalBackoff:
 
     @property
     def is_probing(self) -> bool:
-        """Whether only one transaction may be tried at a time."""
-        return self._in_a_row > _FREE
+        """Whether only one transaction may be in flight at a time."""
+        return self._in_a_row > _FREE_REFUSALS

@@ -1,4 +1,4 @@
-"""Whether a lane may sign now, and what it says when it may not."""
+"""Decides whether a lane may sign now, and records the reason when it may not."""
 
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
@@ -9,7 +9,8 @@ from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.rules.operator.fees import Fees
 
 _BLOCKS_IN_FLIGHT = 2
-_FEWEST_IN_FLIGHT = 2
+_ALWAYS_IN_FLIGHT = 2
+"""So many transactions may be in flight whatever gas they use."""
 
 
 class SendGuard:
@@ -21,15 +22,15 @@ class SendGuard:
         pause: LanePause,
         backoff: RefusalBackoff,
     ) -> None:
-        self._backoff = backoff
         self._context = context
         self._in_flight = in_flight
         self._funds = funds
         self._pause = pause
+        self._backoff = backoff
 
     def fees(self) -> Fees | None:
-        """What to sign at now; None while nothing may be signed."""
-        obstacle = self._in_flight.stranded or self._in_flight.held
+        """The fees to sign with. Returns None, and sets the reason, if nothing may be signed."""
+        obstacle = self._in_flight.blocked_reason or self._in_flight.held_reason
         if obstacle is None and self._backoff.is_waiting:
             obstacle = REFUSED
         if obstacle is not None:
@@ -39,41 +40,43 @@ class SendGuard:
             if self._funds.gas_price is not None:
                 self.pause(FEES)
             return None
-        return self._funds.fees if self.room() > 0 else None
+        return self._funds.fees if self.free_slots() > 0 else None
 
     @property
     def is_paused(self) -> bool:
         return self._pause.reason is not None
 
-    def room(self) -> int:
-        """How many transactions more may be in flight."""
-        most = 1 if self._backoff.is_probing else self._context.policy.max_in_flight
-        return max(0, most - self._in_flight.count())
+    def free_slots(self) -> int:
+        """How many more transactions may be in flight."""
+        limit = 1 if self._backoff.is_probing else self._context.policy.max_in_flight
+        return max(0, limit - self._in_flight.count())
 
     def is_soon_mined(self, gas: int) -> bool:
-        """Whether so much gas more can be mined, with all that is in flight, in two blocks.
+        """Whether `gas` more, with all that is in flight, fits into two blocks.
 
-        Nonces are mined in their order, so work that comes later waits for everything in flight.
+        Transactions are mined in the order of their nonces, so a new one waits for everything in
+        flight.
         """
         limit = self._funds.block_gas_limit
-        if limit is None or self._in_flight.count() < _FEWEST_IN_FLIGHT:
+        if limit is None or self._in_flight.count() < _ALWAYS_IN_FLIGHT:
             return True
         return self._in_flight.gas() + gas <= _BLOCKS_IN_FLIGHT * limit
 
     def can_afford(self, max_cost_wei: int) -> bool:
         return self._funds.can_afford(max_cost_wei, self._in_flight.reserved_wei())
 
-    def pause(self, reason: str | None) -> int:
-        """Say once why nothing is signed although work waits; None: nothing holds the lane.
-
-        Answers 0, how much was signed.
-        """
+    def pause(self, reason: str) -> None:
+        """Record why nothing is signed although work waits."""
         self._pause.set(reason)
-        return 0
 
-    def hear_node(self, *, answers: bool) -> None:
-        """Without a node nothing is signed, whether or not anything waits."""
-        if not answers:
-            self.pause(NODE)
-        elif self._pause.reason == NODE:
-            self.pause(None)
+    def resume(self) -> None:
+        """Record that nothing holds the lane."""
+        self._pause.set(None)
+
+    def node_failed(self) -> None:
+        """Without a node nothing is signed, whether or not work waits."""
+        self.pause(NODE)
+
+    def node_answered(self) -> None:
+        if self._pause.reason == NODE:
+            self.resume()

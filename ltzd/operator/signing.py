@@ -1,7 +1,7 @@
-"""The one place where a lane's transactions are signed, and what it refuses to sign.
+"""Signs all transactions of a lane, and refuses those that no node would take.
 
-Every kind of work passes here: mints, relays, replacements, self-transfers. Whoever signs asks
-`obstacle` first and decides what becomes of the work; `sign` asks again, so that nothing slips by.
+Mints, relays, replacements and self-transfers all pass here. A caller asks `obstacle` first and
+decides what becomes of the work; `sign` checks again.
 """
 
 from dataclasses import dataclass
@@ -12,59 +12,58 @@ from ltzd.operator.funds import FundsTracker
 from ltzd.operator.lane_context import LaneContext
 from ltzd.rules.operator import sendable
 from ltzd.rules.operator.fees import Fees
-from ltzd.rules.operator.sendable import TRANSACTION_GAS, Limits, Obstacle
+from ltzd.rules.operator.sendable import TRANSACTION_GAS, Obstacle, SigningLimits
 from ltzd.store.operator.transactions import Attempt
 from ltzd.values import Address
 
 
 class Unsendable(Unavailable):
-    """No node would take the transaction, or the wallet cannot pay for it: it is not signed."""
+    """No node would take the transaction, or the wallet cannot pay for it, so it is not signed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What a transaction does, whatever it pays for gas; it moves no native value."""
+class TransactionCall:
+    """A transaction without nonce and fees; it moves no native value."""
 
     to: Address
     data: bytes
     gas_limit: int
     is_cancellation: bool = False
 
-    def cost_wei(self, fees: Fees) -> int:
-        """At most."""
+    def max_cost_wei(self, fees: Fees) -> int:
         return self.gas_limit * fees.max_fee_per_gas
 
 
-def self_transfer(wallet: Address) -> Call:
-    """The least that a nonce can be spent on."""
-    return Call(wallet, b"", TRANSACTION_GAS, is_cancellation=True)
+def self_transfer(wallet: Address) -> TransactionCall:
+    """The cheapest transaction that uses a nonce."""
+    return TransactionCall(wallet, b"", TRANSACTION_GAS, is_cancellation=True)
 
 
 class TransactionSigner:
-    """`beside_wei` is what everything else in flight can cost."""
+    """`reserved_wei` is the most that everything else in flight can cost."""
 
     def __init__(self, signer: Signer, context: LaneContext, funds: FundsTracker) -> None:
         self._signer = signer
         self._context = context
         self._funds = funds
 
-    def obstacle(self, call: Call, fees: Fees, beside_wei: int) -> Obstacle | None:
-        """Why this call may not be signed now; None if it may."""
-        limits = Limits(
+    def obstacle(self, call: TransactionCall, fees: Fees, reserved_wei: int) -> Obstacle | None:
+        """Why this call may not be signed now, or None if it may."""
+        limits = SigningLimits(
             block_gas_limit=self._funds.block_gas_limit,
             fee_cap=self._context.policy.fees.cap,
-            funds_wei=(self._funds.balance or 0) - beside_wei,
+            funds_wei=(self._funds.balance or 0) - reserved_wei,
         )
         return sendable.obstacle(call.gas_limit, call.data, fees, limits)
 
     @property
-    def most_gas(self) -> int:
+    def max_gas_limit(self) -> int:
         """The highest gas limit that may be signed now."""
-        return sendable.most_gas(self._funds.block_gas_limit)
+        return sendable.max_gas_limit(self._funds.block_gas_limit)
 
-    def sign(self, nonce: int, call: Call, fees: Fees, beside_wei: int) -> Attempt:
-        """Raises Unsendable where `obstacle` names one."""
-        obstacle = self.obstacle(call, fees, beside_wei)
+    def sign(self, nonce: int, call: TransactionCall, fees: Fees, reserved_wei: int) -> Attempt:
+        """Raises Unsendable if `obstacle` names one."""
+        obstacle = self.obstacle(call, fees, reserved_wei)
         if obstacle is not None:
             raise Unsendable(f"Nonce {nonce} may not be signed: {obstacle.value}")
         signed = self._signer.sign(

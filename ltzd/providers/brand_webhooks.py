@@ -1,6 +1,6 @@
-"""The one client of brands' webhook endpoints: signs as Standard Webhooks says, and posts once.
+"""The one client of brands' webhook endpoints: signs by Standard Webhooks, and posts once.
 
-Of an answer only the head counts: a long body, or one that never ends, changes nothing.
+Only the head of an answer is read: a long or endless body changes nothing.
 """
 
 import base64
@@ -13,16 +13,17 @@ from uuid import UUID
 
 from ltzd import telemetry
 from ltzd.providers.outbound.guarded_connector import HostResolver
-from ltzd.providers.outbound.guarded_http import Answer, GuardedHttpClient, GuardPolicy
+from ltzd.providers.outbound.guarded_http import GuardedHttpClient, GuardPolicy
+from ltzd.providers.outbound.http_client import AsyncCloseable, HttpResponse
 
 MAX_IN_FLIGHT = 1_000
 TIMEOUT_SECONDS = 20.0
-_SECRET_PREFIX = "whsec_"  # noqa: S105 - what every secret begins with
+_SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of every secret
 
 
 def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:
-    """Many brands may have one host, so none is bounded for all of them; slow names and slow hosts
-    hold up their own brand."""
+    """Sets no lower bound for one host: many brands may share it. A slow name or host delays only
+    its own brands."""
     return GuardPolicy(
         allow_loopback=allow_loopback,
         timeout_seconds=TIMEOUT_SECONDS,
@@ -41,31 +42,35 @@ class WebhookMessage:
     body: bytes
 
 
-class BrandWebhooks:
-    def __init__(self, policy: GuardPolicy, look_up: HostResolver | None = None) -> None:
-        self._http = GuardedHttpClient(policy, look_up)
+class BrandWebhooks(AsyncCloseable):
+    """`resolve` replaces the machine's resolver."""
+
+    def __init__(self, policy: GuardPolicy, resolve: HostResolver | None = None) -> None:
+        self._http = GuardedHttpClient(policy, resolve)
 
     async def close(self) -> None:
         await self._http.close()
 
-    async def post(self, message: WebhookMessage, secrets: Sequence[str], at: datetime) -> Answer:
-        """The head of the answer, whatever its status. Raises RequestFailed."""
+    async def post(
+        self, message: WebhookMessage, secrets: Sequence[str], at: datetime
+    ) -> HttpResponse:
+        """Returns the answer's status and headers, whatever the status. Raises RequestFailed."""
         headers = {"Content-Type": "application/json", **signed_headers(message, secrets, at)}
         with telemetry.timed_provider("brand_webhooks"):
-            return await self._http.tell(message.url, body=message.body, headers=headers)
+            return await self._http.post_for_head(message.url, body=message.body, headers=headers)
 
 
 def signed_headers(message: WebhookMessage, secrets: Sequence[str], at: datetime) -> dict[str, str]:
-    """A signature by each secret, so that a receiver may change over in its own time."""
-    name, seconds = f"msg_{message.id.hex}", str(int(at.timestamp()))
-    text = f"{name}.{seconds}.".encode() + message.body
+    """One signature by each secret, so that a receiver can change to a new secret at any time."""
+    message_id, timestamp = f"msg_{message.id.hex}", str(int(at.timestamp()))
+    signed = f"{message_id}.{timestamp}.".encode() + message.body
     return {
-        "webhook-id": name,
-        "webhook-timestamp": seconds,
-        "webhook-signature": " ".join(f"v1,{_signature(secret, text)}" for secret in secrets),
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": " ".join(f"v1,{_signature(secret, signed)}" for secret in secrets),
     }
 
 
-def _signature(secret: str, text: bytes) -> str:
+def _signature(secret: str, signed: bytes) -> str:
     key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX))
-    return base64.b64encode(hmac.digest(key, text, hashlib.sha256)).decode()
+    return base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()

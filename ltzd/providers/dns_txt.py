@@ -1,8 +1,8 @@
-"""The one client of the domain name system: which TXT records stand at a name.
+"""The one client of the domain name system: looks up the TXT records of a name.
 
-A name that is not there has none. Whoever could not be asked, or answered that he cannot tell, has
-said nothing: DnsUnavailable, never "none". Nothing is kept, so that a record counts at once, as far
-as the resolver forgets.
+A name that does not exist has no records. A resolver that does not answer, or answers with a
+failure, raises DnsUnavailable and never means "no records". Nothing is cached here, so that a new
+record counts at once, as far as the resolver's own cache allows.
 """
 
 import asyncio
@@ -18,21 +18,21 @@ from dns.rdtypes.ANY.TXT import TXT
 from ltzd import telemetry
 from ltzd.errors import DnsUnavailable
 
-MOST_RECORDS = 64
-MOST_BYTES = 2_048
-"""Of one record; a longer one is not ours."""
+MAX_RECORDS = 64
+MAX_RECORD_BYTES = 2_048
+"""A longer record is not ours and is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class DnsPolicy:
-    """Without nameservers this machine's own resolvers are asked, at their own ports."""
+    """Without nameservers, this machine's own resolvers are asked at their own ports."""
 
     nameservers: tuple[str, ...] = ()
     port: int = 53
     timeout_seconds: float = 5.0
-    """For one question, however many nameservers are asked."""
+    """Bounds one look-up, however many nameservers are asked."""
     max_waiting: int = 256
-    """Questions under way at a time; another one is refused."""
+    """Look-ups in flight; a further one is refused."""
 
 
 class TxtResolver:
@@ -42,13 +42,16 @@ class TxtResolver:
         self._waiting = 0
 
     async def resolve(self, name: str) -> list[str]:
-        """The records there, sorted, each one's strings joined. Raises DnsUnavailable."""
+        """Returns the TXT records of `name`, sorted, the strings of each record joined.
+
+        Raises DnsUnavailable.
+        """
         try:
             question = dns.name.from_text(name)
         except dns.exception.DNSException:
-            return []  # it is longer than a name can be, so nothing stands there
+            return []  # longer than a name can be, so it has no records
         if self._waiting >= self._policy.max_waiting:
-            raise DnsUnavailable("too many questions are under way")
+            raise DnsUnavailable("too many look-ups are under way")
         self._waiting += 1
         try:
             with telemetry.timed_provider("dns"):
@@ -60,7 +63,7 @@ class TxtResolver:
         if self._resolver is None:
             raise DnsUnavailable("this machine has no resolvers; set dns.nameservers")
         try:
-            # Its own limit is looked at between attempts only.
+            # The library checks its own limit between attempts only.
             async with asyncio.timeout(self._policy.timeout_seconds):
                 answer = await self._resolver.resolve(
                     name, dns.rdatatype.TXT, raise_on_no_answer=False, search=False
@@ -73,7 +76,7 @@ class TxtResolver:
 
 
 def _resolver(policy: DnsPolicy) -> dns.asyncresolver.Resolver | None:
-    """None if the machine has none and none are given."""
+    """None if the policy names no resolver and the machine has none."""
     try:
         resolver = dns.asyncresolver.Resolver(configure=not policy.nameservers)
     except dns.resolver.NoResolverConfiguration:
@@ -82,12 +85,12 @@ def _resolver(policy: DnsPolicy) -> dns.asyncresolver.Resolver | None:
         resolver.nameservers = list(policy.nameservers)
         resolver.port = policy.port
     resolver.lifetime = policy.timeout_seconds
-    # So that each is asked, and the only one a second time.
+    # Leaves time to ask every nameserver, and a single one twice.
     resolver.timeout = policy.timeout_seconds / (len(resolver.nameservers) + 1)
     return resolver
 
 
 def _texts(records: list[TXT]) -> list[str]:
-    found = [b"".join(record.strings) for record in records]
-    short = sorted(text for text in found if len(text) <= MOST_BYTES)
-    return [text.decode(errors="replace") for text in short[:MOST_RECORDS]]
+    texts = [b"".join(record.strings) for record in records]
+    short = sorted(text for text in texts if len(text) <= MAX_RECORD_BYTES)
+    return [text.decode(errors="replace") for text in short[:MAX_RECORDS]]

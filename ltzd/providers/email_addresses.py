@@ -1,22 +1,22 @@
-"""What a proven e-mail address is compared as.
+"""The form in which proven e-mail addresses are compared.
 
-Some letters outside ASCII have an ASCII letter as their lower case, such as the Kelvin sign: an
-address with such a letter is another one, and would be taken for it.
+Some letters outside ASCII, such as the Kelvin sign, have an ASCII letter as their lower case. An
+address with such a letter would be taken for another address, so it is refused.
 """
 
 import string
 
-LONGEST = 254
+MAX_LENGTH = 254
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def proven_address(value: object) -> str | None:
-    """In lower case; None for what is no address, or would be taken for another one."""
+    """Returns the address in lower case; None for a malformed or ambiguous one."""
     if not isinstance(value, str):
         return None
     lowered = value.lower()
     if lowered != value.translate(_ASCII_LOWER):
         return None
     local, _, domain = lowered.rpartition("@")
-    is_whole = bool(local and domain) and len(lowered) <= LONGEST and lowered.isprintable()
+    is_whole = bool(local and domain) and len(lowered) <= MAX_LENGTH and lowered.isprintable()
     return lowered if is_whole else None

@@ -1,10 +1,9 @@
-"""The one client of the payment provider: opens checkout sessions, tells of them, and knows whether
-an event is the provider's.
+"""The one client of the payment provider: opens and reads checkout sessions and verifies events.
 
-Speaks through the provider's own SDK. What it answers is copied into our own types, and a copy that
-lacks what it must have is PaymentsUnavailable, as is every failure that a repeat may cure or that
-is between us and the provider. The provider's error texts may quote an e-mail address, so none
-reaches a log or an error.
+Uses the provider's own SDK, with its retries and its connections. Answers are copied into our own
+types; an answer without a needed field raises PaymentsUnavailable, as does every failure that a
+repeat may cure or that is between us and the provider. The provider's error texts may quote an
+e-mail address, so no such text reaches a log or an error.
 """
 
 import asyncio
@@ -12,8 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import aiohttp
 import stripe
@@ -21,10 +19,17 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.errors import IdempotencyKeyReused, InvalidFields, PaymentRefused, PaymentsUnavailable
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
-from ltzd.rules.payments import CURRENCY, EVENT_TOLERANCE_SECONDS, Order, Session, id_of
+from ltzd.providers.outbound.http_client import AsyncCloseable
+from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
+from ltzd.rules.payments import (
+    CURRENCY,
+    EVENT_TOLERANCE_SECONDS,
+    CheckoutOrder,
+    CheckoutSession,
+    id_of,
+)
 
-log = structlog.get_logger()
+_log = structlog.get_logger()
 
 stripe.enable_telemetry = False
 
@@ -38,7 +43,7 @@ _FIELDS = {
     "customer_email": "userEmail",
     "line_items[0][price_data][unit_amount]": "amount",
 }
-"""Our names for what the provider may refuse though it is well-formed."""
+"""Our names of the fields that the provider may refuse even if they are well-formed."""
 
 _UNUSABLE = (
     aiohttp.ClientError,
@@ -49,7 +54,8 @@ _UNUSABLE = (
     LookupError,
     AttributeError,
 )
-"""What the SDK passes on of a body that breaks off, or that is JSON but no object of its own."""
+"""Errors that leave the SDK for a body that breaks off, or that is JSON but not an object of its
+own."""
 
 _Refusal: TypeAlias = stripe.InvalidRequestError | stripe.IdempotencyError
 Answer = TypeVar("Answer")
@@ -57,7 +63,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class PaymentsPolicy:
-    """`timeout_seconds` bounds one question with its repeats, `attempt_seconds` one request."""
+    """`timeout_seconds` bounds one call with its repeats, `attempt_seconds` one request."""
 
     base_url: str
     secret_key: str = field(repr=False)
@@ -68,16 +74,16 @@ class PaymentsPolicy:
 
 @dataclass(frozen=True, slots=True)
 class CheckoutPage:
-    """Where somebody pays."""
+    """The page on which the customer of a checkout session pays."""
 
     id: str
     url: str
 
 
-class PaymentProvider:
+class PaymentProvider(AsyncCloseable):
     def __init__(self, policy: PaymentsPolicy) -> None:
         self._policy = policy
-        # Its steps are none of ours, and hold what was sent.
+        # The SDK logs each request with its body below this level.
         logging.getLogger("stripe").setLevel(logging.WARNING)
         self._http = stripe.AIOHTTPClient(
             timeout=aiohttp.ClientTimeout(total=policy.attempt_seconds, connect=_CONNECT_SECONDS)
@@ -89,27 +95,17 @@ class PaymentProvider:
             max_network_retries=_REPEATS,
         )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         await self._http.close_async()  # type: ignore[no-untyped-call]
 
-    async def open_session(self, order: Order, idempotency_key: str) -> CheckoutPage:
-        """The same key with the same order gives the same session.
+    async def open_session(self, order: CheckoutOrder, idempotency_key: str) -> CheckoutPage:
+        """Opens a checkout session; the same key with the same order gives the same session.
 
-        Raises InvalidFields for what the provider refuses, and IdempotencyKeyReused.
+        Raises InvalidFields for a field that the provider refuses, IdempotencyKeyReused, and
+        PaymentsUnavailable.
         """
         metadata = order.metadata()
-        answer = await self._asked(
+        answer = await self._send(
             self._client.v1.checkout.sessions.create_async(
                 {
                     "mode": "payment",
@@ -131,26 +127,29 @@ class PaymentProvider:
                 },
                 {"idempotency_key": idempotency_key},
             ),
-            _open_session,
+            _checkout_page,
         )
         if isinstance(answer, CheckoutPage):
             return answer
         raise _refusal(answer) from answer
 
-    async def session(self, session_id: str) -> Session | None:
-        """As it is now; None if our account has none of this id."""
-        answer = await self._asked(
+    async def session(self, session_id: str) -> CheckoutSession | None:
+        """Returns the session as it is now; None if our account has no session with this id.
+
+        Raises PaymentsUnavailable.
+        """
+        answer = await self._send(
             self._client.v1.checkout.sessions.retrieve_async(session_id, {"expand": [_REFUND]}),
-            lambda told: _session(session_id, told),
+            lambda session: _session(session_id, session),
         )
-        if isinstance(answer, Session):
+        if isinstance(answer, CheckoutSession):
             return answer
         if answer.http_status == 404:
             return None
         raise _unavailable(answer) from answer
 
     def event(self, raw: bytes, signature: str | None) -> object:
-        """The JSON of an event that the provider has signed, lately.
+        """Returns the JSON of an event, if the provider has signed it within the tolerance.
 
         Raises PaymentRefused.
         """
@@ -159,7 +158,7 @@ class PaymentProvider:
                 raw, signature, self._policy.signing_secret, EVENT_TOLERANCE_SECONDS
             )
             is_early = _signed_at(signature) > time.time() + EVENT_TOLERANCE_SECONDS
-        # The comparison of texts takes only ASCII, and the body may be no text.
+        # The SDK compares ASCII text only, and the body may be no text at all.
         except (stripe.SignatureVerificationError, UnicodeError, TypeError) as error:
             raise _not_signed() from error
         if is_early:
@@ -169,12 +168,15 @@ class PaymentProvider:
         except InvalidJsonError as error:
             raise PaymentRefused("The event is malformed: it is not JSON") from error
 
-    async def _asked(
+    async def _send(
         self,
         call: Awaitable[stripe.StripeObject],
         read: Callable[[Mapping[str, Any]], Answer],
     ) -> Answer | _Refusal:
-        """What `read` makes of the answer, or what the provider has against the request itself."""
+        """Returns what `read` makes of the answer, or the provider's refusal of the request itself.
+
+        Raises PaymentsUnavailable.
+        """
         with telemetry.timed_provider("payments"):
             try:
                 async with asyncio.timeout(self._policy.timeout_seconds):
@@ -184,12 +186,12 @@ class PaymentProvider:
             except stripe.StripeError as error:
                 raise _unavailable(error) from error
             except _UNUSABLE as error:
-                log.warning("payments.unavailable", reason=type(error).__name__)
+                _log.warning("payments.unavailable", reason=type(error).__name__)
                 raise PaymentsUnavailable("The payment provider gave no usable answer") from error
 
 
 def _unavailable(error: stripe.StripeError) -> PaymentsUnavailable:
-    log.warning(
+    _log.warning(
         "payments.unavailable",
         reason=type(error).__name__,
         status=error.http_status,
@@ -218,26 +220,26 @@ def _not_signed() -> PaymentRefused:
 
 
 def _signed_at(signature: str | None) -> int:
-    """As the SDK reads it, which looks for old ones only."""
+    """Read as the SDK does, which refuses only timestamps that are too old."""
     items = (item.split("=", 2) for item in (signature or "").split(","))
     return next(int(item[1]) for item in items if item[0] == "t")
 
 
-def _open_session(answer: Mapping[str, Any]) -> CheckoutPage:
+def _checkout_page(answer: Mapping[str, Any]) -> CheckoutPage:
     return CheckoutPage(_text(answer["id"]), _text(answer["url"]))
 
 
 def _text(value: object) -> str:
     if isinstance(value, str) and value:
         return value
-    raise TypeError("the payment provider left a text out")
+    raise TypeError("the payment provider's answer lacks a text")
 
 
-def _session(session_id: str, answer: Mapping[str, Any]) -> Session:
+def _session(session_id: str, answer: Mapping[str, Any]) -> CheckoutSession:
     if answer["id"] != session_id:
-        raise ValueError("the payment provider tells of another session")
+        raise ValueError("the payment provider's answer is of another session")
     total = answer.get("amount_total")
-    return Session(
+    return CheckoutSession(
         id=session_id,
         mode=answer.get("mode"),
         status=answer.get("status"),
@@ -255,7 +257,7 @@ def _session(session_id: str, answer: Mapping[str, Any]) -> Session:
 
 
 def _refunded(payment_intent: object) -> int:
-    """Cents of the charge that has paid."""
+    """Returns the refunded cents of the charge that has paid."""
     charge = payment_intent.get("latest_charge") if isinstance(payment_intent, Mapping) else None
     refunded = charge.get("amount_refunded") if isinstance(charge, Mapping) else None
     return refunded if type(refunded) is int else 0

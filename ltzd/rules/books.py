@@ -88,7 +88,7 @@ def whole_ltz(units: int) -> int | Decimal:
     return Decimal(f"{whole}.{rest:018d}".rstrip("0")) if rest else whole
 
 
-def references_apart(
+def reference_differences(
     on_chain: Mapping[int, int], indexed: Mapping[int, int]
 ) -> tuple[list[int], list[int]]:
     """The seqs that only the chain has as used, and those that only the index has."""

@@ -18,7 +18,7 @@ LTZ_PER_CENT = 10
 LEAST_CENTS, MOST_CENTS = 50, 99_999_999
 """What the provider takes at once."""
 CURRENCY = "usd"
-NOBODYS = ZERO_ADDRESS
+NO_BRAND = ZERO_ADDRESS
 """The brand of a session that names none of ours."""
 EVENT_TOLERANCE_SECONDS = 300
 
@@ -34,7 +34,7 @@ REFUNDED = "refunded"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CheckoutOrder:
     """What a checkout session is made of."""
 
     brand_id: Address
@@ -59,7 +59,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CheckoutSession:
     """A checkout session as the provider has it now; None is what it does not say."""
 
     id: str
@@ -100,7 +100,7 @@ def refuse_over_capacity(usd_cents: int, capacity: int | None) -> None:
     raise InvalidFields([f"amount: buys more LTZ than can be minted at once; at most {most} cents"])
 
 
-def payment_of(session: Session) -> Payment:
+def payment_of(session: CheckoutSession) -> Payment:
     """Raises PaymentRefused with the first reason not to mint it (spec 7.4)."""
     _refuse_unpaid(session)
     wallet = _wallet_in(session.metadata)
@@ -127,7 +127,7 @@ def _refused(message: str, reason: str) -> PaymentRefused:
     return PaymentRefused(message, reason=reason)
 
 
-def _refuse_unpaid(session: Session) -> None:
+def _refuse_unpaid(session: CheckoutSession) -> None:
     if session.mode != "payment":
         raise _refused("The checkout session is not a payment", "mode")
     if session.status == "expired":
@@ -173,7 +173,7 @@ def _cents_in(metadata: Mapping[str, str]) -> int:
 
 def _brand_in(metadata: Mapping[str, str]) -> Address:
     text = metadata.get("brand_id", "")
-    return address_of(text) if _WALLET.fullmatch(text) else NOBODYS
+    return address_of(text) if _WALLET.fullmatch(text) else NO_BRAND
 
 
 # --- events of the provider ---------------------------------------------------------------------
@@ -220,10 +220,10 @@ class Unrelated:
     type: str
 
 
-Told: TypeAlias = SessionPaid | Refund | RefundedCharge | Dispute | Unrelated
+ProviderNotice: TypeAlias = SessionPaid | Refund | RefundedCharge | Dispute | Unrelated
 
 
-def told_in(event: object) -> Told:
+def parse_event(event: object) -> ProviderNotice:
     """Raises PaymentRefused for what is no event."""
     match event:
         case {"type": str(kind), "data": {"object": dict(about)}}:
@@ -231,7 +231,7 @@ def told_in(event: object) -> Told:
     raise PaymentRefused("The event is malformed: it must have type and data.object")
 
 
-def _told(kind: str, about: Mapping[str, object]) -> Told:
+def _told(kind: str, about: Mapping[str, object]) -> ProviderNotice:
     match kind:
         case "checkout.session.completed" | "checkout.session.async_payment_succeeded":
             session_id = _id_in(about, SESSION_ID)

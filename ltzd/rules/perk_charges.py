@@ -39,7 +39,7 @@ class Token:
         return self.max_charges - self.used
 
 
-def own_collection(collection_id: int, owner: Address | None, brand: Address) -> None:
+def check_collection_owner(collection_id: int, owner: Address | None, brand: Address) -> None:
     """`owner` is the brand that the collection is of; None if there is no such collection."""
     if owner is None:
         raise CollectionNotFound("Collection not found", collectionId=collection_id)

@@ -34,7 +34,7 @@ _GONE = 410
 _OVERLOADED = (429, 503)
 
 
-class Verdict(Enum):
+class DeliveryVerdict(Enum):
     """`GONE`: the endpoint wants nothing more, of this webhook or any other."""
 
     DELIVERED = "delivered"
@@ -42,11 +42,11 @@ class Verdict(Enum):
     GONE = "gone"
 
 
-def verdict_of(status: int) -> Verdict:
+def verdict_of(status: int) -> DeliveryVerdict:
     """A redirect is a failure: where it leads was not the brand's to say."""
     if 200 <= status < 300:
-        return Verdict.DELIVERED
-    return Verdict.GONE if status == _GONE else Verdict.FAILED
+        return DeliveryVerdict.DELIVERED
+    return DeliveryVerdict.GONE if status == _GONE else DeliveryVerdict.FAILED
 
 
 def retry_after(text: str | None, now: datetime) -> timedelta | None:
@@ -78,7 +78,7 @@ def next_attempt(
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class DeliverySlots:
     """How many webhooks may be on their way to one endpoint, and until when none may start."""
 
     limit: int = MOST_SLOTS
@@ -89,13 +89,13 @@ class Slots:
             return 0
         return max(0, self.limit - under_way)
 
-    def after_success(self) -> "Slots":
-        return Slots(min(self.limit * 2, MOST_SLOTS))
+    def after_success(self) -> "DeliverySlots":
+        return DeliverySlots(min(self.limit * 2, MOST_SLOTS))
 
     def after_failure(
         self, status: int | None, asked_for: timedelta | None, now: datetime
-    ) -> "Slots":
+    ) -> "DeliverySlots":
         """One at a time; an endpoint that is overloaded and says for how long gets its rest."""
         if status in _OVERLOADED and asked_for is not None:
-            return Slots(1, now + min(asked_for, LONGEST_REST))
+            return DeliverySlots(1, now + min(asked_for, LONGEST_REST))
         return replace(self, limit=1)

@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 
 import asyncpg
 
-from ltzd.rules.event_handler.brand_limits import Quota, Usage
+from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind
 from ltzd.rules.payments import Payment, Reversal
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
@@ -219,7 +219,7 @@ async def wallets_this_hour(connection: Connection, brand_id: Address) -> tuple[
                now() AS at
         """,
         brand_id,
-        Usage.WALLETS_AN_HOUR.value,
+        QuotaKind.WALLETS_PER_HOUR.value,
     )
     return row["used"], row["at"]
 
@@ -241,7 +241,7 @@ async def insert_user(
             brand_id,
             None if quota is None else quota.start,
             None if quota is None else quota.maximum,
-            Usage.WALLETS_AN_HOUR.value,
+            QuotaKind.WALLETS_PER_HOUR.value,
         )
     except asyncpg.CheckViolationError as error:
         if error.constraint_name != "usage_within_maximum":

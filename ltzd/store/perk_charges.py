@@ -131,11 +131,11 @@ async def insert(
     data: bytes,
     gas_limit: int,
     wallet: Address | None = None,
-    worst_wei: int = 0,
+    max_cost_wei: int = 0,
 ) -> int:
     """Queue it for `wallet`, or the one that sends what goes before it, and wake the lanes.
 
-    Any wallet may send it if both are None. `worst_wei` counts today for everybody. Answers the
+    Any wallet may send it if both are None. `max_cost_wei` counts today for everybody. Answers the
     relay's id.
     """
     row = await connection.fetchrow(
@@ -149,8 +149,9 @@ async def insert(
            ORDER BY l.id DESC
            LIMIT 1
         ), relay AS (
-          INSERT INTO relays (user_address, to_address, data, function, takes_turns, fingerprint,
-                              gas_limit, worst_wei, state, brand_id, wallet, gas_day, gas_wei)
+          INSERT INTO relays (user_address, to_address, data, function, serialized_per_user,
+                              fingerprint, gas_limit, max_cost_wei, state, brand_id, wallet,
+                              gas_day, gas_wei)
           VALUES ($1, $2, $3, 'PerkNFT.redeemCharge', false, $4, $5, $17, 'queued', $6,
                   coalesce((SELECT wallet FROM before), $16), (now() AT TIME ZONE 'UTC')::date,
                   $17)
@@ -179,9 +180,9 @@ async def insert(
         new.idempotency_key,
         ORIGIN,
         wallet,
-        Decimal(worst_wei),
+        Decimal(max_cost_wei),
     )
-    await gas_budgets.count(connection, [GasChange(row["gas_day"], None, worst_wei)])
+    await gas_budgets.count(connection, [GasChange(row["gas_day"], None, max_cost_wei)])
     relay: int = row["id"]
     return relay
 

@@ -100,7 +100,7 @@ async def read_status(connection: Connection) -> StatusFacts:
 async def _chain(connection: Connection) -> ChainFacts | None:
     row = await connection.fetchrow(
         """
-        SELECT chain_id, ltz, head_number, number, final_number,
+        SELECT chain_id, ltz, head_number, cursor_number, final_number,
                extract(epoch FROM now() - updated_at)::float8
           FROM chains
          LIMIT 1

@@ -114,7 +114,7 @@ async def test_an_api_key_whose_day_is_over_verifies_nothing(world: World) -> No
     await world.record(says(world.key("api_key")))
     assert await world.brand() == SHOP
     async with transaction(world.pool) as connection:
-        await connection.execute("UPDATE retired_secrets SET until = now()")
+        await connection.execute("UPDATE retired_secrets SET expires_at = now()")
     assert await world.brand() is None
 
 

@@ -39,7 +39,7 @@ from ltzd.errors import (
 )
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.payments import PaymentProvider
-from ltzd.rules.payments import NOBODYS
+from ltzd.rules.payments import NO_BRAND
 from ltzd.store import payments
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache
@@ -128,7 +128,7 @@ class World:
         return await self.payments.mint(session_id)
 
     async def tell(self, event: object, **signature: Any) -> None:
-        await self.payments.hear(*signed(event, **signature))
+        await self.payments.process_event(*signed(event, **signature))
 
 
 @asynccontextmanager
@@ -517,7 +517,7 @@ async def test_a_paid_session_is_minted_once_and_repeats_say_the_same(
     assert shop.looked == [session_id], "a known session needs no provider"
     reward = payments.reward_id(session_id)
     wallet = address_of(WALLET_TEXT)
-    assert await rewards(world) == [(reward, 2, NOBODYS, wallet, 5_000)]
+    assert await rewards(world) == [(reward, 2, NO_BRAND, wallet, 5_000)]
 
 
 REFUSED: list[tuple[str, Mapping[str, object], str]] = [
@@ -582,7 +582,7 @@ async def test_the_provider_does_not_decide_which_session_we_asked_for(
 
 @pytest.mark.parametrize(
     ("brand", "booked"),
-    [(BRAND_TEXT, BRAND), ("0x" + "fe" * 20, NOBODYS), ("demo", NOBODYS), (None, NOBODYS)],
+    [(BRAND_TEXT, BRAND), ("0x" + "fe" * 20, NO_BRAND), ("demo", NO_BRAND), (None, NO_BRAND)],
 )
 async def test_a_payment_is_booked_to_the_brand_that_it_names_if_there_is_one(
     world: World, shop: FakePayments, brand: str | None, booked: bytes
@@ -790,7 +790,7 @@ async def test_what_the_provider_has_not_signed_lately_is_refused(
     world, shop = idle
     shop.make()
     with pytest.raises(PaymentRefused, match=r"^Stripe-Signature: "):
-        await world.payments.hear(*forge(*signed(EVENT)))
+        await world.payments.process_event(*forge(*signed(EVENT)))
     assert await rewards(world) == []
 
 
@@ -823,7 +823,7 @@ async def test_an_event_signed_with_two_secrets_is_heard(world: World, shop: Fak
     """As the provider does while a secret is rotated."""
     raw, header = signed(a_session_event(shop.make()))
     at, good = header.split(",")
-    await world.payments.hear(raw, f"{at},v1={'0' * 64},{good},v0=1")
+    await world.payments.process_event(raw, f"{at},v1={'0' * 64},{good},v0=1")
     assert len(await rewards(world)) == 1
 
 

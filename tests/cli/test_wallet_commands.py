@@ -20,7 +20,7 @@ from ltzd.store.brands.keys import NewKeys
 from ltzd.store.database import Connection
 from ltzd.store.encryption import rotation as master_key_rotation
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.users import custodial_users as local_users
+from ltzd.store.users import custodial_users
 from ltzd.store.users.custodial_users import AccountName, SealedUser
 from ltzd.values import checksummed
 from tests.support.commands import begin_ltzd, ltzd
@@ -30,7 +30,7 @@ from tests.support.waiting import until
 BRAND = Brand(id="0x" + "aa" * 20, name="Demo", domains=("shop.example",))
 OTHER = Brand(id="0x" + "bb" * 20, name="Other", domains=("other.example",))
 USERS = 1003
-TABLES = ("brand_secrets", "retired_secrets", "local_users")
+TABLES = ("brand_secrets", "retired_secrets", "custodial_users")
 SETTINGS = """\
 database_url = "{url}"
 master_key_file = "{new}"
@@ -99,7 +99,7 @@ def a_user(number: int, sealer: Sealer) -> SealedUser:
 async def bring(db: Connection, users: int, sealer: Sealer) -> None:
     rows = [astuple(a_user(number, sealer)) for number in range(users)]
     columns = ("subject", "wallet", "key_id", "sealed")
-    await db.copy_records_to_table("local_users", records=rows, columns=columns)
+    await db.copy_records_to_table("custodial_users", records=rows, columns=columns)
 
 
 async def key_ids(db: Connection, table: str) -> dict[str, int]:
@@ -111,7 +111,7 @@ async def key_ids(db: Connection, table: str) -> dict[str, int]:
 
 async def contents(db: Connection, sealer: Sealer) -> list[object]:
     """Everything that is sealed, in clear. Raises Misconfigured for what does not open."""
-    users = await db.fetch("SELECT * FROM local_users ORDER BY subject")
+    users = await db.fetch("SELECT * FROM custodial_users ORDER BY subject")
     found: list[object] = [
         sealer.open_wallet_key(row["sealed"], row["key_id"], row["subject"], row["wallet"])
         for row in users
@@ -144,7 +144,7 @@ async def test_everything_is_sealed_anew_and_says_the_same(
         [
             "brand_secrets: 6 sealed rows, 6 of them anew",
             "retired_secrets: 2 sealed rows, 2 of them anew",
-            f"local_users: {USERS} sealed rows, {USERS} of them anew",
+            f"custodial_users: {USERS} sealed rows, {USERS} of them anew",
         ],
     )
     assert f"opens with master key {keys.new.key_id} alone" in done.err
@@ -159,13 +159,13 @@ async def test_everything_is_sealed_anew_and_says_the_same(
 @pytest.mark.usefixtures("shown")
 async def test_a_second_rotation_changes_nothing(db: Connection, config: Path, keys: Keys) -> None:
     await ltzd(*rotation(config, keys))
-    rows = await db.fetch("SELECT sealed FROM local_users ORDER BY subject")
+    rows = await db.fetch("SELECT sealed FROM custodial_users ORDER BY subject")
 
     again = await ltzd(*rotation(config, keys))
 
     assert again.code == 0
-    assert f"local_users: {USERS} sealed rows, 0 of them anew" in again.out
-    assert rows == await db.fetch("SELECT sealed FROM local_users ORDER BY subject")
+    assert f"custodial_users: {USERS} sealed rows, 0 of them anew" in again.out
+    assert rows == await db.fetch("SELECT sealed FROM custodial_users ORDER BY subject")
 
 
 async def test_an_empty_database_is_rotated_at_once(config: Path, keys: Keys) -> None:
@@ -177,7 +177,8 @@ async def test_an_empty_database_is_rotated_at_once(config: Path, keys: Keys) ->
 # --- killed half-way ----------------------------------------------------------------------------
 
 HALF_WAY = {
-    "local_users": f"SELECT FROM local_users WHERE subject = 'ltzd:{USERS - 1:04}' FOR UPDATE",
+    "custodial_users": "SELECT FROM custodial_users "
+    f"WHERE subject = 'ltzd:{USERS - 1:04}' FOR UPDATE",
     "retired_secrets": "SELECT FROM retired_secrets WHERE key_id IS NOT NULL FOR UPDATE",
     "brand_secrets": "SELECT FROM brand_secrets WHERE brand_id = '\\xbb"
     + "bb" * 19
@@ -221,20 +222,20 @@ async def test_a_rotation_that_is_killed_half_way_is_finished_by_the_next(
     db: Connection, database_url: str, config: Path, keys: Keys
 ) -> None:
     before = await contents(db, keys.old)
-    async with held(database_url, HALF_WAY["local_users"]):
+    async with held(database_url, HALF_WAY["custodial_users"]):
         process = await begin_ltzd(*rotation(config, keys))
         await until(lambda: waits_for_a_row(db))
         process.send_signal(signal.SIGKILL)
         await process.communicate()
     await until(lambda: has_gone(db))
 
-    assert await key_ids(db, "local_users") == {keys.new.key_id: 1000, keys.old.key_id: 3}
+    assert await key_ids(db, "custodial_users") == {keys.new.key_id: 1000, keys.old.key_id: 3}
     assert await contents(db, keys.both) == before, "both keys open all of it"
 
     again = await ltzd(*rotation(config, keys))
 
     assert again.code == 0, again.err
-    assert "local_users: 1003 sealed rows, 3 of them anew" in again.out
+    assert "custodial_users: 1003 sealed rows, 3 of them anew" in again.out
     assert await contents(db, keys.new) == before
 
 
@@ -266,17 +267,17 @@ async def test_brands_and_users_that_come_meanwhile_are_sealed_anew_too(
     db: Connection, database_url: str, config: Path, keys: Keys
 ) -> None:
     """By a process that still seals with the old key."""
-    async with held(database_url, HALF_WAY["local_users"]):
+    async with held(database_url, HALF_WAY["custodial_users"]):
         rotating = asyncio.create_task(ltzd(*rotation(config, keys)))
         await until(lambda: waits_for_a_row(db))
         secret, wallet = new_key()
         sealed = keys.old.seal_wallet_key(secret, "ltzd:!", wallet)
         newcomer = SealedUser("ltzd:!", wallet, keys.old.key_id, sealed)
-        assert await local_users.create(db, AccountName("email", "late@shop.example"), newcomer)
+        assert await custodial_users.create(db, AccountName("email", "late@shop.example"), newcomer)
     done = await rotating
 
     assert done.code == 0, done.err
-    assert f"local_users: {USERS + 1} sealed rows, {USERS + 1} of them anew" in done.out
+    assert f"custodial_users: {USERS + 1} sealed rows, {USERS + 1} of them anew" in done.out
     assert secret in await contents(db, keys.new)
 
 
@@ -314,7 +315,7 @@ async def test_a_key_that_no_process_knows_seals_nothing(
         done = await ltzd("wallets", "rotate-master-key", *place, "--new-key-file", strange)
         assert done.code == 1
         assert "No process knows" in done.err or "first line of" in done.err
-    assert list(await key_ids(db, "local_users")) == [keys.old.key_id]
+    assert list(await key_ids(db, "custodial_users")) == [keys.old.key_id]
 
     missing = await ltzd(*rotation(config, keys)[:-1], tmp_path / "none")
     assert (missing.code, "cannot be read" in missing.err) == (1, True)
@@ -324,16 +325,16 @@ async def test_a_key_that_no_process_knows_seals_nothing(
 async def test_rows_that_do_not_open_are_named_and_the_rest_is_done(
     db: Connection, config: Path, keys: Keys
 ) -> None:
-    await db.execute("UPDATE local_users SET sealed = 'x' WHERE subject = 'ltzd:0007'")
-    await db.execute("UPDATE local_users SET key_id = 'lost' WHERE subject = 'ltzd:0008'")
+    await db.execute("UPDATE custodial_users SET sealed = 'x' WHERE subject = 'ltzd:0007'")
+    await db.execute("UPDATE custodial_users SET key_id = 'lost' WHERE subject = 'ltzd:0008'")
     harmed = await db.fetch(
-        "SELECT wallet FROM local_users WHERE subject IN ('ltzd:0007', 'ltzd:0008')"
+        "SELECT wallet FROM custodial_users WHERE subject IN ('ltzd:0007', 'ltzd:0008')"
     )
 
     done = await ltzd(*rotation(config, keys))
 
     assert done.code == 1
-    assert f"local_users: {USERS} sealed rows, {USERS - 2} of them anew" in done.out
+    assert f"custodial_users: {USERS} sealed rows, {USERS - 2} of them anew" in done.out
     assert "keep the old key" in done.err
     assert "alone" not in done.err
     for row in harmed:
@@ -347,7 +348,7 @@ async def test_a_row_that_says_the_new_key_and_lies_is_found(
     db: Connection, config: Path, keys: Keys
 ) -> None:
     await db.execute(
-        "UPDATE local_users SET key_id = $1 WHERE subject = 'ltzd:0007'", keys.new.key_id
+        "UPDATE custodial_users SET key_id = $1 WHERE subject = 'ltzd:0007'", keys.new.key_id
     )
 
     done = await ltzd(*rotation(config, keys))
@@ -363,7 +364,7 @@ async def test_who_goes_on_sealing_with_another_key_is_told_of(
 
     async def undone(connection: Connection, table: object, sealer: Sealer) -> object:
         count = await walk(connection, table, sealer)  # type: ignore[arg-type]
-        await connection.execute("DELETE FROM local_users")
+        await connection.execute("DELETE FROM custodial_users")
         await bring(connection, 3, keys.old)
         return count
 
@@ -435,10 +436,10 @@ async def listed(db: Connection, keys: Keys) -> list[str]:
         AccountName("email", "ann@shop.example"),
         AccountName("subject", "https://x.example user-7"),
     )
-    await local_users.create(db, email, rows[0])
-    await local_users.create_person(db, login, rows[1])
-    await local_users.set_owner(db, rows[0].subject, rows[1].subject, email)
-    await local_users.create(db, AccountName("discord", "308994132968210433"), rows[2])
+    await custodial_users.create(db, email, rows[0])
+    await custodial_users.create_person(db, login, rows[1])
+    await custodial_users.set_owner(db, rows[0].subject, rows[1].subject, email)
+    await custodial_users.create(db, AccountName("discord", "308994132968210433"), rows[2])
     return [checksummed(row.wallet) for row in rows]
 
 

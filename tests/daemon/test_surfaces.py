@@ -16,14 +16,14 @@ from ltzd.daemon.surfaces import http_app
 from tests.support.services.redis import a_redis_server
 from tests.support.surfaces.event_surface import an_event_surface
 from tests.support.surfaces.http_surface import (
-    ConstraintBook,
-    DomainBook,
-    EventBook,
-    PaymentBook,
-    PerkBook,
-    PregenerationBook,
-    RelayBook,
-    SiteBook,
+    FakeConstraints,
+    FakeDomains,
+    FakeEvents,
+    FakePayments,
+    FakePerkCharges,
+    FakePregeneration,
+    FakeRelays,
+    FakeSite,
     a_payment,
     serving,
 )
@@ -36,15 +36,15 @@ BEHIND_US = HttpSettings.model_validate({"proxies_count": 1, "trusted_proxies": 
 def a_daemon(http: HttpSettings, chain_id: int = 31337) -> Daemon:
     """As much of one as its public port's application looks at."""
     settings = SimpleNamespace(http=http, explorer_url=None, site=SiteSettings())
-    parts = {"events": EventBook(), "relayer": RelayBook(), "limits": RateLimits()}
-    parts |= {"perk_charges": PerkBook(), "constraints": ConstraintBook()}
+    parts = {"events": FakeEvents(), "relayer": FakeRelays(), "limits": RateLimits()}
+    parts |= {"perk_charges": FakePerkCharges(), "constraints": FakeConstraints()}
     contracts = SimpleNamespace(chain_id=chain_id)
     parts |= {
         "relay_desk": SimpleNamespace(contracts=contracts),
-        "domains": DomainBook(),
-        "payments": PaymentBook(),
-        "pregeneration": PregenerationBook(),
-        "site": SiteBook().services(),
+        "domains": FakeDomains(),
+        "payments": FakePayments(),
+        "pregeneration": FakePregeneration(),
+        "site": FakeSite().services(),
     }
     return cast("Daemon", SimpleNamespace(settings=settings, **parts))
 
@@ -78,7 +78,7 @@ async def test_a_payments_link_is_to_the_explorer_that_the_chain_is_known_for(
 ) -> None:
     with capture_logs() as logs:
         daemon = a_daemon(HttpSettings(), chain_id)
-        cast("PaymentBook", daemon.payments).paid["cs_1"] = a_payment("cs_1")
+        cast("FakePayments", daemon.payments).paid["cs_1"] = a_payment("cs_1")
         app = http_app(daemon, is_dev=False)
     async with (
         serving(app) as url,

@@ -206,7 +206,7 @@ async def test_plain_http_that_was_asked_for_is_warned_of_at_the_start(place: Pl
     ("lines", "reason"),
     [
         ('host = "0.0.0.0"', "others could read plain HTTP: give tls_certificate_file and tls_key"),
-        (TLS, "is not that of the certificate in"),
+        (TLS, "does not belong to the certificate in"),
     ],
 )
 async def test_run_ends_with_a_sentence_before_it_serves_anybody(

@@ -12,7 +12,7 @@ from aiohttp import web
 from ltzd import telemetry
 from ltzd.deliveries.chat_recheck_loop import LOCK, PERIOD_SECONDS, ChatRecheckLoop
 from ltzd.providers.chat import ChatPlatform
-from ltzd.rules.constraints.chat_queries import ChatQuestion
+from ltzd.rules.constraints.chat_queries import ChatQuery
 from ltzd.rules.constraints.constraints import ChatConstraint, ChatLevel, ChatRole
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.results import ConstraintSubject, ResultKey
@@ -72,7 +72,7 @@ class Swept:
     ) -> None:
         """`place` may be its wallet, its position, and how many seconds it has."""
         key = ResultKey(place.get("wallet", WALLET), 7, place.get("position", 0))
-        question = ChatQuestion(constraint=constraint, accounts=accounts or (ADA,)).as_bytes()
+        question = ChatQuery(constraint=constraint, accounts=accounts or (ADA,)).as_bytes()
         subject = ConstraintSubject(BRAND, constraint.kind, fingerprint=question)
         async with session(self.pool) as connection:
             ticket = await constraint_results.begin(connection, key, subject, 30)

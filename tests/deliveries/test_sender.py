@@ -352,7 +352,7 @@ async def test_an_endpoint_inside_our_own_network_is_never_asked(
     here = await world.brand(url="https://here.example/hooks")
     await world.minted(inside)
     await world.minted(here)
-    async with world.sending(policy=brand_webhooks.guard_policy(), look_up=names):
+    async with world.sending(policy=brand_webhooks.guard_policy(), resolve=names):
 
         async def refused() -> bool:
             return all(row["last_error"] for row in await world.rows())

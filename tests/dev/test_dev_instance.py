@@ -324,7 +324,7 @@ async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(idle: Ins
     await idle.start()
 
     (kept,) = idle.data_dir.glob("postgres.old-*")
-    said = f"The database followed another chain; it is kept as {kept}, and a new one begins."
+    said = f"The database followed another chain; it is kept as {kept}, and a new one is used."
     assert said in idle.said()
     async with idle.http.get(f"{idle.base_url}/service-api/events/{answer.event_id}") as reply:
         assert reply.status == 404
@@ -369,7 +369,7 @@ async def test_a_service_that_dies_ends_ltzd_with_a_sentence_and_the_next_start_
             await assert_books_agree(instance)
             os.kill(instance.service_pids()[name], signal.SIGKILL)
             sentence = await instance.last_sentence()
-            assert f"The service {name} ended by itself" in sentence
+            assert f"The service {name} ended unexpectedly" in sentence
             assert "start `ltzd dev` again" in sentence
 
 

@@ -50,7 +50,7 @@ async def test_events_of_an_old_and_a_new_maximum_in_one_write_are_all_written(
         of_the_old_rule = await a_first_event(pool, cleo, 500)
         won = await events.insert(connection, [of_the_new_rule, of_the_old_rule])
     assert set(won) == {bob, cleo}
-    assert await value(pool, "SELECT claims FROM claim_totals") == 3
+    assert await value(pool, "SELECT claims FROM event_claim_totals") == 3
 
 
 async def test_first_events_of_one_user_at_once_fail_no_statement(pool: Pool) -> None:

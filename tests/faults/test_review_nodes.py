@@ -10,7 +10,7 @@ from ltzd.errors import Broken, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget
+from ltzd.operator.policy import LanePauses, LanePolicy, MintTarget
 from ltzd.rules.indexer import reorgs
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
@@ -55,10 +55,10 @@ async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
 
 @asynccontextmanager
 async def serving(
-    pool: Pool, url: str, node: FakeNode, wakeups: WakeupHub
+    pool: Pool, url: str, node: FakeNode, wakeups: WakeupHub, policy: LanePolicy = LANE
 ) -> AsyncIterator[MintLane]:
     target = MintTarget(CHAIN_ID, LTZ_AT)
-    lane = MintLane(pool, url, node.node, MINTER, target, wakeups, LANE)
+    lane = MintLane(pool, url, node.node, MINTER, target, wakeups, policy)
     indexer = Follower(pool, url, node.node, await follow(pool, node), CONTRACTS, wakeups, FOLLOW)
     async with running(indexer.run(), lane.run()):
         await until(lambda: _true(lane.is_ready))
@@ -198,12 +198,12 @@ async def test_a_reward_that_can_never_be_minted_holds_nobody_up(
 
 
 async def test_a_lane_that_stopped_signs_nothing_in_its_next_terms(
-    pool: Pool, database_url: str, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, database_url: str, node: FakeNode
 ) -> None:
-    monkeypatch.setattr("ltzd.operator.lane._STOPPED_SECONDS", 0.02)
+    policy = replace(LANE, pauses=LanePauses(after_stop=0.02))
     node.final_depth = 1
     wakeups = WakeupHub("")
-    async with serving(pool, database_url, node, wakeups) as lane:
+    async with serving(pool, database_url, node, wakeups, policy) as lane:
         node.mine()
         node.head.used[0] = b"\xee" * 32
         await queue_rewards(pool, 2)

@@ -287,12 +287,12 @@ async def test_a_term_of_a_version_that_knew_only_ltz_makes_the_next_one_read_al
             await connection.execute(f"DELETE FROM {table}")
 
     again = await a_follower(pool, database_url, node)
-    assert await value(pool, "SELECT number FROM chains") == 0
+    assert await value(pool, "SELECT cursor_number FROM chains") == 0
     await again.catch_up()
 
     assert await again.tables(*DERIVED, *FACTS) == whole
     restarted = await a_follower(pool, database_url, node)
-    assert await value(pool, "SELECT number FROM chains") == 4, "once is enough"
+    assert await value(pool, "SELECT cursor_number FROM chains") == 4, "once is enough"
     assert await restarted.tables(*DERIVED, *FACTS) == whole
 
 

@@ -11,12 +11,11 @@ import pytest_asyncio
 
 from ltzd import telemetry
 from ltzd.chain.contracts import ltz
-from ltzd.operator import canceller as cancelling
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool
 from tests.support.chain.fake_node import ETHER, LTZ_AT, Sent
-from tests.support.chain.mint_world import POLICY, true
+from tests.support.chain.mint_world import PAUSES, POLICY, true
 from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
 from tests.support.rows.core import MINTER, states, value
 from tests.support.waiting import until
@@ -375,13 +374,13 @@ async def settled_first(world: RelayWorld) -> bool:
 
 
 async def test_a_refused_self_transfer_pauses_its_lane_and_is_offered_ever_more_slowly(
-    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+    world: RelayWorld,
 ) -> None:
     """As of a wallet that the network has banned."""
-    monkeypatch.setattr(cancelling, "_LONGEST_PAUSE_SECONDS", 0.4)
+    pauses = replace(PAUSES, longest_cancellation=0.4)
     refuse(world, lambda _sent: True)
     await world.ask()
-    async with world.relaying(ONLY_FOR_PRICE):
+    async with world.relaying(replace(ONLY_FOR_PRICE, pauses=pauses)):
         await until(lambda: true(sum(sent.is_self_transfer for sent in world.node.sent()) >= 2))
         await until(lambda: true(counted("lanes_paused", kind="relay", reason="refused") == 1))
         await world.ask()

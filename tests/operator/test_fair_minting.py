@@ -56,7 +56,7 @@ async def blocks_until_minted(world: World, reward: UUID, most: int = 12) -> int
         head = world.node.head.number
 
         async def is_indexed(number: int = head) -> bool:
-            return bool(await value(world.eyes, "SELECT number >= $1 FROM chains", number))
+            return bool(await value(world.eyes, "SELECT cursor_number >= $1 FROM chains", number))
 
         await until(is_indexed)
         if await is_minted(world, reward):

@@ -18,7 +18,7 @@ LONG = 60.0
 @asynccontextmanager
 async def a_lane(world: World, gather: float, crowd: float) -> AsyncIterator[None]:
     world.node.mines_at_once = True
-    policy = replace(POLICY, gather_seconds=gather, batch_linger_seconds=crowd)
+    policy = replace(POLICY, linger_seconds=gather, batch_linger_seconds=crowd)
     async with world.serving(policy):
         yield
 
@@ -103,7 +103,7 @@ async def test_behind_a_full_batch_nothing_gathers(world: World) -> None:
 async def test_gathering_holds_up_no_publication(world: World) -> None:
     """Bytes that a node forgot go out again while rewards gather."""
     world.node.mines_at_once = False
-    async with world.serving(replace(POLICY, gather_seconds=LONG, batch_linger_seconds=LONG)):
+    async with world.serving(replace(POLICY, linger_seconds=LONG, batch_linger_seconds=LONG)):
         await world.queue(1)
         await world.settled("published")
         await world.queue(1)
@@ -119,7 +119,7 @@ async def test_gathering_holds_up_no_publication(world: World) -> None:
 async def test_a_crowd_that_takes_a_while_to_arrive_is_paid_in_a_few_transactions(
     world: World,
 ) -> None:
-    policy = replace(POLICY, gather_seconds=0.01, batch_linger_seconds=0.2)
+    policy = replace(POLICY, linger_seconds=0.01, batch_linger_seconds=0.2)
     world.on_the_way = 10
     world.node.mines_at_once = True
     async with world.serving(policy):

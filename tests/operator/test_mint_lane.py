@@ -12,7 +12,7 @@ from ltzd.store.database import session, transaction
 from ltzd.store.wakeups import PUBLISHED
 from ltzd.values import LTZ, reward_reference
 from tests.support.chain.fake_node import ETHER
-from tests.support.chain.mint_world import World, stop_of, true
+from tests.support.chain.mint_world import PAUSES, World, stop_of, true
 from tests.support.rows.core import MINTER, queue_reward, states, value
 from tests.support.waiting import until
 
@@ -52,7 +52,7 @@ async def test_who_waits_here_is_told_the_hash_of_his_reward(world: World) -> No
 
 
 async def test_no_more_than_allowed_is_in_flight(world: World) -> None:
-    policy = LanePolicy(max_in_flight=2, poll_seconds=0.02, repeat_seconds=10.0)
+    policy = LanePolicy(max_in_flight=2, poll_seconds=0.02, repeat_seconds=10.0, pauses=PAUSES)
     await world.queue(500)
     async with world.serving(policy):
         await world.settled("published", "published")
@@ -184,7 +184,10 @@ async def test_a_node_that_falls_behind_demotes_nothing(world: World) -> None:
 
 async def test_over_the_fee_cap_rewards_wait_without_a_nonce(world: World) -> None:
     policy = LanePolicy(
-        poll_seconds=0.02, repeat_seconds=0.1, fees=FeePolicy(cap=50 * GWEI, min_tip=GWEI)
+        poll_seconds=0.02,
+        repeat_seconds=0.1,
+        fees=FeePolicy(cap=50 * GWEI, min_tip=GWEI),
+        pauses=PAUSES,
     )
     world.node.base_fee = 60 * GWEI
     world.node.mine()
@@ -219,9 +222,9 @@ async def test_a_purse_that_is_too_light_pauses_the_lane_until_it_is_filled(
 
 
 async def test_what_is_in_flight_is_reserved_before_more_is_signed(world: World) -> None:
-    """Each batch may cost 4.2 million gas at 2.1 gwei at worst: the purse holds two and a half."""
+    """A batch may cost 4.2 million gas at 2.1 gwei: the balance covers two and a half batches."""
     world.node.balance = 5 * 4_200_000 * 21 * GWEI // 10 // 2
-    policy = LanePolicy(poll_seconds=0.02, repeat_seconds=10.0)
+    policy = LanePolicy(poll_seconds=0.02, repeat_seconds=10.0, pauses=PAUSES)
     await world.queue(500)
     async with world.serving(policy):
         await world.settled("published", "published")

@@ -1,4 +1,4 @@
-"""What the mint limit lets a lane mint, where less is minted than it lets go."""
+"""The mint limit, when a lane mints fewer rewards than the limit allows."""
 
 from typing import cast
 from uuid import UUID
@@ -12,8 +12,8 @@ from ltzd.values import LTZ, Address
 A, B = (Address(bytes([number]) * 20) for number in (0xA, 0xB))
 
 
-class Bucket:
-    """A node that tells of a mint limit of 1,000 LTZ a day, of which so much is left."""
+class LimitedNode:
+    """A node with a mint limit of 1,000 LTZ a day, of which `left` LTZ are left."""
 
     def __init__(self) -> None:
         self.left = 1_000
@@ -29,19 +29,19 @@ def a_reward(number: int, brand: Address, ltz: int) -> QueuedReward:
 
 
 async def test_what_is_left_out_of_a_mint_is_not_kept_for_the_reward_that_is_saved_for() -> None:
-    """After a mint was refused batches are small: else nine tenths of each would be saved."""
-    bucket = Bucket()
+    """After a refused mint batches are small: otherwise nine tenths of each would be saved."""
+    node = LimitedNode()
     target = MintTarget(31337, B)
-    allowance = MintLimitTracker(cast("Node", bucket), target, B)
+    mint_limit = MintLimitTracker(cast("Node", node), target, B)
     large = a_reward(0, A, 1_000)
     small = [a_reward(number, B, 1) for number in range(1, 5_000)]
     for _ in range(20):
-        await allowance.look()
+        await mint_limit.refresh()
         waiting = [small[0], large, *small[1:99]]
-        fitting = allowance.fit(waiting, 0)
-        batch, left_out = fitting[:10], fitting[10:]
-        allowance.give_back(left_out)
+        selected = mint_limit.select(waiting, 0)
+        batch, left_out = selected[:10], selected[10:]
+        mint_limit.give_back(left_out)
         assert large not in batch
-        bucket.left -= len(batch)
-        small = [one for one in small if one not in batch]
-    assert bucket.left == 800
+        node.left -= len(batch)
+        small = [reward for reward in small if reward not in batch]
+    assert node.left == 800

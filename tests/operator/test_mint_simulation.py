@@ -161,8 +161,8 @@ async def test_a_role_that_comes_back_while_halves_are_tried_makes_nobody_bad(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every single reward reverts in turn, for another reason each time, and then all pass."""
-    monkeypatch.setattr(rehearsing, "_NOT_ITS_FAULT", frozenset())
-    monkeypatch.setattr(rehearsing, "_THE_LANES", frozenset())
+    monkeypatch.setattr(rehearsing, "_TRANSIENT", frozenset())
+    monkeypatch.setattr(rehearsing, "_EVERY_MINT", frozenset())
     async with world.serving():
         await reverted_once(world)
         await world.some_looks()
@@ -181,7 +181,7 @@ async def test_what_the_bucket_cannot_hold_is_not_failed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit fell after it was looked at, so that the larger reward reverts alone."""
-    monkeypatch.setattr(MintLimitTracker, "fit", lambda _self, batch, *_: list(batch))
+    monkeypatch.setattr(MintLimitTracker, "select", lambda _self, batch, *_: list(batch))
     async with world.serving():
         await reverted_once(world)
         world.node.mint_filled = world.node.head.minted + 2 * LTZ

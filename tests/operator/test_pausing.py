@@ -1,23 +1,20 @@
 """A lane that waits says why: in its row, which every process can read, and in its metric."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
-from ltzd.operator import lane as lane_module
 from ltzd.operator.pausing import LanePause
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import session
 from ltzd.store.status import read_status
-from tests.support.chain.mint_world import World, true
+from tests.support.chain.mint_world import PAUSES, POLICY, World, true
 from tests.support.waiting import until
 
-
-@pytest.fixture(autouse=True)
-def told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_module, "_SHOWN_AGAIN_SECONDS", 0.02)
+QUICK = replace(POLICY, pauses=replace(PAUSES, status=0.02))
 
 
 def metric(reason: str, kind: str = "mint") -> float:
@@ -68,7 +65,7 @@ async def test_a_lane_that_waits_says_why_until_it_goes_on(
     world: World, fault: Callable[[World], None], reason: str
 ) -> None:
     normal = dict(vars(world.node))
-    async with world.serving():
+    async with world.serving(QUICK):
         fault(world)
         if reason != "node":
             world.node.mine()
@@ -90,17 +87,17 @@ async def test_a_lane_whose_mints_would_all_revert_says_so(world: World) -> None
     world.node.reverts = lambda _data: True
     world.node.mines_at_once = True
     await world.queue()
-    async with world.serving():
+    async with world.serving(QUICK):
         await world.settled("mined")
         await world.queue()
         await until(tells(world, "would_revert"))
 
 
 async def test_a_lane_that_cannot_begin_for_want_of_a_node_says_so(world: World) -> None:
-    async with world.serving():
+    async with world.serving(QUICK):
         pass
     world.node.is_down = True
-    async with world.lane():
+    async with world.lane(QUICK):
         await until(tells(world, "node"))
         assert metric("node") == 1
 
@@ -109,11 +106,9 @@ async def test_a_lane_that_cannot_begin_for_want_of_a_node_says_so(world: World)
         await until(lambda: true(metric("node") == 0))
 
 
-async def test_a_lane_that_stands_by_waits_for_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lane_module, "_STANDBY_SECONDS", 0.05)
-    async with world.serving(), world.lane() as other:
+async def test_a_lane_that_stands_by_waits_for_nothing(world: World) -> None:
+    quick = replace(QUICK, pauses=replace(QUICK.pauses, standby=0.05))
+    async with world.serving(quick), world.lane(quick) as other:
         other.pause.set("node")
 
         async def is_over() -> bool:

@@ -17,7 +17,7 @@ from ltzd.store.operator import lanes
 from ltzd.store.relayer import relays
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, ETHER, Sent
-from tests.support.chain.mint_world import POLICY, true
+from tests.support.chain.mint_world import PAUSES, POLICY, true
 from tests.support.relays.lanes import (
     OTHER_RELAYER,
     OTHER_USER,
@@ -516,7 +516,7 @@ async def newest(world: RelayWorld) -> Any:
 
 async def test_two_wallets_share_the_queue_and_each_has_what_names_it(world: RelayWorld) -> None:
     world.node.mines_at_once = True
-    limited = LanePolicy(poll_seconds=0.02, max_in_flight=5)
+    limited = LanePolicy(poll_seconds=0.02, max_in_flight=5, pauses=PAUSES)
     async with world.relaying(limited), world.relaying(limited, OTHER_RELAYER):
         pinned: dict[int, Signer] = {}
         for signer in (RELAYER, OTHER_RELAYER) * 3:

@@ -21,7 +21,7 @@ from ltzd.dev.sandbox.dns.records import name_of
 from ltzd.dev.sandbox.dns.server import DnsServer
 from ltzd.dev.sandbox.faults import DNS, Fault, Faults
 from ltzd.errors import DnsUnavailable
-from ltzd.providers.dns_txt import MOST_BYTES, MOST_RECORDS, DnsPolicy, TxtResolver
+from ltzd.providers.dns_txt import MAX_RECORD_BYTES, MAX_RECORDS, DnsPolicy, TxtResolver
 from tests.support.waiting import until
 
 NAME = "_ltz.shop.example"
@@ -49,7 +49,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     server = DnsServer(tmp_path, faults)
     await server.start()
     yield World(server, faults)
-    faults.end()
+    faults.release_delays()
     await server.stop()
 
 
@@ -115,9 +115,9 @@ async def test_an_answer_too_long_for_a_datagram_is_asked_for_again_over_tcp(wor
 
 
 async def test_no_more_than_a_bounded_part_of_the_records_is_looked_at(world: World) -> None:
-    values = [f"{number:03}" for number in range(MOST_RECORDS + 10)]
-    await world.stands("000 " + "x" * MOST_BYTES, *values)
-    assert await world.at() == values[:MOST_RECORDS]
+    values = [f"{number:03}" for number in range(MAX_RECORDS + 10)]
+    await world.stands("000 " + "x" * MAX_RECORD_BYTES, *values)
+    assert await world.at() == values[:MAX_RECORDS]
 
 
 async def test_a_change_is_seen_at_once(world: World) -> None:

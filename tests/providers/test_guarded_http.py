@@ -24,9 +24,9 @@ from cryptography.x509.oid import NameOID
 
 from ltzd.providers.outbound import guarded_connector
 from ltzd.providers.outbound.guarded_http import (
-    Answer,
     GuardedHttpClient,
     GuardPolicy,
+    HttpResponse,
     RequestFailed,
 )
 from ltzd.providers.outbound.public_addresses import is_public
@@ -57,9 +57,9 @@ class Names:
 
 @asynccontextmanager
 async def guarded(
-    policy: GuardPolicy = DEV, look_up: Any = None, **changed: Any
+    policy: GuardPolicy = DEV, resolve: Any = None, **changed: Any
 ) -> AsyncIterator[GuardedHttpClient]:
-    client = GuardedHttpClient(replace(policy, **changed), look_up)
+    client = GuardedHttpClient(replace(policy, **changed), resolve)
     try:
         yield client
     finally:
@@ -120,7 +120,7 @@ async def hello(_request: web.Request) -> web.StreamResponse:
     return web.json_response({"hello": "world"})
 
 
-async def reason_of(asking: Awaitable[Answer]) -> str:
+async def reason_of(asking: Awaitable[HttpResponse]) -> str:
     with pytest.raises(RequestFailed) as caught:
         await asking
     return caught.value.reason
@@ -221,17 +221,17 @@ async def test_one_bad_address_refuses_the_whole_name(
 ) -> None:
     for addresses in ([*others, address], [address, *others]):
         async with guarded(STRICT, Names(api_example=[addresses])) as http:
-            reason = await reason_of(http.ask("GET", "https://api.example/"))
+            reason = await reason_of(http.request("GET", "https://api.example/"))
         assert reason == "an address of the host is not allowed"
     assert sockets.connected_to == []
 
 
 async def test_a_name_without_an_address_is_a_failure() -> None:
     async with guarded(STRICT, Names(api_example=[[]])) as http:
-        assert await reason_of(http.ask("GET", "https://api.example/")) == (
+        assert await reason_of(http.request("GET", "https://api.example/")) == (
             "an address of the host is not allowed"
         )
-        assert await reason_of(http.ask("GET", "https://other.example/")) == (
+        assert await reason_of(http.request("GET", "https://other.example/")) == (
             "ClientConnectorDNSError"
         )
 
@@ -241,11 +241,13 @@ async def test_the_connection_goes_to_the_address_that_was_judged(
 ) -> None:
     names = Names(api_example=[[PUBLIC], ["127.0.0.1"]])
     async with guarded(STRICT, names) as http:
-        assert await reason_of(http.ask("GET", "https://api.example/")) == "ClientConnectorError"
+        assert (
+            await reason_of(http.request("GET", "https://api.example/")) == "ClientConnectorError"
+        )
         assert sockets.connected_to == [(PUBLIC, 443)]
         assert names.asked == ["api.example"]
 
-        again = await reason_of(http.ask("GET", "https://api.example/"))
+        again = await reason_of(http.request("GET", "https://api.example/"))
 
     assert again == "an address of the host is not allowed"
     assert sockets.connected_to == [(PUBLIC, 443)]
@@ -261,7 +263,7 @@ async def test_a_name_that_means_another_machine_a_moment_later_is_resolved_once
 
     names = Names(api_localhost=[["127.0.0.1"], ["127.0.0.2"]])
     async with serving(answer, "0.0.0.0") as port, guarded(DEV, names) as http:
-        await http.ask("GET", f"http://api.localhost:{port}/")
+        await http.request("GET", f"http://api.localhost:{port}/")
 
     assert reached == ["127.0.0.1"]
     assert names.asked == ["api.localhost"]
@@ -280,7 +282,7 @@ async def test_a_connection_that_leads_elsewhere_is_dropped_before_the_request(
         sockets.leads_to = ("127.0.0.1", port)
         policy = replace(STRICT, schemes=frozenset({"http"}))
         async with guarded(policy, Names(api_example=[[PUBLIC]])) as http:
-            reason = await reason_of(http.ask("GET", "http://api.example/"))
+            reason = await reason_of(http.request("GET", "http://api.example/"))
 
     assert reason == "the connection leads to an address that is not allowed"
     assert sockets.connected_to == [(PUBLIC, 80)]
@@ -304,14 +306,14 @@ async def test_this_machine_is_not_reached_in_any_spelling(
     policy = replace(STRICT, schemes=frozenset({"http", "https"}))
     async with guarded(policy) as http:
         for scheme in ("http", "https"):
-            await reason_of(http.ask("GET", f"{scheme}://{host}/"))
+            await reason_of(http.request("GET", f"{scheme}://{host}/"))
     assert sockets.connected_to == []
 
 
 @pytest.mark.parametrize("host", ["0x7f.1", "2130706433", "127.1", "[::ffff:127.0.0.1]"])
 async def test_even_where_loopback_is_allowed_its_odd_spellings_are_not(host: str) -> None:
     async with serving(hello) as port, guarded(DEV) as http:
-        await reason_of(http.ask("GET", f"http://{host}:{port}/"))
+        await reason_of(http.request("GET", f"http://{host}:{port}/"))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LocalHost", "api.localhost"])
@@ -320,20 +322,21 @@ async def test_loopback_is_reached_where_it_is_allowed(host: str) -> None:
         localhost=[["127.0.0.1"]], api_localhost=[["127.0.0.1"]], LocalHost=[["127.0.0.1"]]
     )
     async with serving(hello) as port, guarded(DEV, names) as http:
-        answer = await http.ask("GET", f"http://{host}:{port}/")
+        answer = await http.request("GET", f"http://{host}:{port}/")
 
-    assert answer == Answer(200, "application/json", b'{"hello": "world"}')
+    assert (answer.status, answer.content_type) == (200, "application/json")
+    assert answer.body == b'{"hello": "world"}'
 
 
 async def test_the_machines_own_resolver_is_asked_where_no_other_is_given() -> None:
     async with serving(hello) as port, guarded(DEV) as http:
-        assert (await http.ask("GET", f"http://localhost:{port}/")).status == 200
-        assert await reason_of(http.ask("GET", "https://" + "a" * 63 + ".invalid/"))
+        assert (await http.request("GET", f"http://localhost:{port}/")).status == 200
+        assert await reason_of(http.request("GET", "https://" + "a" * 63 + ".invalid/"))
 
 
 async def test_where_loopback_is_allowed_other_private_addresses_are_not() -> None:
     async with guarded(DEV, Names(api_localhost=[["127.0.0.1", "10.0.0.1"]])) as http:
-        assert await reason_of(http.ask("GET", "http://api.localhost:1/")) == (
+        assert await reason_of(http.request("GET", "http://api.localhost:1/")) == (
             "an address of the host is not allowed"
         )
 
@@ -365,15 +368,17 @@ async def test_where_loopback_is_allowed_other_private_addresses_are_not() -> No
 async def test_a_url_beyond_the_policy_is_not_even_looked_up(url: str, reason: str) -> None:
     names = Names()
     async with guarded(STRICT, names) as http:
-        assert (await reason_of(http.ask("GET", url))).startswith(reason)
+        assert (await reason_of(http.request("GET", url))).startswith(reason)
     assert names.asked == []
 
 
 async def test_a_policy_may_allow_other_schemes_and_ports(sockets: type[RecordedSocket]) -> None:
     policy = GuardPolicy(schemes=frozenset({"http"}), ports=frozenset({8080}))
     async with guarded(policy, Names(api_example=[[PUBLIC]])) as http:
-        await reason_of(http.ask("GET", "http://api.example:8080/"))
-        assert await reason_of(http.ask("GET", "http://api.example/")) == "port 80 is not allowed"
+        await reason_of(http.request("GET", "http://api.example:8080/"))
+        assert (
+            await reason_of(http.request("GET", "http://api.example/")) == "port 80 is not allowed"
+        )
     assert sockets.connected_to == [(PUBLIC, 8080)]
 
 
@@ -391,8 +396,8 @@ async def test_what_is_asked_goes_over_the_wire_as_it_is_and_nothing_else_does(
 
     async with serving(answer) as port, guarded() as http:
         url = f"http://127.0.0.1:{port}/a%2fb/%7e/../c?x=%20{{}}&y=0xAb"
-        await http.ask("POST", url, body=b"{}", headers={"Content-Type": "application/json"})
-        await http.ask("GET", url)
+        await http.request("POST", url, body=b"{}", headers={"Content-Type": "application/json"})
+        await http.request("GET", url)
 
     assert [path for path, _, _ in asked] == ["/a%2fb/%7e/../c?x=%20{}&y=0xAb"] * 2
     assert [body for _, _, body in asked] == [b"{}", b""]
@@ -418,7 +423,7 @@ async def test_a_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
         return web.Response(status=status, headers={"Location": "/elsewhere"})
 
     async with serving(answer) as port, guarded() as http:
-        reason = await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/"))
+        reason = await reason_of(http.request("GET", f"http://127.0.0.1:{port}/"))
 
     assert reason == f"status {status}: redirects are not followed"
     assert paths == ["/"]
@@ -430,7 +435,7 @@ async def test_any_other_status_is_the_callers_to_judge(status: int) -> None:
         return web.Response(status=status)
 
     async with serving(answer) as port, guarded() as http:
-        assert (await http.ask("GET", f"http://127.0.0.1:{port}/")).status == status
+        assert (await http.request("GET", f"http://127.0.0.1:{port}/")).status == status
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: Application/JSON; charset=utf-8\r\n"
@@ -443,8 +448,8 @@ async def test_a_body_of_64_kib_is_read_and_not_a_byte_more() -> None:
 
     async with serving(answer) as port, guarded() as http:
         url = f"http://127.0.0.1:{port}/?length="
-        assert len((await http.ask("GET", url + "65536")).body) == 65_536
-        assert await reason_of(http.ask("GET", url + "65537")) == TOO_LONG
+        assert len((await http.request("GET", url + "65536")).body) == 65_536
+        assert await reason_of(http.request("GET", url + "65537")) == TOO_LONG
 
 
 @pytest.mark.parametrize(
@@ -464,7 +469,7 @@ async def test_ten_megabytes_of_unknown_length_are_left_where_they_are(framing: 
             sent += 65_536
 
     async with talking(talk) as port, guarded(timeout_seconds=30) as http:
-        assert await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/")) == TOO_LONG
+        assert await reason_of(http.request("GET", f"http://127.0.0.1:{port}/")) == TOO_LONG
 
     # What the buffers of both sides' sockets hold, not all of it.
     assert sent < 160 * 65_536
@@ -473,7 +478,7 @@ async def test_ten_megabytes_of_unknown_length_are_left_where_they_are(framing: 
 async def test_a_length_that_is_too_much_is_refused_before_the_body() -> None:
     talk = saying(HEAD + b"Content-Length: 10485760\r\n\r\n")
     async with talking(talk) as port, guarded() as http:
-        assert await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/")) == TOO_LONG
+        assert await reason_of(http.request("GET", f"http://127.0.0.1:{port}/")) == TOO_LONG
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", "x"])
@@ -484,7 +489,7 @@ async def test_a_compressed_body_is_refused_and_not_unpacked(encoding: str) -> N
         return web.Response(body=bomb, headers={"Content-Encoding": encoding})
 
     async with serving(answer) as port, guarded() as http:
-        reason = await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/"))
+        reason = await reason_of(http.request("GET", f"http://127.0.0.1:{port}/"))
 
     assert reason == "the body is compressed, though we asked for a plain one"
 
@@ -495,7 +500,7 @@ async def test_a_transfer_coding_is_not_unpacked_either() -> None:
     talk = saying(HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + chunk)
     async with talking(talk) as port, guarded() as http:
         try:
-            answer = await http.ask("GET", f"http://127.0.0.1:{port}/")
+            answer = await http.request("GET", f"http://127.0.0.1:{port}/")
         except RequestFailed:
             return
     assert answer.body == bomb
@@ -524,7 +529,7 @@ async def test_a_transfer_coding_is_not_unpacked_either() -> None:
 )
 async def test_what_is_no_http_is_a_failure(said: bytes) -> None:
     async with talking(saying(said)) as port, guarded() as http:
-        reason = await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/"))
+        reason = await reason_of(http.request("GET", f"http://127.0.0.1:{port}/"))
 
     assert reason.isidentifier()
 
@@ -566,7 +571,7 @@ async def test_the_time_is_for_the_whole_answer(talk: Talk) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     async with talking(talk) as port, guarded(timeout_seconds=0.3) as http:
-        reason = await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/"))
+        reason = await reason_of(http.request("GET", f"http://127.0.0.1:{port}/"))
 
     assert reason == "no answer in time"
     assert 0.29 < loop.time() - begun < 5
@@ -574,7 +579,7 @@ async def test_the_time_is_for_the_whole_answer(talk: Talk) -> None:
 
 async def test_the_look_up_is_in_that_time() -> None:
     async with guarded(STRICT, never, timeout_seconds=0.1) as http:
-        assert await reason_of(http.ask("GET", "https://api.example/")) == "no answer in time"
+        assert await reason_of(http.request("GET", "https://api.example/")) == "no answer in time"
 
 
 async def test_a_host_is_asked_by_so_many_at_once_and_others_do_not_wait_for_it() -> None:
@@ -601,12 +606,12 @@ async def test_a_host_is_asked_by_so_many_at_once_and_others_do_not_wait_for_it(
         asyncio.TaskGroup() as group,
     ):
         url = f"http://127.0.0.1:{slow}/"
-        asking = [group.create_task(http.ask("GET", url)) for _ in range(5)]
+        asking = [group.create_task(http.request("GET", url)) for _ in range(5)]
         await until(is_full)
-        assert (await http.ask("GET", f"http://a.localhost:{quick}/")).status == 200
-        asking.append(group.create_task(http.ask("GET", url)))
+        assert (await http.request("GET", f"http://a.localhost:{quick}/")).status == 200
+        asking.append(group.create_task(http.request("GET", url)))
         await asyncio.sleep(0)
-        assert await reason_of(http.ask("GET", url)) == "too many requests are waiting"
+        assert await reason_of(http.request("GET", url)) == "too many requests are waiting"
         gate.set()
         assert [(await one).status for one in asking] == [200] * 6
 
@@ -628,10 +633,10 @@ async def test_a_name_that_cannot_be_resolved_in_time_occupies_one_thread(
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     policy = replace(DEV, max_per_host=100, timeout_seconds=0.2, look_up_threads=2)
     async with serving(hello) as port, guarded(policy) as http:
-        slow = [reason_of(http.ask("GET", f"http://slow.localhost:{port}/")) for _ in range(20)]
+        slow = [reason_of(http.request("GET", f"http://slow.localhost:{port}/")) for _ in range(20)]
         assert set(await asyncio.gather(*slow)) == {"no answer in time"}
         for name in ("one", "two", "three"):
-            assert (await http.ask("GET", f"http://{name}.localhost:{port}/")).status == 200
+            assert (await http.request("GET", f"http://{name}.localhost:{port}/")).status == 200
         assert asked["slow.localhost"] == 1
         release.set()
 
@@ -643,7 +648,7 @@ async def test_a_name_that_cannot_be_resolved_in_time_occupies_one_thread(
 
 async def reason_or_status(http: GuardedHttpClient, url: str) -> str | int:
     try:
-        return (await http.ask("GET", url)).status
+        return (await http.request("GET", url)).status
     except RequestFailed as error:
         return error.reason
 
@@ -659,10 +664,10 @@ async def test_places_are_counted_for_each_host_alone() -> None:
     policy = replace(DEV, max_per_host=2, max_waiting=2, timeout_seconds=10)
     async with serving(answer) as port, guarded(policy, names) as http:
         urls = [f"http://127.0.0.1:{port}/", f"http://a.localhost:{port}/"] * 2
-        asking = [asyncio.create_task(http.ask("GET", url)) for url in urls]
+        asking = [asyncio.create_task(http.request("GET", url)) for url in urls]
         await asyncio.sleep(0)
         for url in urls[:2]:
-            assert await reason_of(http.ask("GET", url)) == "too many requests are waiting"
+            assert await reason_of(http.request("GET", url)) == "too many requests are waiting"
         gate.set()
         assert [(await one).status for one in asking] == [200] * 4
 
@@ -671,20 +676,20 @@ async def test_a_failure_gives_its_place_back() -> None:
     policy = replace(DEV, max_per_host=1, max_waiting=1)
     async with guarded(policy) as http:
         async with talking(saying(b"rubbish")) as port:
-            await reason_of(http.ask("GET", f"http://127.0.0.1:{port}/"))
+            await reason_of(http.request("GET", f"http://127.0.0.1:{port}/"))
         async with talking(never) as port:
-            asking = asyncio.create_task(http.ask("GET", f"http://127.0.0.1:{port}/"))
+            asking = asyncio.create_task(http.request("GET", f"http://127.0.0.1:{port}/"))
             await asyncio.sleep(0)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
         async with serving(hello) as port:
-            assert (await http.ask("GET", f"http://127.0.0.1:{port}/")).status == 200
+            assert (await http.request("GET", f"http://127.0.0.1:{port}/")).status == 200
 
 
 async def test_a_closed_client_says_so() -> None:
     async with guarded() as http:
         pass
-    assert await reason_of(http.ask("GET", "http://127.0.0.1:1/")) == "the client is closed"
+    assert await reason_of(http.request("GET", "http://127.0.0.1:1/")) == "the client is closed"
     await http.close()
 
 
@@ -778,7 +783,7 @@ async def test_a_certificate_must_be_right(
     context = authority.server(certified, days)
     async with serving(hello, ssl_context=context) as port, guarded(DEV, names) as http:
         try:
-            found = str((await http.ask("GET", f"https://api.localhost:{port}/")).status)
+            found = str((await http.request("GET", f"https://api.localhost:{port}/")).status)
         except RequestFailed as error:
             found = error.reason
 
@@ -787,5 +792,5 @@ async def test_a_certificate_must_be_right(
 
 async def test_a_server_without_tls_is_a_failure() -> None:
     async with serving(hello) as port, guarded() as http:
-        reason = await reason_of(http.ask("GET", f"https://127.0.0.1:{port}/"))
+        reason = await reason_of(http.request("GET", f"https://127.0.0.1:{port}/"))
     assert reason == "ClientConnectorSSLError"

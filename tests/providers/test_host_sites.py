@@ -18,7 +18,7 @@ from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LoginRateLimited
 from ltzd.providers import host_sites
 from ltzd.providers.host_sites import (
-    MOST_FORMS,
+    MAX_FORMS,
     HostCredentials,
     HostSiteClient,
     SiteUser,
@@ -340,22 +340,22 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
             authorization="Basic " + base64.b64encode(f"ann:{password}".encode()).decode()
         )
 
-    for number in range(MOST_FORMS):
+    for number in range(MAX_FORMS):
         assert await sites.user_of(site.base, form(number)) is not None
-    for number in range(MOST_FORMS, 3 * MOST_FORMS):
+    for number in range(MAX_FORMS, 3 * MAX_FORMS):
         with pytest.raises(LoginRateLimited):
             await sites.user_of(site.base, form(number))
     assert await sites.user_of(site.base, form(0)) is not None, "it is known"
-    assert len(site.asked) == MOST_FORMS
+    assert len(site.asked) == MAX_FORMS
     assert await sites.user_of(site.base, a_log_in(1)) is not None, "another session"
     clock.now += 60
-    assert await sites.user_of(site.base, form(MOST_FORMS)) is not None
+    assert await sites.user_of(site.base, form(MAX_FORMS)) is not None
 
 
 async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
     """More than any bound that all of them could share: 20 hosts with 50 each."""
     sites = HostSiteClient(
-        host_sites.guard_policy(allow_loopback=True), look_up=lambda _host: now(["127.0.0.1"])
+        host_sites.guard_policy(allow_loopback=True), resolve=lambda _host: now(["127.0.0.1"])
     )
     site.gate.clear()
     port = site.base.rpartition(":")[2]

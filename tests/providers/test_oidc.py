@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 
 from ltzd.errors import IdentityUnavailable, Unauthorized
-from ltzd.providers.identity.answers import MalformedAnswerError, Reply
-from ltzd.providers.identity.tokens import MAX_TOKEN_LENGTH
+from ltzd.providers.jwks import verification_keys
 from ltzd.providers.oidc.claims import OidcUser
-from ltzd.providers.oidc.key_sets import issuer_keys_in
 from ltzd.providers.oidc.policy import Algorithm
 from ltzd.providers.oidc.tokens import OidcTokens
+from ltzd.providers.outbound.http_client import HttpResponse, MalformedAnswerError
+from ltzd.providers.token_checks import MAX_TOKEN_LENGTH
 from ltzd.rules.oauth.accounts import OAuthAccount
 from tests.support.services.identity import Ticks, as_base64, as_json
 from tests.support.services.oidc import AUDIENCE, RSA_KEY, Issuer, a_p256_key, an_issuer, public_row
@@ -611,7 +611,7 @@ async def test_a_document_without_an_end_is_given_up(issuer: Issuer, tokens: Oid
 
 
 def keys_in(*rows: object, algorithms: tuple[Algorithm, ...] = ALL) -> list[str]:
-    return sorted(issuer_keys_in(Reply(200, {}, as_json({"keys": rows})), algorithms))
+    return sorted(verification_keys(HttpResponse(200, {}, as_json({"keys": rows})), algorithms))
 
 
 def test_keys_of_another_kind_and_what_is_no_key_are_skipped() -> None:
@@ -655,7 +655,7 @@ def test_a_key_serves_each_configured_algorithm_that_it_can() -> None:
 def test_a_private_key_in_a_set_counts_as_its_public_half() -> None:
     row = {**json.loads(RSAAlgorithm.to_jwk(RSA_KEY)), "kid": "k", "key_ops": ["verify"]}
 
-    found = issuer_keys_in(Reply(200, {}, as_json({"keys": [row]})), ("RS256",))
+    found = verification_keys(HttpResponse(200, {}, as_json({"keys": [row]})), ("RS256",))
 
     assert found == {"RS256 k": RSA_KEY.public_key()}
 
@@ -675,7 +675,7 @@ def test_a_private_key_in_a_set_counts_as_its_public_half() -> None:
 )
 def test_a_set_without_a_key_for_us_or_with_too_many_makes_no_sense(body: bytes) -> None:
     with pytest.raises(MalformedAnswerError):
-        issuer_keys_in(Reply(200, {}, body), ALL)
+        verification_keys(HttpResponse(200, {}, body), ALL)
 
 
 # --- what is told -------------------------------------------------------------------------------

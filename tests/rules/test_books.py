@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.rules.books import Figures, IndexedLtz, references_apart, whole_ltz
+from ltzd.rules.books import Figures, IndexedLtz, reference_differences, whole_ltz
 from ltzd.values import LTZ, Address, Hash32
 
 seqs = st.sets(st.one_of(st.integers(0, 1_000), st.integers(0, 2**64 - 1)))
@@ -19,7 +19,7 @@ def words(of: set[int]) -> dict[int, int]:
 
 @given(seqs, seqs)
 def test_references_that_only_one_side_has_are_found(chain: set[int], index: set[int]) -> None:
-    assert references_apart(words(chain), words(index)) == (
+    assert reference_differences(words(chain), words(index)) == (
         sorted(chain - index),
         sorted(index - chain),
     )

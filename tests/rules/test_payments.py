@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from ltzd.errors import InvalidFields, PaymentRefused
 from ltzd.rules.payments import (
     MOST_CENTS,
-    NOBODYS,
+    NO_BRAND,
+    CheckoutOrder,
+    CheckoutSession,
     Dispute,
-    Order,
     Payment,
+    ProviderNotice,
     Refund,
     RefundedCharge,
-    Session,
     SessionPaid,
-    Told,
     Unrelated,
     dollars_text,
+    parse_event,
     payment_of,
     refuse_over_capacity,
     reversal_of,
-    told_in,
 )
 from ltzd.values import Address, address_of
 from tests.support.services.payment_provider import (
@@ -45,8 +45,8 @@ BRAND_TEXT = "0x" + "ab" * 20
 WALLET = address_of(WALLET_TEXT)
 
 
-def a_session(said: Mapping[str, str] | None = None, **changes: Any) -> Session:
-    session = Session(
+def a_session(said: Mapping[str, str] | None = None, **changes: Any) -> CheckoutSession:
+    session = CheckoutSession(
         id="cs_test_1",
         mode="payment",
         status="complete",
@@ -60,7 +60,7 @@ def a_session(said: Mapping[str, str] | None = None, **changes: Any) -> Session:
     return replace(session, **changes)
 
 
-def refusal_of(session: Session) -> tuple[object, str]:
+def refusal_of(session: CheckoutSession) -> tuple[object, str]:
     with pytest.raises(PaymentRefused) as refused:
         payment_of(session)
     return refused.value.details["reason"], refused.value.message
@@ -135,7 +135,7 @@ def test_a_wallet_in_letters_of_one_case_has_no_checksum(wallet: str) -> None:
     "brand", [None, "", BRAND_TEXT[:-1], "0x" + " a" * 20, "demo", BRAND_TEXT + "\n"]
 )
 def test_a_session_of_no_brand_is_nobodys(brand: str | None) -> None:
-    assert payment_of(a_session(metadata(brand_id=brand))).brand_id == NOBODYS
+    assert payment_of(a_session(metadata(brand_id=brand))).brand_id == NO_BRAND
 
 
 BAD_NUMBERS = [
@@ -189,7 +189,7 @@ def test_an_amount_may_be_written_in_many_ways(usd: str, ltz: str) -> None:
 @given(st.integers(1, MOST_CENTS))
 def test_every_order_is_minted_for_what_was_paid(cents: int) -> None:
     brand = address_of(BRAND_TEXT)
-    order = Order(
+    order = CheckoutOrder(
         brand, WALLET, cents, "ann@shop.example", "https://a.example", "https://b.example"
     )
 
@@ -244,13 +244,13 @@ PAID_TYPES = ("checkout.session.completed", "checkout.session.async_payment_succ
 
 @pytest.mark.parametrize("kind", PAID_TYPES)
 def test_a_paid_session_is_heard_of(kind: str) -> None:
-    assert told_in(a_session_event("cs_test_1", kind)) == SessionPaid("cs_test_1")
+    assert parse_event(a_session_event("cs_test_1", kind)) == SessionPaid("cs_test_1")
 
 
 @pytest.mark.parametrize("kind", PAID_TYPES)
 @pytest.mark.parametrize("status", ["unpaid", "no_payment_required", None, True])
 def test_nothing_follows_from_a_session_that_is_not_paid(kind: str, status: str) -> None:
-    assert told_in(a_session_event("cs_test_1", kind, status)) == Unrelated(kind)
+    assert parse_event(a_session_event("cs_test_1", kind, status)) == Unrelated(kind)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ def test_nothing_follows_from_a_session_that_is_not_paid(kind: str, status: str)
         (a_dispute("pi_1", 300), Dispute("dp_1", "pi_1", 300, "fraudulent")),
     ],
 )
-def test_money_that_goes_back_is_heard_of(event: object, told: Told) -> None:
-    assert told_in(event) == told
+def test_money_that_goes_back_is_heard_of(event: object, told: ProviderNotice) -> None:
+    assert parse_event(event) == told
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_money_that_goes_back_is_heard_of(event: object, told: Told) -> None:
     ids=lambda event: str(event["type"]),
 )
 def test_nothing_follows_from_what_is_not_about_a_sessions_money(event: dict[str, object]) -> None:
-    assert isinstance(told_in(event), Unrelated)
+    assert isinstance(parse_event(event), Unrelated)
 
 
 RUBBISH: list[object] = [
@@ -319,7 +319,7 @@ RUBBISH: list[object] = [
 @pytest.mark.parametrize("event", RUBBISH, ids=lambda event: json.dumps(event)[:60])
 def test_rubbish_is_no_event(event: object) -> None:
     with pytest.raises(PaymentRefused, match=r"^The event is malformed"):
-        told_in(event)
+        parse_event(event)
 
 
 # --- reversals ----------------------------------------------------------------------------------
@@ -385,4 +385,4 @@ def test_a_dispute_is_its_own_whatever_was_refunded() -> None:
 
 
 def test_the_zero_brand_is_twenty_zero_bytes() -> None:
-    assert Address(bytes(20)) == NOBODYS
+    assert Address(bytes(20)) == NO_BRAND

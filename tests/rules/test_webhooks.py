@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ltzd.rules.webhooks import (
     ATTEMPTS,
     LONGEST_REST,
-    Slots,
-    Verdict,
+    DeliverySlots,
+    DeliveryVerdict,
     next_attempt,
     retry_after,
     verdict_of,
@@ -101,14 +101,14 @@ def test_no_header_breaks_the_schedule(text: str) -> None:
 def test_only_a_2xx_is_a_delivery_and_only_410_closes_the_endpoint() -> None:
     verdicts = {status: verdict_of(status) for status in range(100, 600)}
 
-    assert [status for status, one in verdicts.items() if one is Verdict.DELIVERED] == list(
+    assert [status for status, one in verdicts.items() if one is DeliveryVerdict.DELIVERED] == list(
         range(200, 300)
     )
-    assert [status for status, one in verdicts.items() if one is Verdict.GONE] == [410]
+    assert [status for status, one in verdicts.items() if one is DeliveryVerdict.GONE] == [410]
 
 
 def test_a_failure_leaves_one_place_and_successes_double_them_up_to_four() -> None:
-    slots = Slots()
+    slots = DeliverySlots()
     assert [slots.free(under_way, NOW) for under_way in (0, 3, 4, 5)] == [4, 1, 0, 0]
 
     slots = slots.after_failure(500, None, NOW)
@@ -118,27 +118,27 @@ def test_a_failure_leaves_one_place_and_successes_double_them_up_to_four() -> No
         limits.append(slots.limit)
 
     assert limits == [1, 2, 4, 4, 4]
-    assert slots == Slots()
+    assert slots == DeliverySlots()
 
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_an_overloaded_endpoint_rests_as_long_as_it_says_within_bounds(status: int) -> None:
     minute = timedelta(minutes=1)
-    resting = Slots().after_failure(status, minute, NOW)
+    resting = DeliverySlots().after_failure(status, minute, NOW)
     assert resting.free(0, NOW + minute - timedelta(seconds=1)) == 0
     assert resting.free(0, NOW + minute) == 1
     assert resting.after_success().free(0, NOW) == 2
 
-    long = Slots().after_failure(status, DAY, NOW)
+    long = DeliverySlots().after_failure(status, DAY, NOW)
     assert long.free(0, NOW + LONGEST_REST) == 1, "its other webhooks do not wait for a day"
 
 
 @pytest.mark.parametrize(("status", "asked_for"), [(500, DAY), (None, None), (429, None)])
 def test_other_failures_need_no_rest(status: int | None, asked_for: timedelta | None) -> None:
-    assert Slots().after_failure(status, asked_for, NOW).free(0, NOW) == 1
+    assert DeliverySlots().after_failure(status, asked_for, NOW).free(0, NOW) == 1
 
 
 def test_the_failure_of_what_was_under_way_does_not_end_a_rest() -> None:
-    resting = Slots().after_failure(429, LONGEST_REST, NOW)
+    resting = DeliverySlots().after_failure(429, LONGEST_REST, NOW)
 
     assert resting.after_failure(500, None, NOW).free(0, NOW) == 0

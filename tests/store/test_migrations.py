@@ -150,7 +150,7 @@ async def test_lanes_and_their_transactions_go_on_where_they_were_when_relays_ca
             (flying,) = await transactions.in_flight(connection, lane)
             mined = replace(flying, tx=Transaction(State.MINED, inclusion))
             await transactions.save(connection, lane, [(flying.tx, mined)])
-            watched = "SELECT state, mined_attempt, gas_used FROM watched_transactions"
+            watched = "SELECT state, mined_attempt, gas_used FROM open_transactions"
             assert tuple(await connection.fetchrow(watched)) == ("mined", b"\x01" * 32, 40_000)
 
             other = await lanes.begin_term(connection, CHAIN, RELAYER.address, "relay", 0)
@@ -267,7 +267,9 @@ async def test_a_database_that_followed_only_ltz_learns_of_the_other_contracts(
     try:
         await follower.begin_term()
         async with database.session(pool) as connection:
-            cursor = await connection.fetchrow("SELECT number, hash, final_number FROM chains")
+            cursor = await connection.fetchrow(
+                "SELECT cursor_number, cursor_hash, final_number FROM chains"
+            )
             assert tuple(cursor) == (0, node.blocks[0].hash, 0)
             assert await connection.fetchval(told) == [2, None]
         while await follower.step():
@@ -348,7 +350,7 @@ async def test_leaderboards_begin_with_what_was_earned_whatever_time_zone_a_bran
         "SELECT brand_id, wallet, period, starts, ltz, rewards, bought FROM earnings"
     )
     totals = await connection.fetch(
-        "SELECT brand_id, board, period, starts, slot, ranked FROM standing_totals"
+        "SELECT brand_id, board, period, starts, slot, ranked FROM leaderboard_totals"
     )
     await connection.close()
     assert days == dict.fromkeys((*zones, gone), SUNDAY) | {east: MONDAY}
@@ -499,7 +501,7 @@ async def test_a_link_by_token_has_ended_and_what_it_spent_was_not_the_brands(
     links = await connection.fetch(
         "SELECT site_user_id, user_id, subject, wallet, daily_allowance FROM site_links"
     )
-    lasting = await connection.fetchval("SELECT count(*) FROM live_site_links")
+    lasting = await connection.fetchval("SELECT count(*) FROM active_site_links")
     paid = await connection.fetch(
         "SELECT from_earned, from_given / 10^18, from_linked / 10^18, site_user_id "
         "FROM site_redemptions ORDER BY created_at"

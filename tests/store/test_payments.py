@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from ltzd.rules.event_handler.brand_limits import wallets_of
-from ltzd.rules.payments import NOBODYS, Payment, Reversal
+from ltzd.rules.payments import NO_BRAND, Payment, Reversal
 from ltzd.store import payments, wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection, Pool, connect, session, transaction
@@ -179,7 +179,7 @@ async def test_who_cannot_be_told_is_not(pool: Pool, comes_first: str, why: str)
     await apply(pool, **({} if why == "no url" else {"webhook_url": HOOK}))
     if why == "disabled":
         await value(pool, "UPDATE brands SET disabled_at = now()")
-    payment = a_payment(brand_id=NOBODYS if why == "nobody's" else BRAND)
+    payment = a_payment(brand_id=NO_BRAND if why == "nobody's" else BRAND)
 
     if comes_first == "payment":
         await recorded(pool, payment)

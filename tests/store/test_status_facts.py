@@ -84,8 +84,8 @@ async def test_an_empty_database_has_nothing_to_tell(connection: Connection) -> 
 async def test_the_cursors_lag_is_counted_in_blocks(connection: Connection) -> None:
     await connection.execute(
         """
-        INSERT INTO chains (chain_id, genesis_hash, ltz, first_block, number, hash, head_number,
-                            final_number, updated_at)
+        INSERT INTO chains (chain_id, genesis_hash, ltz, first_block, cursor_number, cursor_hash,
+                            head_number, final_number, updated_at)
         VALUES (31337, $1, $2, 1, 10, $1, 13, 4, now() - interval '5 seconds')
         """,
         b"\x01" * 32,

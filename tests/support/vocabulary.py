@@ -26,7 +26,7 @@ IDENTIFIERS = {
     "Flights": "SingleFlight",
     "Following": "WalletMigration",
     "Fresh": "CachedValue",
-    "GasEstimateCache": "GasEstimateCache",
+    "GasGuesses": "GasEstimateCache",
     "Gate": "SendGuard",
     "Gathering": "Batcher",
     "Letter": "SignedWebhook",
@@ -39,15 +39,15 @@ IDENTIFIERS = {
     "Newcomers": "UserRegistration",
     "Overtaken": "Conflict",
     "Patience": "ResubmissionPolicy",
-    "PaymentOperations": "PaymentOperations",
+    "PaymentDesk": "PaymentOperations",
     "Place": "Inclusion, LogPosition or Target",
     "Placed": "DeployedContract",
     "Purse": "FundsTracker",
     "Rehearsal": "MintSimulator",
     "RelayAsk": "RelayCall",
-    "RelayWaiters": "RelayWaiters",
-    "RelayContext": "RelayContext",
-    "RelaySimulator": "RelaySimulator",
+    "RelayBoard": "RelayWaiters",
+    "RelayDesk": "RelayContext",
+    "RelayRehearsal": "RelaySimulator",
     "RelayWriter": "RelaySigner",
     "Replacer": "FeeBumper",
     "Rows": "OutcomeSink",
@@ -56,7 +56,7 @@ IDENTIFIERS = {
     "Standing": "the noun: ClaimSnapshot, TokenCharges, RelayUsage …",
     "Stretch": "BlockRange",
     "Stuck": "BumpReason",
-    "TokenIssuer": "TokenIssuer",
+    "TokenMint": "TokenIssuer",
     "Understood": "DecodedRelay",
     "Wanted": "ClaimQuery",
     "Watcher": "ReceiptMonitor",
@@ -70,11 +70,11 @@ IDENTIFIERS = {
     "is_careful": "must_simulate",
     "pen": "signing_lock",
     "put_off": "defer",
-    "precheck": "precheck",
+    "refuse_hopeless": "precheck",
     "rehearse": "simulate",
     "standings": "leaderboard_totals",
     "swallows": "inner_call",
-    "find_running": "revoke",
+    "take_back": "revoke",
     "takes_turns": "serialized_per_user",
     "tell": "notify",
     "tidy": "delete_expired",
@@ -86,14 +86,14 @@ IDENTIFIERS = {
 
 # Words of prose, in comments, docstrings and documents.
 WORDS = re.compile(
-    r"\b(purse|rehears\w+|desk|newcomers?|hopeless|crowd(?:ed|s)?|bell|twins?|"
+    r"\b(purse|rehears\w+|desk|hopeless|crowd(?:ed|s)?|bell|twins?|"
     r"back door|doors?|those who|he who|whoso|nobody's)\b",
     re.IGNORECASE,
 )
 
 BARE_SUBJECT = re.compile(
     r"(?:^|(?<=[.!?:;]\s))"
-    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|None|Such|It|"
+    r"(Who|Whom|Whose|What|Whatever|Whoever|Those|None|Such(?! an? )|It|"
     r"One(?= (?:of|that|who|which|is|may|for)\b))"
     r"\b(?! if\b| (?:is|are) returned\b)(?=\s+[a-z])"
 )

@@ -14,13 +14,16 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from sanic.request import Request
 
-from ltzd.http.app import build_app, new_app
+from ltzd.http.app import build_app
+from ltzd.http.errors import ErrorResponder
+from ltzd.http.relayer import errors as relayer_errors
 from ltzd.http.requests import client_address
 from ltzd.http.requests.client_address import NO_PROXIES, UNKNOWN, Proxies, client_network
 from ltzd.http.responses import Reply, json_reply
+from ltzd.http.sanic_app import new_app
 from ltzd.http.services import HttpPolicy
 from tests.support.surfaces.http_surface import (
-    EventBook,
+    FakeEvents,
     Surface,
     a_surface,
     an_event,
@@ -171,7 +174,7 @@ def test_what_is_too_long_for_an_address_is_remembered_nowhere() -> None:
 @asynccontextmanager
 async def a_mirror(behind: Proxies) -> AsyncIterator[str]:
     """A server that answers whom it takes the caller for."""
-    app = new_app("mirror")
+    app = new_app("mirror", ErrorResponder(relayer_errors.ERRORS))
     app.ctx.proxies = behind
 
     async def show(request: Request) -> Reply:
@@ -266,4 +269,4 @@ async def test_elsewhere_the_header_is_ignored(policy: HttpPolicy) -> None:
 
 
 async def test_the_public_app_knows_its_proxies() -> None:
-    assert build_app(services_over(EventBook()), BEHIND_US).ctx.proxies == BEHIND_US.proxies
+    assert build_app(services_over(FakeEvents()), BEHIND_US).ctx.proxies == BEHIND_US.proxies

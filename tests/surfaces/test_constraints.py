@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from ltzd.errors import DatabaseUnavailable
+from ltzd.http.constraints.errors import InvalidateCacheError
 from ltzd.http.constraints.handlers import KEYED_PATH, PATH
-from ltzd.http.constraints.models import InvalidationAnswer, InvalidationRefusal
+from ltzd.http.constraints.models import InvalidateCacheResponse
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
 from ltzd.http.services import HttpPolicy
@@ -49,7 +50,7 @@ def surface(running: Surface) -> Surface:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonResponse:
     status: int
     body: Any
     headers: Mapping[str, str]
@@ -67,7 +68,7 @@ class Answer:
 
 async def post(
     surface: Surface, path: str = KEYED_PATH, said: object = None, **headers: str
-) -> Answer:
+) -> JsonResponse:
     """`said` as JSON, or as it is if it is bytes; with the brand's key unless told otherwise."""
     body = {"api_url": URL} if said is None else said
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -77,13 +78,13 @@ async def post(
     async with surface.client.post(
         surface.url + path, data=raw, headers=sent, skip_auto_headers=("Content-Type",)
     ) as reply:
-        answer = Answer(reply.status, await reply.json(), reply.headers)
-    model = InvalidationAnswer if reply.status == 200 else InvalidationRefusal
+        answer = JsonResponse(reply.status, await reply.json(), reply.headers)
+    model = InvalidateCacheResponse if reply.status == 200 else InvalidateCacheError
     model.model_validate(answer.body)
     return answer
 
 
-async def keyless(surface: Surface, said: object = None, **headers: str) -> Answer:
+async def keyless(surface: Surface, said: object = None, **headers: str) -> JsonResponse:
     return await post(surface, PATH, said, **({"Authorization": ""} | headers))
 
 

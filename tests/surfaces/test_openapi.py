@@ -19,12 +19,13 @@ from ltzd.cache.rate_limits import RateLimit
 from ltzd.errors import CooldownActive, DatabaseUnavailable, DomainUnauthorized, IdentityUnavailable
 from ltzd.http.app import OPERATIONS, build_app
 from ltzd.http.constraints import handlers as constraints
-from ltzd.http.constraints.models import Invalidation
+from ltzd.http.constraints.models import InvalidateCacheBody
 from ltzd.http.event_handler import models
+from ltzd.http.event_handler.errors import EventHandlerError
 from ltzd.http.openapi.operations import Operation
 from ltzd.http.perk_charges import operations as perk_operations
-from ltzd.http.perk_charges.models import PerkRedemption
-from ltzd.http.relayer import handlers as relayer
+from ltzd.http.perk_charges.models import RedeemPerkBody
+from ltzd.http.relayer import address_limit
 from ltzd.http.relayer.models import relay_request
 from ltzd.http.services import HttpPolicy
 from ltzd.rules.request_signatures import signature
@@ -34,12 +35,13 @@ from tests.support.surfaces.http_surface import (
     PERK,
     SECURITY_KEY,
     TOKEN,
-    EventBook,
+    FakeEvents,
     Surface,
     a_surface,
     an_event,
     services_over,
 )
+from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
 
@@ -66,7 +68,7 @@ def references(value: Any) -> set[str]:
 
 
 async def test_every_route_is_described_and_every_description_has_a_route() -> None:
-    app = build_app(services_over(EventBook()), HttpPolicy())
+    app = build_app(services_over(FakeEvents()), HttpPolicy())
     routed = {
         (
             method,
@@ -98,7 +100,7 @@ async def test_the_document_is_openapi_3_1_without_loose_ends(surface: Surface) 
 
 
 async def test_the_documented_request_has_the_rules_of_the_specification(surface: Surface) -> None:
-    event = (await document(surface))["components"]["schemas"]["ManualEvent"]
+    event = (await document(surface))["components"]["schemas"]["ManualEventBody"]
     assert event["required"] == ["brandId", "eventType", "userEmail"]
     assert event["properties"]["brandId"]["pattern"] == "^0x[0-9a-f]{40}$"
     assert event["properties"]["eventType"]["pattern"] == "^[A-Za-z0-9_]{1,50}$"
@@ -108,8 +110,8 @@ async def test_the_documented_request_has_the_rules_of_the_specification(surface
 async def test_each_status_that_is_seen_is_documented_with_its_shape(surface: Surface) -> None:
     responses = (await document(surface))["paths"]["/service-api/manual-event"]["post"]["responses"]
     shapes: dict[str, type[BaseModel]] = {
-        "RecordedAnswer": models.RecordedAnswer,
-        "Refusal": models.Refusal,
+        "ManualEventResponse": models.ManualEventResponse,
+        "EventHandlerError": EventHandlerError,
     }
     refusals = [
         None,
@@ -159,11 +161,7 @@ RELAY_WINDOW = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset
     ids=lambda one: f"{one.method} {one.path}",
 )
 def test_each_answer_has_examples_that_fit_its_model(operation: Operation) -> None:
-    assert set(operation.examples) == set(operation.answers)
-    for status, (_, model) in operation.answers.items():
-        assert operation.examples[status]
-        for body in operation.examples[status].values():
-            model.model_validate(body)
+    assert_examples_fit(operation)
 
 
 def test_the_examples_of_calls_are_calls() -> None:
@@ -175,18 +173,18 @@ def test_the_examples_of_calls_are_calls() -> None:
 def test_the_examples_of_redemptions_and_invalidations_are_good_requests() -> None:
     redeem, *_ = PERK_OPERATIONS
     for body in redeem.request_examples.values():
-        PerkRedemption.from_json(body)
+        RedeemPerkBody.from_json(body)
     for operation in CONSTRAINT_OPERATIONS:
         for body in operation.request_examples.values():
-            Invalidation.from_json(body)
+            InvalidateCacheBody.from_json(body)
 
 
 def codes_in(operations: list[Operation]) -> set[tuple[int, object]]:
     return {
         (status, body["code"])
         for operation in operations
-        for status, bodies in operation.examples.items()
-        for body in bodies.values()
+        for status, response in operation.responses.items()
+        for body in response.examples.values()
         if status >= 400
     }
 
@@ -257,7 +255,7 @@ async def test_the_relayer_documents_its_token_headers_and_examples(surface: Sur
             assert set(answer["headers"]) == RELAY_WINDOW | more
             examples = answer["content"]["application/json"]["examples"]
             values = {name: example["value"] for name, example in examples.items()}
-            assert values == operation.examples[int(status)]
+            assert values == operation.responses[int(status)].examples
     assert "security" not in described["paths"]["/service-api/manual-event"]["post"]
 
 
@@ -283,10 +281,10 @@ async def test_operations_keep_their_ids(surface: Surface) -> None:
 
 async def test_answers_of_the_reads_fit_their_models(surface: Surface) -> None:
     for path, model in (
-        (f"/service-api/event-config?brandId={BRAND_ID}", models.ConfigAnswer),
-        ("/service-api/health", models.HealthAnswer),
-        ("/service-api/diagnostic", models.DiagnosticAnswer),
-        ("/service-api/debug", models.DebugAnswer),
+        (f"/service-api/event-config?brandId={BRAND_ID}", models.EventConfigResponse),
+        ("/service-api/health", models.HealthResponse),
+        ("/service-api/diagnostic", models.DiagnosticResponse),
+        ("/service-api/debug", models.DebugResponse),
     ):
         async with surface.client.get(surface.url + path) as answer:
             model.model_validate(await answer.json())
@@ -296,7 +294,7 @@ async def test_answers_of_the_reads_fit_their_models(surface: Surface) -> None:
 async def test_calls_made_from_the_document_are_answered_as_documented(
     surface: Surface, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
 ) -> None:
-    monkeypatch.setattr(relayer, "REQUESTS_PER_CLIENT", RateLimit("relay_ip", 10_000, 60))
+    monkeypatch.setattr(address_limit, "REQUESTS_PER_CLIENT", RateLimit("relay_ip", 10_000, 60))
     with requests.Session() as http:
         http.headers["Authorization"] = f"Bearer {TOKEN}"
         await made_calls(surface, RELAY_OPERATIONS, http, mode)

@@ -22,17 +22,21 @@ from ltzd.errors import (
     PaymentRefused,
     PaymentsUnavailable,
 )
-from ltzd.http.errors import PAYMENT_MINT
-from ltzd.http.event_handler.models import Refusal
+from ltzd.http.event_handler.errors import EventHandlerError
 from ltzd.http.payments import handlers as payments
-from ltzd.http.payments.handlers import CHECKOUT, WEBHOOK, WEBHOOK_LIMIT
+from ltzd.http.payments.errors import PaymentMintError
+from ltzd.http.payments.handlers import (
+    CREATE_CHECKOUT,
+    PAYMENT_MINT,
+    PAYMENT_WEBHOOK,
+    WEBHOOK_LIMIT,
+)
 from ltzd.http.payments.models import (
-    CheckoutAnswer,
-    CheckoutOrder,
-    EventReceived,
-    PaidSession,
-    PaymentMintAnswer,
-    PaymentMintRefusal,
+    CreateCheckoutBody,
+    CreateCheckoutResponse,
+    PaymentMintBody,
+    PaymentMintResponse,
+    PaymentWebhookResponse,
 )
 from ltzd.http.payments.operations import OPERATIONS
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
@@ -47,6 +51,7 @@ from tests.support.surfaces.http_surface import (
     a_payment,
     a_surface,
 )
+from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_openapi import made_calls
 
 EXPLORER = "https://explorer.example"
@@ -73,7 +78,7 @@ def surface(running: Surface) -> Surface:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonResponse:
     status: int
     body: Any
     headers: Mapping[str, str]
@@ -84,19 +89,19 @@ class Answer:
 
 
 MODELS: dict[str, tuple[Any, Any]] = {
-    CHECKOUT: (CheckoutAnswer, Refusal),
-    PAYMENT_MINT: (PaymentMintAnswer, PaymentMintRefusal),
-    WEBHOOK: (EventReceived, Refusal),
+    CREATE_CHECKOUT: (CreateCheckoutResponse, EventHandlerError),
+    PAYMENT_MINT: (PaymentMintResponse, PaymentMintError),
+    PAYMENT_WEBHOOK: (PaymentWebhookResponse, EventHandlerError),
 }
 
 
-async def post(surface: Surface, path: str, said: object, **headers: str) -> Answer:
+async def post(surface: Surface, path: str, said: object, **headers: str) -> JsonResponse:
     """`said` as JSON, or as it is if it is bytes; the answer must fit its model."""
     raw = said if isinstance(said, bytes) else json.dumps(said).encode()
     sent = {"Content-Type": "application/json"}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     async with surface.client.post(surface.url + path, data=raw, headers=sent) as reply:
-        answer = Answer(reply.status, await reply.json(), reply.headers)
+        answer = JsonResponse(reply.status, await reply.json(), reply.headers)
     good, bad = MODELS[path]
     (good if reply.status == 200 else bad).model_validate(answer.body)
     return answer
@@ -111,7 +116,7 @@ def changed(**changes: object) -> dict[str, object]:
 
 
 async def test_a_checkout_is_opened(surface: Surface) -> None:
-    answer = await post(surface, CHECKOUT, GOOD)
+    answer = await post(surface, CREATE_CHECKOUT, GOOD)
 
     assert answer.status == 200
     assert answer.body == {
@@ -141,7 +146,7 @@ async def test_a_checkout_is_opened(surface: Surface) -> None:
 async def test_every_edge_of_a_good_checkout_is_let_in(
     surface: Surface, changes: dict[str, object]
 ) -> None:
-    assert (await post(surface, CHECKOUT, changed(**changes))).status == 200
+    assert (await post(surface, CREATE_CHECKOUT, changed(**changes))).status == 200
 
 
 AMOUNT = "amount: must be a whole number of cents from 50 to 99999999"
@@ -184,7 +189,7 @@ BAD_FIELDS: list[tuple[dict[str, object], str]] = [
 async def test_a_bad_field_is_named_with_its_rule(
     surface: Surface, changes: dict[str, object], fault: str
 ) -> None:
-    answer = await post(surface, CHECKOUT, changed(**changes))
+    answer = await post(surface, CREATE_CHECKOUT, changed(**changes))
     status, faults = answer.faults
     assert (status, len(faults)) == (400, 1)
     assert faults[0].startswith(fault)
@@ -193,7 +198,7 @@ async def test_a_bad_field_is_named_with_its_rule(
 
 
 async def test_every_fault_is_listed_that_of_the_header_too(surface: Surface) -> None:
-    answer = await post(surface, CHECKOUT, {"amount": 1}, Idempotency_Key="k" * 256)
+    answer = await post(surface, CREATE_CHECKOUT, {"amount": 1}, Idempotency_Key="k" * 256)
     assert answer.faults == (
         400,
         [
@@ -208,10 +213,10 @@ async def test_every_fault_is_listed_that_of_the_header_too(surface: Surface) ->
 
 
 async def test_an_idempotency_key_opens_one_checkout(surface: Surface) -> None:
-    first = await post(surface, CHECKOUT, GOOD, Idempotency_Key="k" * 255)
-    again = await post(surface, CHECKOUT, GOOD, Idempotency_Key="k" * 255)
-    other = await post(surface, CHECKOUT, GOOD)
-    reused = await post(surface, CHECKOUT, changed(amount=600), Idempotency_Key="k" * 255)
+    first = await post(surface, CREATE_CHECKOUT, GOOD, Idempotency_Key="k" * 255)
+    again = await post(surface, CREATE_CHECKOUT, GOOD, Idempotency_Key="k" * 255)
+    other = await post(surface, CREATE_CHECKOUT, GOOD)
+    reused = await post(surface, CREATE_CHECKOUT, changed(amount=600), Idempotency_Key="k" * 255)
 
     assert first.body == again.body != other.body
     assert reused.status == 409
@@ -220,13 +225,15 @@ async def test_an_idempotency_key_opens_one_checkout(surface: Surface) -> None:
 
 async def test_two_idempotency_keys_are_none(surface: Surface) -> None:
     headers = [("Content-Type", "application/json"), *[("Idempotency-Key", key) for key in "ab"]]
-    async with surface.client.post(surface.url + CHECKOUT, json=GOOD, headers=headers) as answer:
+    async with surface.client.post(
+        surface.url + CREATE_CHECKOUT, json=GOOD, headers=headers
+    ) as answer:
         said = await answer.json()
     assert said["details"]["errors"] == ["Idempotency-Key: must be given once"]
 
 
 async def test_an_unknown_brand_is_forbidden(surface: Surface) -> None:
-    answer = await post(surface, CHECKOUT, changed(brandId="0x" + "cd" * 20))
+    answer = await post(surface, CREATE_CHECKOUT, changed(brandId="0x" + "cd" * 20))
     assert (answer.status, answer.body["error"]) == (403, "Unknown brand")
 
 
@@ -246,7 +253,7 @@ async def test_a_checkout_that_fails_says_so_in_the_surfaces_envelope(
     surface: Surface, refusal: Exception, status: int, error: str
 ) -> None:
     surface.payments.refusal = refusal
-    answer = await post(surface, CHECKOUT, GOOD)
+    answer = await post(surface, CREATE_CHECKOUT, GOOD)
     assert (answer.status, answer.body["error"]) == (status, error)
     assert "10.0.0.1" not in str(answer.body)
 
@@ -260,17 +267,17 @@ async def test_an_address_may_open_six_hundred_checkouts_a_minute(
     )
     monkeypatch.setattr(payments, "CHECKOUTS_PER_CLIENT", RateLimit("checkout_ip", 2, 60))
     for left in (1, 0):
-        answer = await post(surface, CHECKOUT, GOOD)
+        answer = await post(surface, CREATE_CHECKOUT, GOOD)
         limit, remaining, reset = (int(answer.headers[name]) for name in WINDOW)
         assert (limit, remaining) == (2, left)
         assert time.time() - 1 <= reset <= time.time() + 61
-    refused = await post(surface, CHECKOUT, GOOD)
+    refused = await post(surface, CREATE_CHECKOUT, GOOD)
 
     assert refused.status == 429
     assert 0 < int(refused.headers["Retry-After"]) <= 60
     assert [refused.headers[name] for name in WINDOW[:2]] == ["2", "0"]
     assert len(surface.payments.opened) == 2
-    malformed = await post(surface, CHECKOUT, {})
+    malformed = await post(surface, CREATE_CHECKOUT, {})
     assert malformed.status == 400, "only what is well-formed is counted"
     surface.payments.paid["cs_1"] = a_payment("cs_1")
     assert (await post(surface, PAYMENT_MINT, {"sessionId": "cs_1"})).status == 200
@@ -304,8 +311,10 @@ async def test_an_address_may_ask_for_120_payment_mints_a_minute_broken_ones_too
         )
         assert [refused.headers[name] for name in WINDOW[:2]] == ["120", "0"]
     assert len(surface.payments.asked) == asked
-    assert (await post(surface, CHECKOUT, GOOD)).status == 200
-    assert (await post(surface, WEBHOOK, b"{}", Stripe_Signature="t=1,v1=good")).status == 200
+    assert (await post(surface, CREATE_CHECKOUT, GOOD)).status == 200
+    assert (
+        await post(surface, PAYMENT_WEBHOOK, b"{}", Stripe_Signature="t=1,v1=good")
+    ).status == 200
 
 
 async def test_a_paid_session_is_minted_and_a_repeat_says_so(surface: Surface) -> None:
@@ -434,7 +443,7 @@ async def test_what_http_itself_refuses_has_the_mints_own_form_too(
         assert set(await answer.json()) == {"success", "message"}
 
 
-@pytest.mark.parametrize("path", [CHECKOUT, PAYMENT_MINT, WEBHOOK])
+@pytest.mark.parametrize("path", [CREATE_CHECKOUT, PAYMENT_MINT, PAYMENT_WEBHOOK])
 async def test_a_page_of_the_brand_may_call(surface: Surface, path: str) -> None:
     origin = {"Origin": "https://www.shop.example"}
     async with surface.client.options(surface.url + path, headers=origin) as preflight:
@@ -449,7 +458,7 @@ async def test_a_page_of_the_brand_may_call(surface: Surface, path: str) -> None
 
 async def test_an_event_is_handed_on_as_it_came(surface: Surface) -> None:
     raw = b' {"type" : "x",\n"data":{"object": {"id":"\\u0001"}}} '
-    answer = await post(surface, WEBHOOK, raw, Stripe_Signature="t=1,v1=good")
+    answer = await post(surface, PAYMENT_WEBHOOK, raw, Stripe_Signature="t=1,v1=good")
 
     assert (answer.status, answer.body) == (200, {"success": True, "received": True})
     assert surface.payments.events == [raw]
@@ -457,7 +466,9 @@ async def test_an_event_is_handed_on_as_it_came(surface: Surface) -> None:
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "text/plain", ""])
 async def test_no_content_type_stops_an_event(surface: Surface, kind: str) -> None:
-    answer = await post(surface, WEBHOOK, b"{}", Stripe_Signature="t=1,v1=good", Content_Type=kind)
+    answer = await post(
+        surface, PAYMENT_WEBHOOK, b"{}", Stripe_Signature="t=1,v1=good", Content_Type=kind
+    )
     assert answer.status == 200
 
 
@@ -465,15 +476,17 @@ async def test_no_content_type_stops_an_event(surface: Surface, kind: str) -> No
 async def test_an_event_that_the_provider_did_not_sign_is_refused(
     surface: Surface, signature: str
 ) -> None:
-    answer = await post(surface, WEBHOOK, b"{}", Stripe_Signature=signature)
+    answer = await post(surface, PAYMENT_WEBHOOK, b"{}", Stripe_Signature=signature)
     assert answer.status == 400
     assert answer.body["error"].startswith("Stripe-Signature: ")
-    assert (await post(surface, WEBHOOK, b"{}")).status == 400
+    assert (await post(surface, PAYMENT_WEBHOOK, b"{}")).status == 400
 
 
 async def test_two_signature_headers_are_none(surface: Surface) -> None:
     headers = [("Stripe-Signature", "t=1,v1=good")] * 2
-    async with surface.client.post(surface.url + WEBHOOK, data=b"{}", headers=headers) as answer:
+    async with surface.client.post(
+        surface.url + PAYMENT_WEBHOOK, data=b"{}", headers=headers
+    ) as answer:
         assert (answer.status, (await answer.json())["error"]) == (
             400,
             "Stripe-Signature: must be given once",
@@ -483,8 +496,8 @@ async def test_two_signature_headers_are_none(surface: Surface) -> None:
 async def test_an_event_has_at_most_256_kib(surface: Surface) -> None:
     assert WEBHOOK_LIMIT == 256 * 1024
     good = {"Stripe_Signature": "t=1,v1=good"}
-    assert (await post(surface, WEBHOOK, b"x" * WEBHOOK_LIMIT, **good)).status == 200
-    answer = await post(surface, WEBHOOK, b"x" * (WEBHOOK_LIMIT + 1), **good)
+    assert (await post(surface, PAYMENT_WEBHOOK, b"x" * WEBHOOK_LIMIT, **good)).status == 200
+    answer = await post(surface, PAYMENT_WEBHOOK, b"x" * (WEBHOOK_LIMIT + 1), **good)
     assert (answer.status, answer.body["details"]) == (413, {"maxBytes": WEBHOOK_LIMIT})
 
 
@@ -501,7 +514,7 @@ async def test_an_event_that_is_not_done_is_not_received(
     surface: Surface, refusal: Exception, status: int
 ) -> None:
     surface.payments.refusal = refusal
-    answer = await post(surface, WEBHOOK, b"{}", Stripe_Signature="t=1,v1=good")
+    answer = await post(surface, PAYMENT_WEBHOOK, b"{}", Stripe_Signature="t=1,v1=good")
     assert (answer.status, answer.body["success"]) == (status, False)
 
 
@@ -510,19 +523,15 @@ async def test_an_event_that_is_not_done_is_not_received(
 
 def test_each_answer_has_examples_that_fit_its_model() -> None:
     for operation in OPERATIONS:
-        assert set(operation.examples) == set(operation.answers)
-        for status, (_, model) in operation.answers.items():
-            assert operation.examples[status]
-            for body in operation.examples[status].values():
-                model.model_validate(body)
+        assert_examples_fit(operation)
 
 
 def test_the_examples_of_requests_are_good_ones() -> None:
     checkout, mint, _ = OPERATIONS
     for body in checkout.request_examples.values():
-        CheckoutOrder.model_validate(body)
+        CreateCheckoutBody.model_validate(body)
     for body in mint.request_examples.values():
-        PaidSession.from_json(body)
+        PaymentMintBody.from_json(body)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))

@@ -31,13 +31,13 @@ from ltzd.errors import (
 )
 from ltzd.http.perk_charges.handlers import BODY_LIMIT
 from ltzd.http.perk_charges.models import (
-    PerkHoldersAnswer,
-    PerkRefusal,
-    PerkStatusAnswer,
-    RedeemedAnswer,
-    StatusQuery,
-    cursor_behind,
+    CheckPerkStatusQuery,
+    CheckPerkStatusResponse,
+    ListPerkHoldersResponse,
+    RedeemPerkResponse,
+    cursor_after,
 )
+from ltzd.http.relayer.errors import RelayerError
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.request_signatures import signature
 from ltzd.store.brands import configurations as brands
@@ -73,9 +73,9 @@ KEY_RULE = "idempotencyKey: must be 8 to 64 printable characters"
 LIMIT_RULE = "limit: must be a whole number from 1 to 100"
 CURSOR_RULE = "cursor: must be the nextCursor of an answer"
 ANSWERS: dict[str, type[BaseModel]] = {
-    REDEEM: RedeemedAnswer,
-    STATUS: PerkStatusAnswer,
-    HOLDERS: PerkHoldersAnswer,
+    REDEEM: RedeemPerkResponse,
+    STATUS: CheckPerkStatusResponse,
+    HOLDERS: ListPerkHoldersResponse,
 }
 
 
@@ -92,7 +92,7 @@ def surface(running: Surface) -> Surface:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonResponse:
     status: int
     body: Any
     headers: Mapping[str, str]
@@ -125,7 +125,7 @@ def signed(
 
 async def ask(
     surface: Surface, method: str, path: str, raw: bytes | None, headers: Mapping[str, str]
-) -> Answer:
+) -> JsonResponse:
     """Exactly this; an answer must fit its model whatever it is."""
     sent = {"Content-Type": "application/json"} | dict(headers)
     sent = {name: value for name, value in sent.items() if value}
@@ -137,10 +137,10 @@ async def ask(
         skip_auto_headers=() if "Content-Type" in sent else ("Content-Type",),
     ) as reply:
         got = await reply.read()
-        answer = Answer(reply.status, json.loads(got) if got else None, reply.headers)
+        answer = JsonResponse(reply.status, json.loads(got) if got else None, reply.headers)
     if method != "HEAD":
         is_told = answer.status in {200, 202}
-        (ANSWERS[path.partition("?")[0]] if is_told else PerkRefusal).model_validate(answer.body)
+        (ANSWERS[path.partition("?")[0]] if is_told else RelayerError).model_validate(answer.body)
     return answer
 
 
@@ -150,12 +150,12 @@ def a_body(**changes: object) -> bytes:
     return json.dumps({name: value for name, value in said.items() if value is not ...}).encode()
 
 
-async def redeem(surface: Surface, raw: bytes | None = None, **changes: Any) -> Answer:
+async def redeem(surface: Surface, raw: bytes | None = None, **changes: Any) -> JsonResponse:
     raw = a_body(**changes) if raw is None else raw
     return await ask(surface, "POST", REDEEM, raw, signed("POST", REDEEM, raw))
 
 
-async def get(surface: Surface, path: str, **query: object) -> Answer:
+async def get(surface: Surface, path: str, **query: object) -> JsonResponse:
     target = f"{path}?{urlencode(query)}" if query else path
     return await ask(surface, "GET", target, None, signed("GET", target))
 
@@ -629,9 +629,9 @@ async def test_the_largest_id_has_a_cursor(surface: Surface) -> None:
         "x",
         "0",
         str(PERK),
-        cursor_behind(PERK) + "=",
-        cursor_behind(PERK) + "A",
-        cursor_behind(PERK)[:-3],
+        cursor_after(PERK) + "=",
+        cursor_after(PERK) + "A",
+        cursor_after(PERK)[:-3],
         "AQd",
         "A" * 45,
         base64.urlsafe_b64encode(b"\x02" + PERK.to_bytes(5, "big")).decode().rstrip("="),
@@ -646,7 +646,7 @@ async def test_a_cursor_that_is_none_of_ours_is_refused(surface: Surface, cursor
 
 
 async def test_a_cursor_of_another_collection_is_refused(surface: Surface) -> None:
-    answer = await get(surface, HOLDERS, collectionId=8, cursor=cursor_behind(PERK))
+    answer = await get(surface, HOLDERS, collectionId=8, cursor=cursor_after(PERK))
     assert answer.faults == ["cursor: must be the nextCursor of this collection's list"]
 
 
@@ -739,7 +739,7 @@ async def test_signed_requests_know_no_limit_of_their_address(surface: Surface) 
     assert not {"X-RateLimit-Limit", "Retry-After"} & set(answer.headers)
 
 
-def window_of(answer: Answer) -> tuple[int, int]:
+def window_of(answer: JsonResponse) -> tuple[int, int]:
     assert int(answer.headers["X-RateLimit-Reset"]) >= time.time() - 1
     return int(answer.headers["X-RateLimit-Limit"]), int(answer.headers["X-RateLimit-Remaining"])
 
@@ -871,11 +871,11 @@ def judged(surface: Surface, judges: SigningBrands) -> Surface:
 
 async def send(
     surface: Surface, method: str, target: str, raw: bytes, headers: Mapping[str, str]
-) -> Answer:
+) -> JsonResponse:
     return await ask(surface, method, target, raw or None, headers)
 
 
-def refused(answer: Answer) -> str:
+def refused(answer: JsonResponse) -> str:
     assert answer.code == (401, "UNAUTHORIZED"), answer.body
     assert answer.headers["WWW-Authenticate"] == "LTZ-HMAC"
     assert set(answer.body) == {"error", "code"}
@@ -1089,8 +1089,8 @@ def test_a_plain_query_means_what_any_other_order_of_it_does(collection: int, to
     assert read(plain.replace("=", "=00")) == read(f"tokenId=00{token}&collectionId=00{collection}")
 
 
-def read(text: str) -> StatusQuery | str:
+def read(text: str) -> CheckPerkStatusQuery | str:
     try:
-        return StatusQuery.from_text(text)
+        return CheckPerkStatusQuery.from_text(text)
     except InvalidFields as refusal:
         return str(refusal.details)

@@ -17,18 +17,17 @@ from schemathesis import GenerationMode
 
 from ltzd.actions.pregeneration import PER_DAY, invalid_credentials, too_many
 from ltzd.errors import DatabaseUnavailable, IdentityUnavailable, RateLimited, Unavailable
-from ltzd.http.errors import PREGENERATION
-from ltzd.http.pregeneration.models import (
-    BadRequestRefusal,
-    CredentialsRefusal,
-    ExplainedRefusal,
-    IdRefusal,
-    MissingRefusal,
-    PlainRefusal,
-    PregeneratedAnswer,
-    PregenerationOrder,
-    ProviderRefusal,
+from ltzd.http.pregeneration.errors import (
+    BadRequestError,
+    DetailedError,
+    InvalidAccountIdError,
+    InvalidCredentialsError,
+    PregenerationError,
+    RequiredFieldsError,
+    UnknownProviderError,
 )
+from ltzd.http.pregeneration.handlers import PATH
+from ltzd.http.pregeneration.models import PregenerateUserBody, PregenerateUserResponse
 from ltzd.http.pregeneration.operations import OPERATIONS
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
@@ -45,6 +44,7 @@ from tests.support.surfaces.http_surface import (
     Surface,
     a_surface,
 )
+from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
 ID = "175928847299117063"
@@ -54,15 +54,15 @@ VALID_PROVIDERS = [
 ]
 WINDOW = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 SHAPES: dict[int, type[BaseModel]] = {
-    200: PregeneratedAnswer,
-    400: BadRequestRefusal,
-    401: PlainRefusal,
-    403: PlainRefusal,
-    404: PlainRefusal,
-    405: PlainRefusal,
-    413: PlainRefusal,
-    429: PlainRefusal,
-    500: ExplainedRefusal,
+    200: PregenerateUserResponse,
+    400: BadRequestError,
+    401: PregenerationError,
+    403: PregenerationError,
+    404: PregenerationError,
+    405: PregenerationError,
+    413: PregenerationError,
+    429: PregenerationError,
+    500: DetailedError,
 }
 
 
@@ -79,7 +79,7 @@ def surface(running: Surface) -> Surface:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonResponse:
     status: int
     body: dict[str, Any]
     headers: Mapping[str, str]
@@ -102,7 +102,7 @@ def an_order(**changes: object) -> dict[str, object]:
     } | changes
 
 
-async def post(surface: Surface, said: object = None, **headers: str) -> Answer:
+async def post(surface: Surface, said: object = None, **headers: str) -> JsonResponse:
     """`said` as JSON, or as it is if it is bytes."""
     body = an_order() if said is None else said
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -110,9 +110,9 @@ async def post(surface: Surface, said: object = None, **headers: str) -> Answer:
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     sent = {name: value for name, value in sent.items() if value}
     async with surface.client.post(
-        surface.url + PREGENERATION, data=raw, headers=sent, skip_auto_headers=("Content-Type",)
+        surface.url + PATH, data=raw, headers=sent, skip_auto_headers=("Content-Type",)
     ) as reply:
-        answer = Answer(reply.status, await reply.json(), reply.headers)
+        answer = JsonResponse(reply.status, await reply.json(), reply.headers)
     SHAPES[reply.status].model_validate(answer.body)
     return answer
 
@@ -242,7 +242,7 @@ async def test_a_missing_field_is_told_with_all_that_are_required(
     said = an_order(**{name: value})
     if value is ...:
         del said[name]
-    assert await refused(surface, said, MissingRefusal) == {
+    assert await refused(surface, said, RequiredFieldsError) == {
         "error": f"Missing required fields: {name}",
         "required": REQUIRED,
     }
@@ -250,7 +250,7 @@ async def test_a_missing_field_is_told_with_all_that_are_required(
 
 async def test_what_is_missing_is_told_before_what_is_wrong(surface: Surface) -> None:
     said = {"brand_id": 5, "oauth_provider": "myspace", "metadata": []}
-    assert set(await refused(surface, said, MissingRefusal)) == {"error", "required"}
+    assert set(await refused(surface, said, RequiredFieldsError)) == {"error", "required"}
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ async def test_what_is_missing_is_told_before_what_is_wrong(surface: Surface) ->
 async def test_a_wrong_type_is_told_with_its_field(
     surface: Surface, changes: dict[str, object], details: str
 ) -> None:
-    body = await refused(surface, an_order(**changes), ExplainedRefusal)
+    body = await refused(surface, an_order(**changes), DetailedError)
     assert body == {"error": "Validation failed", "details": details}
 
 
@@ -292,7 +292,7 @@ async def test_a_wrong_type_is_told_with_its_field(
 async def test_an_unknown_provider_is_told_with_those_that_are_valid(
     surface: Surface, provider: str
 ) -> None:
-    assert await refused(surface, an_order(oauth_provider=provider), ProviderRefusal) == {
+    assert await refused(surface, an_order(oauth_provider=provider), UnknownProviderError) == {
         "error": "Invalid OAuth provider",
         "valid_providers": VALID_PROVIDERS,
     }
@@ -353,7 +353,7 @@ async def test_what_has_not_the_form_of_the_providers_ids_is_no_id(
     surface: Surface, provider: str, user_id: str
 ) -> None:
     said = an_order(oauth_provider=provider, oauth_user_id=user_id)
-    body = await refused(surface, said, IdRefusal)
+    body = await refused(surface, said, InvalidAccountIdError)
     title = TITLES[provider]  # type: ignore[index]
     assert (body["error"].lower(), body["example"]) == (
         f"invalid {title.lower()} user id",
@@ -363,13 +363,13 @@ async def test_what_has_not_the_form_of_the_providers_ids_is_no_id(
 
 
 async def test_an_example_of_an_id_is_one(surface: Surface) -> None:
-    body = await refused(surface, an_order(oauth_user_id="1"), IdRefusal)
+    body = await refused(surface, an_order(oauth_user_id="1"), InvalidAccountIdError)
     assert (await post(surface, an_order(oauth_user_id=body["example"]))).status == 200
 
 
 async def test_a_malformed_id_is_told_before_the_brand_is_looked_at(surface: Surface) -> None:
     said = an_order(brand_id="0x" + "00" * 20, oauth_user_id="1")
-    await refused(surface, said, IdRefusal)
+    await refused(surface, said, InvalidAccountIdError)
 
 
 # --- brand and limits ---------------------------------------------------------------------------
@@ -427,7 +427,7 @@ async def test_what_the_brand_has_signed_is_told_apart_from_what_anybody_sends(
     assert (await post(surface, raw)).status == 200
     for key, status in ((SECURITY_KEY, 200), ("ltzsk_" + "0" * 40, 401)):
         at, nonce = str(int(time.time())), "n" * 16
-        made = signature(key, at, nonce, "POST", PREGENERATION.encode(), raw)
+        made = signature(key, at, nonce, "POST", PATH.encode(), raw)
         headers = {
             "X_LTZ_Brand_Id": BRAND_ID,
             "X_LTZ_Timestamp": at,
@@ -474,7 +474,7 @@ async def test_a_refused_account_is_told_with_hint_and_provider(surface: Surface
         OAuthAccount("discord", ID), "Discord knows no account with this id"
     )
     answer = await post(surface)
-    CredentialsRefusal.model_validate(answer.body)
+    InvalidCredentialsError.model_validate(answer.body)
     assert (answer.status, answer.body) == (
         400,
         {
@@ -545,15 +545,15 @@ async def test_metadata_may_fill_the_body_to_its_limit(surface: Surface) -> None
 async def test_other_methods_and_deeper_paths_are_told_in_the_same_envelope(
     surface: Surface,
 ) -> None:
-    async with surface.client.get(surface.url + PREGENERATION) as reply:
+    async with surface.client.get(surface.url + PATH) as reply:
         assert (reply.status, await reply.json()) == (405, {"error": "Method not allowed"})
         assert reply.headers["Allow"] == "OPTIONS, POST"
-    async with surface.client.post(surface.url + PREGENERATION + "/more") as reply:
+    async with surface.client.post(surface.url + PATH + "/more") as reply:
         assert (reply.status, await reply.json()) == (404, {"error": "Unknown endpoint"})
 
 
 async def test_the_neighbours_keep_their_envelope(surface: Surface) -> None:
-    async with surface.client.post(surface.url + PREGENERATION + "s") as reply:
+    async with surface.client.post(surface.url + PATH + "s") as reply:
         assert (reply.status, await reply.json()) == (
             404,
             {"success": False, "error": "Unknown endpoint"},
@@ -566,7 +566,7 @@ async def test_the_general_rules_of_cors_hold(surface: Surface) -> None:
     foreign = await post(surface, Origin="https://evil.example")
     assert "Access-Control-Allow-Origin" not in foreign.headers
     async with surface.client.options(
-        surface.url + PREGENERATION, headers={"Origin": "https://shop.example"}
+        surface.url + PATH, headers={"Origin": "https://shop.example"}
     ) as reply:
         assert reply.status == 204
         assert reply.headers["Access-Control-Allow-Origin"] == "https://shop.example"
@@ -577,18 +577,14 @@ async def test_the_general_rules_of_cors_hold(surface: Surface) -> None:
 
 def test_each_answer_has_examples_that_fit_its_model() -> None:
     (operation,) = OPERATIONS
-    assert set(operation.examples) == set(operation.answers)
-    for status, (_, model) in operation.answers.items():
-        assert operation.examples[status]
-        for body in operation.examples[status].values():
-            model.model_validate(body)
+    assert_examples_fit(operation)
     for body in operation.request_examples.values():
-        PregenerationOrder.from_json(body).asked()
+        PregenerateUserBody.from_json(body).pregeneration_request()
 
 
 def test_every_form_of_a_400_has_an_example() -> None:
     (operation,) = OPERATIONS
-    bodies = operation.examples[400].values()
+    bodies = operation.responses[400].examples.values()
     assert {frozenset(body) for body in bodies} == {
         frozenset(fields)
         for fields in (
@@ -609,8 +605,8 @@ async def test_calls_made_from_the_document_are_answered_as_documented(
     surface.pregeneration.most = 10_000
     async with surface.client.get(surface.url + "/docs/openapi.json") as reply:
         described = await reply.json()
-    described["paths"] = {PREGENERATION: described["paths"][PREGENERATION]}
+    described["paths"] = {PATH: described["paths"][PATH]}
     with requests.Session() as http:
         run = Run(schemathesis.openapi.from_dict(described), surface.url, http)
         await asyncio.to_thread(random_cases(mode, 20, CHECKS), run)
-    assert {label for label, _ in run.seen} == {f"POST {PREGENERATION}"}
+    assert {label for label, _ in run.seen} == {f"POST {PATH}"}

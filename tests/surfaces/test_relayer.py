@@ -27,10 +27,11 @@ from ltzd.errors import (
     TransactionFailed,
     ValidationFailed,
 )
+from ltzd.http.relayer.errors import RelayerError
 from ltzd.http.relayer.handlers import BODY_LIMIT
-from ltzd.http.relayer.models import RelayedAnswer, RelayRefusal, fingerprint
+from ltzd.http.relayer.models import RelayResponse, fingerprint
 from ltzd.http.requests.client_address import Proxies
-from ltzd.http.requests.fields import MOST_DATA_BYTES
+from ltzd.http.requests.fields import MAX_DATA_BYTES
 from ltzd.http.services import HttpPolicy
 from ltzd.rules.relayer.calls import RelayAsk, RelayStatus, SignedPermit
 from ltzd.rules.relayer.gas_budgets import identity_exhausted, total_exhausted
@@ -64,7 +65,7 @@ def surface(running: Surface) -> Surface:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonResponse:
     status: int
     body: Any
     headers: Mapping[str, str]
@@ -109,23 +110,23 @@ async def ask(
     path: str,
     said: object = None,
     headers: Mapping[str, str | None] | None = None,
-) -> Answer:
+) -> JsonResponse:
     """`said` as JSON, or as it is if it is bytes; a header of None is not sent."""
     sent = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     given = {name: value for name, value in (sent | dict(headers or {})).items() if value}
     raw = said if isinstance(said, bytes) or said is None else json.dumps(said).encode()
     async with surface.client.request(method, surface.url + path, data=raw, headers=given) as reply:
         got = await reply.read()
-        answer = Answer(reply.status, json.loads(got) if got else None, reply.headers)
+        answer = JsonResponse(reply.status, json.loads(got) if got else None, reply.headers)
     if method != "OPTIONS":
         assert answer.window
     if method not in {"OPTIONS", "HEAD"}:
         is_told = reply.status in {200, 202}
-        (RelayedAnswer if is_told else RelayRefusal).model_validate(answer.body)
+        (RelayResponse if is_told else RelayerError).model_validate(answer.body)
     return answer
 
 
-async def post(surface: Surface, said: object = None, **headers: str | None) -> Answer:
+async def post(surface: Surface, said: object = None, **headers: str | None) -> JsonResponse:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await ask(surface, "POST", "/relay", a_call() if said is None else said, named)
 
@@ -773,8 +774,8 @@ async def test_addresses(surface: Surface, text: object, fault: str | None) -> N
     [
         ("0x", None),
         ("0xAbCd", None),
-        ("0x" + "ab" * MOST_DATA_BYTES, None),
-        ("0x" + "ab" * MOST_DATA_BYTES + "ab", "must hold at most 16384 bytes"),
+        ("0x" + "ab" * MAX_DATA_BYTES, None),
+        ("0x" + "ab" * MAX_DATA_BYTES + "ab", "must hold at most 16384 bytes"),
         ("", "must be 0x and an even number of hex digits"),
         ("abcd", "must be 0x and an even number of hex digits"),
         ("0Xabcd", "must be 0x and an even number of hex digits"),
@@ -1137,7 +1138,7 @@ async def test_a_body_over_its_limit_is_413_and_one_at_it_is_read(surface: Surfa
 
 async def test_the_longest_data_fits_into_a_body(surface: Surface) -> None:
     metadata = {"action": "a" * 200, "perkId": "p" * 200, "permit": a_permit()}
-    body = a_call(data="0x" + "ab" * MOST_DATA_BYTES, metadata=metadata)
+    body = a_call(data="0x" + "ab" * MAX_DATA_BYTES, metadata=metadata)
     assert (await post(surface, body, Idempotency_Key="k" * 255)).status == 200
 
 

@@ -165,12 +165,12 @@ def steered(described: dict[str, Any], *brands: BrandAtWork) -> dict[str, Any]:
     described = copy.deepcopy(described)
     schemas = described["components"]["schemas"]
     (brand, *_) = brands
-    fields = schemas["ManualEvent"]["properties"]
+    fields = schemas["ManualEventBody"]["properties"]
     fields["brandId"] = one_of(*(each.id for each in brands), "0x" + "fe" * 20)
     fields["eventType"] = one_of(*(rule.type for rule in brand.brand.events), "not_there")
     fields["userEmail"] = one_of(*(f"u{number}@mail.example" for number in range(4)))
     fields["domain"] = one_of(brand.domain, f"www.{brand.domain}", "evil.example")
-    schemas["ManualEvent"]["required"] = ["brandId", "eventType", "userEmail", "domain"]
+    schemas["ManualEventBody"]["required"] = ["brandId", "eventType", "userEmail", "domain"]
     schemas["EventMetadata"]["properties"] |= {
         "channel_id": one_of("lounge", "other"),
         "source": {"enum": ["voice_claim", "web", 5, None]},

@@ -15,7 +15,7 @@ from ltzd.http.requests import json_body
 from ltzd.http.server import listen, serve
 from ltzd.http.services import HttpPolicy
 from tests.support.surfaces.http_surface import (
-    EventBook,
+    FakeEvents,
     Surface,
     a_surface,
     an_event,
@@ -215,12 +215,12 @@ async def test_a_body_that_never_comes_is_given_up(
     assert surface.book.asked == []
 
 
-def an_app(book: EventBook, policy: HttpPolicy) -> Any:
+def an_app(book: FakeEvents, policy: HttpPolicy) -> Any:
     return build_app(services_over(book), policy)
 
 
 async def test_stopping_lets_a_request_finish_and_takes_no_new_ones() -> None:
-    book = EventBook(gate=asyncio.Event())
+    book = FakeEvents(gate=asyncio.Event())
     stop = asyncio.Event()
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     app = an_app(book, HttpPolicy(grace_seconds=5))
@@ -242,7 +242,7 @@ async def test_stopping_lets_a_request_finish_and_takes_no_new_ones() -> None:
 
 
 async def test_stopping_waits_no_longer_than_its_grace() -> None:
-    book = EventBook(gate=asyncio.Event())
+    book = FakeEvents(gate=asyncio.Event())
     stop = asyncio.Event()
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     app = an_app(book, HttpPolicy(grace_seconds=0.1))
@@ -274,11 +274,11 @@ async def test_an_occupied_port_is_a_sentence() -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(Misconfigured, match=f"Port {port} on 127.0.0.1 cannot be used"):
-            await serve(an_app(EventBook(), HttpPolicy()), "127.0.0.1", port, asyncio.Event())
+            await serve(an_app(FakeEvents(), HttpPolicy()), "127.0.0.1", port, asyncio.Event())
 
 
 async def test_an_address_of_another_machine_is_a_sentence() -> None:
     with pytest.raises(Misconfigured, match=r"Port 8000 on 192\.0\.2\.1 cannot be used"):
         listen("192.0.2.1", 8000)
-    with pytest.raises(Misconfigured, match="is no address of this machine"):
+    with pytest.raises(Misconfigured, match="is not an address of this machine"):
         listen("no-such-host.invalid", 8000)

@@ -26,7 +26,7 @@ from ltzd.http.services import HttpPolicy
 from ltzd.http.tls import ServerCertificate
 from tests.support.certificates import DAY, Pair, a_pair, served_at, trusting
 from tests.support.secret_files import write_secret
-from tests.support.surfaces.http_surface import EventBook, an_event, services_over
+from tests.support.surfaces.http_surface import FakeEvents, an_event, services_over
 from tests.support.waiting import until
 
 OLD, NEW = a_pair(), a_pair()
@@ -38,7 +38,7 @@ class TlsSurface:
     certificate: ServerCertificate
     port: int
     client: aiohttp.ClientSession
-    book: EventBook
+    book: FakeEvents
     stop: asyncio.Event
     serving: asyncio.Task[None]
 
@@ -53,7 +53,7 @@ class TlsSurface:
 @asynccontextmanager
 async def a_tls_surface(folder: Path) -> AsyncIterator[TlsSurface]:
     certificate = ServerCertificate("public", *OLD.write(folder))
-    book, stop = EventBook(), asyncio.Event()
+    book, stop = FakeEvents(), asyncio.Event()
     app: Any = build_app(services_over(book), HttpPolicy(grace_seconds=5))
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     heard = port.set_result
@@ -176,14 +176,14 @@ def _key_for_others(folder: Path) -> None:
 
 
 BROKEN = {
-    "another key": (_another_key, "is not that of the certificate in"),
+    "another key": (_another_key, "does not belong to the certificate in"),
     "no certificate": (lambda folder: (folder / "tls.crt").unlink(), "cannot be read: No such"),
     "no key": (lambda folder: (folder / "tls.key").unlink(), "cannot be read: No such file"),
     "rubbish": (lambda folder: (folder / "tls.crt").write_text("x"), "no certificate in PEM"),
     "no PEM key": (lambda folder: write_secret(folder / "tls.key", "x"), "cannot be used"),
     "a key for others": (_key_for_others, "can be read by others; run: chmod 600"),
     "expired": (lambda folder: a_pair(-2 * DAY, -DAY).write(folder), "expired at"),
-    "of tomorrow": (lambda folder: a_pair(DAY).write(folder), "is valid only from"),
+    "of tomorrow": (lambda folder: a_pair(DAY).write(folder), "is not valid before"),
     "encrypted": (lambda folder: a_pair(password=b"x").write(folder), "is encrypted"),
 }
 
@@ -260,7 +260,7 @@ async def test_stopping_answers_what_is_in_flight_over_tls_and_ends_idle_connect
 async def test_a_client_that_begins_no_handshake_is_hung_up_on_and_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.5)
+    monkeypatch.setattr(server, "TLS_HANDSHAKE_SECONDS", 0.5)
     async with a_tls_surface(tmp_path) as surface:
         reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
         async with surface.client.get(f"{surface.url}/health") as answer:

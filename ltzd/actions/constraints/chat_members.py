@@ -10,7 +10,7 @@ from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.chat import ChatPlatform, ChatUnavailable
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.rules.constraints.chat_queries import verdict_over
+from ltzd.rules.constraints.chat_queries import combine_verdicts
 from ltzd.rules.constraints.constraints import ChatConstraint, is_satisfied
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 from ltzd.store.database import Pool, session
@@ -53,7 +53,9 @@ class ChatMembers:
         """Raises ChatUnavailable."""
         heard = await asyncio.gather(*(self._heard(constraint, account) for account in accounts))
         failures = [one for one in heard if isinstance(one, ChatUnavailable)]
-        verdict = verdict_over(None if isinstance(one, ChatUnavailable) else one for one in heard)
+        verdict = combine_verdicts(
+            None if isinstance(one, ChatUnavailable) else one for one in heard
+        )
         if verdict is None:
             raise failures[0]
         return verdict

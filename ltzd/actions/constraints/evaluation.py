@@ -21,7 +21,7 @@ from ltzd.errors import Unauthorized, Unavailable, ValidationFailed
 from ltzd.providers.chat import ChatUnavailable
 from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailable
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.rules.constraints.chat_queries import ChatQuestion
+from ltzd.rules.constraints.chat_queries import ChatQuery
 from ltzd.rules.constraints.constraints import (
     CHAT_KINDS,
     ChatConstraint,
@@ -298,7 +298,7 @@ def _chat_question(
     key: ResultKey, brand: Address, constraint: ChatConstraint, accounts: tuple[str, ...]
 ) -> _Question:
     """Another account of the user's is another question."""
-    asked = ChatQuestion(constraint=constraint, accounts=accounts).as_bytes()
+    asked = ChatQuery(constraint=constraint, accounts=accounts).as_bytes()
     subject = ConstraintSubject(brand, constraint.kind, fingerprint=asked)
     return _Question(key, subject, constraint, accounts)
 

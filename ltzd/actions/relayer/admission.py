@@ -33,7 +33,7 @@ class Draft:
 
     plan: RelayPlan
     gas_limit: int
-    worst_wei: int
+    max_cost_wei: int
     claim_limit: ClaimLimit | None
     last_serialized_id: int | None
     idempotency_key: str | None
@@ -105,7 +105,7 @@ class RelayAdmission:
         """What is left of the day's gas while this commit lasts; None without budgets."""
         if not self._budgets.is_set:
             return None
-        asked_wei = sum(draft.worst_wei for draft in drafts if draft.failure is None)
+        asked_wei = sum(draft.max_cost_wei for draft in drafts if draft.failure is None)
         spent = await gas_budgets.spent_for(
             connection, self._budgets, _identities(drafts), asked_wei
         )
@@ -131,7 +131,7 @@ class RelayAdmission:
         relay_limits.check_hour(standing)
         if draft.claim_limit is not None:
             relay_limits.check_claims(standing, draft.claim_limit)
-        if draft.plan.takes_turns and (
+        if draft.plan.serialized_per_user and (
             standing.has_serialized_in_flight
             or standing.last_serialized_id != draft.last_serialized_id
         ):
@@ -139,7 +139,7 @@ class RelayAdmission:
         if standing.duplicate_id is not None:
             return Conflict(standing.duplicate_id)
         if ledger is not None:
-            ledger.admit(draft.identity, draft.worst_wei)
+            ledger.admit(draft.identity, draft.max_cost_wei)
         return None
 
 
@@ -182,7 +182,7 @@ def _row(draft: Draft, standing: RelayUsage) -> NewRelay:
     return NewRelay(
         plan=draft.plan,
         gas_limit=draft.gas_limit,
-        worst_wei=draft.worst_wei,
+        max_cost_wei=draft.max_cost_wei,
         idempotency_key=draft.idempotency_key,
         fingerprint=draft.fingerprint,
         window_start=standing.start if draft.failure is None else None,

@@ -204,7 +204,7 @@ class Relayer:
         understood = relay_calls.decode_relay(request.ask, self._contracts)
         relay_limits.check_hour(standing)
         identity = await self._refuse_over_budget(request.ask.user, request.speaker)
-        if understood.takes_turns and standing.has_serialized_in_flight:
+        if understood.serialized_per_user and standing.has_serialized_in_flight:
             # What is signed for after the one in flight, its permit say, is judged after it.
             await self._limits(request, understood.claim, standing)
             await self._turn(request.ask.user, deadline)
@@ -300,7 +300,7 @@ class Relayer:
         draft = Draft(
             plan=plan,
             gas_limit=0,
-            worst_wei=0,
+            max_cost_wei=0,
             claim_limit=claim_limit,
             last_serialized_id=standing.last_serialized_id,
             idempotency_key=request.idempotency_key,
@@ -314,7 +314,7 @@ class Relayer:
                 raise
             return replace(draft, failure=str(failed.details["reason"]))
         fees = await self._rehearsal.fees()
-        return replace(draft, gas_limit=gas_limit, worst_wei=gas_limit * fees.max_fee_per_gas)
+        return replace(draft, gas_limit=gas_limit, max_cost_wei=gas_limit * fees.max_fee_per_gas)
 
     async def _recount(self, ask: RelayAsk, claim: RequestedClaim | None) -> None:
         """A claim that reverts because another took the last place meanwhile is over the limit."""

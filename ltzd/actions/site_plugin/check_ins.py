@@ -28,7 +28,7 @@ from ltzd.rules.event_handler.brand_limits import budget_of, local_day
 from ltzd.rules.site_plugin.streaks import (
     CheckIn,
     Milestone,
-    StreakShown,
+    StreakSummary,
     checked_in,
     days_with,
     own_share,
@@ -36,7 +36,7 @@ from ltzd.rules.site_plugin.streaks import (
 )
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
-from ltzd.store.site_plugin import check_ins as checkins
+from ltzd.store.site_plugin import check_ins
 from ltzd.store.site_plugin.check_ins import CheckInSnapshot, NewCheckIn, NewMilestone
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.wakeups import REWARDS, WakeupHub
@@ -58,7 +58,7 @@ _BUDGET_SPENT = "Today's rewards have all been given out. Please come back tomor
 class CheckInResult:
     """`reward` is in whole LTZ, and 0 when today was claimed already."""
 
-    streak: StreakShown
+    streak: StreakSummary
     reward: int
     already_claimed: bool
 
@@ -72,10 +72,10 @@ class CheckIns:
         self._brands = brands
         self._capacity = capacity
 
-    async def streak(self, member: Member) -> StreakShown:
+    async def streak(self, member: Member) -> StreakSummary:
         brand, site = self._site_of(member)
         async with session(self._pool) as connection:
-            standing = await checkins.read_snapshot(connection, member)
+            standing = await check_ins.read_snapshot(connection, member)
         return _shown(standing, brand, site)
 
     async def check_in(self, member: Member) -> CheckInResult:
@@ -98,7 +98,7 @@ class CheckIns:
     ) -> CheckInResult:
         """`most`: the LTZ that the mint limit can ever hold, if that is known and not 0."""
         while True:
-            standing = await checkins.read_snapshot(connection, member)
+            standing = await check_ins.read_snapshot(connection, member)
             today = local_day(standing.now, brand.time_zone)
             if standing.wallet != member.wallet:
                 raise CheckInRefused(_MOVED)
@@ -118,7 +118,7 @@ class CheckIns:
                 own_ltz=own_share(claim, own_days, site),
             )
             # What comes in between is another check-in or another wallet: the next look shows it.
-            if await checkins.write_check_in(connection, new):
+            if await check_ins.write_check_in(connection, new):
                 self._tell(member, claim)
                 streak = shown(claim.streak, today, site, standing.claimed)
                 return CheckInResult(streak, claim.reward, already_claimed=False)
@@ -157,9 +157,9 @@ class CheckIns:
 
     async def _claim(self, member: Member, brand: Brand, milestone: Milestone) -> None:
         async with session(self._pool) as connection:
-            standing = await checkins.read_snapshot(connection, member)
+            standing = await check_ins.read_snapshot(connection, member)
             _refuse_unreached(standing, milestone)
-            own_days = await checkins.own_best(connection, member)
+            own_days = await check_ins.own_best(connection, member)
             new = NewMilestone(
                 member=member,
                 milestone=milestone,
@@ -169,7 +169,7 @@ class CheckIns:
                 own_ltz=milestone.bonus if own_days >= milestone.days else 0,
             )
             # A streak's best never shrinks, so who comes too late here met another claim.
-            if not await checkins.write_milestone(connection, new):
+            if not await check_ins.write_milestone(connection, new):
                 raise MilestoneRefused(_CLAIMED)
         log.info(
             "milestone.claimed",
@@ -189,7 +189,7 @@ class CheckIns:
         return brand, brand.site
 
 
-def _shown(standing: CheckInSnapshot, brand: Brand, site: Site) -> StreakShown:
+def _shown(standing: CheckInSnapshot, brand: Brand, site: Site) -> StreakSummary:
     today = local_day(standing.now, brand.time_zone)
     return shown(standing.streak, today, site, standing.claimed)
 

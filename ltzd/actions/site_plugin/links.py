@@ -128,7 +128,7 @@ class SiteLinks:
         Raises LinkRefused, and TooManyAttempts after too many wrong codes, whatever this one is.
         """
         try:
-            linked = await self._linked(member, rules.typed_code(typed))
+            linked = await self._linked(member, rules.normalized_code(typed))
         except LtzdError as error:
             telemetry.SITE_LINKS.labels(_outcome_of(error)).inc()
             raise
@@ -158,12 +158,12 @@ class SiteLinks:
             locked = await site_links.lock_member(connection, member)
             if locked is None or locked.user_id != member.user_id:
                 raise LinkRefused(_CHANGED)
-            rules.check_tries(locked.tries, locked.now)
+            rules.check_attempts(locked.tries, locked.now)
             if taken is not None:
                 wallet = _wallet_for(locked, taken)
                 await site_links.link(connection, member, taken, wallet)
                 return LinkedWallet(wallet, taken.daily_allowance)
-            tries = rules.with_wrong(locked.tries, locked.now)
+            tries = rules.with_wrong_code(locked.tries, locked.now)
             await site_links.save_tries(connection, member, tries)
         raise LinkRefused(_WRONG)
 

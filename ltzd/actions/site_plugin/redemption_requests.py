@@ -19,7 +19,7 @@ from ltzd.errors import NodeUnavailable, RedemptionRefused
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.relayer.calls import RelayAsk, SignedPermit
 from ltzd.rules.site_plugin import redemptions as redeeming
-from ltzd.rules.site_plugin.redemptions import Offer, Standing
+from ltzd.rules.site_plugin.redemptions import Offer, RedemptionFacts
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.site_plugin.redemptions import SiteRedemption
 from ltzd.values import Address, hex_of
@@ -49,7 +49,7 @@ class RedemptionRequests:
         self._contracts = contracts
         self._identity = identity
 
-    async def standing(self, sold: OnChain, wallet: Address) -> Standing:
+    async def standing(self, sold: OnChain, wallet: Address) -> RedemptionFacts:
         """Raises RedemptionRefused for what is not on chain."""
         try:
             answers = await self._node.views(_questions(sold, wallet, self._contracts))
@@ -63,7 +63,7 @@ class RedemptionRequests:
             raise NodeUnavailable("The node's answer is not what the contract returns") from error
 
     async def request(
-        self, member: Member, one: SiteRedemption, standing: Standing
+        self, member: Member, one: SiteRedemption, standing: RedemptionFacts
     ) -> RelayRequest:
         to = self._contracts.perk_nft if one.item_id is None else self._contracts.points_sale
         permit = await self._permit(one, to, standing.permit_nonce) if one.price > 0 else None
@@ -90,7 +90,7 @@ class RedemptionRequests:
         try:
             signature = await self._identity.sign_typed_data(one.wallet, data)
         except ValueError as error:
-            raise RedemptionRefused(redeeming.ANOTHERS_WALLET) from error
+            raise RedemptionRefused(redeeming.EXTERNAL_WALLET) from error
         return SignedPermit(one.wallet, spender, one.price, deadline, signature)
 
 
@@ -106,10 +106,10 @@ def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[Quest
     ]
 
 
-def _standing_in(sold: OnChain, answers: Sequence[bytes]) -> Standing:
+def _standing_in(sold: OnChain, answers: Sequence[bytes]) -> RedemptionFacts:
     """Raises ValueError."""
     offer, balance, nonce, *claims = answers
-    return Standing(
+    return RedemptionFacts(
         offer=_item(offer) if sold.collection_id is None else _collection(offer),
         balance=ltz.decode_uint(balance),
         permit_nonce=ltz.decode_uint(nonce),

@@ -34,8 +34,8 @@ from ltzd.rules.brands.configuration import Brand, Perk
 from ltzd.rules.relayer.calls import Relayed, RelayStatus
 from ltzd.rules.site_plugin import redemptions as redeeming
 from ltzd.rules.site_plugin import spending as site_spending
-from ltzd.rules.site_plugin.redemptions import LEFT_BEHIND, OVERTAKEN, Standing
-from ltzd.rules.site_plugin.spending import Payment
+from ltzd.rules.site_plugin.redemptions import ABANDONED_UNSENT, OVERTAKEN, RedemptionFacts
+from ltzd.rules.site_plugin.spending import PotAmounts
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.site_plugin import redemption_payments, spending
@@ -188,7 +188,9 @@ class SiteRedemptions:
         except Refused as refusal:
             raise RedemptionRefused(redeeming.sentence_of(refusal)) from refusal
 
-    async def _begin(self, order: _Order, perk: Perk, standing: Standing) -> SiteRedemption | None:
+    async def _begin(
+        self, order: _Order, perk: Perk, standing: RedemptionFacts
+    ) -> SiteRedemption | None:
         """None if its code was another's."""
         brand, wallet, price = order.brand.address, order.member.wallet, standing.offer.price
         async with transaction(self._pool) as connection:
@@ -197,7 +199,7 @@ class SiteRedemptions:
             if earlier is not None:
                 return earlier
             for one in await site_redemptions.list_abandoned(connection, brand, wallet):
-                await site_redemptions.fail(connection, one, LEFT_BEHIND)
+                await site_redemptions.fail(connection, one, ABANDONED_UNSENT)
             await spending.lock_member(connection, order.member)
             account = await spending.read_account(connection, order.member)
             if account is None or not account.is_of(order.member):
@@ -262,7 +264,7 @@ class SiteRedemptions:
         if not await self._is_still_paid_for(order, one):
             await self._fail(one, OVERTAKEN)
             return None
-        standing: Standing | None = None
+        standing: RedemptionFacts | None = None
         try:
             standing = await self._orders.standing(one, one.wallet)
             redeeming.check(standing, one.brand)
@@ -270,7 +272,7 @@ class SiteRedemptions:
             request = await self._orders.request(order.member, one, standing)
             answer = await self._relayer.send(request, order.deadline)
         except Refused as refusal:
-            if redeeming.is_about_the_market(refusal):
+            if redeeming.is_gas_too_dear(refusal):
                 raise
             return await self._refused(one, standing, refusal)
         return await self._settled(order, one, answer.relayed)
@@ -289,7 +291,7 @@ class SiteRedemptions:
         )
 
     async def _refused(
-        self, one: SiteRedemption, standing: Standing | None, refusal: Refused
+        self, one: SiteRedemption, standing: RedemptionFacts | None, refusal: Refused
     ) -> RedeemedPerk | None:
         """None if it was refused for what the chain said before and no longer says: a permit's
         nonce that was used meanwhile, say. That, or something else, is for another redemption."""
@@ -357,7 +359,7 @@ def _is_believed(brand: Brand, account: SpendingAccount) -> bool:
     return site_spending.is_believed(account.address, verified_emails=verified_emails)
 
 
-def _pots(brand: Brand, account: SpendingAccount, balance: int) -> Payment:
+def _pots(brand: Brand, account: SpendingAccount, balance: int) -> PotAmounts:
     believed = _is_believed(brand, account)
     return site_spending.pots(account.ledger, believed=believed, balance=balance)
 
@@ -390,5 +392,5 @@ def _told(one: SiteRedemption, outcome: str) -> RedeemedPerk:
 
 def _raise_failure(one: SiteRedemption) -> None:
     """It failed while the next in turn waited, who hears the same: RedemptionRefused."""
-    if one.failure is not None and one.failure not in {OVERTAKEN, LEFT_BEHIND}:
+    if one.failure is not None and one.failure not in {OVERTAKEN, ABANDONED_UNSENT}:
         raise RedemptionRefused(one.failure)

@@ -24,7 +24,7 @@ from ltzd.providers.oidc.claims import RESERVED_SUBJECT_PREFIX, OidcUser
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.users import custodial_users as local_users
+from ltzd.store.users import custodial_users
 from ltzd.store.users.custodial_users import AccountName, NameOwnership, SealedUser
 from ltzd.values import Address, hex_of
 
@@ -60,20 +60,20 @@ class CustodialWallets:
         """His home first, then the oldest."""
         async with session(self._pool) as connection:
             user = await self._user_called(connection, subject)
-            return () if user is None else await local_users.wallets_of(connection, user)
+            return () if user is None else await custodial_users.wallets_of(connection, user)
 
     async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
         async with session(self._pool) as connection:
             user = await self._user_called(connection, subject)
-            return () if user is None else await local_users.accounts_of(connection, user)
+            return () if user is None else await custodial_users.accounts_of(connection, user)
 
     async def profile_of(self, subject: str) -> UserProfile | None:
         async with session(self._pool) as connection:
-            root = await local_users.find_root(connection, self._login(subject))
+            root = await custodial_users.find_root(connection, self._login(subject))
             if root is None:
                 return None
-            home = await local_users.read_home(connection, root)
-            emails = await local_users.emails_of(connection, root)
+            home = await custodial_users.read_home(connection, root)
+            emails = await custodial_users.emails_of(connection, root)
         return UserProfile(root, IdentityUser(home.subject, home.wallet), emails)
 
     async def sign_typed_data(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:
@@ -81,7 +81,7 @@ class CustodialWallets:
         here; Misconfigured if no master key opens the wallet's."""
         local_signing.digest_of(wallet, typed_data, self._signed_here)
         async with session(self._pool) as connection:
-            kept = await local_users.read_sealed_user(connection, wallet)
+            kept = await custodial_users.read_sealed_user(connection, wallet)
         if kept is None:
             raise ValueError("the wallet is not kept here")
         secret = self._sealer.open_wallet_key(kept.sealed, kept.key_id, kept.subject, wallet)
@@ -103,14 +103,14 @@ class CustodialWallets:
         """
         names = self._names_in(user)
         async with session(self._pool) as connection:
-            login, *others = await local_users.read_ownership(connection, names)
+            login, *others = await custodial_users.read_ownership(connection, names)
             if login.user is not None and not _open(others):
-                return await local_users.wallets_of(connection, login.user)
+                return await custodial_users.wallets_of(connection, login.user)
         async with transaction(self._pool) as connection:
-            await local_users.lock(connection, names)
+            await custodial_users.lock(connection, names)
             root = await self._root(connection, names)
             await self._settle(connection, root, names[1:])
-            return await local_users.wallets_of(connection, root)
+            return await custodial_users.wallets_of(connection, root)
 
     def _login(self, subject: str) -> AccountName:
         return AccountName("subject", f"{self._issuer} {subject}")
@@ -124,18 +124,18 @@ class CustodialWallets:
         """No issuer has subjects that begin as ours do (`oidc_claims.py`)."""
         if subject.startswith(RESERVED_SUBJECT_PREFIX):
             return subject
-        return await local_users.find_root(connection, self._login(subject))
+        return await custodial_users.find_root(connection, self._login(subject))
 
     async def _found_or_made(self, name: AccountName) -> IdentityUser:
         self._under_way += 1
         try:
             async with session(self._pool) as connection:
-                user = await local_users.find(connection, name)
+                user = await custodial_users.find(connection, name)
                 if user is None:
                     new = self._new_user()
-                    if await local_users.create(connection, name, new):
+                    if await custodial_users.create(connection, name, new):
                         log.info("local_wallets.made", wallet=hex_of(new.wallet), kind=name.kind)
-                    user = await local_users.find(connection, name)
+                    user = await custodial_users.find(connection, name)
         finally:
             self._under_way -= 1
         assert user is not None, "names are never deleted"
@@ -144,16 +144,16 @@ class CustodialWallets:
     async def _root(self, connection: Connection, names: Sequence[AccountName]) -> str:
         """The user that stands for the person: of somebody new any that is to be his, or a new
         one."""
-        login, *others = await local_users.read_ownership(connection, names)
+        login, *others = await custodial_users.read_ownership(connection, names)
         if login.user is not None:
             return login.user
         for name, user in _unowned(others):
-            if await local_users.set_owner(connection, user, user, name):
-                await local_users.add_name(connection, login.name, user)
+            if await custodial_users.set_owner(connection, user, user, name):
+                await custodial_users.add_name(connection, login.name, user)
                 log.info("local_wallets.owned", user=user, root=user, by=name.kind)
                 return user
         new = self._new_user()
-        await local_users.create_person(connection, login.name, new)
+        await custodial_users.create_person(connection, login.name, new)
         log.info("local_wallets.made", wallet=hex_of(new.wallet), kind="subject")
         return new.subject
 
@@ -162,14 +162,14 @@ class CustodialWallets:
     ) -> None:
         """Whoever was faster with a name has committed when our row is refused, so that the next
         look shows where it leads."""
-        while pending := _open(await local_users.read_ownership(connection, names)):
+        while pending := _open(await custodial_users.read_ownership(connection, names)):
             for name, user in _unowned(pending):
-                if await local_users.set_owner(connection, user, root, name):
+                if await custodial_users.set_owner(connection, user, root, name):
                     log.info("local_wallets.owned", user=user, root=root, by=name.kind)
-            home = await local_users.read_home(connection, root)
+            home = await custodial_users.read_home(connection, root)
             for standing in pending:
                 if standing.user is None:
-                    await local_users.add_name(connection, standing.name, home.subject)
+                    await custodial_users.add_name(connection, standing.name, home.subject)
 
     def _new_user(self) -> SealedUser:
         secret, wallet = local_signing.new_key()

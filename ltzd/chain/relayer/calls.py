@@ -91,8 +91,8 @@ class DecodedRelay:
         return self.main.row.name
 
     @property
-    def takes_turns(self) -> bool:
-        return self.main.row.takes_turns
+    def serialized_per_user(self) -> bool:
+        return self.main.row.serialized_per_user
 
     @property
     def claim(self) -> RequestedClaim | None:
@@ -115,7 +115,7 @@ class DecodedRelay:
             to=self.ask.to,
             user=self.ask.user,
             function=self.function,
-            takes_turns=self.takes_turns,
+            serialized_per_user=self.serialized_per_user,
             claim=self.claim,
             inner_call=self._swallowed(heard),
         )

@@ -20,7 +20,7 @@ from ltzd.rules.books import (
     Figures,
     Finding,
     IndexedLtz,
-    references_apart,
+    reference_differences,
     whole_ltz,
 )
 from ltzd.store.books import figures as books
@@ -138,7 +138,7 @@ async def _apart(
         finding = Finding(f"block {indexed.number}", sides)
         meaning = "LTZ's total supply is not the sum of the balances"
         found.append(Disagreement("supply_and_balances_differ", meaning, 1, (finding,)))
-    only_chain, only_index = references_apart(state.used, indexed.used)
+    only_chain, only_index = reference_differences(state.used, indexed.used)
     for kind, meaning, seqs in (
         (
             "used_without_mint",

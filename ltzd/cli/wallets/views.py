@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from ltzd.cli.output import plain_text, print_json, print_message, print_page
 from ltzd.cli.targets import Target, open_connection
-from ltzd.store.users import custodial_users as local_users
+from ltzd.store.users import custodial_users
 from ltzd.store.users.custodial_users import ListedUser
 from ltzd.values import checksummed, iso
 
@@ -33,7 +33,9 @@ async def _read(target: Target, limit: int) -> tuple[list[ListedUser], int]:
         open_connection(target, "wallets list") as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
-        return await local_users.list_newest(connection, limit), await local_users.count(connection)
+        return await custodial_users.list_newest(connection, limit), await custodial_users.count(
+            connection
+        )
 
 
 def _summary(user: ListedUser, *, show_names: bool) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, SecretStr
 
-from ltzd.rules.brands.toml_documents import Place
+from ltzd.rules.brands.toml_documents import FieldPath
 
 _WEB_SCHEMES = ("http", "https")
 
 
-def inline_secrets(section: type[BaseModel], document: object, at: Place = ()) -> Iterator[Place]:
+def inline_secrets(
+    section: type[BaseModel], document: object, at: FieldPath = ()
+) -> Iterator[FieldPath]:
     """The places of the secrets, in the order of the settings; unknown keys are passed over."""
     if not isinstance(document, Mapping):
         return

@@ -51,7 +51,7 @@ from ltzd.daemon.settings.value_types import (
     may_reach_this_machine,
 )
 from ltzd.errors import FileRejected, Misconfigured
-from ltzd.rules.brands.toml_documents import Place, TomlFile, dotted, reason_of
+from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, dotted, reason_of
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
 from ltzd.values import Address
@@ -373,7 +373,7 @@ def _merged(lower: Mapping[str, object], upper: Mapping[str, object]) -> dict[st
     return merged
 
 
-def _fault(file: TomlFile, place: Place, reason: str, roles: str | None) -> str:
+def _fault(file: TomlFile, place: FieldPath, reason: str, roles: str | None) -> str:
     """The fault with the place where its value was given."""
     if roles is not None and place[:1] == ("roles",):
         return f"--roles: {reason}"

@@ -1,8 +1,8 @@
 """The demo brand's two collections, its item and a business, created on the dev chain once.
 
-They are created by the same calls as `ltzd collection | item | business`. What the chain already
-has keeps its terms, which a user may have changed. The chain alone decides what is missing, so a
-start that was killed halfway is completed by the next.
+They are created by the same calls as `ltzd collection | item | business`. An offer that exists
+keeps its terms, which a user may have changed. The chain alone decides which offers are missing,
+so the next start completes one that was killed halfway.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""Who may speak to the sandbox, and what every refusal looks like.
+"""Middleware of the sandbox: access from loopback names only, and one shape for errors.
 
-The sandbox gives private keys away, so a web page must not reach it: a name that an attacker
-rebinds to 127.0.0.1 shows in Host, and a foreign page in Origin. Both are 403 on every path.
+The sandbox reveals private keys, so a web page must not reach it. DNS rebinding shows as a foreign
+Host and a foreign page as a foreign Origin; both are refused with 403 on every path.
 """
 
 import re
@@ -40,20 +40,20 @@ async def error_middleware(request: web.Request, handler: Handler) -> web.Stream
         body = {"error": str(error), "code": "invalid_data", "field": error.field}
         return json_reply(body, 400)
     except web.HTTPException as error:
-        return _in_our_shape(request, error)
+        return _error_reply(request, error)
     except ConnectionResetError:
-        # Who gave up waiting out an ordered delay hears nothing more, and it is no fault of ours.
+        # The client disconnected during an ordered delay.
         return web.Response()
     except Misconfigured as error:
         _log.error("sandbox_broken", reason=error.message)
         return json_reply({"error": error.message}, 500)
 
 
-def _in_our_shape(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
+def _error_reply(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
     if 300 <= error.status < 400:
         return error
     if request.path.startswith(_PAGES):
-        return notice(error.status, error.reason, "There is no such page here.")
+        return notice(error.status, error.reason, "This page does not exist.")
     reply = json_reply({"error": error.reason}, error.status)
     if "Allow" in error.headers:
         reply.headers["Allow"] = error.headers["Allow"]

@@ -1,7 +1,7 @@
-"""Faults ordered for an outside service: the next so many requests are late, refused or cut off.
+"""Faults that tests order for an outside service: its next requests are delayed, refused or cut.
 
-A request counts when it arrives. `drop` cuts the connection before anything was done;
-`drop: "reply"` carries the request out and loses the answer, the nastier of the two.
+A request uses a fault up when it arrives. `drop: true` cuts the connection before the request is
+handled; `drop: "reply"` handles the request and then cuts the connection.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from ltzd.dev.sandbox.requests import (
 )
 from ltzd.dev.sandbox.site import errors as site_errors
 
-# The path under which each service that the sandbox speaks HTTP for lives. Of the host site, what
-# ltzd asks: its visitors use no fault up.
+# The path prefix of each HTTP service. The host site's is that of ltzd's own requests, so that its
+# visitors use no faults up.
 SERVICES: Mapping[str, str] = {
     "identity": "/identity/",
     "payments": "/payments/",
@@ -52,46 +52,47 @@ class Fault:
 class Faults:
     def __init__(self) -> None:
         self._orders: dict[str, Fault] = {}
-        self._ended = asyncio.Event()
+        self._stopping = asyncio.Event()
 
     def order(self, service: str, fault: Fault) -> None:
-        """Replaces what was ordered for this service before."""
+        """Orders a fault for a service, in place of an earlier order."""
         self._orders[service] = fault
 
     def left(self, service: str) -> int:
         fault = self._orders.get(service)
         return fault.times if fault is not None else 0
 
-    def end(self) -> None:
-        """Cut off whoever still waits out a delay, so that the server can stop."""
-        self._ended.set()
+    def release_delays(self) -> None:
+        """Ends all delays that are under way, so that the server can stop."""
+        self._stopping.set()
 
-    def take(self, path: str) -> Fault | None:
-        """The fault for one request to this path, now spent once."""
+    def consume_for_path(self, path: str) -> Fault | None:
+        """Uses up one of the faults of this path's service; None if there is none."""
         service = next((name for name, start in SERVICES.items() if path.startswith(start)), None)
         return None if service is None else self.consume(service)
 
     def consume(self, service: str) -> Fault | None:
-        """The fault for one request to this service, now spent once."""
+        """Uses up one of the service's faults; None if there is none."""
         fault = self._orders.get(service)
         if fault is None or fault.times == 0:
             return None
         self._orders[service] = replace(fault, times=fault.times - 1)
         return fault
 
-    async def door(self, request: web.Request) -> web.Response:
+    async def handle_control(self, request: web.Request) -> web.Response:
+        """POST {"service", "times", "delaySeconds"?, "status"?, "drop"?, "retryAfterSeconds"?}."""
         body = await control_body(request)
         service = text_in(body, "service")
-        known = (*SERVICES, DNS)
-        if service not in known:
-            raise BadInputError("service", f"must be one of {', '.join(known)}")
-        fault = fault_from(body)
+        services = (*SERVICES, DNS)
+        if service not in services:
+            raise BadInputError("service", f"must be one of {', '.join(services)}")
+        fault = parse_fault(body)
         self.order(service, fault)
         return json_reply({"service": service, "times": fault.times})
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        fault = self.take(request.path)
+        fault = self.consume_for_path(request.path)
         if fault is None:
             return await handler(request)
         is_cut = fault.drops_request or await self.stopped_within(fault.delay_seconds)
@@ -103,15 +104,15 @@ class Faults:
         return _cut(request) if fault.drops_reply else answer
 
     async def stopped_within(self, seconds: float) -> bool:
-        """Wait out a delay, unless the server stops meanwhile."""
+        """Waits for `seconds`; returns True early if the server stops meanwhile."""
         try:
             async with asyncio.timeout(seconds):
-                return await self._ended.wait()
+                return await self._stopping.wait()
         except TimeoutError:
             return False
 
 
-def fault_from(body: Body) -> Fault:
+def parse_fault(body: Body) -> Fault:
     allow_only(body, *_FIELDS)
     drop = body.get("drop", False)
     if not isinstance(drop, bool) and drop != "reply":

@@ -1,8 +1,8 @@
-"""An append-only file of JSON lines that reach the disk before anyone hears of them.
+"""An append-only file of JSON lines, locked by one process, with group commit.
 
-`append` gives a sequence number and does not wait; `durable` waits until that record is on disk.
-Records appended while a write is under way go out together with one fsync. A last line that a crash
-tore is cut off when the file is opened: nobody was ever told of it. One process at a time.
+`append` returns a sequence number and does not wait; `wait_durable` waits until that record is on
+disk. Records appended during a write are written together with one fsync. Opening the file cuts off
+an incomplete last line, whose record was never durable.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path) -> tuple[Self, list[Record]]:
-        """The journal and what it remembers. Raises Misconfigured."""
+        """Returns the journal and its records. Raises Misconfigured."""
         try:
-            descriptor = _opened(path)
+            descriptor = _open_locked(path)
         except OSError as error:
             raise Misconfigured(f"The sandbox cannot use {path}: {error.strerror}.") from error
         try:
-            return cls(descriptor, path), _recovered(descriptor, path)
+            return cls(descriptor, path), _read_records(descriptor, path)
         except BaseException:
             os.close(descriptor)
             raise
@@ -54,6 +54,7 @@ class Journal:
         return self._written >= sequence
 
     async def wait_durable(self, sequence: int) -> None:
+        """Raises Misconfigured if the file cannot be written."""
         while self._written < sequence:
             self._raise_failure()
             await self._advance.wait()
@@ -71,18 +72,18 @@ class Journal:
                 self._written += len(batch)
             except OSError as error:
                 self._failure = error
-            # Set and cleared at once: wakes those who wait now and nobody later.
+            # Set and cleared at once: wakes the present waiters only.
             self._advance.set()
             self._advance.clear()
         self._writer = None
 
     def _raise_failure(self) -> None:
-        # Memory now holds what the file does not, and only a restart brings them together.
+        # Memory and file differ after a failed write, until a restart reads the file again.
         if self._failure is not None:
             raise Misconfigured(f"The sandbox cannot write {self._path}: {self._failure.strerror}.")
 
 
-def _opened(path: Path) -> int:
+def _open_locked(path: Path) -> int:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -108,12 +109,12 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _recovered(descriptor: int, path: Path) -> list[Record]:
+def _read_records(descriptor: int, path: Path) -> list[Record]:
     content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.ftruncate(descriptor, whole)
-    lines = content[:whole].splitlines()
+    complete = content.rfind(b"\n") + 1
+    if complete < len(content):
+        os.ftruncate(descriptor, complete)
+    lines = content[:complete].splitlines()
     try:
         return [msgspec.json.decode(line, type=dict[str, object]) for line in lines]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -121,7 +122,7 @@ def _recovered(descriptor: int, path: Path) -> list[Record]:
 
 
 def _write_and_sync(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
     os.fsync(descriptor)

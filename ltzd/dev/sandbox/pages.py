@@ -1,7 +1,7 @@
-"""The frame of every page of the sandbox, and the only way text becomes HTML.
+"""The layout of the sandbox's pages, and the only functions that turn text into HTML.
 
-`Html` is text that is safe to send; `text` and `link` make it by escaping. Pages load nothing from
-anywhere, and the policy header holds the browser to that.
+`Html` is escaped text; `text` and `link` create it. Pages load no resources, which their
+Content-Security-Policy enforces.
 """
 
 import base64
@@ -61,7 +61,7 @@ _POLICY = (
 )
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    # With no-referrer a browser sends our own forms with the Origin null, which the gate refuses.
+    # With no-referrer a browser sends forms with the Origin null, which `access` refuses.
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -82,8 +82,8 @@ def heading(title: str) -> Html:
     return Html(f"<h2>{text(title)}</h2>")
 
 
-def note(words: str) -> Html:
-    return Html(f'<p class="note">{text(words)}</p>')
+def note(message: str) -> Html:
+    return Html(f'<p class="note">{text(message)}</p>')
 
 
 def facts(rows: Sequence[tuple[str, Html]]) -> Html:
@@ -98,7 +98,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[Html]]) -> Html:
 
 
 def button(path: str, label: str, style: str, about: str | None = None) -> Html:
-    """A form of one button; `about` tells apart, to who cannot see it, one of many."""
+    """A form of one button; `about` completes its label for screen readers."""
     named = "" if about is None else f' aria-label="{text(label)} {text(about)}"'
     return Html(
         f'<form method="post" action="{html.escape(quote(path))}">'
@@ -107,7 +107,7 @@ def button(path: str, label: str, style: str, about: str | None = None) -> Html:
 
 
 def field(name: str, label: str, value: str, **attributes: str) -> Html:
-    """A text field that must be filled in."""
+    """A required text field."""
     more = "".join(f' {key}="{html.escape(each)}"' for key, each in attributes.items())
     return Html(
         f'<label>{text(label)}<input name="{html.escape(name)}" value="{html.escape(value)}"'
@@ -127,12 +127,12 @@ def form(path: str, label: str, *fields: Html, style: str = "main") -> Html:
     )
 
 
-def alert(words: str) -> Html:
-    return Html(f'<p class="bad" role="alert">{text(words)}</p>')
+def alert(message: str) -> Html:
+    return Html(f'<p class="bad" role="alert">{text(message)}</p>')
 
 
-def code(words: str) -> Html:
-    return Html(f'<p class="code" role="status">{text(words)}</p>')
+def code(message: str) -> Html:
+    return Html(f'<p class="code" role="status">{text(message)}</p>')
 
 
 def actions(buttons: Sequence[Html]) -> Html:
@@ -140,7 +140,7 @@ def actions(buttons: Sequence[Html]) -> Html:
 
 
 def page(title: str, *parts: Html, status: int = 200, form_action: str = "'none'") -> web.Response:
-    """`form_action` is where forms may lead, in the words of the policy header."""
+    """`form_action` is the form-action directive of the Content-Security-Policy."""
     headers = {**_HEADERS, "Content-Security-Policy": f"{_POLICY}; form-action {form_action}"}
     content = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -153,8 +153,8 @@ def page(title: str, *parts: Html, status: int = 200, form_action: str = "'none'
     return web.Response(text=content, status=status, content_type="text/html", headers=headers)
 
 
-def notice(status: int, title: str, words: str) -> web.Response:
-    return page(title, note(words), status=status)
+def notice(status: int, title: str, message: str) -> web.Response:
+    return page(title, note(message), status=status)
 
 
 def _table(rows: str) -> Html:

@@ -1,4 +1,4 @@
-"""What the sandbox takes from a request body, and how it says no."""
+"""Reads of request bodies, and the error that a malformed field raises."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
+from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
 
 Body = Mapping[str, object]
 
@@ -14,7 +14,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class BadInputError(Exception):
-    """A field breaks a rule; the answer is 400 and names it."""
+    """A malformed field; the answer is 400 and names it."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -36,7 +36,7 @@ async def json_object(request: web.Request) -> Body:
 
 
 async def control_body(request: web.Request) -> Body:
-    """A door's request: null is absence, as it is at ltzd's own surfaces."""
+    """The body of a control request; a null field counts as absent, as in ltzd's own surfaces."""
     body = await json_object(request)
     return {name: value for name, value in body.items() if value is not None}
 
@@ -44,7 +44,7 @@ async def control_body(request: web.Request) -> Body:
 def allow_only(body: Body, *names: str) -> None:
     for name in body:
         if name not in names:
-            raise BadInputError(name[:64], f"is unknown; known are {', '.join(names)}")
+            raise BadInputError(name[:64], f"is unknown; the fields are {', '.join(names)}")
 
 
 def text_in(body: Body, name: str, longest: int = 256) -> str:

@@ -1,7 +1,7 @@
-"""The sandbox: one local server that speaks the wire formats of the outside services.
+"""The sandbox server: one process that speaks the wire formats of all outside services.
 
-It listens on 127.0.0.1 only and no option changes that. What it knows lives under
-`<data_dir>/sandbox/`, readable by its owner alone, and survives a kill -9.
+The server listens on 127.0.0.1 only; no option changes that. Its data is in `<data_dir>/sandbox/`,
+readable by its owner alone, and survives a kill -9.
 """
 
 import errno
@@ -25,17 +25,17 @@ from ltzd.dev.sandbox.identity.users import UserStore
 from ltzd.dev.sandbox.identity.wallet_app import WalletApp
 from ltzd.dev.sandbox.identity.wallet_rpc import app_signer
 from ltzd.dev.sandbox.journal import Journal, Record
-from ltzd.dev.sandbox.oauth.app import DOOR as ACCOUNTS_DOOR
+from ltzd.dev.sandbox.oauth.app import CONTROL_PATH as ACCOUNTS_CONTROL
 from ltzd.dev.sandbox.oauth.app import AccountApis, levels_url
-from ltzd.dev.sandbox.payments.app import DOOR as PAY_DOOR
+from ltzd.dev.sandbox.payments.app import CONTROL_PATH as PAYMENTS_CONTROL
 from ltzd.dev.sandbox.payments.app import PaymentProvider
 from ltzd.dev.sandbox.payments.views import BASE as PAY_BASE
 from ltzd.dev.sandbox.site.api import PREFIX as SITE_PREFIX
-from ltzd.dev.sandbox.site.app import DOOR as SITE_DOOR
+from ltzd.dev.sandbox.site.app import CONTROL_PATH as SITE_CONTROL
 from ltzd.dev.sandbox.site.app import HostSite
 from ltzd.dev.sandbox.site.demo_pages import HOME as DEMO_SITE
 from ltzd.dev.sandbox.site.demo_pages import WALLET_APP
-from ltzd.dev.sandbox.webhooks.inbox import DOOR as INBOX_DOOR
+from ltzd.dev.sandbox.webhooks.inbox import CONTROL_PATH as INBOX_CONTROL
 from ltzd.dev.sandbox.webhooks.inbox import PREFIX as INBOX_PREFIX
 from ltzd.dev.sandbox.webhooks.inbox import WebhookInbox
 from ltzd.errors import Misconfigured
@@ -48,10 +48,13 @@ from ltzd.values import Address
 _HOST = "127.0.0.1"
 _LARGEST_REQUEST_BYTES = 256 * 1024
 _STOP_SECONDS = 1.0
+_TOKEN_CONTROL = "/doors/identity-token"  # noqa: S105 - a path
+_DNS_CONTROL = "/doors/dns"
+_FAULT_CONTROL = "/doors/fault"
 
 
 class Sandbox:
-    """`port` 0 takes a free one; URLs and credentials are known after `start`."""
+    """`port` 0 takes a free port; URLs and credentials are known after `start`."""
 
     def __init__(self, data_dir: Path, port: int, rpc_url: str, ltz: Address | None) -> None:
         self.faults = Faults()
@@ -91,7 +94,7 @@ class Sandbox:
             raise
 
     async def stop(self) -> None:
-        self.faults.end()
+        self.faults.release_delays()
         payments, self._payments = self._payments, None
         if payments is not None:
             await payments.stop_sending()
@@ -152,36 +155,36 @@ class Sandbox:
 
     @property
     def demo_site_url(self) -> str:
-        """Its pages, for a person."""
+        """The URL of the host site's pages."""
         return self.url + DEMO_SITE
 
     def site_section(self) -> dict[str, str]:
         """The `site` part of dev.json."""
         assert self._site is not None, "the sandbox has not started"
-        return self._site.door()
+        return self._site.section()
 
     def accounts_policy(self) -> AccountLookupPolicy:
-        """How the eight OAuth providers are asked here."""
+        """The URLs and credentials of the eight OAuth providers."""
         assert self._accounts is not None, "the sandbox has not started"
         return self._accounts.policy(self.url)
 
     def levels_url(self) -> str:
-        """Where the levelling bot tells levels: {guild_id} and {user_id} stand for the ids."""
+        """The URL template of a level, with {guild_id} and {user_id} as placeholders."""
         return levels_url(self.url)
 
     def revoke_client_tokens(self) -> None:
-        """Those that the OAuth providers gave to applications, before their time."""
+        """Ends the client tokens of the OAuth providers before they expire."""
         assert self._accounts is not None, "the sandbox has not started"
         self._accounts.revoke_client_tokens()
 
     def set_payment_events_url(self, url: str) -> None:
-        """Where the payment provider's signed events go; before this they wait."""
+        """Sets where the payment provider's signed events are sent; before that they wait."""
         self._events_url = url
         if self._payments is not None:
             self._payments.set_payment_events_url(url)
 
     def set_ltzd_url(self, url: str) -> None:
-        """ltzd's public surface, which the host site's loyalty routes lead to; before this 503."""
+        """Sets ltzd's public URL for the host site; before that its loyalty routes answer 503."""
         self._ltzd_url = url
         if self._site is not None:
             self._site.set_ltzd_url(url)
@@ -192,15 +195,15 @@ class Sandbox:
         return self._dns.policy()
 
     async def set_txt(self, name: str, values: list[str]) -> None:
-        """The records that stand at a name from the start; those that a door has set stay."""
+        """Sets default TXT records; records that the control endpoint has set stay."""
         await self._dns.set_txt(name, values)
 
     def inbox_url(self, brand_id: str) -> str:
-        """Where a demo brand takes its webhooks."""
+        """The webhook URL of a demo brand."""
         return f"{self.url}{INBOX_PREFIX}/{brand_id}"
 
     def rotate_signing_key(self, *, keeps_old: bool = False) -> None:
-        """As the identity provider does now and then, or in a hurry."""
+        """Rotates the identity provider's signing key; `keeps_old` leaves the old one published."""
         assert self._keys is not None, "the sandbox has not started"
         self._keys.rotate(keeps_old=keeps_old)
 
@@ -208,14 +211,14 @@ class Sandbox:
         """The `sandbox` part of dev.json."""
         app_id = self._credentials().app_id
         return {
-            "identityTokenUrl": f"{self.url}/doors/identity-token",
+            "identityTokenUrl": self.url + _TOKEN_CONTROL,
             "jwksUrl": f"{self.url}{IDENTITY_PREFIX}/v1/apps/{app_id}/jwks.json",
-            "siteSessionUrl": self.url + SITE_DOOR,
-            "payUrl": self.url + PAY_DOOR,
-            "webhookInboxUrl": self.url + INBOX_DOOR,
-            "accountsUrl": self.url + ACCOUNTS_DOOR,
-            "dnsUrl": f"{self.url}/doors/dns",
-            "faultUrl": f"{self.url}/doors/fault",
+            "siteSessionUrl": self.url + SITE_CONTROL,
+            "payUrl": self.url + PAYMENTS_CONTROL,
+            "webhookInboxUrl": self.url + INBOX_CONTROL,
+            "accountsUrl": self.url + ACCOUNTS_CONTROL,
+            "dnsUrl": self.url + _DNS_CONTROL,
+            "faultUrl": self.url + _FAULT_CONTROL,
         }
 
     def _credentials(self) -> AppCredentials:
@@ -250,18 +253,18 @@ class Sandbox:
         application.add_routes(IdentityApi(users, app, self._keys).routes())
         application.add_routes(Explorer(self._node, self._ltz).routes())
         issuer = TokenIssuer(app.app_id, self._keys)
-        token_door = TokenControl(users, issuer)
-        application.router.add_post("/doors/identity-token", token_door.open)
-        application.add_routes(site.routes(token_door.wallet_of_email))
-        self._wallet_app = WalletApp(token_door.log_in)
+        token_control = TokenControl(users, issuer)
+        application.router.add_post(_TOKEN_CONTROL, token_control.handle)
+        application.add_routes(site.routes(token_control.wallet_of_email))
+        self._wallet_app = WalletApp(token_control.log_in)
         if self._ltzd_url is not None:
             self._wallet_app.set_ltzd_url(self._ltzd_url)
         application.add_routes(self._wallet_app.routes())
         application.add_routes(payments.routes())
         application.add_routes(accounts.routes())
         application.add_routes(self._inbox.routes())
-        application.router.add_post("/doors/dns", self._dns.door)
-        application.router.add_post("/doors/fault", self.faults.door)
+        application.router.add_post(_DNS_CONTROL, self._dns.handle_control)
+        application.router.add_post(_FAULT_CONTROL, self.faults.handle_control)
         application.router.add_get("/", self._root_page)
         return application
 
@@ -275,7 +278,7 @@ class Sandbox:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise Misconfigured(
-                    f"Port {self._port} is taken: stop what listens there or choose another port."
+                    f"Port {self._port} is in use; stop the other program or choose another port."
                 ) from error
             raise Misconfigured(
                 f"The sandbox cannot listen on port {self._port}: {error.strerror}."
@@ -286,7 +289,7 @@ class Sandbox:
         control_endpoints = self.control_endpoints()
         return pages.page(
             "Sandbox of the outside services",
-            pages.note("What ltzd asks of the outside world in production, answered locally."),
+            pages.note("Local stand-ins for the services that ltzd uses in production."),
             pages.table(
                 ("What", "Where"),
                 [
@@ -296,7 +299,7 @@ class Sandbox:
                     ],
                     [pages.text("Identity provider"), pages.text(f"{self.url}{IDENTITY_PREFIX}")],
                     [
-                        pages.text("Its token-signing keys"),
+                        pages.text("Identity provider's signing keys"),
                         pages.text(control_endpoints["jwksUrl"]),
                     ],
                     [
@@ -319,15 +322,15 @@ class Sandbox:
                     [pages.text("Wallet app of a user"), pages.link(WALLET_APP, WALLET_APP)],
                     [pages.text("Host site"), pages.text(self.site_url)],
                     [
-                        pages.text('A log-in at it: POST {"username"}'),
+                        pages.text('Host site log-in: POST {"username"}'),
                         pages.text(control_endpoints["siteSessionUrl"]),
                     ],
                     [
-                        pages.text("Webhooks that came"),
+                        pages.text("Webhook inbox"),
                         pages.link(f"{INBOX_PREFIX}/", f"{INBOX_PREFIX}/"),
                     ],
                     [
-                        pages.text("The same as data; DELETE empties it"),
+                        pages.text("Webhook inbox as JSON; DELETE empties it"),
                         pages.text(control_endpoints["webhookInboxUrl"]),
                     ],
                     [
@@ -348,7 +351,7 @@ class Sandbox:
 
 
 async def _restore(journal: Journal, records: list[Record]) -> tuple[AppCredentials, UserStore]:
-    """What the journal remembers; a new journal gets credentials first."""
+    """Reads the journal; a new journal gets new credentials as its first record."""
     users = UserStore(journal)
     if not records:
         app = AppCredentials.new()

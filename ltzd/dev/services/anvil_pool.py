@@ -1,10 +1,10 @@
-"""Frees transactions that anvil's pool has forgotten how to mine.
+"""Works around a bug of anvil 1.7.1 that strands transactions in its pool.
 
-A transaction that arrives while anvil mines its predecessor can be queued as if it still waited for
-it; nothing that comes later mends that, neither mining nor sending the same bytes again (anvil
-1.7.1; on demand it takes two requests at once, with a block time it is rare). Taken out of the pool
-and sent again in order, it is mined. A transaction of the same sender that arrives in the
-millisecond between is lost, as a real node may lose one: whoever sent it sends it again.
+A transaction that arrives while anvil mines its predecessor can stay queued as if the predecessor
+were missing. Neither mining nor sending the same bytes again frees it. With on-demand mining two
+concurrent requests are enough; with a block time it is rare. Removing the sender's transactions
+from the pool and sending them again in order frees them. A transaction of the same sender that
+arrives in between is lost, as in a real node; its sender publishes it again.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import itertools
 
 import aiohttp
 
-PAUSE_SECONDS = 0.25
+POLL_SECONDS = 0.25
 _Pool = dict[str, dict[int, str]]
 
 
@@ -26,7 +26,7 @@ class _Node:
         return (await self.calls([(method, parameters)]))[0]
 
     async def calls(self, requests: list[tuple[str, tuple[object, ...]]]) -> list[object]:
-        """The results in order; None where the node refused."""
+        """Sends one batch; returns the results in order, None for a call that failed."""
         batch = [
             {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(parameters)}
             for method, parameters in requests
@@ -34,48 +34,54 @@ class _Node:
         async with self._session.post(self._url, json=batch) as reply:
             answers = await reply.json(content_type=None)
         if not isinstance(answers, list):
-            raise ValueError("the node did not answer a batch with a batch")
+            raise ValueError("the node did not answer the batch with a list")
         results = {answer.get("id"): answer.get("result") for answer in answers}
         return [results.get(request["id"]) for request in batch]
 
 
 async def requeue_stranded(rpc_url: str) -> None:
-    """Free what is stranded, for as long as the caller lets this run; a lost node is waited for."""
+    """Requeues stranded transactions until cancelled; keeps polling a node that does not answer."""
     timeout = aiohttp.ClientTimeout(total=30)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         node = _Node(session, rpc_url)
         suspects: set[tuple[str, int]] = set()
         while True:
             try:
-                suspects = await _free(node, suspects)
+                suspects = await _requeue(node, suspects)
             except (aiohttp.ClientError, TimeoutError, ValueError):
                 suspects = set()
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
 
-async def _free(node: _Node, suspects: set[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Free the senders suspected twice in a row; answers the suspects of now."""
+async def _requeue(node: _Node, suspects: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Requeues the senders that were suspects before too; returns the new suspects."""
     status = await node.call("txpool_status")
     if not isinstance(status, dict) or int(status["queued"], 16) == 0:
         return set()
     queued, pending = _pools(await node.call("txpool_content"))
-    found = await _stranded(node, queued)
-    for sender, _nonce in found & suspects:
+    stranded = await _stranded(node, queued)
+    for sender, _nonce in stranded & suspects:
         await _send_again(node, sender, queued[sender] | pending.get(sender, {}))
-    return found - suspects
+    return stranded - suspects
 
 
 async def _stranded(node: _Node, queued: _Pool) -> set[tuple[str, int]]:
-    """Senders whose very next transaction is queued, so that it waits for nothing."""
+    """Senders, with nonce, whose next transaction is queued although no nonce is missing."""
     senders = list(queued)
-    counts = await node.calls([("eth_getTransactionCount", (who, "latest")) for who in senders])
-    next_nonces = {who: int(str(count), 16) for who, count in zip(senders, counts, strict=True)}
-    return {(who, nonce) for who, nonce in next_nonces.items() if nonce in queued[who]}
+    counts = await node.calls(
+        [("eth_getTransactionCount", (sender, "latest")) for sender in senders]
+    )
+    next_nonces = {
+        sender: int(str(count), 16) for sender, count in zip(senders, counts, strict=True)
+    }
+    return {(sender, nonce) for sender, nonce in next_nonces.items() if nonce in queued[sender]}
 
 
 async def _send_again(node: _Node, sender: str, hashes: dict[int, str]) -> None:
     in_order = [hashes[nonce] for nonce in sorted(hashes)]
-    signed = await node.calls([("eth_getRawTransactionByHash", (one,)) for one in in_order])
+    signed = await node.calls(
+        [("eth_getRawTransactionByHash", (transaction_hash,)) for transaction_hash in in_order]
+    )
     await node.call("anvil_removePoolTransactions", sender)
     for raw in signed:
         if raw is not None:
@@ -84,7 +90,7 @@ async def _send_again(node: _Node, sender: str, hashes: dict[int, str]) -> None:
 
 def _pools(content: object) -> tuple[_Pool, _Pool]:
     if not isinstance(content, dict):
-        raise ValueError("the node did not tell its pool's content")
+        raise ValueError("the node's answer to txpool_content is not an object")
     queued, pending = (
         {
             str(sender): {int(nonce): str(each["hash"]) for nonce, each in by_nonce.items()}

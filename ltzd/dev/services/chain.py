@@ -1,7 +1,7 @@
-"""The dev chain as a process of its own: real anvil, or the tester chain.
+"""The dev chain's process: anvil, or the tester chain.
 
-anvil keeps its chain in `<data_dir>/anvil/`: written every second and once more on SIGTERM. The
-tester chain lives in memory, so it begins anew whenever its process does.
+anvil stores its chain in `<data_dir>/anvil/`, every second and on SIGTERM. The tester chain is in
+memory, so each of its processes starts a new chain.
 """
 
 import asyncio
@@ -42,14 +42,15 @@ class DevChain:
 async def start(
     data_dir: Path, kind: Literal["auto", "tester", "anvil"], block_time: float, port: int | None
 ) -> DevChain:
-    """Start the chain, or take back the one that runs with the same kind, block time and port.
+    """Starts the chain, or adopts a running one of the same kind, block time and port.
 
-    `block_time` is in seconds, 0 mines on demand; without `port` one is chosen and kept.
+    `block_time` is in seconds; 0 mines on demand. Without `port`, the last port is used again if
+    it is free. Raises Misconfigured.
     """
     program = await asyncio.to_thread(find_anvil) if kind != "tester" else None
     if kind == "anvil" and program is None:
         raise Misconfigured(
-            "There is no anvil here; `make test` installs it, or put anvil on PATH, "
+            "anvil is not installed; `make test` installs it, or put anvil on PATH, "
             "or choose --chain tester."
         )
     variant = f"{'anvil' if program else 'tester'}, a block every {block_time:g} s"
@@ -74,7 +75,7 @@ async def stop(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
 
 
 async def genesis_hash(rpc_url: str) -> str:
-    """What tells one chain from another: the hash of block 0, in 0x-hex."""
+    """The hash of block 0 in 0x-hex, which identifies the chain."""
     block = await _call(rpc_url, "eth_getBlockByNumber", "0x0", False)
     if not isinstance(block, dict) or not isinstance(block.get("hash"), str):
         raise Misconfigured(f"The node at {rpc_url} has no block 0; give another --rpc-url.")
@@ -103,7 +104,7 @@ async def _start_anvil(
         argv += ["--block-time", f"{block_time:g}"]
     service = await processes.start(data_dir, NAME, argv, port=port, variant=variant)
     await _ready(service)
-    await _catch_up(service)
+    await _set_clock(service)
     return service
 
 
@@ -114,34 +115,33 @@ def _anvil_options(folder: Path, port: int, genesis_time: int) -> list[str]:
         *("--cache-path", str(folder / "cache")),
         *("--timestamp", str(genesis_time)),
         *("--gas-limit", str(BLOCK_GAS_LIMIT)),
-        # By fee, its default, a sender's dearer transaction comes before its earlier ones, finds
-        # its nonce too high and is thrown away without a word.
+        # The default order by fee tries a sender's dearer transaction before its earlier ones and
+        # silently drops it, because its nonce is then too high.
         *("--order", "fifo"),
         "--quiet",
     ]
 
 
 def _genesis_time(folder: Path) -> int:
-    """When this chain began, in Unix seconds: the same for as long as its state is kept.
+    """The genesis timestamp in Unix seconds: constant for as long as the chain's state is kept.
 
-    Each start of anvil adds a block 0 of that second to its state and loads any of them, so the
-    second must not change, or the genesis hash would. A chain begun anew gets another second, so
-    that it is told from the old one.
+    anvil derives block 0 from this timestamp at each start, so another one would change the
+    genesis hash of a stored chain. A new chain gets a new timestamp and so another genesis hash.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     state, remembered = folder / "state.json", folder / "genesis-time"
-    before = int(remembered.read_text()) if remembered.exists() else 0
-    if before and _is_whole(state):
-        return before
+    last = int(remembered.read_text()) if remembered.exists() else 0
+    if last and _is_complete(state):
+        return last
     if state.exists():
         state.replace(folder / "state.json.broken")
-    now = max(int(time.time()), before + 1)
+    now = max(int(time.time()), last + 1)
     remembered.write_text(str(now))
     return now
 
 
-def _is_whole(state: Path) -> bool:
-    """anvil writes in place, so one killed while writing leaves a cut-off file."""
+def _is_complete(state: Path) -> bool:
+    """False for a truncated file: anvil writes in place, so a kill can cut the file off."""
     try:
         with state.open("rb") as file:
             file.seek(-1, os.SEEK_END)
@@ -150,8 +150,8 @@ def _is_whole(state: Path) -> bool:
         return False
 
 
-async def _catch_up(service: Service) -> None:
-    """Set anvil's clock right: it goes on from the genesis time it was given."""
+async def _set_clock(service: Service) -> None:
+    """Sets anvil's clock to the present; it starts at the genesis timestamp."""
     url = _rpc_url(service.port)
     head = await _call(url, "eth_getBlockByNumber", "latest", False)
     after_head = int(str(head["timestamp"]), 16) + 1 if isinstance(head, dict) else 0
@@ -168,14 +168,16 @@ def _rpc_url(port: int) -> str:
 
 
 def find_anvil() -> str | None:
-    """LTZD_ANVIL, else the npm platform package of this clone, else PATH.
+    """Returns anvil's path: LTZD_ANVIL, else the npm package of this clone, else PATH.
 
-    Not the package's `.bin/anvil`: it is a Node program around anvil that hides how it ended.
+    The package's `.bin/anvil` is not used: it is a Node wrapper that hides anvil's exit code.
     """
     named = os.environ.get("LTZD_ANVIL")
     if named:
         if not os.access(named, os.X_OK):
-            raise Misconfigured(f"LTZD_ANVIL names {named}, which is not a program; correct it.")
+            raise Misconfigured(
+                f"LTZD_ANVIL names {named}, which is not an executable file; correct it."
+            )
         return str(Path(named).absolute())
     installed = next((path for path in _npm_packages() if os.access(path, os.X_OK)), None)
     return str(installed) if installed else shutil.which("anvil")
@@ -228,7 +230,7 @@ async def _call(rpc_url: str, method: str, *parameters: object) -> object:
         ) from error
     if not isinstance(answer, dict) or "result" not in answer:
         raise Misconfigured(
-            f"The node at {rpc_url} does not know {method}; give another --rpc-url."
+            f"The node at {rpc_url} does not support {method}; give another --rpc-url."
         )
     result: object = answer["result"]
     return result

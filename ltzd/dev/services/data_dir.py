@@ -1,7 +1,7 @@
-"""The data directory: made, marked as ours, held by one ltzd at a time, and emptied.
+"""The data directory: created with a marker file, locked by one ltzd at a time, and emptied.
 
-It holds keys and passwords, so nobody else may list it. A folder without our marker is never
-emptied, and one that holds other things is never marked.
+The directory holds keys and passwords, so other users cannot list it. A folder without the marker
+is never emptied, and a folder that holds other files never gets the marker.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from ltzd.errors import Misconfigured
 MARKER = "ltzd-data-directory"
 LOCK = "lock"
 STOP_SECONDS = 8.0
-_MARKER_TEXT = "Made by ltzd dev, which may delete everything here when asked with --clean.\n"
+_MARKER_TEXT = "Made by ltzd dev. `ltzd dev --clean` deletes everything in this folder.\n"
 
 
 @contextlib.contextmanager
 def locked(data_dir: Path) -> Iterator[Path]:
-    """Make the directory if needed and keep it for this process; yields its absolute path."""
+    """Creates the directory if needed and locks it; yields its absolute path."""
     folder = _marked(data_dir.absolute())
     descriptor = _lock_file(folder)
     try:
@@ -34,7 +34,7 @@ def locked(data_dir: Path) -> Iterator[Path]:
 
 
 async def empty(data_dir: Path) -> None:
-    """Stop what lives in the held directory and delete everything in it but the lock."""
+    """Stops the services of the locked directory and deletes its content."""
     if not (data_dir / MARKER).is_file():
         raise Misconfigured(
             f"{data_dir} was not made by ltzd, so it is not deleted; choose another --data-dir."
@@ -45,7 +45,7 @@ async def empty(data_dir: Path) -> None:
 
 def _marked(folder: Path) -> Path:
     try:
-        # Others may pass through (PostgreSQL may run as another user) but not look around.
+        # Execute permission for others: PostgreSQL may run as another user.
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         if not (folder / MARKER).is_file():
             if any(folder.iterdir()):

@@ -1,12 +1,11 @@
-"""The first moments of a service's process, before it becomes the service itself.
+"""The launcher of a service: a script that prepares its process and then executes the service.
 
-Runs as a script of its own, without the package: it starts a session, points the standard streams
-away from the terminal, writes the service's record, gives up root where asked, and executes the
-service in its own place. The record carries this process's id and birth, which execution keeps; so
-no service ever runs without a record, whenever ltzd is killed.
+The script starts a session, redirects the standard streams, writes the service's record, drops root
+if asked, and replaces itself by the service with execv. The record holds the process id and start
+time, which execv keeps, so no service ever runs without a record, whenever ltzd is killed.
 
-The plan is one JSON argument: record_path, log_path, record, and optionally uid, gid,
-keep_file_access.
+The script runs without the ltzd package. Its one argument is a JSON object with record_path,
+log_path, record, and optionally uid, gid and keep_file_access.
 """
 
 import ctypes
@@ -26,22 +25,23 @@ PR_CAP_AMBIENT_RAISE = 2
 CAPABILITY_VERSION_3 = 0x20080522
 CAP_DAC_OVERRIDE = 1
 _REFUSED = (
-    "root may not hand on its file access here, so use folders that every user may enter, "
+    "root cannot keep its file access here; use folders that every user may enter, "
     "or start as an ordinary user"
 )
 
 
 def birth_of(pid: int) -> str:
-    """What tells a process from a later one with the same id; empty when there is no such process.
+    """Identifies a process among those that reuse its id; empty if there is no such process.
 
-    Clock changes must not alter it, so it counts from the machine's start where /proc tells that.
+    With /proc it is the boot id and the start time in ticks since boot, which changes of the clock
+    do not affect; elsewhere it is the start time that ps prints.
     """
     boot = Path("/proc/sys/kernel/random/boot_id")
     if not boot.exists():
-        shown = subprocess.run(
+        ps = subprocess.run(
             ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
         )
-        return shown.stdout.strip()
+        return ps.stdout.strip()
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -54,45 +54,45 @@ def birth_of(pid: int) -> str:
 def main(plan: dict[str, Any]) -> None:
     os.setsid()
     os.umask(0o077)
-    _leave_the_terminal(plan["log_path"])
-    _default_signals()
+    _redirect_streams(plan["log_path"])
+    _reset_signals()
     record: dict[str, Any] = plan["record"] | {"pid": os.getpid(), "birth": birth_of(os.getpid())}
-    _write(plan["record_path"], json.dumps(record))
+    _write_atomically(plan["record_path"], json.dumps(record))
     if "uid" in plan:
-        _become(plan["uid"], plan["gid"], plan["keep_file_access"])
+        _drop_root(plan["uid"], plan["gid"], plan["keep_file_access"])
     argv: list[str] = record["argv"]
     os.execv(argv[0], argv)  # noqa: S606 - no shell is the point
 
 
-def _leave_the_terminal(log_path: str) -> None:
-    nothing = os.open(os.devnull, os.O_RDONLY)
+def _redirect_streams(log_path: str) -> None:
+    devnull = os.open(os.devnull, os.O_RDONLY)
     log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.dup2(nothing, 0)
+    os.dup2(devnull, 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    # What our parent inherited (a make job server, a test's pipe) must not stay open with us.
+    # Descriptors that the parent inherited (a make job server, a test's pipe) must not stay open.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
 
-def _default_signals() -> None:
-    """An ignored signal stays ignored through an execution."""
+def _reset_signals() -> None:
+    """Restores the defaults, since execv keeps ignored and blocked signals."""
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _write(path: str, text: str) -> None:
+def _write_atomically(path: str, text: str) -> None:
     unfinished = f"{path}.{os.getpid()}"
     with Path(unfinished).open("w") as file:
         file.write(text)
-    os.replace(unfinished, path)  # noqa: PTH105 - one name for another, at once
+    os.replace(unfinished, path)  # noqa: PTH105 - atomic
 
 
-def _become(uid: int, gid: int, keep_file_access: bool) -> None:
-    """Drop root; `keep_file_access` keeps the right to enter folders that only root may enter."""
+def _drop_root(uid: int, gid: int, keep_file_access: bool) -> None:
+    """Drops root; `keep_file_access` keeps access to folders that only root may enter."""
     if keep_file_access:
         _prctl(PR_SET_KEEPCAPS, 1)
-        # Else access(2), with which initdb looks for the other programs, forgets what we keep.
+        # Without it, setuid clears the capability for access(2), which initdb checks paths with.
         _prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP)
     os.setgroups([])
     os.setgid(gid)

@@ -1,4 +1,4 @@
-"""Loopback ports: choosing free ones, and saying which option to use when one is taken."""
+"""Loopback ports: finding free ones, and refusing taken ones with a sentence for the user."""
 
 import errno
 import socket
@@ -9,7 +9,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def is_free(port: int) -> bool:
-    return _refusal(port) is None
+    return _bind_error(port) is None
 
 
 def free_port() -> int:
@@ -21,20 +21,20 @@ def free_port() -> int:
 
 
 def check_free(port: int, option_name: str) -> None:
-    """Raises Misconfigured naming the option when nothing of ours could listen on `port`."""
-    refusal = _refusal(port)
-    if refusal is None:
+    """Raises Misconfigured, which names the option, if a server cannot listen on `port`."""
+    error_number = _bind_error(port)
+    if error_number is None:
         return
-    if refusal == errno.EADDRINUSE:
+    if error_number == errno.EADDRINUSE:
         raise Misconfigured(
             f"Port {port} is in use; stop the other program or choose another with {option_name}."
         )
     raise Misconfigured(f"Port {port} cannot be used here; choose another with {option_name}.")
 
 
-def _refusal(port: int) -> int | None:
+def _bind_error(port: int) -> int | None:
     with socket.socket() as probe:
-        # A port with old connections still fading away is free to servers, so it is to us.
+        # As servers do: a port whose old connections are in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

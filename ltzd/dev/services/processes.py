@@ -1,9 +1,9 @@
-"""Services as processes of their own: started, found again after a kill -9 of ltzd, stopped.
+"""Starts services as processes that survive ltzd, finds them again, and stops them.
 
-Each has a record in `<data_dir>/run/<name>.json`, written by the process itself before it becomes
-the service. A record outlives its process, so that the next one gets the same port; `find_running`
-answers only for a process that lives and was born when the record says, so a process id used again
-is never mistaken for ours.
+Each service has a record in `<data_dir>/run/<name>.json`, which its process writes before it
+becomes the service. A record outlives its process, so that the next process can use the same port.
+`find_running` compares the process's start time with the record's, so a reused process id is never
+taken for the service.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ POLL_SECONDS = 0.5
 LAUNCH_SECONDS = 20.0
 LOG_BYTES_KEPT = 16 * 1024 * 1024
 
-# No variable of ours (LTZD_ ones hold secrets) and none that steers a service (PG*, ANVIL*).
-_PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH")
+# Leaves out LTZD_* variables, which hold secrets, and variables that configure services (PG*).
+_INHERITED_VARIABLES = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH")
 
-_COMPLAINT = re.compile(r"(FATAL|PANIC|ERROR|Fatal|Error|error|panicked).*")
-# Our own children: the exit code once known, None while they run.
+_ERROR_LINE = re.compile(r"(FATAL|PANIC|ERROR|Fatal|Error|error|panicked).*")
+# The exit code of each child of this process, or None while the child runs.
 _children: dict[int, int | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One running service. `variant` is what a service must share with a wanted one to be kept."""
+    """A service's process; one whose `variant` differs from the requested one is replaced."""
 
     name: str
     pid: int
@@ -48,12 +48,12 @@ class Service:
     stop_signal: int
     log_path: Path
     log_offset: int
-    """Where in the log, which earlier lives share, this one begins."""
+    """The size of the log, which earlier processes share, when this process started."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunAs:
-    """The user a service runs as; `keep_file_access` lets it enter folders only root may enter."""
+    """The user of a service; `keep_file_access` lets it enter folders that only root may enter."""
 
     uid: int
     gid: int
@@ -70,11 +70,11 @@ async def start(
     stop_signal: signal.Signals = signal.SIGTERM,
     run_as: RunAs | None = None,
 ) -> Service:
-    """Run `argv` (an absolute path first) in a session of its own, as service `name`.
+    """Runs `argv` (an absolute path first) in a session of its own, as service `name`.
 
-    Answers once the record is written, which is before the service listens.
+    Returns once the record is written, which is before the service listens. Raises Misconfigured.
     """
-    log_path = _fresh_log(data_dir, name)
+    log_path = _rotated_log(data_dir, name)
     plan: dict[str, object] = {
         "record_path": str(_record_path(data_dir, name)),
         "log_path": str(log_path),
@@ -96,24 +96,24 @@ async def start(
         }
     launcher = [sys.executable, "-I", "-S", launch.__file__, json.dumps(plan)]
     _record_path(data_dir, name).parent.mkdir(mode=0o700, exist_ok=True)
-    # Not asyncio's subprocess: its transport kills the child when the loop goes away.
+    # Not asyncio's subprocess, whose transport kills the child when the loop is closed.
     pid = os.posix_spawn(launcher[0], launcher, _environment())  # noqa: ASYNC221 - does not wait
     _children[pid] = None
     try:
-        return await _launched(data_dir, name, pid)
+        return await _wait_for_record(data_dir, name, pid)
     except asyncio.CancelledError:
-        # It may have no record yet, and then nobody would ever find it.
-        _end_child(pid)
+        # Without a record the process could never be found again.
+        _kill_child(pid)
         raise
 
 
-def _end_child(pid: int) -> None:
+def _kill_child(pid: int) -> None:
     if not _reaped(pid):
         os.kill(pid, signal.SIGKILL)
         _children[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-async def _launched(data_dir: Path, name: str, pid: int) -> Service:
+async def _wait_for_record(data_dir: Path, name: str, pid: int) -> Service:
     deadline = loop_time() + LAUNCH_SECONDS
     while loop_time() < deadline:
         ended = _reaped(pid)
@@ -130,13 +130,13 @@ async def _launched(data_dir: Path, name: str, pid: int) -> Service:
 
 
 def find_running(data_dir: Path, name: str) -> Service | None:
-    """The service of this name that still runs, whoever started it."""
+    """Returns the service if its process runs, also if an earlier ltzd started it."""
     service = _read(data_dir, name)
     return service if service is not None and is_alive(service) else None
 
 
 def remembered_port(data_dir: Path, name: str) -> int | None:
-    """The port this service had last, whether it runs or not."""
+    """The port of the service's last process, whether it runs or not."""
     service = _read(data_dir, name)
     return None if service is None or service.port == 0 else service.port
 
@@ -152,20 +152,20 @@ def is_alive(service: Service) -> bool:
         process = psutil.Process(service.pid)
         if process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
             return True
-        # The first thread may end before the others, which still hold the port.
+        # The main thread may end before others, which still hold the port.
         return process.num_threads() > 1
     except psutil.NoSuchProcess:
         return False
 
 
 def exit_code(service: Service) -> int | None:
-    """How a service started here ended; None while it runs and for one taken back."""
+    """Returns the exit code of an ended child of this process, else None."""
     return _children.get(service.pid) if _reaped(service.pid) else None
 
 
 async def until_ended(service: Service) -> None:
-    """Answers when the service has ended. It may not be our child, so it is asked after."""
-    while is_alive(service):  # noqa: ASYNC110 - no event tells us of a process that is not our child
+    """Returns once the service has ended; polls, since it may not be a child of this process."""
+    while is_alive(service):  # noqa: ASYNC110 - there is no event for another process's child
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -179,7 +179,7 @@ async def ended_within(service: Service, seconds: float) -> bool:
 
 
 async def stop(service: Service, seconds: float) -> None:
-    """Ask it to end; after `seconds` end it and every process it started."""
+    """Sends the stop signal; after `seconds` kills the process and all its descendants."""
     if not is_alive(service):
         return
     try:
@@ -193,28 +193,28 @@ async def stop(service: Service, seconds: float) -> None:
         return
     if await ended_within(service, seconds):
         return
-    for process in _family(service):
+    for process in _process_tree(service):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     await ended_within(service, LAUNCH_SECONDS)
 
 
 async def stop_all(data_dir: Path, seconds: float) -> None:
-    """Stop every service of this data directory, all at once."""
+    """Stops all services of the data directory concurrently."""
     records = sorted((data_dir / "run").glob("*.json"))
     services = [find_running(data_dir, record.stem) for record in records]
     await asyncio.gather(*(stop(service, seconds) for service in services if service))
 
 
 def failure_reason(service: Service) -> str:
-    """Why it ended, in its own words: the last complaint it logged, else its last line."""
-    lines = [line.strip() for line in logged(service).splitlines() if line.strip()]
-    complaints = [found[0] for line in lines if (found := _COMPLAINT.search(line))]
-    return (complaints or lines or ["nothing"])[-1][:300]
+    """The last error that the process logged, else its last line; at most 300 characters."""
+    lines = [line.strip() for line in log_text(service).splitlines() if line.strip()]
+    errors = [match[0] for line in lines if (match := _ERROR_LINE.search(line))]
+    return (errors or lines or ["an empty log"])[-1][:300]
 
 
-def logged(service: Service) -> str:
-    """What the service has logged in this life, the end of it if that is long."""
+def log_text(service: Service) -> str:
+    """The log of this process, at most its last 64 KiB."""
     try:
         with service.log_path.open("rb") as log:
             log.seek(max(service.log_offset, _size(service.log_path) - 65_536))
@@ -223,7 +223,7 @@ def logged(service: Service) -> str:
         return ""
 
 
-def _family(service: Service) -> list[psutil.Process]:
+def _process_tree(service: Service) -> list[psutil.Process]:
     try:
         process = psutil.Process(service.pid)
         return [process, *process.children(recursive=True)]
@@ -232,7 +232,7 @@ def _family(service: Service) -> list[psutil.Process]:
 
 
 def _reaped(pid: int) -> bool:
-    """True when `pid` was started here and has ended; a taken-back service is not."""
+    """Whether `pid` is a child of this process that has ended; False for adopted services."""
     if pid not in _children:
         return False
     if _children[pid] is None:
@@ -272,7 +272,7 @@ def _log_path(data_dir: Path, name: str) -> Path:
 
 
 def _inode(data_dir: Path) -> int:
-    """Tells a directory from its copy, which has the same records but not these services."""
+    """Distinguishes the directory from a copy, which has the same records but no services."""
     return data_dir.stat().st_ino
 
 
@@ -280,8 +280,8 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _fresh_log(data_dir: Path, name: str) -> Path:
-    """The log to append to; one that grew large becomes `<name>.log.old`."""
+def _rotated_log(data_dir: Path, name: str) -> Path:
+    """Returns the log to append to, after renaming a large one to `<name>.log.old`."""
     log_path = _log_path(data_dir, name)
     log_path.parent.mkdir(mode=0o700, exist_ok=True)
     if _size(log_path) > LOG_BYTES_KEPT:
@@ -290,5 +290,5 @@ def _fresh_log(data_dir: Path, name: str) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    return passed | {"LC_ALL": "C", "TZ": "UTC"}
+    inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+    return inherited | {"LC_ALL": "C", "TZ": "UTC"}

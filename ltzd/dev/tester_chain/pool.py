@@ -107,10 +107,10 @@ class TransactionPool:
             )
         if transaction.gas > self._gas_limit:
             raise refused("exceeds block gas limit")
-        if transaction.gas < transaction.least_gas:
+        if transaction.gas < transaction.min_gas_limit:
             raise refused(
                 f"intrinsic gas too low: gas {transaction.gas}, "
-                f"minimum needed {transaction.least_gas}"
+                f"minimum needed {transaction.min_gas_limit}"
             )
 
     def _check_funds(

@@ -1,48 +1,59 @@
-"""The operator's door on its own port: /healthz, /readyz, /status and /metrics.
+"""The admin server, on a port of its own: /healthz, /readyz, /status and /metrics.
 
-Bound to this machine it refuses what a web page could make a browser send (DNS rebinding: a
-foreign Host or Origin). Bound elsewhere, or given a token, it wants `Authorization: Bearer` on all
-but /healthz. That the token is encrypted on its way is demanded by the settings.
+On a loopback address it refuses a foreign Host or Origin, so that a web page cannot reach it
+through a browser (DNS rebinding). On another address, or with a token, every path but /healthz
+requires `Authorization: Bearer`. The settings require TLS for such an address.
 """
 
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sanic.request import Request
 
 from ltzd import __version__, telemetry
-from ltzd.errors import DatabaseUnavailable, Misconfigured
-from ltzd.http.app import App, new_app
-from ltzd.http.clock import timestamp
-from ltzd.http.errors import ForeignOrigin, NotLocal, TokenNeeded, path_of
+from ltzd.errors import DatabaseUnavailable, Misconfigured, Unauthorized
+from ltzd.http.errors import ErrorResponder, RequestError, path_of
 from ltzd.http.loopback import host_of, is_loopback
+from ltzd.http.relayer import errors as relayer_errors
 from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.responses import Reply, json_reply
+from ltzd.http.sanic_app import App, new_app
+from ltzd.http.surface import READ_METHODS
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed, iso
 
 FACTS_TIMEOUT_SECONDS = 5.0
 OPEN_PATH = "/healthz"
+"""The path that needs no token."""
+
+
+class ForeignHost(RequestError):
+    """The Host or Origin header does not name this machine."""
+
+    status = 403
+    code = "FORBIDDEN"
+    condition = "the Host or Origin header does not name this machine"
 
 
 @dataclass(frozen=True, slots=True)
 class AdminPolicy:
-    """`host` is what the server binds to."""
+    """`host` is the address that the server binds to."""
 
     host: str = "127.0.0.1"
     token: str | None = field(default=None, repr=False)
     max_lag_blocks: int = 32
     max_idle_seconds: float = 60.0
-    """How long the cursor may stand still while the head is ahead of it."""
+    """How long the cursor may stand still while it is behind the head."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneState:
-    """A lane that this process serves or waits for. `stopped` says why it signs nothing."""
+    """A lane that this process serves or waits for. `stopped` is the reason that it stopped."""
 
     wallet: Address
     kind: str
@@ -61,40 +72,41 @@ class AdminSources:
 
 
 def build_admin_app(sources: AdminSources, policy: AdminPolicy) -> App:
-    """Raises Misconfigured for an address that others can reach without a token."""
+    """Raises Misconfigured for an address that other machines can reach, without a token."""
     if policy.token is None and not is_loopback(policy.host):
         raise Misconfigured(
             f"The admin port would be open to others on {policy.host}: set admin.token_file, "
             "or bind it to 127.0.0.1."
         )
-    app = new_app("ltzd-admin")
-    door = AdminDoor(sources, policy)
-    app.on_request(door.guard)
+    app = new_app("ltzd-admin", ErrorResponder(relayer_errors.ERRORS))
+    handlers = AdminHandlers(sources, policy)
+    app.on_request(handlers.authorize)
     for handler, path in (
-        (door.healthz, OPEN_PATH),
-        (door.readyz, "/readyz"),
-        (door.status, "/status"),
-        (door.metrics, "/metrics"),
+        (handlers.healthz, OPEN_PATH),
+        (handlers.readyz, "/readyz"),
+        (handlers.status, "/status"),
+        (handlers.metrics, "/metrics"),
     ):
-        app.add_route(handler, path, ["GET", "HEAD"])
+        app.add_route(handler, path, READ_METHODS)
     return app
 
 
-class AdminDoor:
+class AdminHandlers:
     def __init__(self, sources: AdminSources, policy: AdminPolicy) -> None:
         self._sources = sources
         self._policy = policy
         self._is_local = is_loopback(policy.host)
 
-    def guard(self, request: Request) -> None:
+    def authorize(self, request: Request) -> None:
+        """Raises ForeignHost, BadRequest and Unauthorized."""
         if self._is_local:
-            _refuse_foreign(request)
+            _refuse_foreign_host(request)
         refuse_bad_host(request)
         if self._policy.token is not None and path_of(request) != OPEN_PATH:
-            _refuse_without(self._policy.token, request)
+            _require_token(self._policy.token, request)
 
     async def healthz(self, _request: Request) -> Reply:
-        """The process and its event loop live; nothing more."""
+        """200 while the process and its event loop run. Checks nothing else."""
         return json_reply({"status": "alive"})
 
     async def readyz(self, _request: Request) -> Reply:
@@ -108,13 +120,13 @@ class AdminDoor:
         body: dict[str, object] = {
             "version": __version__,
             "roles": list(self._sources.roles),
-            "timestamp": timestamp(),
+            "timestamp": iso(datetime.now(UTC)),
             "ready": not reasons,
             "reasons": reasons,
             "database": "unavailable" if facts is None else "connected",
         }
         if facts is not None:
-            body |= _shown(facts, {lane.wallet: lane for lane in self._sources.lanes()})
+            body |= _status(facts, {lane.wallet: lane for lane in self._sources.lanes()})
         return json_reply(body)
 
     async def metrics(self, _request: Request) -> Reply:
@@ -126,7 +138,7 @@ class AdminDoor:
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
 
     async def _facts(self) -> StatusFacts | None:
-        """None while the database does not answer."""
+        """Returns None while the database does not answer."""
         try:
             async with asyncio.timeout(FACTS_TIMEOUT_SECONDS):
                 return await self._sources.facts()
@@ -134,7 +146,7 @@ class AdminDoor:
             return None
 
     def _reasons(self, facts: StatusFacts | None) -> list[str]:
-        """Why this process should get no traffic; none when it should."""
+        """Why this process is not ready for traffic; empty if it is ready."""
         reasons = ["The database does not answer"] if facts is None else self._chain(facts.chain)
         for lane in self._sources.lanes():
             name = f"Lane {lane.kind} {checksummed(lane.wallet)}"
@@ -155,32 +167,32 @@ class AdminDoor:
         return []
 
 
-def _refuse_foreign(request: Request) -> None:
+def _refuse_foreign_host(request: Request) -> None:
     if not is_loopback(host_of(request.headers.getone("host", ""))):
-        raise NotLocal("This port answers only to names of this machine, such as 127.0.0.1")
+        raise ForeignHost("This port accepts only host names of this machine, such as 127.0.0.1")
     origin = request.headers.getone("origin", None)
     if origin is not None and not is_loopback(host_of(origin.partition("://")[2])):
-        raise ForeignOrigin("This port answers no web pages of other machines")
+        raise ForeignHost("This port accepts no requests from web pages of other machines")
 
 
-def _refuse_without(token: str, request: Request) -> None:
-    scheme, _, given = request.headers.getone("authorization", "").partition(" ")
-    is_right = hmac.compare_digest(given.strip().encode(errors="replace"), token.encode())
+def _require_token(token: str, request: Request) -> None:
+    scheme, _, credential = request.headers.getone("authorization", "").partition(" ")
+    is_right = hmac.compare_digest(credential.strip().encode(errors="replace"), token.encode())
     if scheme.lower() != "bearer" or not is_right:
-        raise TokenNeeded("The admin token is missing or wrong")
+        raise Unauthorized("The admin token is missing or wrong")
 
 
-def _shown(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, object]:
+def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, object]:
     return {
-        "chain": None if facts.chain is None else _chain_shown(facts.chain),
-        "lanes": [_lane_shown(lane, lanes.get(lane.wallet)) for lane in facts.lanes],
-        "rewards": _rewards_shown(facts.rewards),
-        "relays": _relays_shown(facts.relays),
+        "chain": None if facts.chain is None else _chain_status(facts.chain),
+        "lanes": [_lane_status(lane, lanes.get(lane.wallet)) for lane in facts.lanes],
+        "rewards": _reward_status(facts.rewards),
+        "relays": _relay_status(facts.relays),
         "eventsLastMinute": facts.events_last_minute,
     }
 
 
-def _chain_shown(chain: ChainFacts) -> dict[str, Any]:
+def _chain_status(chain: ChainFacts) -> dict[str, Any]:
     return {
         "chainId": chain.chain_id,
         "ltz": checksummed(chain.ltz),
@@ -192,8 +204,11 @@ def _chain_shown(chain: ChainFacts) -> dict[str, Any]:
     }
 
 
-def _lane_shown(lane: LaneFacts, state: LaneState | None) -> dict[str, Any]:
-    """`isHeld` and the balance (wei, as text: too large for JavaScript) are this process's."""
+def _lane_status(lane: LaneFacts, state: LaneState | None) -> dict[str, Any]:
+    """`isHeld`, `stopped` and the balance are this process's own.
+
+    The balance is in wei, as text: JavaScript does not read such numbers exactly.
+    """
     balance = None if state is None else state.balance_wei
     return {
         "wallet": checksummed(lane.wallet),
@@ -213,7 +228,7 @@ def _lane_shown(lane: LaneFacts, state: LaneState | None) -> dict[str, Any]:
     }
 
 
-def _rewards_shown(rewards: RewardFacts) -> dict[str, Any]:
+def _reward_status(rewards: RewardFacts) -> dict[str, Any]:
     return {
         "queued": rewards.queued,
         "oldestQueuedSeconds": _rounded(rewards.oldest_queued_seconds),
@@ -224,7 +239,7 @@ def _rewards_shown(rewards: RewardFacts) -> dict[str, Any]:
     }
 
 
-def _relays_shown(relays: RelayFacts) -> dict[str, Any]:
+def _relay_status(relays: RelayFacts) -> dict[str, Any]:
     return {
         "queued": relays.queued,
         "oldestQueuedSeconds": _rounded(relays.oldest_queued_seconds),

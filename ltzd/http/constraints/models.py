@@ -1,17 +1,16 @@
-"""Requests and answers of the invalidation endpoints (spec 2.10), as checked, sent and documented.
+"""The request and response of the invalidation endpoints (spec 2.10).
 
-Here alone names are written with underscores, as the specification writes them.
+Field names have underscores, as the specification writes them.
 """
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from ltzd.errors import MissingFields
-from ltzd.http.event_handler.models import Answered, Sent
-from ltzd.http.requests.fields import AddressText, invalid_fields
+from ltzd.http.models import RequestModel, ResponseModel
+from ltzd.http.requests.fields import AddressText, field_error
 from ltzd.rules.brands.value_types import MAX_ID
 from ltzd.values import Address, address_of
 
@@ -19,8 +18,7 @@ from ltzd.values import Address, address_of
 def _collection_id(number: int) -> int:
     if 1 <= number <= MAX_ID:
         return number
-    reason = f"must be a whole number from 1 to {MAX_ID}"
-    raise PydanticCustomError("format", "{reason}", {"reason": reason})
+    raise field_error(f"must be a whole number from 1 to {MAX_ID}")
 
 
 CollectionId = Annotated[
@@ -30,31 +28,28 @@ CollectionId = Annotated[
 ]
 
 
-class Invalidation(Sent):
-    """Whose cached results are no longer true; the optional fields narrow it."""
+class InvalidateCacheBody(RequestModel):
+    """Cached results to invalidate. The optional fields narrow the selection."""
 
     model_config = ConfigDict(alias_generator=None)
 
-    api_url: str = Field(description="The constraint's URL as configured, placeholders and all")
+    api_url: str = Field(description="The constraint's URL as configured, placeholders included")
     user_address: AddressText | None = None
     collection_id: CollectionId | None = None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Raises MissingFields, also for an empty `api_url`, and InvalidFields with every fault."""
+        """Raises MissingFields if `api_url` is absent or empty, else InvalidFields."""
         if body.get("api_url") in (None, ""):
             raise MissingFields(["api_url"])
-        try:
-            return cls.model_validate(body)
-        except ValidationError as error:
-            raise invalid_fields(error) from None
+        return super().from_json(body)
 
     @property
     def user(self) -> Address | None:
         return None if self.user_address is None else address_of(self.user_address)
 
 
-class InvalidationAnswer(Answered):
+class InvalidateCacheResponse(ResponseModel):
     model_config = ConfigDict(alias_generator=None)
 
     success: Literal[True]
@@ -69,10 +64,3 @@ class InvalidationAnswer(Answered):
             "invalidated_count": count,
             "message": f"Invalidated {count} cached {results}",
         }
-
-
-class InvalidationRefusal(Answered):
-    """Every other answer (spec 7.6)."""
-
-    success: Literal[False]
-    error: str = Field(description="Names the field that is missing or wrong")

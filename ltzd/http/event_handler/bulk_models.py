@@ -1,51 +1,47 @@
-"""Request and answer of bulk-events: several events, each with an outcome of its own."""
+"""The request and response of bulk-events. The specification leaves their shape open.
+
+A bulk request may fail in part: each result has the outcome of one event.
+"""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import Field, SkipValidation, ValidationError
+from pydantic import Field, SkipValidation
 
 from ltzd.actions.event_handler.record import RecordedEvent
-from ltzd.http.errors import event_handler_envelope, told
-from ltzd.http.event_handler.models import Answered, ManualEvent, RecordedAnswer, Refusal, Sent
-from ltzd.http.requests.fields import invalid_fields
+from ltzd.http.errors import report
+from ltzd.http.event_handler.errors import EventHandlerError, error_body
+from ltzd.http.event_handler.models import ManualEventBody, ManualEventResponse
+from ltzd.http.models import RequestModel, ResponseModel
 
-MOST_EVENTS = 50
+MAX_EVENTS = 50
 
 
-class BulkEvents(Sent):
-    """Events to be recorded in their order, independently of each other."""
+class BulkEventsBody(RequestModel):
+    """Events to record in this order. Each succeeds or fails on its own."""
 
     events: Annotated[
-        # Anything: each is checked alone, since a bad one must not stop the others.
-        list[SkipValidation[ManualEvent] | SkipValidation[Any]],
-        Field(min_length=1, max_length=MOST_EVENTS),
+        # Each item is validated by itself later, so that an invalid one does not stop the others.
+        list[SkipValidation[ManualEventBody] | SkipValidation[Any]],
+        Field(min_length=1, max_length=MAX_EVENTS),
     ]
 
-    @classmethod
-    def from_json(cls, body: dict[str, Any]) -> Self:
-        """Raises InvalidFields."""
-        try:
-            return cls.model_validate(body)
-        except ValidationError as error:
-            raise invalid_fields(error) from None
+
+class BulkEventResult(ManualEventResponse):
+    index: int = Field(description="Position of the event in the request, from 0")
 
 
-class BulkRecorded(RecordedAnswer):
-    index: int = Field(description="Of the event in the request, from 0")
+class BulkEventError(EventHandlerError):
+    index: int = Field(description="Position of the event in the request, from 0")
+    status: int = Field(description="The HTTP status that the event would have had by itself")
 
 
-class BulkRefused(Refusal):
-    index: int = Field(description="Of the event in the request, from 0")
-    status: int = Field(description="The HTTP status that the event would have had alone")
-
-
-class BulkAnswer(Answered):
-    """`processed` counts successes; `success` says whether they all were."""
+class BulkEventsResponse(ResponseModel):
+    """`processed` counts the recorded events; `success` is true if all were recorded."""
 
     success: bool
     processed: int
-    results: list[BulkRecorded | BulkRefused]
+    results: list[BulkEventResult | BulkEventError]
 
     @staticmethod
     def body(outcomes: Sequence[RecordedEvent | BaseException]) -> dict[str, object]:
@@ -56,6 +52,6 @@ class BulkAnswer(Answered):
 
 def _result(index: int, outcome: RecordedEvent | BaseException) -> dict[str, object]:
     if isinstance(outcome, RecordedEvent):
-        return RecordedAnswer.body(outcome) | {"index": index}
-    answer = told(outcome)
-    return event_handler_envelope(answer) | {"index": index, "status": answer.status}
+        return ManualEventResponse.body(outcome) | {"index": index}
+    error = report(outcome)
+    return error_body(error) | {"index": index, "status": error.status}

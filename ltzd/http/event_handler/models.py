@@ -1,17 +1,14 @@
-"""Requests and answers of the event handler, as validated, as sent and as documented.
-
-What a model here says is what OpenAPI says: both come from it.
-"""
+"""The event handler's requests and responses (spec 2.1 to 2.3, 4.1)."""
 
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field
 
 from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
 from ltzd.errors import InvalidFields
+from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.requests.fields import (
     BrandId,
     Domain,
@@ -19,7 +16,6 @@ from ltzd.http.requests.fields import (
     EventType,
     SourceUrl,
     UserIdentifier,
-    invalid_fields,
 )
 from ltzd.rules.brands.configuration import CATALOGUES, EventRule
 from ltzd.rules.request_signatures import SignedRequest
@@ -27,27 +23,15 @@ from ltzd.values import address_of, checksummed, hex_of, iso
 
 
 class Caller(NamedTuple):
-    """Who asks, as the request's head tells it."""
+    """The caller of a request, as far as the request's headers and connection tell."""
 
     origin: str | None
     network: str
     signed: SignedRequest | None
 
 
-class Sent(BaseModel):
-    """A request's fields: JSON types as they are, unknown fields ignored, null as absent."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        strict=True,
-        frozen=True,
-        extra="ignore",
-        hide_input_in_errors=True,
-    )
-
-
-class EventMetadata(Sent):
-    """Free-form; two keys have a meaning here, others where an event type uses them."""
+class EventMetadata(RequestModel):
+    """Free-form event data. Some event types use further keys."""
 
     model_config = ConfigDict(alias_generator=None, extra="allow")
 
@@ -55,27 +39,21 @@ class EventMetadata(Sent):
     skip_cooldown: bool | None = Field(None, description="Skip the cooldown check")
 
 
-class ManualEvent(Sent):
-    """An event that a brand posts (spec 2.1)."""
+class ManualEventBody(RequestModel):
+    """A customer event of a brand (spec 2.1)."""
 
     brand_id: BrandId
     event_type: EventType
     user_email: Email
-    domain: Domain | None = Field(None, description="Else the source URL's host, else the Origin's")
+    domain: Domain | None = Field(
+        None, description="Default: the host of sourceUrl, else of the Origin header"
+    )
     source_url: SourceUrl | None = None
     user_identifier: UserIdentifier | None = None
     metadata: EventMetadata | None = None
 
-    @classmethod
-    def from_json(cls, body: dict[str, Any]) -> Self:
-        """Raises InvalidFields with every fault."""
-        try:
-            return cls.model_validate(body)
-        except ValidationError as error:
-            raise invalid_fields(error) from None
-
-    def asked(self, metadata: dict[str, Any], caller: Caller) -> EventRequest:
-        """`metadata` as it came: the model knows only some of its keys."""
+    def event_request(self, metadata: dict[str, Any], caller: Caller) -> EventRequest:
+        """`metadata` is the object that was sent: the model has only some of its keys."""
         return EventRequest(
             brand_id=address_of(self.brand_id),
             event_type=self.event_type,
@@ -90,54 +68,28 @@ class ManualEvent(Sent):
         )
 
 
-class ConfigQuery(Sent):
+class EventConfigQuery(RequestModel):
     """Query of GET /event-config."""
 
     brand_id: BrandId
 
     @classmethod
     def from_query(cls, brand_id: str | None) -> Self:
-        try:
-            return cls.model_validate({} if brand_id is None else {"brandId": brand_id})
-        except ValidationError as error:
-            raise invalid_fields(error) from None
+        """Raises InvalidFields."""
+        return cls.from_json({} if brand_id is None else {"brandId": brand_id})
 
 
-class Answered(BaseModel):
-    """An answer's body."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        frozen=True,
-        extra="forbid",
-        json_schema_serialization_defaults_required=True,
-    )
-
-
-class Refusal(Answered):
-    """Every answer that is no success (spec 7.1)."""
-
-    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
-
-    success: Literal[False]
-    error: str
-    details: dict[str, Any] | list[Any] | None = Field(
-        None, description="`errors` lists field faults as `field: reason`"
-    )
-
-
-class Reward(Answered):
+class ManualEventReward(ResponseModel):
     amount: int
     event_type: str
     wallet_address: str
     transaction_hash: str | None
 
 
-class RecordedAnswer(Answered):
+class ManualEventResponse(ResponseModel):
     """A recorded event (spec 2.2).
 
-    While `status` is `queued` the hash is null; GET /events/{eventId} tells it later.
+    While `status` is `queued` the hash is null: GET /events/{eventId} has it later.
     """
 
     success: Literal[True]
@@ -149,11 +101,11 @@ class RecordedAnswer(Answered):
     wallet_address: str
     transaction_hash: str | None
     status: Literal["published", "queued", "final"]
-    reward: Reward
+    reward: ManualEventReward
 
     @staticmethod
     def body(event: RecordedEvent) -> dict[str, object]:
-        """The same as a plain dict: building the model costs more than the rest of the answer."""
+        """A plain dict: building the model would cost more than the rest of the response."""
         wallet = checksummed(event.wallet)
         mint = None if event.transaction_hash is None else hex_of(event.transaction_hash)
         return {
@@ -185,8 +137,8 @@ def _message(event: RecordedEvent) -> str:
             return f"Event recorded; {event.ltz} LTZ distributed"
 
 
-class EventAnswer(Answered):
-    """What became of an event."""
+class EventStatusResponse(ResponseModel):
+    """The state of an event."""
 
     success: Literal[True] = True
     event_id: str = Field(json_schema_extra={"format": "uuid"})
@@ -215,13 +167,13 @@ class EventAnswer(Answered):
         )
 
 
-class DetectionConfig(Answered):
+class DetectionConfig(ResponseModel):
     url_patterns: list[str]
     success_selectors: list[str]
     channels: list[str]
 
 
-class ConfiguredEvent(Answered):
+class EventConfigEntry(ResponseModel):
     """One event type of a brand (spec 2.3)."""
 
     event_id: str
@@ -256,39 +208,39 @@ def _number(value: Decimal) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
-class ConfigAnswer(Answered):
+class EventConfigResponse(ResponseModel):
     success: Literal[True] = True
     brand_id: str
-    events: list[ConfiguredEvent]
+    events: list[EventConfigEntry]
     count: int
 
     @classmethod
     def of(cls, brand_id: str, rules: Sequence[EventRule]) -> Self:
-        events = [ConfiguredEvent.of(rule) for rule in rules]
+        events = [EventConfigEntry.of(rule) for rule in rules]
         return cls(brand_id=brand_id, events=events, count=len(events))
 
 
 ServiceState = Literal["connected", "unavailable"]
 
 
-class ServiceStates(Answered):
+class ServiceStates(ResponseModel):
     database: ServiceState
     blockchain: ServiceState
     identity_provider: ServiceState = Field(alias="identity-provider")
 
 
-class HealthAnswer(Answered):
+class HealthResponse(ResponseModel):
     status: Literal["healthy", "degraded", "unavailable"]
     timestamp: str = Field(json_schema_extra={"format": "date-time"})
     services: ServiceStates
 
 
-class DiagnosticAnswer(ServiceStates):
+class DiagnosticResponse(ServiceStates):
     status: Literal["healthy", "degraded", "unavailable"]
     timestamp: str = Field(json_schema_extra={"format": "date-time"})
 
 
-class DebugAnswer(Answered):
+class DebugResponse(ResponseModel):
     debug: str
     hostname: str = Field(description="The request's Host")
     path: str
@@ -297,5 +249,5 @@ class DebugAnswer(Answered):
     worker_version: str = Field(alias="worker_version")
 
 
-def no_uuid() -> InvalidFields:
+def invalid_event_id() -> InvalidFields:
     return InvalidFields(["eventId: must be a UUID"])

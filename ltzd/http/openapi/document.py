@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the operations and models that the surfaces really use."""
+"""The OpenAPI 3.1 document of a list of operations and their models."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,10 +7,11 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from ltzd import __version__
-from ltzd.http.openapi.operations import Examples, Operation, Parameter
+from ltzd.http.openapi.operations import Examples, Operation, Parameter, Response
+from ltzd.http.surface import API_PREFIX
 
 API_VERSION = "2.0"
-"""Spec 9.1; ltzd's own version is another one."""
+"""Spec 9.1: the version of the API, not of ltzd."""
 REF = "#/components/schemas/{model}"
 
 SECURITY_SCHEMES = {
@@ -26,7 +27,7 @@ SECURITY_SCHEMES = {
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -39,42 +40,37 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     }
 
 
-def _described(operation: Operation) -> dict[str, Any]:
+def _operation(operation: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": _operation_id(operation),
         "summary": operation.summary,
         "parameters": [_parameter(parameter) for parameter in operation.parameters],
         "responses": {
-            str(status): _answer(operation, status)
-            for status in (*operation.bodiless, *operation.answers)
+            str(status): _response(response) for status, response in operation.responses.items()
         },
     }
     if operation.needs_token:
         described["security"] = [{name: []} for name in SECURITY_SCHEMES]
     if operation.request is not None:
-        content = _json(operation.request, operation.request_examples)
+        content = _content(operation.request, operation.request_examples)
         described["requestBody"] = {"required": True, "content": content}
     return described
 
 
-def _answer(operation: Operation, status: int) -> dict[str, Any]:
-    answer: dict[str, Any]
-    if status in operation.bodiless:
-        answer = {"description": operation.bodiless[status]}
-    else:
-        text, model = operation.answers[status]
-        content = _json(model, operation.examples.get(status, {}))
-        answer = {"description": text, "content": content}
-    headers = {
-        header.name: {"description": header.description, "schema": dict(header.schema)}
-        for header in operation.headers
-        if header.statuses is None or status in header.statuses
-    }
-    return answer | {"headers": headers} if headers else answer
+def _response(response: Response) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": response.description}
+    if response.model is not None:
+        described["content"] = _content(response.model, response.examples)
+    if response.headers:
+        described["headers"] = {
+            header.name: {"description": header.description, "schema": dict(header.schema)}
+            for header in response.headers
+        }
+    return described
 
 
 def _operation_id(operation: Operation) -> str:
-    path = operation.path.replace("{", "").replace("}", "").removeprefix("/service-api")
+    path = operation.path.replace("{", "").replace("}", "").removeprefix(API_PREFIX)
     return "-".join([operation.method.lower(), *path.strip("/").split("/")])
 
 
@@ -87,7 +83,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _json(model: type[BaseModel], examples: Examples) -> dict[str, Any]:
+def _content(model: type[BaseModel], examples: Examples) -> dict[str, Any]:
     content: dict[str, Any] = {"schema": {"$ref": REF.format(model=model.__name__)}}
     if examples:
         content["examples"] = {name: {"value": body} for name, body in examples.items()}
@@ -99,8 +95,9 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
     for operation in operations:
         if operation.request is not None:
             models[operation.request, "validation"] = None
-        for _, model in operation.answers.values():
-            models[model, "serialization"] = None
+        for response in operation.responses.values():
+            if response.model is not None:
+                models[response.model, "serialization"] = None
     _, schemas = models_json_schema(list(models), ref_template=REF)
-    defined: dict[str, Any] = schemas["$defs"]
-    return defined
+    definitions: dict[str, Any] = schemas["$defs"]
+    return definitions

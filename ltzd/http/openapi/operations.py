@@ -1,13 +1,47 @@
-"""How a surface describes its endpoints to the OpenAPI document."""
+"""How a surface describes its endpoints to the OpenAPI document.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+A handler declares the errors it raises with `raises`. From that declaration an `Operation` derives
+the error statuses, their descriptions, models, headers and examples: each error is translated and
+formatted by the code that sends it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
+
+from ltzd.errors import LtzdError
+from ltzd.http.errors import ErrorFormat, http_error_of
+from ltzd.http.openapi.error_causes import condition_of, default_example
+from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+Examples = Mapping[str, Mapping[str, object]]
+"""Bodies, by a name that says what each is an example of."""
+
+_declared: dict[Callable[..., Any], tuple[type[LtzdError], ...]] = {}
+
+
+def raises(*errors: type[LtzdError]) -> Callable[[Handler], Handler]:
+    """Declares the errors that a handler answers with. `Broken` stands for any internal error."""
+
+    def declare(handler: Handler) -> Handler:
+        _declared[handler] = errors
+        return handler
+
+    return declare
+
+
+def declared_errors(handler: Callable[..., Any]) -> tuple[type[LtzdError], ...]:
+    return _declared.get(handler, ())
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
+    """`place` is `path`, `query` or `header`."""
+
     name: str
     place: str
     schema: Mapping[str, object]
@@ -15,45 +49,150 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerHeader:
-    """`statuses` are those that carry it; None is all."""
-
+class ResponseHeader:
     name: str
     description: str
     schema: Mapping[str, object]
-    statuses: frozenset[int] | None = None
-
-
-Examples = Mapping[str, Mapping[str, object]]
-"""Bodies by a name that tells what each is an example of."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """`examples` are by status; `needs_token` asks for a bearer token. Statuses in `bodiless` have
-    a description and no body."""
+class Response:
+    """The response with one status. `model` is None if it has no body."""
 
+    description: str
+    model: type[BaseModel] | None
+    examples: Examples = field(default_factory=dict)
+    headers: tuple[ResponseHeader, ...] = ()
+
+
+INTEGER: Mapping[str, object] = {"type": "integer"}
+TEXT: Mapping[str, object] = {"type": "string"}
+
+SIGNATURE_HEADERS = ("X-LTZ-Brand-Id", "X-LTZ-Timestamp", "X-LTZ-Nonce", "X-LTZ-Signature")
+IDEMPOTENCY_KEY = Parameter(
+    "Idempotency-Key",
+    "header",
+    {"type": "string", "minLength": 1, "maxLength": 255},
+    required=False,
+)
+
+ERROR_HEADERS: Mapping[str, ResponseHeader] = {
+    header.name: header
+    for header in (
+        ResponseHeader("Retry-After", "Seconds until the request may succeed", INTEGER),
+        ResponseHeader("WWW-Authenticate", "The authentication scheme", TEXT),
+        ResponseHeader("X-RateLimit-Limit", "Requests that the window allows", INTEGER),
+        ResponseHeader("X-RateLimit-Remaining", "Requests left in the window", INTEGER),
+        ResponseHeader("X-RateLimit-Reset", "When the window ends, in Unix seconds", INTEGER),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RateWindow:
+    """The X-RateLimit headers of an endpoint. `statuses` carry them; if it is None, all do."""
+
+    counts: str
+    statuses: frozenset[int] | None = None
+
+    def headers(self, status: int) -> tuple[ResponseHeader, ...]:
+        if self.statuses is not None and status not in self.statuses:
+            return ()
+        return (
+            ResponseHeader("X-RateLimit-Limit", self.counts, INTEGER),
+            ERROR_HEADERS["X-RateLimit-Remaining"],
+            ERROR_HEADERS["X-RateLimit-Reset"],
+        )
+
+
+NO_WINDOW = RateWindow("", frozenset())
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One endpoint. Its error responses follow from what `handler` declares.
+
+    `errors` is the surface's format. `error_examples` replace the default example of the classes
+    they belong to. `headers` are those of every response. `needs_token` asks for a bearer token.
+    """
+
+    handler: Callable[..., Any]
     method: str
     path: str
     summary: str
-    answers: Mapping[int, tuple[str, type[BaseModel]]]
+    success: Mapping[int, Response]
+    errors: ErrorFormat
+    error_examples: Mapping[str, LtzdError] = field(default_factory=dict)
     request: type[BaseModel] | None = None
-    parameters: tuple[Parameter, ...] = ()
     request_examples: Examples = field(default_factory=dict)
-    examples: Mapping[int, Examples] = field(default_factory=dict)
-    headers: tuple[AnswerHeader, ...] = ()
+    body_limit: int = EVENT_HANDLER_LIMIT
+    parameters: tuple[Parameter, ...] = ()
+    headers: tuple[ResponseHeader, ...] = ()
+    rate_window: RateWindow = NO_WINDOW
     needs_token: bool = False
-    bodiless: Mapping[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def responses(self) -> Mapping[int, Response]:
+        """Every response by its status: successes first, then errors in order."""
+        errors = _error_responses(self._error_examples(), self.errors, self.path)
+        return {
+            status: replace(
+                response,
+                headers=_merged(self.headers, self.rate_window.headers(status), response.headers),
+            )
+            for status, response in {**self.success, **errors}.items()
+        }
+
+    def _error_examples(self) -> list[tuple[str, LtzdError]]:
+        declared = declared_errors(self.handler)
+        for name, error in self.error_examples.items():
+            if type(error) not in declared:
+                raise ValueError(f"{self.path}: the handler does not declare the error of {name!r}")
+        return [named for kind in declared for named in self._examples_of(kind)]
+
+    def _examples_of(self, kind: type[LtzdError]) -> list[tuple[str, LtzdError]]:
+        own = [named for named in self.error_examples.items() if type(named[1]) is kind]
+        if own:
+            return own
+        error = default_example(kind, self.body_limit)
+        return [(http_error_of(error).code.lower().replace("_", " "), error)]
 
 
-WAIT_FOR_WINDOW = AnswerHeader(
-    "Retry-After", "Seconds until the window ends", {"type": "integer"}, frozenset({429})
-)
-WAIT_TO_SEND = AnswerHeader(
-    "Retry-After",
-    "Seconds until the window or the day of a spent gas budget ends; at RELAY_PENDING, until the "
-    "same request is worth repeating",
-    {"type": "integer"},
-    frozenset({403, 429, 503}),
-)
-"""Of endpoints that have the operator send a transaction."""
+def _error_responses(
+    examples: Iterable[tuple[str, LtzdError]], errors: ErrorFormat, path: str
+) -> Mapping[int, Response]:
+    conditions: dict[int, dict[str, None]] = {}
+    bodies: dict[int, dict[str, Mapping[str, object]]] = {}
+    headers: dict[int, dict[str, None]] = {}
+    for name, error in examples:
+        reply = errors.reply(http_error_of(error), path)
+        conditions.setdefault(reply.status, {})[condition_of(error)] = None
+        bodies.setdefault(reply.status, {})[name] = reply.body
+        headers.setdefault(reply.status, {}).update(dict.fromkeys(reply.headers))
+    return {
+        status: Response(
+            _sentence(conditions[status]),
+            errors.model_of(status),
+            bodies[status],
+            tuple(ERROR_HEADERS[header] for header in headers[status]),
+        )
+        for status in sorted(conditions)
+    }
+
+
+def _sentence(conditions: Iterable[str]) -> str:
+    text = "; ".join(conditions)
+    return text[:1].upper() + text[1:]
+
+
+def _merged(*groups: tuple[ResponseHeader, ...]) -> tuple[ResponseHeader, ...]:
+    """One header of each name: the first."""
+    return tuple(_first_of_each_name(header for group in groups for header in group))
+
+
+def _first_of_each_name(headers: Iterable[ResponseHeader]) -> Iterator[ResponseHeader]:
+    names = set()
+    for header in headers:
+        if header.name not in names:
+            names.add(header.name)
+            yield header

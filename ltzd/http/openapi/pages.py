@@ -1,4 +1,7 @@
-"""GET /docs/openapi.json and a page that shows it, loading nothing from anywhere."""
+"""Serves the OpenAPI document at /docs/openapi.json, and a page of it at /docs.
+
+The page has no scripts and loads nothing.
+"""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -10,7 +13,8 @@ from sanic.request import Request
 
 from ltzd.http.openapi.document import document
 from ltzd.http.openapi.operations import Operation
-from ltzd.http.responses import Reply
+from ltzd.http.responses import JSON, Reply
+from ltzd.http.surface import READ_METHODS, Surface
 
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
@@ -32,37 +36,38 @@ th,td{border-color:#313a48}a{color:#8ab4ff}}
 """
 
 
-def surface(operations: Sequence[Operation]) -> Blueprint:
-    """The document never changes while the program runs, so it is made once."""
+def surface(operations: Sequence[Operation]) -> Surface:
+    """Encodes the document once: it does not change while the program runs."""
     described = document(operations)
     as_json = _encoder.encode(described)
     as_page = page(described)
 
     async def openapi(_request: Request) -> Reply:
-        return Reply(as_json, content_type="application/json")
+        return Reply(as_json, content_type=JSON)
 
     async def docs(_request: Request) -> Reply:
         return Reply(as_page, 200, PAGE_HEADERS, "text/html; charset=utf-8")
 
     blueprint = Blueprint("docs", url_prefix="/docs")
-    blueprint.add_route(openapi, "/openapi.json", ["GET", "HEAD"])
-    blueprint.add_route(docs, "/", ["GET", "HEAD"])
-    return blueprint
+    blueprint.add_route(openapi, "/openapi.json", READ_METHODS)
+    blueprint.add_route(docs, "/", READ_METHODS)
+    return Surface(blueprint)
 
 
 def page(described: dict[str, Any]) -> str:
+    """The document as HTML."""
     schemas = described["components"]["schemas"]
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width,initial-scale=1">',
         f"<title>ltzd API</title><style>{STYLE}</style><h1>ltzd API</h1>",
         f"<p>{escape(described['info']['description'])} ",
-        'The same as data: <a href="/docs/openapi.json">openapi.json</a>.</p>',
+        'As JSON: <a href="/docs/openapi.json">openapi.json</a>.</p>',
     ]
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
             parts += _operation(path, method, operation)
-    parts.append("<h2>Shapes</h2>")
+    parts.append("<h2>Schemas</h2>")
     for name, schema in schemas.items():
         parts += _schema(name, schema)
     return "".join(parts)
@@ -72,18 +77,19 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
     yield f"<h2><span class=m>{method.upper()}</span><code>{escape(path)}</code></h2>"
     yield f"<p>{escape(operation['summary'])}</p><table>"
     if "security" in operation:
-        yield "<tr><th><code>Authorization</code><td>in the header: Bearer and a token</tr>"
+        yield "<tr><th><code>Authorization</code><td>in the header: Bearer and an access token</tr>"
     for parameter in operation["parameters"]:
         yield f"<tr><th><code>{parameter['name']}</code><td>in the {parameter['in']}</tr>"
     if "requestBody" in operation:
         body = operation["requestBody"]
         yield f"<tr><th>body<td>{_kind(_content(body)['schema'])}{_examples(body)}</tr>"
-    for status, answer in operation["responses"].items():
-        yield f"<tr><th>{status}<td>{escape(answer['description'])}"
-        if "content" not in answer:
-            yield f", without a body{_headers(answer)}</tr>"
+    for status, response in operation["responses"].items():
+        yield f"<tr><th>{status}<td>{escape(response['description'])}"
+        if "content" not in response:
+            yield f", without a body{_headers(response)}</tr>"
             continue
-        yield f": {_kind(_content(answer)['schema'])}{_headers(answer)}{_examples(answer)}</tr>"
+        kind = _kind(_content(response)["schema"])
+        yield f": {kind}{_headers(response)}{_examples(response)}</tr>"
     yield "</table>"
 
 
@@ -92,19 +98,19 @@ def _content(holder: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _headers(answer: dict[str, Any]) -> str:
-    names = ", ".join(f"<code>{escape(name)}</code>" for name in answer.get("headers", ()))
+def _headers(response: dict[str, Any]) -> str:
+    names = ", ".join(f"<code>{escape(name)}</code>" for name in response.get("headers", ()))
     return f"<br>Headers: {names}" if names else ""
 
 
 def _examples(holder: dict[str, Any]) -> str:
     return "".join(
-        f"<details><summary>{escape(name)}</summary><pre>{_shown(example['value'])}</pre></details>"
+        f"<details><summary>{escape(name)}</summary><pre>{_formatted(example['value'])}</pre></details>"
         for name, example in _content(holder).get("examples", {}).items()
     )
 
 
-def _shown(value: Any) -> str:
+def _formatted(value: Any) -> str:
     return escape(msgspec.json.format(_encoder.encode(value), indent=2).decode())
 
 
@@ -113,14 +119,14 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
     required = schema.get("required", ())
     yield "<table>"
     for field, described in schema.get("properties", {}).items():
-        need = "required" if field in required else "optional"
+        presence = "required" if field in required else "optional"
         note = escape(described.get("description", ""))
-        yield f"<tr><th><code>{field}</code><td>{_kind(described)}<td>{need}<td>{note}</tr>"
+        yield f"<tr><th><code>{field}</code><td>{_kind(described)}<td>{presence}<td>{note}</tr>"
     yield "</table>"
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """A schema in a few words."""
+    """A schema as a short phrase."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f'<a href="#{name}">{name}</a>'

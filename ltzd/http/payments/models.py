@@ -1,51 +1,37 @@
-"""Requests and answers of checkout and payment mints (spec 2.5, 2.6), as checked, sent and
-documented.
-"""
+"""The requests and responses of checkout and payment mints (spec 2.5, 2.6)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.errors import InvalidFields
-from ltzd.http.event_handler.models import Answered, Sent
-from ltzd.http.requests.fields import (
-    IDEMPOTENCY_KEY_RULE,
-    BrandId,
-    Email,
-    SourceUrl,
-    faults_in,
-    idempotency_key,
-    invalid_fields,
-)
+from ltzd.http.models import RequestModel, ResponseModel
+from ltzd.http.requests.fields import BrandId, Email, SourceUrl, faults_in, field_error
+from ltzd.http.requests.idempotency_key import key_faults
 from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.payments import CURRENCY, LEAST_CENTS, MOST_CENTS, SESSION_ID
 from ltzd.values import address_of, checksummed, hex_of
 
 
-def _fault(reason: str) -> PydanticCustomError:
-    return PydanticCustomError("format", "{reason}", {"reason": reason})
-
-
 def _cents(number: int) -> int:
     if LEAST_CENTS <= number <= MOST_CENTS:
         return number
-    raise _fault(f"must be a whole number of cents from {LEAST_CENTS} to {MOST_CENTS}")
+    raise field_error(f"must be a whole number of cents from {LEAST_CENTS} to {MOST_CENTS}")
 
 
 def _dollars_only(text: str) -> str:
-    """People write a currency's code in capitals, the provider in small letters."""
+    """In lower case, as the payment provider writes currency codes."""
     if text.isascii() and text.lower() == CURRENCY:
         return CURRENCY
-    raise _fault(f"must be {CURRENCY}")
+    raise field_error(f"must be {CURRENCY}")
 
 
 def _session_id(text: str) -> str:
     if SESSION_ID.fullmatch(text):
         return text
-    raise _fault("must be a checkout session's id, cs_ and letters, digits and underscores")
+    raise field_error("must be a checkout session's id, cs_ and letters, digits and underscores")
 
 
 Cents = Annotated[
@@ -65,19 +51,21 @@ SessionId = Annotated[
 ]
 
 
-class CheckoutOrder(Sent):
-    """LTZ to be bought (spec 2.5); a dollar buys 1,000."""
+class CreateCheckoutBody(RequestModel):
+    """A purchase of LTZ (spec 2.5): a dollar buys 1,000."""
 
     brand_id: BrandId
     amount: Cents = Field(description="US cents")
     currency: Dollars | None = None
-    user_email: Email = Field(description="Whose wallet the LTZ go to; made if there is none")
+    user_email: Email = Field(
+        description="The LTZ go to this user's wallet, which is created if there is none"
+    )
     success_url: SourceUrl = Field(
         description="{CHECKOUT_SESSION_ID} in it becomes the session's id"
     )
     cancel_url: SourceUrl
 
-    def asked(self, key: str | None) -> CheckoutRequest:
+    def checkout_request(self, key: str | None) -> CheckoutRequest:
         return CheckoutRequest(
             brand_id=address_of(self.brand_id),
             usd_cents=self.amount,
@@ -90,52 +78,33 @@ class CheckoutOrder(Sent):
 
 def checkout_request(body: Mapping[str, Any], key_headers: Sequence[str]) -> CheckoutRequest:
     """`key_headers` are the request's Idempotency-Key lines. Raises InvalidFields."""
-    faults = _key_faults(key_headers)
+    faults = key_faults(key_headers)
     try:
-        order = CheckoutOrder.model_validate(body)
+        order = CreateCheckoutBody.model_validate(body)
     except ValidationError as error:
         raise InvalidFields([*faults_in(error), *faults]) from None
     if faults:
         raise InvalidFields(faults)
-    return order.asked(key_headers[0] if key_headers else None)
+    return order.checkout_request(key_headers[0] if key_headers else None)
 
 
-def _key_faults(headers: Sequence[str]) -> list[str]:
-    if len(headers) > 1:
-        return ["Idempotency-Key: must be given once"]
-    try:
-        for header in headers:
-            idempotency_key(header)
-    except ValueError:
-        return [f"Idempotency-Key: {IDEMPOTENCY_KEY_RULE}"]
-    return []
-
-
-class CheckoutAnswer(Answered):
+class CreateCheckoutResponse(ResponseModel):
     success: Literal[True]
-    checkout_url: str = Field(description="Where the user pays")
+    checkout_url: str = Field(description="The page where the user pays")
     session_id: str
 
     @staticmethod
-    def body(opened: CheckoutPage) -> dict[str, object]:
-        return {"success": True, "checkoutUrl": opened.url, "sessionId": opened.id}
+    def body(session: CheckoutPage) -> dict[str, object]:
+        return {"success": True, "checkoutUrl": session.url, "sessionId": session.id}
 
 
-class PaidSession(Sent):
-    """A checkout session that may be paid."""
+class PaymentMintBody(RequestModel):
+    """A paid checkout session."""
 
     session_id: SessionId
 
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Raises InvalidFields."""
-        try:
-            return cls.model_validate(body)
-        except ValidationError as error:
-            raise invalid_fields(error) from None
 
-
-class PaymentMintAnswer(Answered):
+class PaymentMintResponse(ResponseModel):
     """A minted payment (spec 2.6)."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
@@ -151,7 +120,7 @@ class PaymentMintAnswer(Answered):
     ltz_amount: int = Field(description="Whole LTZ")
     payment_intent_id: str
     already_processed: Literal[True] | None = Field(
-        None, description="The session was minted before, and is not again"
+        None, description="The session was minted before; nothing was minted now"
     )
 
     @staticmethod
@@ -173,28 +142,23 @@ class PaymentMintAnswer(Answered):
 
 
 def _dollars(cents: int) -> int | float:
-    """Below 10^13 the nearest float is written with the two digits that it came from."""
+    """A float below 10^13 is written with exactly its two decimals."""
     whole, rest = divmod(cents, 100)
     return whole if rest == 0 else cents / 100
 
 
-class PaymentMintRefusal(Answered):
-    """Every other answer of payment-mint (spec 7.4)."""
-
-    success: Literal[False]
-    message: str
-
-
-class ProviderEvent(Sent):
-    """An event as the payment provider sends and signs it; more fields than these."""
+class PaymentWebhookBody(RequestModel):
+    """An event that the payment provider sends and signs, with more fields than these."""
 
     model_config = ConfigDict(extra="allow")
 
     id: str | None = None
     type: str
-    data: dict[str, Any] = Field(description="`object` is what it happened to")
+    data: dict[str, Any] = Field(
+        description="`object` is the session, charge or dispute of the event"
+    )
 
 
-class EventReceived(Answered):
+class PaymentWebhookResponse(ResponseModel):
     success: Literal[True] = True
     received: Literal[True] = True

@@ -1,9 +1,9 @@
 """The perk charge endpoints, spec 4.2: for brands' servers, at the root.
 
-Checks come in one order: the body's size, the signature over the request as it came, JSON, fields,
-and then those of `actions/perk_charges.py`. Once its signature is good, a read has used up its
-nonce, and so has a redemption together with what it does. A request that is not signed rightly
-counts in the relayer's limit of its address; no other counts, or is refused for it.
+Checks run in this order: the body's size, the signature over the bytes of the request, JSON,
+fields, and then those of `actions/perk_charges.py`. A correctly signed read spends its nonce in any
+case; a redemption spends its nonce in the transaction that redeems. A request without a correct
+signature counts towards the relayer's limit of its address; other requests do not.
 """
 
 from collections.abc import Callable, Coroutine
@@ -14,20 +14,41 @@ from sanic import Blueprint
 from sanic.request import Request
 
 from ltzd.actions.perk_charges import SignedReader
-from ltzd.errors import Refused, SignatureRefused
-from ltzd.http.perk_charges.models import (
-    HoldersQuery,
-    PerkHoldersAnswer,
-    PerkRedemption,
-    PerkStatusAnswer,
-    RedeemedAnswer,
-    StatusQuery,
+from ltzd.errors import (
+    Broken,
+    CollectionNotFound,
+    DatabaseUnavailable,
+    HolderChanged,
+    IdempotencyKeyReused,
+    InvalidFields,
+    MissingFields,
+    NoChargesRemaining,
+    NodeUnavailable,
+    RateLimited,
+    Refused,
+    RelayPending,
+    SignatureRefused,
+    TokenNotFound,
+    TransactionFailed,
+    Unavailable,
+    ValidationFailed,
 )
-from ltzd.http.relayer.handlers import ClientLimit
-from ltzd.http.requests.json_body import parsed, read_body, refuse_what_is_not_json
-from ltzd.http.requests.signature_headers import is_signed, signed_of
+from ltzd.http.errors import BodyTooLarge, BodyUnreadable
+from ltzd.http.openapi.operations import raises
+from ltzd.http.perk_charges.models import (
+    CheckPerkStatusQuery,
+    CheckPerkStatusResponse,
+    ListPerkHoldersQuery,
+    ListPerkHoldersResponse,
+    RedeemPerkBody,
+    RedeemPerkResponse,
+)
+from ltzd.http.relayer.address_limit import AddressLimit
+from ltzd.http.requests.json_body import parse_object, read_body, require_json
+from ltzd.http.requests.signature_headers import is_signed, signed_request_of
 from ltzd.http.responses import JSON, Reply, encoded, json_reply
 from ltzd.http.services import PerkCharges
+from ltzd.http.surface import READ_METHODS, Surface
 from ltzd.store.indexer.tokens import TokenPage
 from ltzd.values import Address
 
@@ -38,88 +59,114 @@ HOLDERS = "/list-perk-holders"
 BODY_LIMIT = 65_536
 """Bytes, as for /relay."""
 
-READ = ("GET", "HEAD")
-
 Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Reply]]
-Query = TypeVar("Query", StatusQuery, HoldersQuery)
+Query = TypeVar("Query", CheckPerkStatusQuery, ListPerkHoldersQuery)
+
+READ_ERRORS = (
+    MissingFields,
+    InvalidFields,
+    SignatureRefused,
+    ValidationFailed,
+    CollectionNotFound,
+    BodyTooLarge,
+    RateLimited,
+    Broken,
+    DatabaseUnavailable,
+)
 
 
-def surface(charges: PerkCharges, client_limit: ClientLimit) -> Blueprint:
-    handlers = PerkChargesSurface(charges)
+def surface(charges: PerkCharges, address_limit: AddressLimit) -> Surface:
+    handlers = PerkChargeHandlers(charges)
     blueprint = Blueprint("perk_charges")
-    # ignore_body: `read_body` reads it, of reading requests too, since a signature covers it.
+    # ignore_body: `read_body` reads it, of GET requests too, since the signature covers it.
     for path, methods, handler in (
         (REDEEM, ("POST",), handlers.redeem),
-        (STATUS, READ, handlers.status),
-        (HOLDERS, READ, handlers.holders),
+        (STATUS, READ_METHODS, handlers.status),
+        (HOLDERS, READ_METHODS, handlers.holders),
     ):
-        limited = _limited(handler, client_limit)
+        limited = _limited(handler, address_limit)
         blueprint.add_route(limited, path, methods, name=handler.__name__, ignore_body=True)
-    return blueprint
+    return Surface(blueprint)
 
 
-def _limited(handler: Handler, client_limit: ClientLimit) -> Handler:
-    """The handler, with requests that are not signed rightly counted: without any signature
-    before their body is read, with a wrong one once that is known."""
+def _limited(handler: Handler, address_limit: AddressLimit) -> Handler:
+    """Counts requests without a correct signature.
+
+    An unsigned request counts before its body is read, a wrongly signed one once that is known.
+    """
 
     async def limited(request: Request) -> Reply:
         if not is_signed(request):
-            await client_limit.count(request)
+            await address_limit.count(request)
             return await handler(request)
         try:
             return await handler(request)
         except SignatureRefused:
-            await client_limit.count(request)
+            await address_limit.count(request)
             raise
 
     return limited
 
 
-class PerkChargesSurface:
+class PerkChargeHandlers:
     def __init__(self, charges: PerkCharges) -> None:
         self._charges = charges
-        # Of pages that are kept: most of an answer's cost is in writing it.
+        # Encoding is most of the cost of a list. The action caches pages, so this caches bodies.
         self._bodies: WeakKeyDictionary[TokenPage, bytes] = WeakKeyDictionary()
 
+    @raises(
+        *READ_ERRORS,
+        BodyUnreadable,
+        TokenNotFound,
+        NoChargesRemaining,
+        HolderChanged,
+        IdempotencyKeyReused,
+        TransactionFailed,
+        NodeUnavailable,
+        Unavailable,
+        RelayPending,
+    )
     async def redeem(self, request: Request) -> Reply:
-        """200 once it is one block deep, 202 if that takes too long."""
+        """200 once the redemption is one block deep, 202 if that takes too long."""
         raw = await read_body(request, BODY_LIMIT)
-        brand, nonce = await self._caller(request, raw)
-        refuse_what_is_not_json(request)
-        asked = PerkRedemption.from_json(parsed(raw)).asked(brand, nonce)
-        redeemed = await self._charges.redeem(asked)
+        brand, nonce = await self._authenticate(request, raw)
+        require_json(request)
+        redemption = RedeemPerkBody.from_json(parse_object(raw)).redeem_request(brand, nonce)
+        redeemed = await self._charges.redeem(redemption)
         status = 202 if redeemed.redemption.succeeded is None else 200
-        return json_reply(RedeemedAnswer.body(redeemed), status)
+        return json_reply(RedeemPerkResponse.body(redeemed), status)
 
+    @raises(*READ_ERRORS, TokenNotFound)
     async def status(self, request: Request) -> Reply:
-        reader, query = await self._asked(request, StatusQuery)
+        reader, query = await self._read_query(request, CheckPerkStatusQuery)
         token, as_of = await self._charges.token(reader, query.collection_id, query.token_id)
-        return json_reply(PerkStatusAnswer.body(token, as_of))
+        return json_reply(CheckPerkStatusResponse.body(token, as_of))
 
+    @raises(*READ_ERRORS)
     async def holders(self, request: Request) -> Reply:
-        reader, query = await self._asked(request, HoldersQuery)
-        # One more than is shown tells whether another page follows.
+        reader, query = await self._read_query(request, ListPerkHoldersQuery)
+        # One token more than the page shows: it tells whether another page follows.
         page = await self._charges.holders(
             reader, query.collection_id, query.cursor, query.limit + 1
         )
         body = self._bodies.get(page)
         if body is None:
-            body = self._bodies[page] = encoded(PerkHoldersAnswer.body(query, page))
+            body = self._bodies[page] = encoded(ListPerkHoldersResponse.body(query, page))
         return Reply(body, content_type=JSON)
 
-    async def _asked(self, request: Request, kind: type[Query]) -> tuple[SignedReader, Query]:
-        """Who asks, and what; a bad query spends the nonce, too."""
+    async def _read_query(self, request: Request, kind: type[Query]) -> tuple[SignedReader, Query]:
+        """The caller and its query. An invalid query spends the nonce too."""
         raw = await read_body(request, BODY_LIMIT)
-        reader = SignedReader(*await self._caller(request, raw))
+        reader = SignedReader(*await self._authenticate(request, raw))
         try:
             return reader, kind.from_text(request.query_string)
         except Refused:
             await self._charges.spend(reader)
             raise
 
-    async def _caller(self, request: Request, raw: bytes) -> tuple[Address, str]:
-        """The brand that signed, and its nonce. Raises SignatureRefused."""
-        signed = signed_of(request, raw)
+    async def _authenticate(self, request: Request, raw: bytes) -> tuple[Address, str]:
+        """The brand that signed the request, and the nonce. Raises SignatureRefused."""
+        signed = signed_request_of(request, raw)
         brand = await self._charges.brand_of(signed)
-        assert signed is not None, "what is not signed is refused"
+        assert signed is not None, "brand_of refuses an unsigned request"
         return brand, signed.nonce

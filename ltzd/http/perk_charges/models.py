@@ -1,7 +1,7 @@
-"""Requests and answers of the perk charge endpoints, as validated, as sent and as documented.
+"""The requests and responses of the perk charge endpoints.
 
-Ids of tokens are decimal text in answers, since no JSON number holds them;
-requests may give either.
+Token ids are decimal strings in responses, since they exceed the range of JSON numbers that
+JavaScript reads exactly. Requests may send a string or a number.
 """
 
 import base64
@@ -21,108 +21,105 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
 )
-from pydantic_core import PydanticCustomError
 
 from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest
 from ltzd.errors import InvalidFields, MissingFields
-from ltzd.http.event_handler.models import Answered, Sent
-from ltzd.http.relayer.models import RelayRefusal
-from ltzd.http.requests.fields import AddressText, invalid_fields
+from ltzd.http.models import RequestModel, ResponseModel
+from ltzd.http.requests.fields import AddressText, field_error, invalid_fields
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.store.indexer.tokens import TokenPage
 from ltzd.values import Address, address_of, checksummed, hex_of, iso
 
-MOST_REDEEMED = 65_535
-MOST_IN_A_PAGE = 100
+MAX_REDEEMED = 65_535
+MAX_PAGE_SIZE = 100
 SAFE_DEPTH = 32
-"""Blocks behind the followed head from which on a fact is called safe."""
+"""Blocks behind the indexed head at which a fact counts as safe."""
 
 REQUIRED = ("collectionId", "tokenId")
 
-M = TypeVar("M", bound=Sent)
+M = TypeVar("M", bound=RequestModel)
 V = TypeVar("V")
 Finality = Literal["seen", "safe", "final"]
 
-_MOST = 2**256 - 1
-_QUERIES_KEPT = 1_000
-"""Of lists: the same pages are asked for again and again."""
+_MAX_UINT256 = 2**256 - 1
+_CACHED_QUERIES = 1_000
+"""Parsed list queries: the same pages are requested again and again."""
 _PLAIN_STATUS = re.compile(r"collectionId=([1-9][0-9]{0,70})&tokenId=([0-9]{1,70})")
-"""Numbers that are below 2^256 however large."""
+"""70 digits stay below 2^256, so that no range check is needed."""
 _DECIMAL = re.compile(r"[0-9]{1,78}")
 _DECIMAL_PATTERN = "^[0-9]{1,78}$"
 _CURSOR = re.compile(r"[A-Za-z0-9_-]{1,44}")
 _CURSOR_VERSION = b"\x01"
 
 
-def _fault(reason: str) -> PydanticCustomError:
-    return PydanticCustomError("format", "{reason}", {"reason": reason})
-
-
-def _token_id(given: object) -> int:
-    match given:
-        case str() if _DECIMAL.fullmatch(given) and (number := int(given)) <= _MOST:
+def _token_id(value: object) -> int:
+    match value:
+        case str() if _DECIMAL.fullmatch(value) and (number := int(value)) <= _MAX_UINT256:
             return number
-        case int() if not isinstance(given, bool) and 0 <= given <= _MOST:
-            return given
-    raise _fault("must be a whole number below 2^256, as decimal text or an integer")
+        case int() if not isinstance(value, bool) and 0 <= value <= _MAX_UINT256:
+            return value
+    raise field_error("must be a whole number below 2^256, as decimal text or an integer")
 
 
 def _collection_id(number: int) -> int:
-    if 1 <= number <= _MOST:
+    if 1 <= number <= _MAX_UINT256:
         return number
-    raise _fault("must be a whole number from 1 to below 2^256")
+    raise field_error("must be a whole number from 1 to below 2^256")
 
 
-def _collection_id_text(given: str) -> int:
-    if _DECIMAL.fullmatch(given) and 1 <= (number := int(given)) <= _MOST:
+def _collection_id_text(text: str) -> int:
+    if _DECIMAL.fullmatch(text) and 1 <= (number := int(text)) <= _MAX_UINT256:
         return number
-    raise _fault("must be a whole number from 1 to below 2^256, in decimal digits")
+    raise field_error("must be a whole number from 1 to below 2^256, in decimal digits")
 
 
 def _amount(number: int) -> int:
-    if 1 <= number <= MOST_REDEEMED:
+    if 1 <= number <= MAX_REDEEMED:
         return number
-    raise _fault(f"must be a whole number from 1 to {MOST_REDEEMED}")
+    raise field_error(f"must be a whole number from 1 to {MAX_REDEEMED}")
 
 
-def _limit_text(given: str) -> int:
-    if _DECIMAL.fullmatch(given) and 1 <= (number := int(given)) <= MOST_IN_A_PAGE:
+def _limit_text(text: str) -> int:
+    if _DECIMAL.fullmatch(text) and 1 <= (number := int(text)) <= MAX_PAGE_SIZE:
         return number
-    raise _fault(f"must be a whole number from 1 to {MOST_IN_A_PAGE}")
+    raise field_error(f"must be a whole number from 1 to {MAX_PAGE_SIZE}")
 
 
 def _idempotency_key(text: str) -> str:
     if 8 <= len(text) <= 64 and text.isprintable():
         return text
-    raise _fault("must be 8 to 64 printable characters")
+    raise field_error("must be 8 to 64 printable characters")
 
 
-def cursor_behind(token_id: int) -> str:
-    """Opaque to callers: they hand it back to have the page behind this token."""
+def cursor_after(token_id: int) -> str:
+    """The cursor of the page after this token. Opaque to callers."""
     raw = _CURSOR_VERSION + token_id.to_bytes(max(1, (token_id.bit_length() + 7) // 8), "big")
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def _cursor(given: str) -> int:
-    """The token's id, from text that is byte for byte one of ours."""
-    if _CURSOR.fullmatch(given) and len(given) % 4 != 1:
-        raw = base64.urlsafe_b64decode(given + "=" * (-len(given) % 4))
+def _cursor(text: str) -> int:
+    """The token's id. Accepts only the exact text that `cursor_after` returns."""
+    if _CURSOR.fullmatch(text) and len(text) % 4 != 1:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token_id = int.from_bytes(raw[1:], "big")
-        if raw[:1] == _CURSOR_VERSION and given == cursor_behind(token_id):
+        if raw[:1] == _CURSOR_VERSION and text == cursor_after(token_id):
             return token_id
-    raise _fault("must be the nextCursor of an answer")
+    raise field_error("must be the nextCursor of an answer")
 
 
-_BOTH = [{"type": "string", "pattern": _DECIMAL_PATTERN}, {"type": "integer", "minimum": 0}]
+_TEXT_OR_INTEGER = [
+    {"type": "string", "pattern": _DECIMAL_PATTERN},
+    {"type": "integer", "minimum": 0},
+]
 
 CollectionId = Annotated[
     int, AfterValidator(_collection_id), WithJsonSchema({"type": "integer", "minimum": 1})
 ]
-TokenId = Annotated[int, BeforeValidator(_token_id), WithJsonSchema({"anyOf": _BOTH})]
+TokenId = Annotated[int, BeforeValidator(_token_id), WithJsonSchema({"anyOf": _TEXT_OR_INTEGER})]
 Amount = Annotated[
     int,
     AfterValidator(_amount),
-    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_REDEEMED}),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_REDEEMED}),
 ]
 IdempotencyKey = Annotated[
     str,
@@ -138,28 +135,28 @@ LimitText = Annotated[int, BeforeValidator(_limit_text), WithJsonSchema({"type":
 Cursor = Annotated[int, BeforeValidator(_cursor), WithJsonSchema({"type": "string"})]
 
 
-class PerkRedemption(Sent):
-    """Charges of a token that its brand redeems."""
+class RedeemPerkBody(RequestModel):
+    """Charges of a token to redeem."""
 
     collection_id: CollectionId
     token_id: TokenId
     amount: Amount | None = Field(None, description="Charges; default 1")
     user_address: AddressText | None = Field(
-        None, description="Who is to hold the token; default: whoever does"
+        None, description="The wallet that must hold the token; default: any holder"
     )
     reference: Annotated[str, Field(max_length=128)] | None = Field(
-        None, description="The brand's own words, such as a receipt's number"
+        None, description="Free text of the brand's, such as a receipt number"
     )
     idempotency_key: IdempotencyKey | None = Field(
-        None, description="With the same one the same redemption happens once"
+        None, description="Requests with the same key redeem once"
     )
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Raises MissingFields before anything else, and InvalidFields with every fault."""
-        return _checked(cls, body, REQUIRED)
+        """Raises MissingFields if a required field is absent, else InvalidFields."""
+        return _validated(cls, body, REQUIRED)
 
-    def asked(self, brand: Address, nonce: str) -> RedeemRequest:
+    def redeem_request(self, brand: Address, nonce: str) -> RedeemRequest:
         return RedeemRequest(
             brand=brand,
             nonce=nonce,
@@ -173,67 +170,68 @@ class PerkRedemption(Sent):
         )
 
     def _fingerprint(self) -> bytes:
-        """The same for what means the same, however it is written."""
+        """A hash of the meaning: equal for equal requests, however their values are written."""
         user = None if self.user_address is None else self.user_address.lower()
-        said = (str(self.collection_id), str(self.token_id), self.amount or 1, user, self.reference)
-        return hashlib.sha256(msgspec.json.encode(said)).digest()
+        token = (str(self.collection_id), str(self.token_id))
+        content = (*token, self.amount or 1, user, self.reference)
+        return hashlib.sha256(msgspec.json.encode(content)).digest()
 
 
-class StatusQuery(Sent):
+class CheckPerkStatusQuery(RequestModel):
     """Query of GET /check-perk-status."""
 
     collection_id: CollectionIdText
     token_id: TokenId
 
     @classmethod
-    def from_text(cls, text: str) -> "StatusQuery":
-        """Raises as PerkRedemption does."""
+    def from_text(cls, text: str) -> "CheckPerkStatusQuery":
+        """Raises MissingFields and InvalidFields."""
         plain = _PLAIN_STATUS.fullmatch(text)
         if plain is not None:
-            # As nearly everybody writes it: checked by its form, in a fraction of the time.
+            # The usual form needs no further validation, which takes most of the time.
             return cls.model_construct(collection_id=int(plain[1]), token_id=int(plain[2]))
-        return _checked(cls, _given_once(parse_qs(text), *REQUIRED), REQUIRED)
+        return _validated(cls, _single_values(parse_qs(text), *REQUIRED), REQUIRED)
 
 
-class HoldersQuery(Sent):
-    """Query of GET /list-perk-holders; `cursor` is the token that the page before ended with."""
+class ListPerkHoldersQuery(RequestModel):
+    """Query of GET /list-perk-holders. `cursor` is the last token of the page before."""
 
     collection_id: CollectionIdText
     limit: LimitText = 50
     cursor: Cursor = 0
 
     @classmethod
-    @lru_cache(_QUERIES_KEPT)
+    @lru_cache(_CACHED_QUERIES)
     def from_text(cls, text: str) -> Self:
-        """Raises as PerkRedemption does."""
-        given = _given_once(parse_qs(text), "collectionId", "limit", "cursor")
-        asked = _checked(cls, given, REQUIRED[:1])
-        if asked.cursor and asked.cursor >> SERIAL_BITS != asked.collection_id:
+        """Raises MissingFields and InvalidFields."""
+        values = _single_values(parse_qs(text), "collectionId", "limit", "cursor")
+        query = _validated(cls, values, REQUIRED[:1])
+        if query.cursor and query.cursor >> SERIAL_BITS != query.collection_id:
             raise InvalidFields(["cursor: must be the nextCursor of this collection's list"])
-        return asked
+        return query
 
 
-def _given_once(query: Mapping[str, Sequence[str]], *names: str) -> dict[str, str]:
-    """Raises InvalidFields, since of two values somebody before us may have read the other."""
-    given = {name: query[name] for name in names if name in query}
-    doubled = [name for name, values in given.items() if len(values) > 1]
-    if doubled:
-        raise InvalidFields([f"{name}: must be given once" for name in doubled])
-    return {name: values[0] for name, values in given.items()}
+def _single_values(query: Mapping[str, Sequence[str]], *names: str) -> dict[str, str]:
+    """Raises InvalidFields for a repeated parameter: a proxy may have read another value."""
+    values = {name: query[name] for name in names if name in query}
+    repeated = [name for name, texts in values.items() if len(texts) > 1]
+    if repeated:
+        raise InvalidFields([f"{name}: must be given once" for name in repeated])
+    return {name: texts[0] for name, texts in values.items()}
 
 
-def _checked(model: type[M], said: Mapping[str, Any], required: Sequence[str]) -> M:
-    missing = [name for name in required if said.get(name) is None]
+def _validated(model: type[M], fields: Mapping[str, Any], required: Sequence[str]) -> M:
+    missing = [name for name in required if fields.get(name) is None]
     if missing:
         raise MissingFields(missing)
     try:
-        return model.model_validate(said)
+        return model.model_validate(fields)
     except ValidationError as error:
         raise invalid_fields(error) from None
 
 
-class RedeemedAnswer(Answered):
-    """A redemption. In a 202 it is published and not mined: `status` says so."""
+class RedeemPerkResponse(ResponseModel):
+    """A redemption. With a 202 it is published but not mined, and `status` is `pending`."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
@@ -241,41 +239,41 @@ class RedeemedAnswer(Answered):
     redemption_id: str = Field(description="A UUID; the start of its reference on chain")
     collection_id: int
     token_id: str
-    holder: str = Field(description="Who held the token then")
+    holder: str = Field(description="The wallet that held the token")
     charges_redeemed: int
     charges_remaining: int = Field(description="Right after this redemption")
     max_charges: int
     transaction_hash: str | None
-    redeemed_at: str | None = Field(description="When ltzd saw it mined; null in a 202")
-    status: Literal["pending"] | None = Field(None, description="In a 202 only")
+    redeemed_at: str | None = Field(description="When ltzd saw it mined; null with a 202")
+    status: Literal["pending"] | None = Field(None, description="Present with a 202 only")
     already_processed: Literal[True] | None = Field(
-        None, description="Only where the idempotency key came before"
+        None, description="Present if the idempotency key was used before"
     )
 
     @staticmethod
     def body(redeemed: RedeemedCharges) -> dict[str, object]:
-        one = redeemed.redemption
+        redemption = redeemed.redemption
         body: dict[str, object] = {
             "success": True,
-            "redemptionId": str(one.id),
-            "collectionId": one.collection_id,
-            "tokenId": str(one.token_id),
-            "holder": checksummed(one.holder),
-            "chargesRedeemed": one.amount,
-            "chargesRemaining": one.remaining,
-            "maxCharges": one.max_charges,
-            "transactionHash": _text(one.transaction_hash, hex_of),
-            "redeemedAt": _text(one.mined_at, iso),
+            "redemptionId": str(redemption.id),
+            "collectionId": redemption.collection_id,
+            "tokenId": str(redemption.token_id),
+            "holder": checksummed(redemption.holder),
+            "chargesRedeemed": redemption.amount,
+            "chargesRemaining": redemption.remaining,
+            "maxCharges": redemption.max_charges,
+            "transactionHash": _text(redemption.transaction_hash, hex_of),
+            "redeemedAt": _text(redemption.mined_at, iso),
         }
-        if one.succeeded is None:
+        if redemption.succeeded is None:
             body["status"] = "pending"
         if redeemed.already_processed:
             body["alreadyProcessed"] = True
         return body
 
 
-class PerkStatusAnswer(Answered):
-    """What is left of a token."""
+class CheckPerkStatusResponse(ResponseModel):
+    """The charges of a token."""
 
     success: Literal[True]
     collection_id: int
@@ -286,10 +284,10 @@ class PerkStatusAnswer(Answered):
     charges_remaining: int
     status: Literal["active", "exhausted"]
     last_redeemed_at: str | None
-    as_of_block: int = Field(description="How far the chain was followed when this was read")
+    as_of_block: int = Field(description="The last indexed block when this was read")
     finality: Finality = Field(
-        description="Of the newest fact about the token: seen in a block, "
-        f"{SAFE_DEPTH} blocks deep, final"
+        description="Of the newest fact about the token: in a block, "
+        f"{SAFE_DEPTH} blocks deep, or final"
     )
 
     @staticmethod
@@ -309,8 +307,8 @@ class PerkStatusAnswer(Answered):
         }
 
 
-class PerkHolder(Answered):
-    """A token and who holds it."""
+class PerkHolder(ResponseModel):
+    """A token and its holder."""
 
     wallet_address: str
     token_id: str
@@ -321,7 +319,7 @@ class PerkHolder(Answered):
     last_redeemed_at: str | None
 
 
-class PerkHoldersAnswer(Answered):
+class ListPerkHoldersResponse(ResponseModel):
     """A page of a collection's tokens, in the order in which they were claimed."""
 
     success: Literal[True]
@@ -329,24 +327,20 @@ class PerkHoldersAnswer(Answered):
     holders: list[PerkHolder]
     count: int = Field(description="Tokens in this page")
     total: int = Field(description="Tokens in the collection; a wallet may hold several")
-    next_cursor: str | None = Field(description="For the page behind this one; null at the end")
+    next_cursor: str | None = Field(description="Of the next page; null on the last page")
 
     @staticmethod
-    def body(query: HoldersQuery, found: TokenPage) -> dict[str, object]:
-        """`found` has one more than was asked for, if there is one more."""
-        page = found.tokens[: query.limit]
+    def body(query: ListPerkHoldersQuery, page: TokenPage) -> dict[str, object]:
+        """`page` holds one token more than the query's limit if another page follows."""
+        tokens = page.tokens[: query.limit]
         return {
             "success": True,
             "collectionId": query.collection_id,
-            "holders": [_holder(token) for token in page],
-            "count": len(page),
-            "total": found.total,
-            "nextCursor": cursor_behind(page[-1].id) if len(found.tokens) > len(page) else None,
+            "holders": [_holder(token) for token in tokens],
+            "count": len(tokens),
+            "total": page.total,
+            "nextCursor": cursor_after(tokens[-1].id) if len(page.tokens) > len(tokens) else None,
         }
-
-
-class PerkRefusal(RelayRefusal):
-    """Every other answer about perk charges (spec 7.2)."""
 
 
 def finality_of(token: Token, as_of: IndexedHeight) -> Finality:
@@ -367,5 +361,5 @@ def _holder(token: Token) -> dict[str, object]:
     }
 
 
-def _text(value: V | None, shown: Callable[[V], str]) -> str | None:
-    return None if value is None else shown(value)
+def _text(value: V | None, write: Callable[[V], str]) -> str | None:
+    return None if value is None else write(value)

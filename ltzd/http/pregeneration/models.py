@@ -1,26 +1,25 @@
-"""Requests and answers of pregeneration (spec 4.5), as checked, sent and documented.
+"""The request and response of pregeneration (spec 4.5).
 
-Here as at the invalidation endpoints names are written with underscores, as the specification
-writes them.
+Field names have underscores, as the specification writes them.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, RootModel, ValidationError, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from ltzd.actions.pregeneration import PregenerationRequest
 from ltzd.errors import MissingFields
-from ltzd.http.errors import PREGENERATION_REQUIRED, ProviderUnknown
-from ltzd.http.event_handler.models import Answered, Sent
-from ltzd.http.requests.fields import BrandId, email, invalid_fields
+from ltzd.http.models import RequestModel, ResponseModel
+from ltzd.http.pregeneration.errors import REQUIRED, ProviderUnknown
+from ltzd.http.requests.fields import BrandId, email
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import TITLES, check_id
 from ltzd.store.users.pregenerations import RecordedPregeneration
 from ltzd.values import address_of, checksummed
 
-LONGEST_NAME = 100
+MAX_NAME_LENGTH = 100
 """Characters of `metadata.name`."""
 
 _BY_NAME: Mapping[str, OAuthProvider] = {name: name for name in PROVIDERS}
@@ -28,8 +27,8 @@ _BY_NAME: Mapping[str, OAuthProvider] = {name: name for name in PROVIDERS}
 ProviderText = Annotated[str, WithJsonSchema({"type": "string", "enum": list(PROVIDERS)})]
 
 
-class PregenerationOrder(Sent):
-    """Whose wallet is wanted. For servers: a browser must not ask."""
+class PregenerateUserBody(RequestModel):
+    """The account to create a wallet for. Only servers may send this, never a browser."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -39,26 +38,23 @@ class PregenerationOrder(Sent):
         min_length=1, description="The account's id at the provider, which never changes"
     )
     oauth_username: str | None = Field(
-        None, description="Recommended; must be the account's user name, with or without an @"
+        None, description="Recommended. The account's username, with or without an @"
     )
     metadata: dict[str, Any] | None = Field(
         None,
-        description="Stored with the request. Where an identity vendor keeps the wallets, a google "
-        "account needs `email` and `name` here",
+        description="Stored with the request. A google account needs `email` and `name` here if an "
+        "identity vendor holds the wallets",
     )
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Raises MissingFields, also for empty text, and InvalidFields with every fault."""
-        missing = [name for name in PREGENERATION_REQUIRED if body.get(name) in (None, "")]
+        """Raises MissingFields if a required field is absent or empty, else InvalidFields."""
+        missing = [name for name in REQUIRED if body.get(name) in (None, "")]
         if missing:
             raise MissingFields(missing)
-        try:
-            return cls.model_validate(body)
-        except ValidationError as error:
-            raise invalid_fields(error) from None
+        return super().from_json(body)
 
-    def asked(self) -> PregenerationRequest:
+    def pregeneration_request(self) -> PregenerationRequest:
         """Raises ProviderUnknown and OAuthIdInvalid."""
         return PregenerationRequest(
             brand_id=address_of(self.brand_id),
@@ -69,7 +65,9 @@ class PregenerationOrder(Sent):
     def _account(self, provider: OAuthProvider) -> OAuthAccount:
         check_id(provider, self.oauth_user_id)
         account = OAuthAccount(provider, self.oauth_user_id, self.oauth_username or None)
-        return account if provider != "google" else _with_google_facts(account, self.metadata or {})
+        return (
+            account if provider != "google" else _with_google_profile(account, self.metadata or {})
+        )
 
 
 def _provider(text: str) -> OAuthProvider:
@@ -79,10 +77,10 @@ def _provider(text: str) -> OAuthProvider:
     return provider
 
 
-def _with_google_facts(account: OAuthAccount, metadata: Mapping[str, Any]) -> OAuthAccount:
-    """What Google does not tell of its accounts; what cannot be true counts as not said."""
-    given = {name: metadata.get(name) for name in ("email", "name")}
-    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+def _with_google_profile(account: OAuthAccount, metadata: Mapping[str, Any]) -> OAuthAccount:
+    """Adds e-mail address and name, which Google's API does not have. Ignores invalid values."""
+    values = {name: metadata.get(name) for name in ("email", "name")}
+    texts = {name: value for name, value in values.items() if isinstance(value, str)}
     return replace(
         account,
         email=texts["email"] if _is_email(texts.get("email", "")) else None,
@@ -99,11 +97,11 @@ def _is_email(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    return len(text) <= LONGEST_NAME and text.strip() != ""
+    return len(text) <= MAX_NAME_LENGTH and text.strip() != ""
 
 
-class PregeneratedAnswer(Answered):
-    """An account's wallet (spec 4.5): the same whenever, and for whichever brand, it is asked."""
+class PregenerateUserResponse(ResponseModel):
+    """The wallet of an account (spec 4.5), the same for every request and every brand."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -112,7 +110,7 @@ class PregeneratedAnswer(Answered):
     privy_user_id: str = Field(description="The identity provider's id of the wallet's user")
     oauth_provider: str
     oauth_user_id: str
-    created_new: bool = Field(description="Whether this very request made it")
+    created_new: bool = Field(description="True if this request created it")
     message: str
     next_steps: list[str]
 
@@ -134,59 +132,3 @@ class PregeneratedAnswer(Answered):
                 "Ask again with the same account at any time: the answer names the same wallet",
             ],
         }
-
-
-class _Refused(Answered):
-    model_config = ConfigDict(alias_generator=None)
-
-    error: str
-
-
-class PlainRefusal(_Refused):
-    """The text tells all (spec 7.3)."""
-
-
-class ExplainedRefusal(_Refused):
-    """`details` names the field and its rule, or tells what to do."""
-
-    details: str
-
-
-class MissingRefusal(_Refused):
-    """A required field is missing, null or empty."""
-
-    required: list[str] = Field(description="Every required field")
-
-
-class ProviderRefusal(_Refused):
-    """There is no such provider."""
-
-    valid_providers: list[str]
-
-
-class IdRefusal(_Refused):
-    """No account of the provider has an id of this form."""
-
-    details: str
-    example: str
-
-
-class CredentialsRefusal(_Refused):
-    """The account is an obvious fake, unknown to its provider, or somebody else's."""
-
-    hint: str
-    provider: str
-
-
-class BadRequestRefusal(
-    RootModel[
-        MissingRefusal
-        | ProviderRefusal
-        | IdRefusal
-        | CredentialsRefusal
-        | ExplainedRefusal
-        | PlainRefusal
-    ]
-):
-    """One of MissingRefusal, ProviderRefusal, IdRefusal, CredentialsRefusal,
-    ExplainedRefusal and PlainRefusal."""

@@ -1,4 +1,4 @@
-"""Request and answers of /relay, as validated, as sent and as documented (spec 2.7, 7.2)."""
+"""The request and responses of /relay (spec 2.7)."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,9 +10,8 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from ltzd.actions.relayer.relayer import RelayRequest
 from ltzd.chain.typed_data import signature_of
 from ltzd.errors import InvalidFields, MissingFields
-from ltzd.http.event_handler.models import Answered, Sent
+from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.requests.fields import (
-    IDEMPOTENCY_KEY_RULE,
     AddressText,
     HexData,
     HexWord,
@@ -21,9 +20,9 @@ from ltzd.http.requests.fields import (
     Uint256,
     Uint256Text,
     faults_in,
-    idempotency_key,
     uint256_of,
 )
+from ltzd.http.requests.idempotency_key import key_faults
 from ltzd.rules.relayer.calls import RelayAsk, Relayed, RelayStatus, SignedPermit
 from ltzd.values import address_of, bytes_of, checksummed, hex_of
 
@@ -32,8 +31,8 @@ REQUIRED = ("to", "data", "userAddress")
 Label = Annotated[str, Field(max_length=200)]
 
 
-class RelayPermit(Sent):
-    """An EIP-2612 permit, sent in the same transaction as the call and before it."""
+class RelayPermit(RequestModel):
+    """An EIP-2612 permit, executed before the call in the same transaction."""
 
     owner: AddressText
     spender: AddressText
@@ -45,11 +44,11 @@ class RelayPermit(Sent):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_absent(cls, said: Any) -> Any:
-        """So that it is told as missing."""
-        if not isinstance(said, dict):
-            return said
-        return {name: value for name, value in said.items() if value is not None}
+    def _null_is_absent(cls, permit: Any) -> Any:
+        """Report null as a missing field."""
+        if not isinstance(permit, dict):
+            return permit
+        return {name: value for name, value in permit.items() if value is not None}
 
     def given(self) -> SignedPermit:
         return SignedPermit(
@@ -61,28 +60,28 @@ class RelayPermit(Sent):
         )
 
 
-class RelayMetadata(Sent):
-    """Context of a call; `action` and `perkId` are the caller's own words."""
+class RelayMetadata(RequestModel):
+    """Context of a call. `action` and `perkId` are free text of the caller's."""
 
     action: Label | None = None
     perk_id: Label | None = None
     idempotency_key: IdempotencyKey | None = Field(
-        None, description="In place of the header, which a browser may not send"
+        None, description="For browsers, which may not send the Idempotency-Key header"
     )
     permit: RelayPermit | None = None
 
 
-class RelayCall(Sent):
-    """A call that the operator is asked to send (spec 2.7)."""
+class RelayBody(RequestModel):
+    """A call for the operator to send (spec 2.7)."""
 
     to: AddressText = Field(description="PerkNFT, LTZ, PointsSale or BusinessEscrow")
     data: HexData = Field(description="The encoded call")
     user_address: AddressText = Field(description="A wallet of the token's user")
-    value: Uint256Text | None = Field(None, description="In wei; default 0, and nothing else may")
+    value: Uint256Text | None = Field(None, description="In wei; only 0, the default, is allowed")
     gas_limit: Annotated[int, Field(ge=0)] | None = Field(
         None,
-        description="Default: estimated; at most 1,000,000, at least what the data costs "
-        "(21,000 and 10 for each zero byte, 40 for each other byte)",
+        description="Default: estimated. At most 1,000,000; at least the intrinsic cost of the "
+        "data, 21,000 and 10 for each zero byte and 40 for each other byte",
     )
     metadata: RelayMetadata | None = None
 
@@ -107,9 +106,9 @@ def relay_request(body: dict[str, Any], key_headers: Sequence[str]) -> RelayRequ
     if missing:
         raise MissingFields(missing)
     in_body = _key_in(body)
-    faults = _key_faults(key_headers, in_body)
+    faults = _all_key_faults(key_headers, in_body)
     try:
-        call = RelayCall.model_validate(body)
+        call = RelayBody.model_validate(body)
     except ValidationError as error:
         raise InvalidFields([*faults_in(error), *faults]) from None
     if faults:
@@ -123,42 +122,42 @@ def _key_in(body: dict[str, Any]) -> Any:
     return metadata.get("idempotencyKey") if isinstance(metadata, dict) else None
 
 
-def _key_faults(headers: Sequence[str], in_body: object) -> list[str]:
-    """Those of the header; the model knows those of the body."""
-    if not headers:
-        return []
-    if len(headers) > 1:
-        return ["Idempotency-Key: must be given once"]
-    try:
-        idempotency_key(headers[0])
-    except ValueError:
-        return [f"Idempotency-Key: {IDEMPOTENCY_KEY_RULE}"]
-    if in_body is not None and in_body != headers[0]:
+def _all_key_faults(headers: Sequence[str], in_body: object) -> list[str]:
+    """Faults of the header, and a difference between header and body.
+
+    The model checks the key in the body.
+    """
+    faults = key_faults(headers)
+    if not faults and headers and in_body is not None and in_body != headers[0]:
         return ["metadata.idempotencyKey: must be the same as in the Idempotency-Key header"]
-    return []
+    return faults
 
 
 def fingerprint(body: dict[str, Any]) -> bytes:
-    """The same for the same content, whatever its order and spaces and wherever its key is."""
-    said = dict(body)
+    """A hash of the content, without the idempotency key.
+
+    Independent of the order of fields and of whitespace.
+    """
+    content = dict(body)
     if isinstance(body.get("metadata"), dict):
-        said["metadata"] = {
+        content["metadata"] = {
             name: value for name, value in body["metadata"].items() if name != "idempotencyKey"
         }
-    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).digest()
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).digest()
 
 
-class RelayedAnswer(Answered):
-    """A relay, as far as it has come (spec 2.7).
+class RelayResponse(ResponseModel):
+    """A relay in its present state (spec 2.7).
 
-    What is not known before it is mined is null until then.
+    The facts of its block and receipt are null until it is mined.
     """
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
-    success: bool = Field(description="False once it has failed on chain")
+    success: bool = Field(description="False once the transaction has failed on chain")
     transaction_hash: str = Field(
-        description="Of bytes that a node has taken. May change through a replacement; all find it"
+        description="Hash of a transaction that a node has accepted. A replacement changes it; "
+        "every earlier hash still finds the relay"
     )
     gas_used: str | None
     effective_gas_price: str | None = Field(description="Wei per gas")
@@ -167,9 +166,9 @@ class RelayedAnswer(Answered):
     to: str
     status: Literal["pending", "confirmed", "final", "failed"]
     explorer_url: str | None = Field(
-        None, description="Where an explorer is configured or known for the chain"
+        None, description="Present if an explorer is configured or known for the chain"
     )
-    reason: str | None = Field(None, description="Why it failed")
+    reason: str | None = Field(None, description="Why the transaction failed")
 
     @staticmethod
     def body(relayed: Relayed, explorer_url: str | None) -> dict[str, object]:
@@ -193,15 +192,3 @@ class RelayedAnswer(Answered):
 
 def _text(amount: int | None) -> str | None:
     return None if amount is None else str(amount)
-
-
-class RelayRefusal(Answered):
-    """Every answer that is no relay (spec 7.2)."""
-
-    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
-
-    error: str = Field(description="For people")
-    code: str = Field(description="For programs")
-    details: dict[str, Any] | None = Field(
-        None, description="Facts by code; `errors` lists field faults as `field: reason`"
-    )

@@ -1,8 +1,8 @@
-"""Who a request comes from, for limits: the peer, or what our own reverse proxies say of it.
+"""The client address of a request, which rate limits count: the peer's, or the one a proxy reports.
 
-A header is only as good as its writer. `X-Forwarded-For` is read from its end, an entry for each
-proxy at most, and each was written by the hop after it, which must be trusted. Whatever stands
-before that was sent by the client and may be invented.
+`X-Forwarded-For` is read from its end, at most one entry per proxy. Each entry was written by the
+next hop, which must be a trusted proxy. Entries before those come from the client and may be
+forged.
 """
 
 import re
@@ -19,13 +19,13 @@ Address = IPv4Address | IPv6Address
 UNKNOWN = "unknown"
 """The limit key of a peer without an IP address, such as a Unix socket's."""
 
-_LONGEST = 64
+_MAX_LENGTH = 64
 _WITH_PORT = re.compile(r"\[([^\[\]]+)\](?::[0-9]{1,5})?|([0-9.]+):[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """Our reverse proxies: how many a request passes at most, and the networks they are in."""
+    """The trusted reverse proxies: the most that a request passes, and their networks."""
 
     count: int = 0
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -38,7 +38,7 @@ NO_PROXIES = Proxies()
 
 
 def client_network(request: Request) -> str:
-    """The key of limits: an IPv4 address, or the /64 that one IPv6 subscriber has."""
+    """The key of rate limits: an IPv4 address, or an IPv6 /64, which one subscriber holds."""
     proxies: Proxies = request.app.ctx.proxies
     if not proxies.count:
         return _network_of(request.ip)
@@ -46,12 +46,12 @@ def client_network(request: Request) -> str:
 
 
 def refuse_plain_http(request: Request) -> None:
-    """Raises HttpsRequired when one of our proxies says that a part of the way was not https."""
+    """Raises HttpsRequired if a trusted proxy reports that a hop used plain HTTP."""
     proxies: Proxies = request.app.ctx.proxies
     if not proxies.count:
         return
-    said = ",".join(request.headers.getall("x-forwarded-proto", ())).lower().split(",")
-    if "http" not in map(str.strip, said):
+    protocols = ",".join(request.headers.getall("x-forwarded-proto", ())).lower().split(",")
+    if "http" not in map(str.strip, protocols):
         return
     peer = _address_of(request.ip)
     if peer is not None and proxies.trusts(peer):
@@ -65,10 +65,10 @@ def _client(request: Request, proxies: Proxies) -> Address | None:
     for entry in reversed(entries):
         if address is None or not proxies.trusts(address):
             break
-        before = _address_of(entry.strip())
-        if before is None:
+        previous = _address_of(entry.strip())
+        if previous is None:
             break
-        address = before
+        address = previous
     return address
 
 
@@ -86,8 +86,8 @@ def _key(address: Address | None) -> str:
 
 
 def _address_of(text: str) -> Address | None:
-    """None for what is no address. A port is dropped; an IPv4 address in IPv6 clothes undressed."""
-    return _parsed(text) if len(text) <= _LONGEST else None
+    """None if the text is not an address. Drops a port, and unwraps an IPv4-mapped IPv6 address."""
+    return _parsed(text) if len(text) <= _MAX_LENGTH else None
 
 
 @lru_cache(maxsize=4096)

@@ -1,6 +1,7 @@
-"""The Host header's form, which every surface and the admin port want (RFC 9112 3.2).
+"""Checks the form of the Host header, on every surface and the admin port (RFC 9112 3.2).
 
-A proxy may have read another of two Host headers, or have let pass what it took for something else.
+With two Host headers, or a malformed one, ltzd and a proxy in front of it could read different
+hosts.
 """
 
 import re
@@ -14,12 +15,12 @@ _AUTHORITY = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)"
     r"(?::(?P<port>[0-9]{0,5}))?"
 )
-_MOST_PORT = 65_535
+_MAX_PORT = 65_535
 
 
 def refuse_bad_host(request: Request) -> None:
-    """Raises BadRequest for two hosts, for what is no host, and for none over HTTP/1.1."""
-    if request.method == "NONE":  # Sanic's own, in place of a head that it could not read
+    """Raises BadRequest for a repeated or malformed Host, and for a missing one over HTTP/1.1."""
+    if request.method == "NONE":  # Sanic's stand-in for a head that it could not parse
         return
     hosts = request.headers.getall("host", ())
     if len(hosts) == 1:
@@ -31,9 +32,9 @@ def refuse_bad_host(request: Request) -> None:
 
 @lru_cache(maxsize=4096)
 def is_authority(text: str) -> bool:
-    """Whether this is a name or an address, with or without a port."""
+    """True for a name or an address, with or without a port."""
     match = _AUTHORITY.fullmatch(text.strip(" \t"))
-    if match is None or int(match["port"] or 0) > _MOST_PORT:
+    if match is None or int(match["port"] or 0) > _MAX_PORT:
         return False
     return match["v6"] is None or _is_ipv6(match["v6"])
 

@@ -1,9 +1,10 @@
-"""A request's body as a JSON object: bounded, strict, and free of control characters.
+"""Reads a request body as a JSON object: bounded, strict, and free of control characters.
 
-`read_json` gives the bytes as they came, since a signature covers these; `parsed` the object. Where
-the signature comes before all else, `read_body` and `refuse_what_is_not_json` are its two halves.
+`read_json` returns the raw bytes, which a signature covers; `parse_object` parses them. A surface
+that verifies the signature before anything else calls `read_body` and `require_json`, the two
+halves of `read_json`.
 
-Raises BodyTooLarge and BodyUnreadable. A key that occurs twice has its last value.
+Raises BodyTooLarge and BodyUnreadable. A repeated key has its last value.
 """
 
 import asyncio
@@ -19,19 +20,20 @@ from ltzd.http.errors import BodyTooLarge, BodyUnreadable
 EVENT_HANDLER_LIMIT = 10_240
 """Bytes; spec 8 says 10 KB."""
 
-READ_AWAY_LIMIT = 1024 * 1024
-"""A body over its limit is still read to the end, up to here: a client that is writing would
-otherwise meet a closed socket before it reads its 413."""
+DRAIN_LIMIT = 1024 * 1024
+"""Bytes up to which a body over its limit is read to the end, so that a client still writing gets
+its 413 instead of a closed connection."""
 
 ARRIVAL_SECONDS = 30.0
-"""Sanic's own timer starts again with every byte that comes."""
+"""For the whole body: Sanic's own timeout restarts with every byte that arrives."""
 
-DEEPEST = 32
+MAX_DEPTH = 32
 """Levels of nesting."""
 
-_DECODED_SAFELY = 500
-"""Levels that msgspec's decoder has room for. It recurses on the C stack and stops only at Python's
-recursion limit, which libraries raise: deeper bodies then end the process."""
+_SAFE_BRACKETS = 500
+"""Opening brackets up to which a body may be decoded before its depth is known. msgspec recurses on
+the C stack and stops only at Python's recursion limit, which libraries raise: a body nested deep
+enough would end the process."""
 
 _NO_BRACKETS = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?(?:"|\Z)|[^\[\]{}"]++',  # linear, for unended strings too
@@ -46,12 +48,12 @@ _decoder = msgspec.json.Decoder()
 async def read_json(request: Request, limit: int = EVENT_HANDLER_LIMIT) -> bytes:
     """The body of a route with `ignore_body=True`: Sanic has not read it yet."""
     raw = await read_body(request, limit)
-    refuse_what_is_not_json(request)
+    require_json(request)
     return raw
 
 
-def refuse_what_is_not_json(request: Request) -> None:
-    """As far as the headers tell."""
+def require_json(request: Request) -> None:
+    """Checks the Content-Type and Content-Encoding headers."""
     headers = request.headers
     if headers.getone("content-encoding", "identity").strip().lower() != "identity":
         raise BodyUnreadable("Compressed request bodies are not accepted")
@@ -61,23 +63,23 @@ def refuse_what_is_not_json(request: Request) -> None:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Whatever it is; empty if there is none."""
+    """The bytes of the body; empty if there is none."""
     stream: Any = request.stream
-    stream.request_max_size = READ_AWAY_LIMIT
+    stream.request_max_size = DRAIN_LIMIT
     if not stream.request_body:
         return b""
     if stream.request_body is True and len(stream.recv_buffer) >= stream.request_bytes_left:
-        return await _read_on(stream, limit)  # all here; a timer would cost more than the reading
+        return await _read_stream(stream, limit)  # arrived whole: no timer, which costs more
     try:
         async with asyncio.timeout(ARRIVAL_SECONDS):
-            return await _read_on(stream, limit)
+            return await _read_stream(stream, limit)
     except TimeoutError as error:
-        # Else Sanic would wait for the rest after the answer.
+        # Otherwise Sanic would wait for the rest after the response.
         stream.keep_alive, stream.request_body = False, None
         raise RequestTimeout("The body did not arrive in time") from error
 
 
-async def _read_on(stream: Any, limit: int) -> bytes:
+async def _read_stream(stream: Any, limit: int) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while stream.request_body:
@@ -86,13 +88,13 @@ async def _read_on(stream: Any, limit: int) -> bytes:
         if size <= limit:
             pieces.append(piece)
     if size > limit:
-        raise BodyTooLarge(f"Request body is larger than {limit} bytes", maxBytes=limit)
+        raise BodyTooLarge(limit)
     return b"".join(pieces)
 
 
-def parsed(raw: bytes) -> dict[str, Any]:
-    opened = raw.count(b"{") + raw.count(b"[")
-    if opened > _DECODED_SAFELY:
+def parse_object(raw: bytes) -> dict[str, Any]:
+    brackets = raw.count(b"{") + raw.count(b"[")
+    if brackets > _SAFE_BRACKETS:
         _refuse_deep_text(raw)
     try:
         value = _decoder.decode(raw)
@@ -104,16 +106,21 @@ def parsed(raw: bytes) -> dict[str, Any]:
         raise _too_deep() from error
     if not isinstance(value, dict):
         raise BodyUnreadable("Request body must be a JSON object")
-    if opened > DEEPEST:
+    if brackets > MAX_DEPTH:
         _refuse_deep(value)
-    # In valid JSON only escapes, DEL and the lead byte of C1 can hold a control character.
+    # In valid JSON a control character needs an escape, DEL, or the lead byte of C1.
     may_hold_control = b"\\" in raw or b"\x7f" in raw or b"\xc2" in raw
-    clean: dict[str, Any] = without_control(value) if may_hold_control else value
+    if not may_hold_control:
+        return value
+    clean: dict[str, Any] = without_control_characters(value)
     return clean
 
 
 def _reason(raw: bytes, error: msgspec.DecodeError) -> str:
-    """msgspec calls a lone surrogate truncated input; it names positions, never values."""
+    """msgspec's text, which names positions and no values.
+
+    For a lone surrogate msgspec reports truncated input.
+    """
     text = str(error).removeprefix("JSON is malformed: ")
     if not raw.strip():
         return "it is empty"
@@ -123,20 +130,20 @@ def _reason(raw: bytes, error: msgspec.DecodeError) -> str:
 
 
 def _too_deep() -> BodyUnreadable:
-    return BodyUnreadable(f"Request body is nested deeper than {DEEPEST} levels")
+    return BodyUnreadable(f"Request body is nested deeper than {MAX_DEPTH} levels")
 
 
 def _refuse_deep_text(raw: bytes) -> None:
     depth = 0
     for bracket in _NO_BRACKETS.sub(b"", raw):
         depth += 1 if bracket in b"[{" else -1
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise _too_deep()
 
 
 def _refuse_deep(value: object) -> None:
     level: list[object] = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         level = [child for parent in level for child in _children(parent)]
         if not level:
             return
@@ -150,12 +157,15 @@ def _children(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def without_control(value: Any) -> Any:
+def without_control_characters(value: Any) -> Any:
     """Spec 2.1: C0, DEL and C1 are removed from every string, keys included."""
     if isinstance(value, str):
         return value.translate(_CONTROL)
     if isinstance(value, dict):
-        return {key.translate(_CONTROL): without_control(child) for key, child in value.items()}
+        return {
+            key.translate(_CONTROL): without_control_characters(child)
+            for key, child in value.items()
+        }
     if isinstance(value, list):
-        return [without_control(child) for child in value]
+        return [without_control_characters(child) for child in value]
     return value

@@ -1,4 +1,4 @@
-"""Reads a request's LTZ-HMAC headers; whether they are any good is not decided here."""
+"""Reads the LTZ-HMAC headers of a request. Does not verify the signature: the actions do."""
 
 from sanic.request import Request
 
@@ -10,19 +10,19 @@ _NAMES = ("x-ltz-brand-id", "x-ltz-timestamp", "x-ltz-nonce", "x-ltz-signature")
 
 
 def is_signed(request: Request) -> bool:
-    """Whether any of the headers is there."""
+    """True if the request has any of the headers."""
     return any(name in request.headers for name in _NAMES)
 
 
-def signed_of(request: Request, body: bytes) -> SignedRequest | None:
-    """None for a request that has none of the headers, which most have not."""
+def signed_request_of(request: Request, body: bytes) -> SignedRequest | None:
+    """None if the request has none of the headers."""
     headers = request.headers
-    # Of a line that is there twice somebody before us may have read the other one: joined, all but
-    # signatures have no valid form.
-    given = [",".join(headers.getall(name, ())) for name in _NAMES]
-    if not any(given):
+    # A proxy may have read another line of a repeated header. Joined by a comma, no header but the
+    # signature has a valid form, so a repeated one is refused.
+    values = [",".join(headers.getall(name, ())) for name in _NAMES]
+    if not any(values):
         return None
-    brand_id, timestamp, nonce, signatures = given
+    brand_id, timestamp, nonce, signatures = values
     return SignedRequest(
         id=next(_ids),
         brand_id=brand_id,

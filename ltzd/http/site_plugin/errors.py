@@ -1,14 +1,17 @@
-"""How the site plugin's API says no (spec 7.5), below its REST prefix whatever the path.
+"""The errors of the site plugin's API (spec 7.5), at every path below its REST prefix.
 
-What goes wrong has the code of its endpoint, and a sentence for the person at the site: nothing
-there can be helped by knowing which of our services is away. Faults of the request itself have the
-host platform's own codes.
+An error of an action has the code of its endpoint, and a message for the site's user. The user
+cannot act on the reason that a service is unavailable, so the message does not name the service.
+Faults of the HTTP request have the codes of WordPress.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ltzd.http.errors import FIXED_TEXTS, Answer
+from pydantic import BaseModel, ConfigDict, Field
+
+from ltzd.http.errors import FIXED_TEXTS, ErrorReply, HttpError, RequestError
+from ltzd.http.models import ResponseModel
 from ltzd.rules.event_handler.brand_limits import RATE_REASON
 
 CHECK_IN = "checkin"
@@ -20,7 +23,7 @@ ME = "me"
 PERKS = "perks"
 
 _API_ERROR = (500, "api_error")
-FAILURES: Mapping[str, tuple[int, str]] = {
+ENDPOINT_ERRORS: Mapping[str, tuple[int, str]] = {
     CHECK_IN: (400, "checkin_failed"),
     REDEEM: (400, "redeem_failed"),
     CLAIM_MILESTONE: (400, "claim_failed"),
@@ -29,10 +32,10 @@ FAILURES: Mapping[str, tuple[int, str]] = {
     ME: _API_ERROR,
     PERKS: _API_ERROR,
 }
-"""By endpoint: whatever was asked well and did not come about."""
+"""By endpoint: status and code of every error that no other table has."""
 
 _NO_ROUTE = (404, "rest_no_route")
-_OWN: Mapping[str, tuple[int, str]] = {
+_STATUSES: Mapping[str, tuple[int, str]] = {
     "NOT_CONFIGURED": (500, "not_configured"),
     "NOT_LOGGED_IN": (401, "not_logged_in"),
     "MISSING_PERK_ID": (400, "missing_perk_id"),
@@ -45,6 +48,8 @@ _OWN: Mapping[str, tuple[int, str]] = {
     "TOO_MANY_TRIES": (429, "rest_too_many_requests"),
     "INTERNAL_ERROR": (500, "internal_server_error"),
 }
+"""By ltzd's code: errors that are the same at every endpoint."""
+
 _PROTOCOL = frozenset(
     (
         "BAD_REQUEST",
@@ -57,10 +62,13 @@ _PROTOCOL = frozenset(
         "URI_TOO_LONG",
     )
 )
-"""What is wrong with a request before it is anybody's: its status stays."""
+"""Errors of the HTTP request, which keep their status."""
 
-_AWAY = "This is not available at the moment. Please try again soon."
-_SENTENCES: Mapping[str, str] = {
+_RETRY_STATUSES = frozenset({429, 503})
+"""The statuses whose responses carry the error's headers."""
+
+_UNAVAILABLE = "This is not available at the moment. Please try again soon."
+_MESSAGES: Mapping[str, str] = {
     "HOST_SITE_BUSY": "This site answers slowly at the moment. Please try again soon.",
     "INTERNAL_ERROR": "Something went wrong. Please try again later.",
     "HOST_SITE_UNAVAILABLE": (
@@ -69,48 +77,91 @@ _SENTENCES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SiteErrors:
-    """`rest` is the REST prefix with its slash, `base` the API's place below it."""
+class MissingPerkId(RequestError):
+    """Spec 7.5: `perkId` is missing."""
 
-    rest: str
+    code = "MISSING_PERK_ID"
+    condition = "perkId is missing"
+
+
+class MissingMilestone(RequestError):
+    """Spec 7.5: `milestoneDays` is missing."""
+
+    code = "MISSING_MILESTONE"
+    condition = "milestoneDays is missing"
+
+
+class InvalidParams(RequestError):
+    """`params` has the fault of each invalid parameter, by the parameter's name."""
+
+    code = "INVALID_PARAM"
+    condition = "a parameter is invalid"
+
+    def __init__(self, params: dict[str, str]) -> None:
+        super().__init__(f"Invalid parameter(s): {', '.join(params)}", params=params)
+        self.params = params
+
+
+class SitePluginErrorData(ResponseModel):
+    """`params` has the fault of each invalid parameter, if that is the error."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
+    status: int
+    params: dict[str, str] | None = None
+    details: dict[str, str] | None = None
+
+
+class SitePluginError(ResponseModel):
+    """An error of the site plugin's API (spec 7.5)."""
+
+    code: str
+    message: str = Field(description="A sentence for the site's user")
+    data: SitePluginErrorData
+
+
+@dataclass(frozen=True, slots=True)
+class SitePluginErrors:
+    """The error format. `base` is the path of the API, to which its endpoints are relative."""
+
     base: str
 
-    def covers(self, path: str) -> bool:
-        return path == self.rest or path.startswith(self.rest + "/")
-
-    def reply(self, path: str, answer: Answer) -> tuple[int, dict[str, object]]:
-        status, code = self._status_and_code(path, answer)
+    def reply(self, error: HttpError, path: str) -> ErrorReply:
+        status, code = self._status_and_code(path, error)
         data: dict[str, object] = {"status": status}
-        message = _message(answer)
+        message = _message(error)
         if (status, code) == _NO_ROUTE:
             message = "No route was found matching the URL and request method."
-        elif answer.code == "INVALID_PARAM":
-            data |= {"params": answer.details["params"], "details": {}}
-        return status, {"code": code, "message": message, "data": data}
+        elif error.code == "INVALID_PARAM":
+            data |= {"params": error.details["params"], "details": {}}
+        headers = error.headers if status in _RETRY_STATUSES else {}
+        return ErrorReply(status, {"code": code, "message": message, "data": data}, headers)
 
-    def _status_and_code(self, path: str, answer: Answer) -> tuple[int, str]:
-        if answer.code in _OWN:
-            return _OWN[answer.code]
-        if answer.code in _PROTOCOL:
-            return answer.status, f"rest_{answer.code.lower()}"
-        # However many slashes there are at its end, it is the same route.
+    def model_of(self, _status: int) -> type[BaseModel]:
+        return SitePluginError
+
+    def _status_and_code(self, path: str, error: HttpError) -> tuple[int, str]:
+        if error.code in _STATUSES:
+            return _STATUSES[error.code]
+        if error.code in _PROTOCOL:
+            return error.status, f"rest_{error.code.lower()}"
+        # The router ignores trailing slashes, so the endpoint does too.
         endpoint = path.rstrip("/").removeprefix(self.base + "/")
-        return FAILURES.get(endpoint, _NO_ROUTE)
+        return ENDPOINT_ERRORS.get(endpoint, _NO_ROUTE)
 
 
-def _message(answer: Answer) -> str:
-    if answer.code in FIXED_TEXTS:
-        return _SENTENCES.get(answer.code, _AWAY)
-    if answer.details.get("reason") == RATE_REASON:
-        return _no_new_members(answer.details)
-    longer = answer.details.get("message")
-    return longer if isinstance(longer, str) else answer.text
+def _message(error: HttpError) -> str:
+    if error.code in FIXED_TEXTS:
+        return _MESSAGES.get(error.code, _UNAVAILABLE)
+    if error.details.get("reason") == RATE_REASON:
+        return _no_new_members(error.details)
+    message = error.details.get("message")
+    return message if isinstance(message, str) else error.message
 
 
 def _no_new_members(details: Mapping[str, object]) -> str:
-    """Of a brand's own limits this API meets that of new wallets alone; its text is for brands."""
+    """The brand's limit of new wallets, worded for a user: its own text is for brands."""
     seconds = details.get("retryAfterSeconds")
     minutes = -(-seconds // 60) if isinstance(seconds, int) else 60
-    when = "1 minute" if minutes == 1 else f"{minutes} minutes"
-    return f"This site takes in no more new members for the moment. Please try again in {when}."
+    wait = "1 minute" if minutes == 1 else f"{minutes} minutes"
+    return f"This site takes in no more new members for the moment. Please try again in {wait}."

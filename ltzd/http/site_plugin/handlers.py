@@ -1,7 +1,7 @@
-"""The site plugin's API, spec 4.4: what the users of a brand's own site ask.
+"""The site plugin's endpoints, spec 4.4: for the users of a brand's own site.
 
-The Host names the site, and with it the brand; a log-in is the site's own. Checks come in one
-order: the Host, the log-in, the body or query, and then those of the actions.
+The Host header names the site, and with it the brand; users log in at the site itself. Checks run
+in this order: the Host, the log-in, the body or query, and then those of the actions.
 """
 
 import re
@@ -11,34 +11,59 @@ from typing import Any
 from sanic import Blueprint
 from sanic.request import Request
 
+from ltzd.actions.site_plugin.members import NoEmailAddress
 from ltzd.cache.rate_limits import RateLimits
-from ltzd.errors import Refused, SiteUnknown
-from ltzd.http.errors import BodyTooLarge
+from ltzd.errors import (
+    Broken,
+    CheckInRefused,
+    DatabaseUnavailable,
+    HostSiteBusy,
+    HostSiteUnavailable,
+    IdentityUnavailable,
+    LinkRefused,
+    LoginRateLimited,
+    MilestoneRefused,
+    NotLoggedIn,
+    RateLimited,
+    RedemptionRefused,
+    Refused,
+    SiteUnknown,
+    TooManyAttempts,
+)
+from ltzd.http.errors import BodyTooLarge, BodyUnreadable
+from ltzd.http.openapi.operations import raises
 from ltzd.http.requests.json_body import (
     EVENT_HANDLER_LIMIT,
-    parsed,
+    parse_object,
     read_body,
-    refuse_what_is_not_json,
+    require_json,
 )
 from ltzd.http.responses import Reply
 from ltzd.http.services import SiteServices
-from ltzd.http.site_plugin import errors as site_errors
+from ltzd.http.site_plugin import errors
+from ltzd.http.site_plugin.errors import (
+    InvalidParams,
+    MissingMilestone,
+    MissingPerkId,
+    SitePluginErrors,
+)
 from ltzd.http.site_plugin.log_in_limit import LogInLimit
 from ltzd.http.site_plugin.models import (
-    CheckInAnswer,
-    LeaderboardAnswer,
+    CheckInResponse,
+    ClaimMilestoneBody,
+    ClaimMilestoneResponse,
     LeaderboardQuery,
-    LinkAnswer,
-    LinkOrder,
-    MemberAnswer,
-    MilestoneAnswer,
-    MilestoneOrder,
-    PerkOrder,
-    PerkRedeemedAnswer,
-    PerksAnswer,
-    UnlinkAnswer,
+    LeaderboardResponse,
+    LinkBody,
+    LinkResponse,
+    MemberResponse,
+    PerksResponse,
+    RedeemBody,
+    RedeemResponse,
+    UnlinkResponse,
     site_reply,
 )
+from ltzd.http.surface import READ_METHODS, Surface
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.domains.names import normal_domain
@@ -46,34 +71,47 @@ from ltzd.store.site_plugin.members import Member
 
 BODY_LIMIT = EVENT_HANDLER_LIMIT
 
-NONCE = "X-WP-Nonce"
-READ = ("GET", "HEAD")
+NONCE_HEADER = "X-WP-Nonce"
 
-_PRIVATE = {"Cache-Control": "no-store"}
-# ASCII only: IDNA would make some foreign letters the same as ours.
+COMMON_ERRORS = (SiteUnknown, DatabaseUnavailable, Broken)
+LOG_IN_ERRORS = (
+    *COMMON_ERRORS,
+    NotLoggedIn,
+    NoEmailAddress,
+    HostSiteUnavailable,
+    HostSiteBusy,
+    LoginRateLimited,
+    RateLimited,
+    IdentityUnavailable,
+)
+BODY_ERRORS = (BodyUnreadable, BodyTooLarge)
+
+_NO_STORE = {"Cache-Control": "no-store"}
+# ASCII only: IDNA maps some other letters to ASCII ones.
 _HOST = re.compile(r"([A-Za-z0-9.-]{1,254})(?::[0-9]{1,5})?")
-_ABSOLUTE = re.compile(rb"[^:/?#]+://([^/?#]*)")
+_ABSOLUTE_URL = re.compile(rb"[^:/?#]+://([^/?#]*)")
 
 
-def surface(site: SiteServices, limits: RateLimits, base: str) -> Blueprint:
-    handlers = SitePlugin(site, limits)
+def surface(site: SiteServices, limits: RateLimits, rest_prefix: str, base: str) -> Surface:
+    """`base`, the path of the API, is below `rest_prefix`, the path of the site's REST API."""
+    handlers = SitePluginHandlers(site, limits)
     blueprint = Blueprint("site_plugin", url_prefix=base)
-    # ignore_body: `read_body` reads it, under this surface's own limit.
-    for path, handler in (
-        (site_errors.CHECK_IN, handlers.check_in),
-        (site_errors.REDEEM, handlers.redeem),
-        (site_errors.CLAIM_MILESTONE, handlers.claim_milestone),
-        (site_errors.LINK, handlers.link),
+    # ignore_body: `read_body` reads the body, under this surface's own limit.
+    for endpoint, handler in (
+        (errors.CHECK_IN, handlers.check_in),
+        (errors.REDEEM, handlers.redeem),
+        (errors.CLAIM_MILESTONE, handlers.claim_milestone),
+        (errors.LINK, handlers.link),
     ):
-        blueprint.add_route(handler, f"/{path}", ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.unlink, f"/{site_errors.LINK}", ["DELETE"], ignore_body=True)
-    blueprint.add_route(handlers.leaderboard, f"/{site_errors.LEADERBOARD}", READ)
-    blueprint.add_route(handlers.me, f"/{site_errors.ME}", READ)
-    blueprint.add_route(handlers.perks, f"/{site_errors.PERKS}", READ)
-    return blueprint
+        blueprint.add_route(handler, f"/{endpoint}", ["POST"], ignore_body=True)
+    blueprint.add_route(handlers.unlink, f"/{errors.LINK}", ["DELETE"], ignore_body=True)
+    blueprint.add_route(handlers.leaderboard, f"/{errors.LEADERBOARD}", READ_METHODS)
+    blueprint.add_route(handlers.me, f"/{errors.ME}", READ_METHODS)
+    blueprint.add_route(handlers.perks, f"/{errors.PERKS}", READ_METHODS)
+    return Surface(blueprint, ((rest_prefix, SitePluginErrors(base)),))
 
 
-class SitePlugin:
+class SitePluginHandlers:
     def __init__(self, site: SiteServices, limits: RateLimits) -> None:
         self._members = site.members
         self._log_ins = LogInLimit(site.members, limits)
@@ -82,57 +120,65 @@ class SitePlugin:
         self._redemptions = site.redemptions
         self._links = site.links
 
+    @raises(*LOG_IN_ERRORS, CheckInRefused)
     async def check_in(self, request: Request) -> Reply:
-        with suppress(BodyTooLarge):  # whatever it holds means nothing
+        with suppress(BodyTooLarge):  # the body has no meaning here
             await read_body(request, BODY_LIMIT)
         member = await self._member(request)
-        return site_reply(CheckInAnswer.body(await self._check_ins.check_in(member)))
+        return site_reply(CheckInResponse.body(await self._check_ins.check_in(member)))
 
+    @raises(*LOG_IN_ERRORS, *BODY_ERRORS, MissingPerkId, InvalidParams, RedemptionRefused)
     async def redeem(self, request: Request) -> Reply:
-        """202 while the chain has not decided; asked again then, it is the same redemption."""
-        body = await _body_of(request)
+        """202 while the transaction is not mined: a repeated request has the outcome."""
+        body = await _body_or_error(request)
         member = await self._member(request)
-        order = PerkOrder.from_json(_checked(body))
+        order = RedeemBody.from_json(_raise_error(body))
         brand = self._brand_of(member)
         redeemed = await self._redemptions.redeem(brand, member, order.perk, order.max_cost_units)
         status = 202 if redeemed.is_pending else 200
-        return site_reply(PerkRedeemedAnswer.body(redeemed), status)
+        return site_reply(RedeemResponse.body(redeemed), status)
 
+    @raises(*LOG_IN_ERRORS, *BODY_ERRORS, MissingMilestone, InvalidParams, MilestoneRefused)
     async def claim_milestone(self, request: Request) -> Reply:
-        body = await _body_of(request)
+        body = await _body_or_error(request)
         member = await self._member(request)
-        days = MilestoneOrder.from_json(_checked(body)).milestone_days
+        days = ClaimMilestoneBody.from_json(_raise_error(body)).milestone_days
         bonus = await self._check_ins.claim_milestone(member, days)
-        return site_reply(MilestoneAnswer.body(days, bonus))
+        return site_reply(ClaimMilestoneResponse.body(days, bonus))
 
+    @raises(*LOG_IN_ERRORS, *BODY_ERRORS, InvalidParams, LinkRefused, TooManyAttempts)
     async def link(self, request: Request) -> Reply:
-        body = await _body_of(request)
+        body = await _body_or_error(request)
         member = await self._member(request)
-        code = LinkOrder.from_json(_checked(body)).code
-        return site_reply(LinkAnswer.body(await self._links.link(member, code)))
+        code = LinkBody.from_json(_raise_error(body)).code
+        return site_reply(LinkResponse.body(await self._links.link(member, code)))
 
+    @raises(*LOG_IN_ERRORS)
     async def unlink(self, request: Request) -> Reply:
-        """Also if there is no link: afterwards there is none."""
-        with suppress(BodyTooLarge):  # whatever it holds means nothing
+        """Succeeds also if the member has no link."""
+        with suppress(BodyTooLarge):  # the body has no meaning here
             await read_body(request, BODY_LIMIT)
         await self._links.end(await self._member(request))
-        return site_reply(UnlinkAnswer.body())
+        return site_reply(UnlinkResponse.body())
 
+    @raises(*COMMON_ERRORS, InvalidParams)
     async def leaderboard(self, request: Request) -> Reply:
         brand = self._members.brand_of(host_of(request))
         query = LeaderboardQuery.from_query(request.get_args(keep_blank_values=True))
         board = await self._leaderboards.read(brand, query.metric, query.period, query.limit)
-        return site_reply(LeaderboardAnswer.body(query, board))
+        return site_reply(LeaderboardResponse.body(query, board))
 
+    @raises(*LOG_IN_ERRORS)
     async def me(self, request: Request) -> Reply:
         member = await self._member(request)
         streak = await self._check_ins.streak(member)
         funds = await self._redemptions.funds(self._brand_of(member), member)
-        return site_reply(MemberAnswer.body(member, funds, streak), headers=_PRIVATE)
+        return site_reply(MemberResponse.body(member, funds, streak), headers=_NO_STORE)
 
+    @raises(*COMMON_ERRORS)
     async def perks(self, request: Request) -> Reply:
         brand = self._members.brand_of(host_of(request))
-        return site_reply(PerksAnswer.body(await self._redemptions.perks(brand)))
+        return site_reply(PerksResponse.body(await self._redemptions.perks(brand)))
 
     def _brand_of(self, member: Member) -> Brand:
         """Raises SiteUnknown."""
@@ -142,11 +188,11 @@ class SitePlugin:
         return brand
 
     async def _member(self, request: Request) -> Member:
-        """Raises SiteUnknown, NotLoggedIn, LoginRateLimited, and what keeps us from knowing him."""
+        """The logged-in user as a member of the brand. Raises the errors of LOG_IN_ERRORS."""
         headers = request.headers
         credentials = HostCredentials(
             cookie="; ".join(headers.getall("cookie", ())),
-            nonce=headers.getone(NONCE, None),
+            nonce=headers.getone(NONCE_HEADER, None),
             authorization=headers.getone("authorization", None),
         )
         logged_in = await self._log_ins.member(request, host_of(request), credentials)
@@ -156,35 +202,39 @@ class SitePlugin:
 
 
 def host_of(request: Request) -> str:
-    """The name in the Host header, in its normal form; empty where there is none, or the request's
-    target has another."""
-    name = _name_in(request.headers.getone("host", ""))
-    # RFC 9112 3.2.2: the target counts, so that a proxy may have let it pass for the other's.
-    target = _ABSOLUTE.match(request.raw_url)
-    return name if target is None or _name_in(target[1].decode("ascii", "replace")) == name else ""
+    """The name in the Host header, normalized.
+
+    Empty if there is none, or if the request target names another host: RFC 9112 3.2.2 gives the
+    target precedence, so a proxy may have checked that one.
+    """
+    name = _host_name(request.headers.getone("host", ""))
+    target = _ABSOLUTE_URL.match(request.raw_url)
+    if target is None or _host_name(target[1].decode("ascii", "replace")) == name:
+        return name
+    return ""
 
 
-def _name_in(authority: str) -> str:
-    named = _HOST.fullmatch(authority)
+def _host_name(authority: str) -> str:
+    match = _HOST.fullmatch(authority)
     try:
-        return "" if named is None else normal_domain(named[1])
+        return "" if match is None else normal_domain(match[1])
     except ValueError:
         return ""
 
 
-async def _body_of(request: Request) -> dict[str, Any] | Refused:
-    """What is wrong with it is told once it is known who asks."""
+async def _body_or_error(request: Request) -> dict[str, Any] | Refused:
+    """The body, or its fault, which is raised only after the log-in is checked."""
     try:
         raw = await read_body(request, BODY_LIMIT)
         if not raw:
             return {}
-        refuse_what_is_not_json(request)
-        return parsed(raw)
-    except Refused as refusal:
-        return refusal
+        require_json(request)
+        return parse_object(raw)
+    except Refused as error:
+        return error
 
 
-def _checked(body: dict[str, Any] | Refused) -> dict[str, Any]:
+def _raise_error(body: dict[str, Any] | Refused) -> dict[str, Any]:
     if isinstance(body, Refused):
         raise body
     return body

@@ -1,53 +1,50 @@
-"""Requests and answers of /site-links, as validated, as sent and as documented."""
+"""The requests and responses of /site-links."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ltzd.actions.site_plugin.links import LinkCode
 from ltzd.errors import MissingFields
-from ltzd.http.event_handler.models import Answered, Sent
-from ltzd.http.requests.fields import Domain, invalid_fields
+from ltzd.http.models import RequestModel, ResponseModel
+from ltzd.http.requests.fields import Domain
 from ltzd.rules.site_plugin.links import CODE_LENGTH, DEFAULT_ALLOWANCE, MOST_ALLOWANCE
 from ltzd.store.site_plugin.links import Link
 from ltzd.values import checksummed, iso
 
 
-class NewLink(Sent):
-    """At which site a member is to be linked, and what he may spend there."""
+class CreateSiteLinkBody(RequestModel):
+    """The site whose member the code is for, and what the member may spend there."""
 
-    host: Domain = Field(description="Of a brand's site, where the member will type the code")
+    host: Domain = Field(description="Host of a brand's site, where the member enters the code")
     daily_allowance: int | None = Field(
         None,
         ge=0,
         le=MOST_ALLOWANCE,
-        description=f"Whole LTZ a day, in UTC; {DEFAULT_ALLOWANCE} if it is left out",
+        description=f"Whole LTZ a day, in UTC; default {DEFAULT_ALLOWANCE}",
     )
 
     @classmethod
-    def from_json(cls, body: dict[str, Any]) -> Self:
-        """Raises MissingFields, and InvalidFields with every fault."""
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Raises MissingFields if `host` is absent, else InvalidFields with every fault."""
         if body.get("host") is None:
             raise MissingFields(["host"])
-        try:
-            return cls.model_validate(body)
-        except ValidationError as error:
-            raise invalid_fields(error) from None
+        return super().from_json(body)
 
     @property
     def allowance(self) -> int:
         return DEFAULT_ALLOWANCE if self.daily_allowance is None else self.daily_allowance
 
 
-class LinkCodeAnswer(Answered):
-    """A code for one member of one site. It works once, and nobody can be told it again."""
+class SiteLinkCodeResponse(ResponseModel):
+    """A code for one member of one site. The code works once, and cannot be read again."""
 
     code: str = Field(min_length=CODE_LENGTH, max_length=CODE_LENGTH)
     host: str
     daily_allowance: int = Field(description="Whole LTZ a day")
     expires_at: str = Field(
-        description="When nobody can use the code any more; a link lasts 180 days",
+        description="When the code expires; a link lasts 180 days",
         json_schema_extra={"format": "date-time"},
     )
 
@@ -61,8 +58,8 @@ class LinkCodeAnswer(Answered):
         }
 
 
-class LinkShown(Answered):
-    """A link that lasts."""
+class SiteLinkEntry(ResponseModel):
+    """A link that has not ended."""
 
     host: str
     username: str = Field(description="The member's name at the site")
@@ -83,11 +80,11 @@ class LinkShown(Answered):
         }
 
 
-class LinksAnswer(Answered):
-    """The owner's links, the oldest first."""
+class SiteLinksResponse(ResponseModel):
+    """The owner's links, oldest first."""
 
-    links: list[LinkShown]
+    links: list[SiteLinkEntry]
 
     @staticmethod
     def body(links: Sequence[Link]) -> dict[str, object]:
-        return {"links": [LinkShown.body(link) for link in links]}
+        return {"links": [SiteLinkEntry.body(link) for link in links]}

@@ -1,62 +1,93 @@
-"""Links of site members with a wallet, as its owner makes and ends them (choices.md, Site).
+"""/site-links: where the owner of a wallet makes and ends links with site members.
 
-A surface at the root like /relay, with its envelope, its tokens, its Origin check and its limit
-per address. Checks come in one order: the address's limit, Origin, JSON, token, fields, and then
-those of `actions/site_plugin/links.py`. The other half, where the member types the code, is
-`site_plugin.py`.
+Choices.md, Site, describes linking by code. The endpoints are at the root like /relay, with the
+relayer's error body, tokens, Origin check and limit per address. Checks run in this order: that
+limit, Origin, JSON, token, fields, and then those of `actions/site_plugin/links.py`. The member
+enters the code at the site plugin's `link` endpoint.
 """
 
 from sanic import Blueprint
 from sanic.request import Request
 
-from ltzd.errors import NotFound
-from ltzd.http.relayer.handlers import bearer_token, refuse_foreign_origin
-from ltzd.http.requests.cors import LINKS_PATH, Cors
-from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT, parsed, read_json
+from ltzd.errors import (
+    Broken,
+    DatabaseUnavailable,
+    IdentityUnavailable,
+    InvalidFields,
+    MissingFields,
+    NotFound,
+    RateLimited,
+    Unauthorized,
+    ValidationFailed,
+)
+from ltzd.http.errors import BodyTooLarge, BodyUnreadable
+from ltzd.http.openapi.operations import raises
+from ltzd.http.requests.authorization import bearer_token
+from ltzd.http.requests.cors import Cors
+from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT, parse_object, read_json
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.services import SiteLinks
-from ltzd.http.site_plugin.link_models import LinkCodeAnswer, LinksAnswer, NewLink
+from ltzd.http.site_plugin.link_models import (
+    CreateSiteLinkBody,
+    SiteLinkCodeResponse,
+    SiteLinksResponse,
+)
+from ltzd.http.surface import READ_METHODS, Surface
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.domains.names import normal_domain
 
-PATH = LINKS_PATH
+PATH = "/site-links"
 BODY_LIMIT = EVENT_HANDLER_LIMIT
 
-_PRIVATE = {"Cache-Control": "no-store"}
+CORS_METHODS = "GET, POST, DELETE, OPTIONS"
+"""Spec 5 names three methods for every path; a page of the owner's may also DELETE a link."""
+
+COMMON_ERRORS = (
+    Unauthorized,
+    ValidationFailed,
+    RateLimited,
+    IdentityUnavailable,
+    Broken,
+    DatabaseUnavailable,
+)
+
+_NO_STORE = {"Cache-Control": "no-store"}
 
 
-def surface(links: SiteLinks, cors: Cors) -> Blueprint:
-    handlers = SiteLinksSurface(links, cors)
+def surface(links: SiteLinks, cors: Cors) -> Surface:
+    handlers = SiteLinkHandlers(links, cors)
     blueprint = Blueprint("site_links")
-    # ignore_body: `read_json` reads it, under this surface's own limit.
-    blueprint.add_route(handlers.new_code, PATH, ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.links, PATH, ["GET", "HEAD"])
+    # ignore_body: `read_json` reads the body, under this surface's own limit.
+    blueprint.add_route(handlers.create_code, PATH, ["POST"], ignore_body=True)
+    blueprint.add_route(handlers.links, PATH, READ_METHODS)
     blueprint.add_route(handlers.end, f"{PATH}/<host:str>", ["DELETE"], ignore_body=True)
-    return blueprint
+    return Surface(blueprint)
 
 
-class SiteLinksSurface:
+class SiteLinkHandlers:
     def __init__(self, links: SiteLinks, cors: Cors) -> None:
         self._links = links
         self._cors = cors
 
-    async def new_code(self, request: Request) -> Reply:
-        """The code is shown this once."""
-        refuse_foreign_origin(request, self._cors)
-        body = parsed(await read_json(request, BODY_LIMIT))
+    @raises(*COMMON_ERRORS, BodyUnreadable, MissingFields, InvalidFields, NotFound, BodyTooLarge)
+    async def create_code(self, request: Request) -> Reply:
+        self._cors.refuse_foreign_origin(request)
+        body = parse_object(await read_json(request, BODY_LIMIT))
         owner = await self._owner(request)
-        asked = NewLink.from_json(body)
-        code = await self._links.new_code(owner, asked.host, asked.allowance)
-        return json_reply(LinkCodeAnswer.body(code), 201, dict(_PRIVATE))
+        link = CreateSiteLinkBody.from_json(body)
+        code = await self._links.new_code(owner, link.host, link.allowance)
+        return json_reply(SiteLinkCodeResponse.body(code), 201, dict(_NO_STORE))
 
+    @raises(*COMMON_ERRORS)
     async def links(self, request: Request) -> Reply:
-        refuse_foreign_origin(request, self._cors)
+        self._cors.refuse_foreign_origin(request)
         links = await self._links.links_of(await self._owner(request))
-        return json_reply(LinksAnswer.body(links), 200, dict(_PRIVATE))
+        return json_reply(SiteLinksResponse.body(links), 200, dict(_NO_STORE))
 
+    @raises(*COMMON_ERRORS, NotFound)
     async def end(self, request: Request, host: str) -> Reply:
-        """Also of a host that is no site's any more."""
-        refuse_foreign_origin(request, self._cors)
+        """Works also if the host is no longer the site of any brand."""
+        self._cors.refuse_foreign_origin(request)
         owner = await self._owner(request)
         try:
             name = normal_domain(host)

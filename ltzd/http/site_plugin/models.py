@@ -1,45 +1,36 @@
-"""Requests and answers of the site plugin's API (spec 2.9, 4.4), as checked, sent and documented.
+"""The requests and responses of the site plugin's API (spec 2.9, 4.4).
 
-Amounts are LTZ, as JSON numbers: integers where they are whole.
+Amounts are LTZ as JSON numbers: integers if they are whole.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 from uuid import UUID
 
 import msgspec
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    WithJsonSchema,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
 from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Leaderboard
 from ltzd.actions.site_plugin.links import LinkedWallet
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
-from ltzd.http.errors import InvalidParams, MissingMilestone, MissingPerkId
-from ltzd.http.event_handler.models import Answered, Sent
-from ltzd.http.requests.fields import UUID_TEXT, faults_in
+from ltzd.http.models import RequestModel, ResponseModel
+from ltzd.http.requests.fields import UUID_TEXT, faults_in, field_error
 from ltzd.http.responses import JSON, Reply
+from ltzd.http.site_plugin.errors import InvalidParams, MissingMilestone, MissingPerkId
 from ltzd.rules.amounts import ltz_of
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
-from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
+from ltzd.rules.site_plugin.streaks import Milestone, StreakSummary
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.site_plugin.spending import ActiveLink
 from ltzd.values import LTZ, checksummed, iso
 
 METRICS: tuple[str, ...] = get_args(Metric)
 PERIODS: tuple[str, ...] = get_args(Period)
-MOST_RANKED = 100
-DEFAULT_RANKED = 10
-
-M = TypeVar("M", bound=Sent)
+MAX_LEADERBOARD_LIMIT = 100
+DEFAULT_LEADERBOARD_LIMIT = 10
 
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -53,29 +44,27 @@ def invalid_params(error: ValidationError) -> InvalidParams:
     return InvalidParams(dict(fault.split(": ", 1) for fault in faults_in(error)))
 
 
-def _fault(reason: str) -> PydanticCustomError:
-    return PydanticCustomError("format", "{reason}", {"reason": reason})
-
-
 def _one_of(known: Sequence[str]) -> Callable[[object], object]:
-    def check(given: object) -> object:
-        if given in known:
-            return given
-        raise _fault(f"must be one of {', '.join(known)}")
+    def check(value: object) -> object:
+        if value in known:
+            return value
+        raise field_error(f"must be one of {', '.join(known)}")
 
     return check
 
 
-def _limit_text(given: object) -> int:
-    if isinstance(given, str) and _DIGITS.fullmatch(given) and 1 <= int(given) <= MOST_RANKED:
-        return int(given)
-    raise _fault(f"must be a whole number from 1 to {MOST_RANKED}")
+def _limit_text(text: object) -> int:
+    if isinstance(text, str) and _DIGITS.fullmatch(text):
+        limit = int(text)
+        if 1 <= limit <= MAX_LEADERBOARD_LIMIT:
+            return limit
+    raise field_error(f"must be a whole number from 1 to {MAX_LEADERBOARD_LIMIT}")
 
 
-def _perk_id(given: object) -> str:
-    if isinstance(given, str) and UUID_TEXT.fullmatch(given):
-        return given
-    raise _fault("must be a UUID")
+def _perk_id(text: object) -> str:
+    if isinstance(text, str) and UUID_TEXT.fullmatch(text):
+        return text
+    raise field_error("must be a UUID")
 
 
 PerkIdText = Annotated[
@@ -84,28 +73,39 @@ PerkIdText = Annotated[
 LimitText = Annotated[
     int,
     BeforeValidator(_limit_text),
-    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_RANKED}),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_LEADERBOARD_LIMIT}),
 ]
 Number = Annotated[Decimal, WithJsonSchema({"type": "number", "minimum": 0})]
 
 
-# --- requests -----------------------------------------------------------------------------------
+class SiteRequestModel(RequestModel):
+    """A request whose faults are those of WordPress parameters."""
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Raises InvalidParams with every fault."""
+        try:
+            return cls.model_validate(body)
+        except ValidationError as error:
+            raise invalid_params(error) from None
 
 
-class PerkOrder(Sent):
-    """Which of the brand's perks is to be redeemed, and what it may cost."""
+class RedeemBody(SiteRequestModel):
+    """The perk to redeem, and the highest price to pay for it."""
 
     perk_id: PerkIdText
     max_cost: int | None = Field(
-        None, ge=0, description="Whole LTZ: what the member was shown. A dearer perk is refused"
+        None,
+        ge=0,
+        description="Whole LTZ: the price that the member saw. A higher price is refused",
     )
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Raises MissingPerkId, also for empty text, and InvalidParams."""
+        """Raises MissingPerkId if `perkId` is absent or empty, else InvalidParams."""
         if body.get("perkId") in (None, ""):
             raise MissingPerkId("perkId is required.")
-        return _checked(cls, body)
+        return super().from_json(body)
 
     @property
     def perk(self) -> UUID:
@@ -117,71 +117,64 @@ class PerkOrder(Sent):
         return None if self.max_cost is None else self.max_cost * LTZ
 
 
-class MilestoneOrder(Sent):
-    """Which milestone is claimed: by the days of its streak."""
+class ClaimMilestoneBody(SiteRequestModel):
+    """The milestone to claim, by the days of its streak."""
 
     milestone_days: int = Field(ge=1)
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Raises MissingMilestone, also for empty text, and InvalidParams."""
+        """Raises MissingMilestone if `milestoneDays` is absent or empty, else InvalidParams."""
         if body.get("milestoneDays") in (None, ""):
             raise MissingMilestone("milestoneDays is required.")
-        return _checked(cls, body)
+        return super().from_json(body)
 
 
-class LinkOrder(Sent):
-    """The code that the wallet's owner was told by POST /site-links."""
+class LinkBody(SiteRequestModel):
+    """The code that POST /site-links returned to the wallet's owner."""
 
     code: str = Field(
-        min_length=1, description="Case, spaces and hyphens do not count; I and L are 1, O is 0"
+        min_length=1, description="Case, spaces and hyphens are ignored; I and L are 1, O is 0"
     )
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Raises InvalidParams, for empty text as for none."""
-        given = {name: value for name, value in body.items() if value not in (None, "")}
-        return _checked(cls, given)
+        """Raises InvalidParams. An empty code counts as absent."""
+        return super().from_json(
+            {name: value for name, value in body.items() if value not in (None, "")}
+        )
 
 
-class LeaderboardQuery(Sent):
+class LeaderboardQuery(SiteRequestModel):
     """Query of GET /leaderboard."""
 
     metric: Annotated[Metric, BeforeValidator(_one_of(METRICS))] = "ltz_earned"
     period: Annotated[Period, BeforeValidator(_one_of(PERIODS))] = "week"
-    limit: LimitText = DEFAULT_RANKED
+    limit: LimitText = DEFAULT_LEADERBOARD_LIMIT
 
     @classmethod
     def from_query(cls, query: Mapping[str, Sequence[str]]) -> Self:
         """Raises InvalidParams with every fault."""
-        given = {name: query[name] for name in cls.model_fields if name in query}
-        repeated = {name: "must be given once" for name, values in given.items() if len(values) > 1}
+        params = {name: query[name] for name in cls.model_fields if name in query}
+        repeated = {
+            name: "must be given once" for name, values in params.items() if len(values) > 1
+        }
         try:
-            asked = cls.model_validate(
-                {name: values[0] for name, values in given.items() if name not in repeated}
+            leaderboard = cls.from_json(
+                {name: values[0] for name, values in params.items() if name not in repeated}
             )
-        except ValidationError as error:
-            raise InvalidParams(repeated | invalid_params(error).params) from None
+        except InvalidParams as error:
+            raise InvalidParams(repeated | error.params) from None
         if repeated:
             raise InvalidParams(repeated)
-        return asked
-
-
-def _checked(kind: type[M], body: Mapping[str, Any]) -> M:
-    try:
-        return kind.model_validate(body)
-    except ValidationError as error:
-        raise invalid_params(error) from None
-
-
-# --- answers ------------------------------------------------------------------------------------
+        return leaderboard
 
 
 def _number(value: Decimal) -> int | Decimal:
     return int(value) if value == value.to_integral_value() else value
 
 
-class StreakMilestone(Answered):
+class StreakMilestone(ResponseModel):
     days: int
     bonus: int = Field(description="Whole LTZ")
 
@@ -190,47 +183,47 @@ class StreakMilestone(Answered):
         return {"days": milestone.days, "bonus": milestone.bonus}
 
 
-class SiteStreak(Answered):
-    """A member's days in a row (spec 2.9)."""
+class SiteStreak(ResponseModel):
+    """A member's check-in streak (spec 2.9)."""
 
-    current_streak: int = Field(description="Days, 0 once a day was missed")
+    current_streak: int = Field(description="Days; 0 after a missed day")
     multiplier: Number
     next_milestone: StreakMilestone | None
     unclaimed_milestones: list[StreakMilestone]
 
     @staticmethod
-    def body(shown: StreakShown) -> dict[str, object]:
-        coming = shown.next_milestone
+    def body(streak: StreakSummary) -> dict[str, object]:
+        upcoming = streak.next_milestone
         return {
-            "currentStreak": shown.current_streak,
-            "multiplier": _number(shown.multiplier),
-            "nextMilestone": None if coming is None else StreakMilestone.body(coming),
+            "currentStreak": streak.current_streak,
+            "multiplier": _number(streak.multiplier),
+            "nextMilestone": None if upcoming is None else StreakMilestone.body(upcoming),
             "unclaimedMilestones": [
-                StreakMilestone.body(one) for one in shown.unclaimed_milestones
+                StreakMilestone.body(milestone) for milestone in streak.unclaimed_milestones
             ],
         }
 
 
-class CheckInAnswer(Answered):
-    """Today is claimed, by this request or an earlier one."""
+class CheckInResponse(ResponseModel):
+    """The check-in of today, by this request or an earlier one."""
 
     success: Literal[True]
     streak: SiteStreak
-    reward: int = Field(description="Whole LTZ; 0 if today was claimed already")
+    reward: int = Field(description="Whole LTZ; 0 if the member had checked in before")
     already_claimed: bool
 
     @staticmethod
-    def body(checked: CheckInResult) -> dict[str, object]:
+    def body(check_in: CheckInResult) -> dict[str, object]:
         return {
             "success": True,
-            "streak": SiteStreak.body(checked.streak),
-            "reward": checked.reward,
-            "alreadyClaimed": checked.already_claimed,
+            "streak": SiteStreak.body(check_in.streak),
+            "reward": check_in.reward,
+            "alreadyClaimed": check_in.already_claimed,
         }
 
 
-class MilestoneAnswer(Answered):
-    """The milestone is claimed."""
+class ClaimMilestoneResponse(ResponseModel):
+    """A claimed milestone."""
 
     success: Literal[True]
     bonus_ltz: int
@@ -241,8 +234,8 @@ class MilestoneAnswer(Answered):
         return {"success": True, "bonusLtz": bonus, "milestone": days}
 
 
-class SitePerk(Answered):
-    """A perk as it was redeemed (spec 2.9)."""
+class SitePerk(ResponseModel):
+    """A redeemed perk (spec 2.9)."""
 
     id: str
     name: str
@@ -250,43 +243,45 @@ class SitePerk(Answered):
     category: str
 
 
-class PerkRedeemedAnswer(Answered):
-    """The perk is the member's; in a 202 it will be, or not, once the chain has decided."""
+class RedeemResponse(ResponseModel):
+    """A redemption. With a 202 its transaction is not mined yet and may still fail."""
 
     success: Literal[True]
-    confirmation_code: str | None = Field(description="To be shown for the perk; null in a 202")
+    confirmation_code: str | None = Field(description="Proves the redemption; null with a 202")
     perk: SitePerk
 
     @staticmethod
     def body(redeemed: RedeemedPerk) -> dict[str, object]:
-        one = redeemed.redemption
+        redemption = redeemed.redemption
         perk = {
-            "id": str(one.perk_id),
-            "name": one.name,
-            "cost": ltz_of(one.price),
-            "category": one.category,
+            "id": str(redemption.perk_id),
+            "name": redemption.name,
+            "cost": ltz_of(redemption.price),
+            "category": redemption.category,
         }
-        code = None if redeemed.is_pending else one.confirmation_code
+        code = None if redeemed.is_pending else redemption.confirmation_code
         return {"success": True, "confirmationCode": code, "perk": perk}
 
 
-class RankedMember(Answered):
-    """One of the ranked (spec 2.9)."""
+class LeaderboardRow(ResponseModel):
+    """A ranked member (spec 2.9)."""
 
-    user_identifier: str = Field(description="The same for the same user, at this site only")
+    user_identifier: str = Field(
+        description="Stable for a user at this site, and different at every other site"
+    )
     username: str
     value: int
     rank: int
 
 
-class LeaderboardAnswer(Answered):
-    """The first of those who are above zero."""
+class LeaderboardResponse(ResponseModel):
+    """The first members with a value above zero."""
 
     success: Literal[True]
-    leaderboard: list[RankedMember]
+    leaderboard: list[LeaderboardRow]
     metric: Metric
     period: Period
-    total: int = Field(description="How many are ranked in all")
+    total: int = Field(description="Number of ranked members")
 
     @staticmethod
     def body(query: LeaderboardQuery, board: Leaderboard) -> dict[str, object]:
@@ -307,8 +302,8 @@ class LeaderboardAnswer(Answered):
         }
 
 
-class LinkAnswer(Answered):
-    """The wallet is the code's owner's, and the member's while the link lasts."""
+class LinkResponse(ResponseModel):
+    """The wallet of the code's owner, which is the member's until the link ends."""
 
     success: Literal[True]
     wallet_address: str
@@ -323,8 +318,8 @@ class LinkAnswer(Answered):
         }
 
 
-class UnlinkAnswer(Answered):
-    """No link lasts."""
+class UnlinkResponse(ResponseModel):
+    """The member has no link."""
 
     success: Literal[True]
 
@@ -333,8 +328,8 @@ class UnlinkAnswer(Answered):
         return {"success": True}
 
 
-class MemberLink(Answered):
-    """What the wallet's owner lets the member spend beyond what the brand gave."""
+class MemberLink(ResponseModel):
+    """The allowance that the wallet's owner gives the member beyond what the brand gave."""
 
     daily_allowance: Number = Field(description="LTZ a day, in UTC")
     allowance_left: Number = Field(description="LTZ, today")
@@ -349,20 +344,20 @@ class MemberLink(Answered):
         }
 
 
-class MemberAnswer(Answered):
-    """Who is logged in."""
+class MemberResponse(ResponseModel):
+    """The logged-in member."""
 
     success: Literal[True]
     username: str
     wallet_address: str
-    balance: Number = Field(description="LTZ, as of the last block that was read")
+    balance: Number = Field(description="LTZ, as of the last indexed block")
     streak: SiteStreak
-    linked: bool = Field(description="Whether the wallet's owner has linked the member")
+    linked: bool = Field(description="True if the wallet's owner has linked the member")
     spendable: Number = Field(description="LTZ of the balance that this session may spend now")
     link: MemberLink | None
 
     @staticmethod
-    def body(member: Member, funds: MemberFunds, streak: StreakShown) -> dict[str, object]:
+    def body(member: Member, funds: MemberFunds, streak: StreakSummary) -> dict[str, object]:
         return {
             "success": True,
             "username": member.username,
@@ -379,8 +374,8 @@ class OfferedPerk(SitePerk):
     available: bool
 
 
-class PerksAnswer(Answered):
-    """What the brand's site lists."""
+class PerksResponse(ResponseModel):
+    """The perks of the brand's site."""
 
     success: Literal[True]
     perks: list[OfferedPerk]
@@ -398,21 +393,3 @@ class PerksAnswer(Answered):
             for offer in offers
         ]
         return {"success": True, "perks": perks}
-
-
-class RefusalData(Answered):
-    """`params` tells what is wrong with each parameter, where that is what is wrong."""
-
-    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
-
-    status: int
-    params: dict[str, str] | None = None
-    details: dict[str, str] | None = None
-
-
-class SiteRefusal(Answered):
-    """Every answer that is no success (spec 7.5)."""
-
-    code: str
-    message: str = Field(description="A sentence for the site's user")
-    data: RefusalData

@@ -1,4 +1,4 @@
-"""What a mint of these rewards says to LTZ: their references, and the call's data."""
+"""Encodes the mint of a batch of rewards: their references, and the call's data."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from ltzd.store.operator.rewards import QueuedReward
 from ltzd.values import LTZ, reward_reference
 
 
-def numbered(batch: Sequence[QueuedReward], first: int) -> list[int]:
-    """Each reward's seq: the one it has for ever, or the next from `first` on."""
+def seqs_of(batch: Sequence[QueuedReward], first: int) -> list[int]:
+    """A reward that was signed before keeps its seq; the others count from `first`."""
     fresh = itertools.count(first)
     return [next(fresh) if reward.seq is None else reward.seq for reward in batch]
 
 
-def call_of(batch: Sequence[QueuedReward], seqs: Sequence[int]) -> bytes:
+def encode_mint(batch: Sequence[QueuedReward], seqs: Sequence[int]) -> bytes:
     return ltz.mint_call(
         [
             ltz.MintEntry(

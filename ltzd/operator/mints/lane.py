@@ -1,4 +1,4 @@
-"""The mint lane: turns rewards into minted LTZ, each reference once."""
+"""The mint lane: mints queued rewards, each reference once."""
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.node.node import Node
@@ -9,7 +9,7 @@ from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork, OutcomeSink, RewardOutcomes
-from ltzd.operator.mints.signer import Counters, MintSigner
+from ltzd.operator.mints.signer import MintCounters, MintSigner
 from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget, Stopped
 from ltzd.operator.send_guard import SendGuard
@@ -33,17 +33,17 @@ class MintLane(WalletLane):
         target: MintTarget,
         wakeups: WakeupHub,
         policy: LanePolicy,
-        process: InProcessHooks | None = None,
+        hooks: InProcessHooks | None = None,
     ) -> None:
         super().__init__(pool, database_url, node, signer, target.chain_id, wakeups, policy)
         self._target = target
-        self._process = process or InProcessHooks()
+        self._hooks = hooks or InProcessHooks()
         self._next_seq = 0
 
-    def _rows(self) -> OutcomeSink:
-        return RewardOutcomes(self._wakeups, self._process)
+    def _outcome_sink(self) -> OutcomeSink:
+        return RewardOutcomes(self._wakeups, self._hooks)
 
-    async def _work(
+    async def _lane_work(
         self,
         context: LaneContext,
         in_flight: InFlightTransactions,
@@ -55,12 +55,12 @@ class MintLane(WalletLane):
             has_reverted = await transactions.has_reverted(connection, context.lane)
             last_brand = await rewards.last_brand(connection, self._next_seq)
         simulator = MintSimulator(context, self._target, must_simulate=has_reverted)
-        counters = Counters(next_nonce, self._next_seq, last_brand)
+        counters = MintCounters(next_nonce, self._next_seq, last_brand)
         return MintSigner(
-            context, in_flight, guard, signer, self._target, simulator, counters, self._process
+            context, in_flight, guard, signer, self._target, simulator, counters, self._hooks
         )
 
-    async def _begin(self, used: int) -> tuple[Lane, int]:
+    async def _begin_term(self, used: int) -> tuple[Lane, int]:
         """Check the references against the chain, then count the epoch up."""
         wallet, target = self._signer.address, self._target
         async with session(self._pool) as connection:
@@ -77,9 +77,9 @@ class MintLane(WalletLane):
         return lane, next_nonce
 
     async def _check_references(self, next_seq: int | None) -> int:
-        """The counter, checked: no reference at or above it may be used (contracts.md).
+        """The counter, after a check that no reference at or above it is used (contracts.md).
 
-        Without a counter (a new database on a used LTZ) it begins above every used reference.
+        Without a counter (a new database on a used LTZ) counting begins above every used reference.
         """
         if next_seq is None:
             word = 0

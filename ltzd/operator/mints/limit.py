@@ -1,7 +1,7 @@
-"""What LTZ's mint limit lets this lane mint now, so that no batch reverts for asking too much.
+"""Tracks what LTZ's mint limit lets this lane mint now, so that no batch reverts for its size.
 
-The limit is a token bucket on chain (contracts.md); `rules/operator/mint_turns.py` says who gets
-what of it. Amounts are LTZ's smallest unit.
+The limit is a token bucket on chain (contracts.md). `rules/operator/mint_allocation.py` decides how
+rewards share it. Amounts are in LTZ's smallest unit.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ltzd.chain.node.rpc import RpcError
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import MintTarget
-from ltzd.rules.operator.mint_turns import Bucket, MintRequest, Reserve, allot
+from ltzd.rules.operator.mint_allocation import MintBucket, MintRequest, MintReserve, allocate
 from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
 from ltzd.store.operator.lanes import Lane
@@ -29,8 +29,6 @@ _PUT_BACK_AT_ONCE = 1_000
 
 
 class MintLimitTracker:
-    """`saver` is the reward that the bucket is being filled for, if there is one."""
-
     def __init__(
         self, node: Node, target: MintTarget, minter: Address, clock: Clock = loop_time
     ) -> None:
@@ -42,16 +40,17 @@ class MintLimitTracker:
         self._available = 0
         self._window_seconds = 0
         self._has_risen = False
-        self._saved_at = self._clock()
-        self._reserve = Reserve()
+        self._refilled_at = self._clock()
+        self._reserve = MintReserve()
         self._over_capacity: tuple[UUID, ...] = ()
 
     @property
-    def saver(self) -> UUID | None:
-        return self._reserve.saver
+    def saving_for(self) -> UUID | None:
+        """The large reward that a share of the bucket is kept for, if there is one."""
+        return self._reserve.saving_for
 
-    async def look(self) -> None:
-        """Ask the chain. Raises NodeUnavailable."""
+    async def refresh(self) -> None:
+        """Read the limit from the chain. Raises NodeUnavailable."""
         try:
             answer = await self._node.view(self._target.ltz, ltz.mint_limit_call(self._minter))
             capacity, self._window_seconds, self._available = ltz.decode_mint_limit(answer)
@@ -60,45 +59,48 @@ class MintLimitTracker:
         self._has_risen |= capacity > self._capacity
         self._capacity = capacity
 
-    def fit(
+    def select(
         self, waiting: Sequence[QueuedReward], in_flight: int, at_most: int = ltz.MAX_BATCH
     ) -> list[QueuedReward]:
-        """The rewards of one mint: the bucket holds them beside `in_flight` units.
+        """The rewards of one mint that the bucket covers beside `in_flight` units.
 
-        What of them is not minted after all is to be given back (`give_back`).
+        The caller passes rewards that it does not mint after all to `give_back`.
         """
         if self._capacity == 0:
-            return []  # minting is switched off: every reward waits, and stays in the queue
-        asks = [
+            return []  # Minting is switched off: every reward waits, and stays in the queue.
+        requests = [
             MintRequest(reward.id, None if reward.is_payment else reward.brand_id, reward.ltz * LTZ)
             for reward in waiting
         ]
-        bucket = Bucket(
+        bucket = MintBucket(
             capacity=min(self._capacity, ltz.MAX_UNITS),
             spendable=self._available - in_flight,
             refill=self._refill(),
         )
-        allotment = allot(asks, bucket, self._reserve, at_most)
-        self._reserve, self._over_capacity = allotment.reserve, allotment.over_capacity
+        allocation = allocate(requests, bucket, self._reserve, at_most)
+        self._reserve, self._over_capacity = allocation.reserve, allocation.over_capacity
         by_id = {reward.id: reward for reward in waiting}
-        return [by_id[id_] for id_ in allotment.taken]
+        return [by_id[id_] for id_ in allocation.selected]
 
-    def give_back(self, left_out: Sequence[QueuedReward]) -> None:
-        """These are not minted now: else the next round takes what they leave for a refill, and
-        keeps half of it for the reward that is saved for."""
-        units = sum(reward.ltz for reward in left_out) * LTZ
+    def give_back(self, not_minted: Sequence[QueuedReward]) -> None:
+        """Return the units of selected rewards that are not minted now.
+
+        The next round would otherwise take these units for a refill, and keep half of them for the
+        reward that it saves for.
+        """
+        units = sum(reward.ltz for reward in not_minted) * LTZ
         self._reserve = replace(self._reserve, free=self._reserve.free + units)
 
     def _refill(self) -> int:
-        """Since this was asked last."""
+        """The units that the bucket refills in the time since the last call."""
         now = self._clock()
-        seconds, self._saved_at = now - self._saved_at, now
+        seconds, self._refilled_at = now - self._refilled_at, now
         return self._capacity * int(seconds * 1_000) // max(1, self._window_seconds * 1_000)
 
-    async def sort_out(self, connection: Connection, lane: Lane) -> bool:
-        """Take rewards above the capacity out of the queue, and put back those no longer above it.
+    async def update_queue(self, connection: Connection, lane: Lane) -> bool:
+        """Take rewards above the capacity out of the queue, and put back those now within it.
 
-        Answers whether the queue has changed.
+        Returns whether the queue has changed.
         """
         over_capacity, self._over_capacity = self._over_capacity, ()
         taken_out: list[UUID] = []
@@ -109,7 +111,7 @@ class MintLimitTracker:
         return bool(taken_out) or await self._put_back(connection, lane)
 
     async def _put_back(self, connection: Connection, lane: Lane) -> bool:
-        """Those that a raised limit holds, so many at a time."""
+        """Put back rewards that a raised limit covers, a bounded number at a time."""
         if not self._has_risen:
             return False
         most = min(self._capacity, ltz.MAX_UNITS) // LTZ

@@ -1,4 +1,4 @@
-"""Turns queued rewards into a signed mint: intent, nonce and bytes in one database transaction."""
+"""Signs queued rewards as mints: intent, nonce and bytes are stored in one database transaction."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ from ltzd import telemetry
 from ltzd.chain.contracts import ltz
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.mints.batch import call_of, numbered
+from ltzd.operator.mints.batch import encode_mint, seqs_of
 from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import BALANCE, MINT_LIMIT, WOULD_REVERT, InProcessHooks, MintTarget
 from ltzd.operator.send_guard import SendGuard
-from ltzd.operator.signing import Call, TransactionSigner
+from ltzd.operator.signing import TransactionCall, TransactionSigner
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle
 from ltzd.rules.operator.transactions import Inclusion, State, Transaction
@@ -24,17 +24,17 @@ from ltzd.store.operator.rewards import QueuedReward
 from ltzd.store.operator.transactions import Intent, OpenTransaction
 
 _SIZES = range(ltz.MAX_BATCH, 0, -1)
-_SMALL_COMPANY = 10
-_COMPANY = (ltz.MAX_BATCH, _SMALL_COMPANY, 1)
+_SMALL_BATCH = 10
+_BATCH_AFTER_CANCELLATIONS = (ltz.MAX_BATCH, _SMALL_BATCH, 1)
 """How many rewards may be minted together, by how often a mint of theirs was cancelled."""
 _CEILING_SECONDS = 600.0
-"""After a mint was refused for good smaller ones are signed for this long."""
+"""After a mint was refused for good, smaller batches are signed for this long."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
-    """Where a term begins: the lane's next nonce, the next reference's seq, and the brand whose
-    turn was the last one."""
+class MintCounters:
+    """Where a term begins: the lane's next nonce, the next reference's seq, and the brand that was
+    served last."""
 
     next_nonce: int
     next_seq: int
@@ -42,16 +42,16 @@ class Counters:
 
 
 class MintSigner:
-    """Holds the lane's counters in memory.
+    """Keeps the lane's counters in memory.
 
-    While the term lasts nobody else moves them, and the statement that stores an intent refuses if
-    somebody did.
+    Nothing else moves them during a term. If something does, the statement that stores an intent
+    refuses it.
     """
 
-    largest = ltz.MAX_BATCH
-    """At the last signing: fewer than the token takes where a block, or a node, holds no more."""
-    enough = 20
-    """Twice as many would save each of them 1,000 of 31,000 gas."""
+    max_batch = ltz.MAX_BATCH
+    """As of the last signing: fewer than LTZ allows if a block, or a node, takes no more."""
+    sufficient_batch = 20
+    """A batch of twice the size would save each reward 1,000 of 31,000 gas."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class MintSigner:
         signer: TransactionSigner,
         target: MintTarget,
         simulator: MintSimulator,
-        counters: Counters,
-        process: InProcessHooks,
+        counters: MintCounters,
+        hooks: InProcessHooks,
     ) -> None:
         self._context = context
         self._in_flight = in_flight
@@ -73,7 +73,7 @@ class MintSigner:
             context.node, target, context.lane.wallet, context.clock
         )
         self._simulator = simulator
-        self._process = process
+        self._hooks = hooks
         self._next_nonce = counters.next_nonce
         self._next_seq = counters.next_seq
         self._last_brand = counters.last_brand
@@ -84,112 +84,127 @@ class MintSigner:
         if fees is None:
             return 0
         async with self._context.signing_lock:
-            self.largest = largest = self._most()
-            if largest == 0:
-                return self._guard.pause(Obstacle.BLOCK_GAS.value)
-            gas = ltz.mint_gas_limit(largest)
+            self.max_batch = self._max_batch_now()
+            if self.max_batch == 0:
+                self._guard.pause(Obstacle.BLOCK_GAS.value)
+                return 0
+            gas = ltz.mint_gas_limit(self.max_batch)
             if not self._guard.is_soon_mined(gas):
                 return 0
             if not self._guard.can_afford(gas * fees.max_fee_per_gas):
-                return self._guard.pause(BALANCE)
+                self._guard.pause(BALANCE)
+                return 0
             return await self._sign(fees, at_least)
 
-    def on_the_way(self) -> int:
-        return self._process.on_the_way()
+    def expected_items(self) -> int:
+        return self._hooks.expected_rewards()
 
-    def leave(self) -> None:
-        self._guard.pause(None)
+    def end_term(self) -> None:
+        self._guard.resume()
 
-    async def look(self) -> None:
-        await self._mint_limit.look()
+    async def refresh(self) -> None:
+        await self._mint_limit.refresh()
 
-    async def seen(self) -> Mapping[int, Inclusion]:
+    async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
         """A mint needs no receipt, which would repeat all its logs."""
         async with session(self._context.pool) as connection:
             return await transactions.indexed_inclusions(connection, self._context.lane)
 
-    def reverted(self) -> None:
-        self._simulator.must_simulate = True
+    def on_reverted(self) -> None:
+        self._simulator.require_simulation()
 
-    def abandoned(self, tx: OpenTransaction) -> None:
-        """A smaller batch may be taken: its size, its fee or its gas may have been too much.
+    def on_abandoned(self, tx: OpenTransaction) -> None:
+        """Sign smaller batches for a while: the size, the fee or the gas may have been too much.
 
-        A batch of ten is too much for no node that can serve at all, so it never gets smaller for
-        all because of one.
+        A node that serves at all takes a batch of ten, so batches never get smaller than that here.
         """
         size = next(n for n in _SIZES if n == 1 or ltz.mint_gas_limit(n) <= tx.gas_limit)
-        self._ceiling = max(_SMALL_COMPANY, size // 2)
+        self._ceiling = max(_SMALL_BATCH, size // 2)
         self._ceiling_until = self._context.clock() + _CEILING_SECONDS
 
-    def _most(self) -> int:
-        """How many rewards one mint may hold now; 0 where not even one fits into a block."""
+    def _max_batch_now(self) -> int:
+        """How many rewards one mint may hold now; 0 if not even one fits into a block."""
         is_under_ceiling = self._context.clock() < self._ceiling_until
         most = self._ceiling if is_under_ceiling else ltz.MAX_BATCH
-        gas = self._signer.most_gas
+        gas = self._signer.max_gas_limit
         return next((n for n in _SIZES if n <= most and ltz.mint_gas_limit(n) <= gas), 0)
 
     async def _sign(self, fees: Fees, at_least: int) -> int:
         async with session(self._context.pool) as connection:
-            await self._mint_limit.sort_out(connection, self._context.lane)
-            saver = self._mint_limit.saver
-            waiting = await rewards.queued(connection, ltz.MAX_BATCH, self._last_brand, saver)
+            await self._mint_limit.update_queue(connection, self._context.lane)
+            saving_for = self._mint_limit.saving_for
+            waiting = await rewards.queued(connection, ltz.MAX_BATCH, self._last_brand, saving_for)
             if len(waiting) < at_least:
-                return self._guard.pause(None) if not waiting else 0
-            fitting = self._mint_limit.fit(waiting, self._in_flight.minting(), self.largest)
-            if not fitting:
-                self._pass_the_turn(waiting, saver)
-                return self._guard.pause(MINT_LIMIT)
-            company = await self._company(connection, fitting)
-            batch = await self._simulator.passing(connection, company, self._next_seq)
+                if not waiting:
+                    self._guard.resume()
+                return 0
+            selected = self._mint_limit.select(
+                waiting, self._in_flight.minted_units(), self.max_batch
+            )
+            if not selected:
+                self._note_served(waiting, saving_for)
+                self._guard.pause(MINT_LIMIT)
+                return 0
+            alike = await self._with_the_first(connection, selected)
+            batch = await self._simulator.mintable(connection, alike, self._next_seq)
             minted = {reward.id for reward in batch}
-            self._mint_limit.give_back([one for one in fitting if one.id not in minted])
+            self._mint_limit.give_back([reward for reward in selected if reward.id not in minted])
             if not batch:
-                return self._guard.pause(WOULD_REVERT)
-            mint = self._mint(batch)
+                self._guard.pause(WOULD_REVERT)
+                return 0
+            mint = self._intent(batch)
             obstacle = self._signer.obstacle(_call(mint), fees, self._in_flight.reserved_wei())
             if obstacle is not None:
                 self._mint_limit.give_back(batch)
-                return self._guard.pause(obstacle.value)
-            self._guard.pause(None)
+                self._guard.pause(obstacle.value)
+                return 0
+            self._guard.resume()
             tx = await self._store(connection, mint, fees)
-        self._pass_the_turn(batch, saver)
+        self._note_served(batch, saving_for)
         self._in_flight.add(tx)
         telemetry.BATCH_REWARDS.observe(len(batch))
         telemetry.TRANSACTIONS_CREATED.labels(self._context.lane.kind).inc()
         return len(batch)
 
-    def _pass_the_turn(self, served: Sequence[QueuedReward], saver: UUID | None) -> None:
-        """The next turn begins behind the brand that came last; no payment and no saver is a turn.
+    def _note_served(self, served: Sequence[QueuedReward], saving_for: UUID | None) -> None:
+        """Let the next batch begin behind the brand that comes last in `served`.
 
-        `served` is in the order of `rewards.queued`.
+        `served` is in the order of `rewards.queued`. Payments, and the reward that the limit saves
+        for, are outside the brands' turns.
         """
-        brands = [one.brand_id for one in served if not one.is_payment and one.id != saver]
+        brands = [
+            reward.brand_id
+            for reward in served
+            if not reward.is_payment and reward.id != saving_for
+        ]
         if brands:
             self._last_brand = brands[-1]
 
-    async def _company(
-        self, connection: Connection, fitting: Sequence[QueuedReward]
+    async def _with_the_first(
+        self, connection: Connection, selected: Sequence[QueuedReward]
     ) -> list[QueuedReward]:
-        """What may be minted with the first reward.
+        """The first reward, and those that may be minted together with it.
 
-        Rewards whose mint was cancelled are minted with their like, ten at a time and then each
-        alone, so that a reward that nodes refuse holds up no other for long.
+        Rewards whose mint was cancelled are minted with rewards that were cancelled as often: ten
+        at a time after one cancellation, alone after two. So a reward that nodes refuse does not
+        hold up others for long.
         """
-        minted_before = [reward.id for reward in fitting if reward.seq is not None]
+        minted_before = [reward.id for reward in selected if reward.seq is not None]
         cancelled: Mapping[UUID, int] = {}
         if minted_before:
             cancelled = await rewards.cancelled_mints(connection, minted_before)
-        times = cancelled.get(fitting[0].id, 0)
-        most = min(self.largest, _COMPANY[min(times, len(_COMPANY) - 1)])
-        return [reward for reward in fitting if cancelled.get(reward.id, 0) == times][:most]
+        times = cancelled.get(selected[0].id, 0)
+        limits = _BATCH_AFTER_CANCELLATIONS
+        most = min(self.max_batch, limits[min(times, len(limits) - 1)])
+        return [reward for reward in selected if cancelled.get(reward.id, 0) == times][:most]
 
-    def _mint(self, batch: Sequence[QueuedReward]) -> Intent:
-        """The batch as an intent; a reward keeps the seq it has, others get the counter's next."""
-        seqs = numbered(batch, self._next_seq)
+    def _intent(self, batch: Sequence[QueuedReward]) -> Intent:
+        """A reward keeps the seq that it has; other rewards get the counter's next."""
+        seqs = seqs_of(batch, self._next_seq)
         return Intent(
             nonce=self._next_nonce,
             to=self._target.ltz,
-            data=call_of(batch, seqs),
+            data=encode_mint(batch, seqs),
             gas_limit=ltz.mint_gas_limit(len(batch)),
             ltz=sum(reward.ltz for reward in batch),
             rewards=[reward.id for reward in batch],
@@ -199,7 +214,8 @@ class MintSigner:
         )
 
     async def _store(self, connection: Connection, mint: Intent, fees: Fees) -> OpenTransaction:
-        attempt = self._signer.sign(mint.nonce, _call(mint), fees, self._in_flight.reserved_wei())
+        reserved_wei = self._in_flight.reserved_wei()
+        attempt = self._signer.sign(mint.nonce, _call(mint), fees, reserved_wei)
         row_id, created_at = await transactions.store_signed(
             connection, self._context.lane, mint, attempt
         )
@@ -219,5 +235,5 @@ class MintSigner:
         )
 
 
-def _call(mint: Intent) -> Call:
-    return Call(mint.to, mint.data, mint.gas_limit)
+def _call(mint: Intent) -> TransactionCall:
+    return TransactionCall(mint.to, mint.data, mint.gas_limit)

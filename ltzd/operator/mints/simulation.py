@@ -1,10 +1,10 @@
-"""Simulates a mint before it has a nonce, where it may revert, and finds out whose fault it is.
+"""Simulates mints that may revert before they take a nonce, and finds the rewards at fault.
 
-Mints are not simulated as a rule (decision 0003). They are after a revert, and when one of the
-rewards has been refused before: that is in the rows, so it outlasts the term. What would revert is
-halved, and its halves are, down to single rewards; what passes is minted together. A reward that
-reverts alone while the others pass is bad: it is marked failed and leaves the queue. When nothing
-passes it is nobody's fault: the minter has lost its role, or the token does not work.
+Mints are not simulated as a rule (decision 0003). They are after a revert, and when LTZ has refused
+one of the rewards before, which the reward's row remembers. A batch that would revert is bisected
+down to single rewards, and the parts that pass are minted together. A reward that reverts alone
+while others pass is marked failed and leaves the queue. When nothing passes no reward is at fault:
+the wallet has lost its role, or the token does not work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from ltzd import telemetry
 from ltzd.chain.contracts import ltz, reverts
 from ltzd.chain.node.node import Revert
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.mints.batch import call_of, numbered
+from ltzd.operator.mints.batch import encode_mint, seqs_of
 from ltzd.operator.policy import MintTarget
 from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
@@ -23,70 +23,76 @@ from ltzd.store.operator.rewards import QueuedReward
 
 log = structlog.get_logger()
 
-Part = Sequence[QueuedReward]
+Batch = Sequence[QueuedReward]
 
-_FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 16.0
-_THE_LANES = frozenset({"AccessControlUnauthorizedAccount"})
-"""Reverts of every mint of this wallet: looking for a reward to blame is in vain."""
-_NOT_ITS_FAULT = _THE_LANES | {"MintLimitExceeded", "RefAlreadyUsed"}
-"""Reverts that another time, or another eye, may judge differently: never a reason to fail."""
+_EVERY_MINT = frozenset({"AccessControlUnauthorizedAccount"})
+"""Reverts of every mint of this wallet, for which no reward is at fault."""
+_TRANSIENT = _EVERY_MINT | {"MintLimitExceeded", "RefAlreadyUsed"}
+"""Reverts that may pass by themselves, or on another node: a reward never fails for them."""
 
 
 class MintSimulator:
+    """`must_simulate`: a mint has reverted, so batches are simulated until one passes whole."""
+
     def __init__(self, context: LaneContext, target: MintTarget, *, must_simulate: bool) -> None:
         self._context = context
         self._target = target
-        self._due = 0.0
-        self._pause = _FIRST_PAUSE_SECONDS
-        self.must_simulate = must_simulate
-        """After a mint reverted, or would, each batch is simulated until one passes whole."""
+        self._pauses = context.policy.pauses.simulation
+        self._next_at = 0.0
+        self._pause = self._pauses.first
+        self._must_simulate = must_simulate
 
-    async def passing(self, connection: Connection, batch: Part, next_seq: int) -> Part:
-        """The batch, or what LTZ would mint of it now; nothing while it would mint none of it.
+    def require_simulation(self) -> None:
+        """A mint has reverted: simulate each batch until one passes whole."""
+        self._must_simulate = True
+
+    async def mintable(self, connection: Connection, batch: Batch, next_seq: int) -> Batch:
+        """The rewards of the batch that LTZ would mint now; empty if it would mint none.
 
         Raises NodeUnavailable.
         """
-        if not self.must_simulate and not any(map(_is_suspect, batch)):
+        if not self._must_simulate and not any(map(_was_signed_or_failed, batch)):
             return batch
         now = self._context.clock()
-        if now < self._due:
+        if now < self._next_at:
             return []
-        found = await self._sorted_out(connection, batch, next_seq)
-        if found:
-            self._pause = _FIRST_PAUSE_SECONDS
+        mintable = await self._without_reverting(connection, batch, next_seq)
+        if mintable:
+            self._pause = self._pauses.first
         else:
-            self._due = now + self._pause
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
-        return found
+            self._next_at = now + self._pause
+            self._pause = min(2 * self._pause, self._pauses.longest)
+        return mintable
 
-    async def _sorted_out(self, connection: Connection, batch: Part, next_seq: int) -> Part:
+    async def _without_reverting(
+        self, connection: Connection, batch: Batch, next_seq: int
+    ) -> Batch:
         (revert,) = await self._simulate([batch], next_seq)
         if revert is None:
-            self.must_simulate = False
+            self._must_simulate = False
             return batch
-        self.must_simulate = True
+        self._must_simulate = True
         log.error("mint.would_revert", reason=_reason(revert), rewards=len(batch))
-        if _name(revert) in _THE_LANES:
-            self._pause = _FIRST_PAUSE_SECONDS
+        if _name(revert) in _EVERY_MINT:
+            self._pause = self._pauses.first
             return []
-        sound, suspects = await self._halved(batch, next_seq)
-        if not sound:
+        passing, suspects = await self._bisect(batch, next_seq)
+        if not passing:
             return []
-        passing = {one.id for part in sound for one in part}
-        together = [one for one in batch if one.id in passing]
-        # In the same breath as the rest of them, since a role that came back between two questions
-        # makes suspects of the innocent.
-        alone = [[one] for one in suspects]
+        passing_ids = {reward.id for part in passing for reward in part}
+        together = [reward for reward in batch if reward.id in passing_ids]
+        # In one request with the rest, since a role that is granted between two requests would
+        # make sound rewards look bad.
+        alone = [[reward] for reward in suspects]
         *outcomes, revert = await self._simulate([*alone, together], next_seq)
         if revert is not None:
-            return max(sound, key=len)
+            return max(passing, key=len)
         await self._fail(connection, dict(zip(suspects, outcomes, strict=True)))
         return together
 
-    async def _halved(self, batch: Part, next_seq: int) -> tuple[list[Part], list[QueuedReward]]:
-        """The parts that pass, and the rewards that do not even alone."""
-        sound: list[Part] = []
+    async def _bisect(self, batch: Batch, next_seq: int) -> tuple[list[Batch], list[QueuedReward]]:
+        """The parts that pass, and the rewards that revert even alone."""
+        passing: list[Batch] = []
         suspects: list[QueuedReward] = []
         parts = _halves(batch)
         while parts:
@@ -94,20 +100,20 @@ class MintSimulator:
             parts = []
             for part, revert in outcomes:
                 if revert is None:
-                    sound.append(part)
+                    passing.append(part)
                 elif len(part) == 1:
                     suspects += part
                 else:
                     parts += _halves(part)
-        return sound, suspects
+        return passing, suspects
 
     async def _fail(
         self, connection: Connection, suspects: Mapping[QueuedReward, Revert | None]
     ) -> None:
         bad = {
-            one.id: _name(revert)
-            for one, revert in suspects.items()
-            if revert is not None and _is_its_fault(revert)
+            reward.id: _name(revert)
+            for reward, revert in suspects.items()
+            if revert is not None and _is_permanent(revert)
         }
         if not bad:
             return
@@ -115,19 +121,18 @@ class MintSimulator:
             log.error("reward.failed", reward=str(failed), reason=bad[failed])
             telemetry.REWARDS_FAILED.inc()
 
-    async def _simulate(self, parts: Sequence[Part], next_seq: int) -> list[Revert | None]:
-        calls = [call_of(part, numbered(part, next_seq)) for part in parts]
+    async def _simulate(self, parts: Sequence[Batch], next_seq: int) -> list[Revert | None]:
+        calls = [encode_mint(part, seqs_of(part, next_seq)) for part in parts]
         gas = [ltz.mint_gas_limit(len(part)) for part in parts]
-        return await self._context.node.simulate(
-            self._target.ltz, calls, self._context.lane.wallet, gas
-        )
+        wallet = self._context.lane.wallet
+        return await self._context.node.simulate(self._target.ltz, calls, wallet, gas)
 
 
-def _is_suspect(reward: QueuedReward) -> bool:
+def _was_signed_or_failed(reward: QueuedReward) -> bool:
     return reward.seq is not None or reward.has_failed
 
 
-def _halves(part: Part) -> list[Part]:
+def _halves(part: Batch) -> list[Batch]:
     middle = len(part) // 2
     return [part[:middle], part[middle:]] if middle else []
 
@@ -140,5 +145,5 @@ def _reason(revert: Revert) -> str:
     return revert.text[:200] if revert.data is None else reverts.describe(revert.data)
 
 
-def _is_its_fault(revert: Revert) -> bool:
-    return revert.data is not None and _name(revert) not in _NOT_ITS_FAULT
+def _is_permanent(revert: Revert) -> bool:
+    return revert.data is not None and _name(revert) not in _TRANSIENT

@@ -1,4 +1,4 @@
-"""The relay lane: sends for users what `/relay` has let through, and pays for it."""
+"""The relay lane: sends the calls that `POST /relay` has accepted, and pays for their gas."""
 
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
@@ -18,10 +18,10 @@ class RelayLane(WalletLane):
     kind = RELAY
     channel = RELAYS
 
-    def _rows(self) -> OutcomeSink:
+    def _outcome_sink(self) -> OutcomeSink:
         return RelayOutcomes(self._wakeups)
 
-    async def _work(
+    async def _lane_work(
         self,
         context: LaneContext,
         in_flight: InFlightTransactions,
@@ -31,7 +31,7 @@ class RelayLane(WalletLane):
     ) -> LaneWork:
         return RelaySigner(context, in_flight, guard, signer, self._wakeups, next_nonce)
 
-    async def _begin(self, used: int) -> tuple[Lane, int]:
+    async def _begin_term(self, used: int) -> tuple[Lane, int]:
         wallet = self._signer.address
         async with transaction(self._pool) as connection:
             lane = await lanes.begin_term(connection, self._chain_id, wallet, self.kind, used)

@@ -1,7 +1,7 @@
-"""Turns queued relays into signed transactions, one each, many in one database transaction.
+"""Signs queued relays, each in a transaction of its own, many in one database transaction.
 
-What is queued was simulated a moment ago; nothing is simulated here. A relay that names a wallet is
-that lane's alone, and whichever lane is free takes the others.
+Relays were simulated before they were queued, so none is simulated here. A relay that names a
+wallet waits for that lane; any other relay is signed by whichever lane is free.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import BALANCE
 from ltzd.operator.send_guard import SendGuard
-from ltzd.operator.signing import Call, TransactionSigner
+from ltzd.operator.signing import TransactionCall, TransactionSigner
 from ltzd.rules.operator.fees import Fees
-from ltzd.rules.operator.sendable import Obstacle, least_gas
+from ltzd.rules.operator.sendable import Obstacle, min_gas_limit
 from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import Connection, transaction
 from ltzd.store.operator.transactions import OpenTransaction
@@ -27,11 +27,11 @@ log = structlog.get_logger()
 
 
 class RelaySigner:
-    """Holds the lane's next nonce in memory, as `minting.Minter` does."""
+    """Keeps the lane's next nonce in memory, as `MintSigner` does."""
 
-    largest = 100
-    enough = 1
-    """Each is a transaction of its own: nothing is gained by gathering."""
+    max_batch = 100
+    sufficient_batch = 1
+    """Relays share no transaction, so they need not gather."""
 
     def __init__(
         self,
@@ -54,107 +54,111 @@ class RelaySigner:
         if fees is None:
             return 0
         async with self._context.signing_lock, transaction(self._context.pool) as connection:
-            most = min(self.largest, self._guard.room())
-            waiting = await relays.queued(connection, self._context.lane, most)
+            limit = min(self.max_batch, self._guard.free_slots())
+            waiting = await relays.queued(connection, self._context.lane, limit)
             if len(waiting) < at_least:
-                return self._guard.pause(None) if not waiting else 0
-            sendable, refused = self._sorted(waiting, fees)
+                if not waiting:
+                    self._guard.resume()
+                return 0
+            sendable, refused = self._sort(waiting, fees)
             if refused:
                 await relays.refuse(connection, refused)
             signed = await self._store(connection, sendable, fees) if sendable else []
-        # After the commit: what the rows do not have must not be published.
+        # After the commit: a transaction without a row must not be published.
         self._next_nonce += len(signed)
         for tx in signed:
             self._in_flight.add(tx)
-        self._note_refused(refused)
+        self._report_refused(refused)
         telemetry.TRANSACTIONS_CREATED.labels(self._context.lane.kind).inc(len(signed))
-        self._guard.pause(None if signed or refused else BALANCE)
+        if signed or refused:
+            self._guard.resume()
+        else:
+            self._guard.pause(BALANCE)
         return len(signed) + len(refused)
 
-    def _note_refused(self, refused: Mapping[int, str]) -> None:
+    def _report_refused(self, refused: Mapping[int, str]) -> None:
         for relay, reason in refused.items():
             log.error("relay.not_sendable", relay=relay, reason=reason)
         if refused:
             self._wakeups.notify(RELAYED)
 
-    def on_the_way(self) -> int:
+    def expected_items(self) -> int:
         return 0
 
-    def leave(self) -> None:
-        self._guard.pause(None)
+    def end_term(self) -> None:
+        self._guard.resume()
 
-    async def look(self) -> None:
-        """A relay depends on nothing that the lane could know."""
+    async def refresh(self) -> None:
+        """Does nothing: the chain limits no relays."""
 
-    async def seen(self) -> Mapping[int, Inclusion]:
-        """The answer to a relay tells what it cost: only a receipt does."""
+    async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
+        """Returns none: only a receipt tells what a relay cost, and its answer needs that."""
         return {}
 
-    def reverted(self) -> None:
-        """Each was simulated before it was queued; another's revert says nothing of the next."""
+    def on_reverted(self) -> None:
+        """Does nothing: relays are simulated one by one, so one revert says nothing of the next."""
 
-    def abandoned(self, tx: OpenTransaction) -> None:
-        """Its relay waits until the nonce is final; the others are calls of their own."""
+    def on_abandoned(self, tx: OpenTransaction) -> None:
+        """Does nothing: the relay waits until its nonce is final, and no other depends on it."""
 
-    def _sorted(
+    def _sort(
         self, waiting: Sequence[QueuedRelay], fees: Fees
     ) -> tuple[list[QueuedRelay], dict[int, str]]:
-        """The oldest relays that may be signed now, and why others never may be.
+        """The oldest relays that may be signed now, and by id why others never may be.
 
-        As many as the balance covers beside everything in flight.
+        The first are as many as the balance covers beside everything in flight.
         """
         sendable: list[QueuedRelay] = []
         refused: dict[int, str] = {}
-        beside_wei = self._in_flight.reserved_wei()
+        reserved_wei = self._in_flight.reserved_wei()
         for relay in waiting:
             call = _call(relay)
-            obstacle = self._signer.obstacle(call, fees, beside_wei)
+            obstacle = self._signer.obstacle(call, fees, reserved_wei)
             if obstacle is None:
-                beside_wei += call.cost_wei(fees)
+                reserved_wei += call.max_cost_wei(fees)
                 sendable.append(relay)
-            elif obstacle.is_its_own:
+            elif obstacle.is_permanent:
                 refused[relay.id] = self._reason(obstacle, call)
             else:
                 break
         return sendable, refused
 
-    def _reason(self, obstacle: Obstacle, call: Call) -> str:
+    def _reason(self, obstacle: Obstacle, call: TransactionCall) -> str:
         if obstacle is Obstacle.INTRINSIC_GAS:
-            least = least_gas(call.data)
+            least = min_gas_limit(call.data)
             return f"its gas limit of {call.gas_limit} is below the {least} that its data costs"
-        most = self._signer.most_gas
+        most = self._signer.max_gas_limit
         return f"its gas limit of {call.gas_limit} is above the {most} that a block holds"
 
     async def _store(
-        self, connection: Connection, those: Sequence[QueuedRelay], fees: Fees
+        self, connection: Connection, sendable: Sequence[QueuedRelay], fees: Fees
     ) -> list[OpenTransaction]:
-        signed = self._signed(those, fees)
+        signed = self._sign(sendable, fees)
         rows = await relays.store_signed(connection, self._context.lane, signed)
         return [
             OpenTransaction(
                 id=row.id,
-                nonce=one.nonce,
-                gas_limit=one.relay.gas_limit,
+                nonce=relay.nonce,
+                gas_limit=relay.relay.gas_limit,
                 fees=fees,
                 tx=Transaction(State.SIGNED),
-                hashes=(one.attempt.hash,),
-                raw=one.attempt.raw,
+                hashes=(relay.attempt.hash,),
+                raw=relay.attempt.raw,
                 created_at=row.created_at,
             )
-            for one, row in zip(signed, rows, strict=True)
+            for relay, row in zip(signed, rows, strict=True)
         ]
 
-    def _signed(self, those: Sequence[QueuedRelay], fees: Fees) -> list[SignedRelay]:
+    def _sign(self, sendable: Sequence[QueuedRelay], fees: Fees) -> list[SignedRelay]:
         signed: list[SignedRelay] = []
-        beside_wei = self._in_flight.reserved_wei()
-        for nonce, relay in enumerate(those, start=self._next_nonce):
+        reserved_wei = self._in_flight.reserved_wei()
+        for nonce, relay in enumerate(sendable, start=self._next_nonce):
             call = _call(relay)
-            signed.append(
-                SignedRelay(relay, nonce, self._signer.sign(nonce, call, fees, beside_wei))
-            )
-            beside_wei += call.cost_wei(fees)
+            attempt = self._signer.sign(nonce, call, fees, reserved_wei)
+            signed.append(SignedRelay(relay, nonce, attempt))
+            reserved_wei += call.max_cost_wei(fees)
         return signed
 
 
-def _call(relay: QueuedRelay) -> Call:
-    return Call(relay.to, relay.data, relay.gas_limit)
+def _call(relay: QueuedRelay) -> TransactionCall:
+    return TransactionCall(relay.to, relay.data, relay.gas_limit)

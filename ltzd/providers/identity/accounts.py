@@ -1,8 +1,8 @@
-"""Accounts in the identity provider's words: what an import of one must say, and what rows tell.
+"""Translates accounts into the identity provider's rows, for imports, and its rows into accounts.
 
-The provider makes a user for a single account, of a form that it publishes. What does not have that
-form is refused here, before the provider is asked. Only the fields that it demands are sent: an
-e-mail address goes along with a Google account alone, and there as a part of that account.
+The provider makes a user for a single account, in a form that it publishes. An account without that
+form is refused here, before the provider is asked. Only the fields that the form demands are sent:
+an e-mail address goes along with a Google account alone, as a part of that account.
 """
 
 import re
@@ -11,32 +11,32 @@ from dataclasses import dataclass, field
 
 from ltzd.errors import AccountRefused, InvalidFields, LtzdError
 from ltzd.providers.email_addresses import proven_address
-from ltzd.providers.identity.answers import MalformedAnswerError
+from ltzd.providers.outbound.http_client import MalformedAnswerError
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 
-MOST_ACCOUNTS = 64
-"""Of one user; later ones do not count."""
+MAX_ACCOUNTS = 64
+"""Accounts of one user that are read; later ones are ignored."""
 
 _SUBJECT = re.compile(r"[\x21-\x7e]{1,255}")
-_UNFIT = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
-_EMAIL = re.compile(rf"[^@\s{_UNFIT}]{{1,64}}@[^@\s{_UNFIT}]{{1,189}}")
-_NAME = re.compile(rf"[^{_UNFIT}]{{1,256}}")
-_SHORT_NAME = re.compile(rf"[^{_UNFIT}]{{1,50}}")
+_FORBIDDEN = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
+_EMAIL = re.compile(rf"[^@\s{_FORBIDDEN}]{{1,64}}@[^@\s{_FORBIDDEN}]{{1,189}}")
+_NAME = re.compile(rf"[^{_FORBIDDEN}]{{1,256}}")
+_SHORT_NAME = re.compile(rf"[^{_FORBIDDEN}]{{1,50}}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """`said` goes behind "the identity provider takes"."""
+    """`accepted` describes the pattern to a caller, after "the identity provider takes"."""
 
     pattern: re.Pattern[str]
-    said: str
+    accepted: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """`key` is the row's field that holds the account's id, `required` the others.
+    """`key` is the row's field with the account's id, `required` the other fields of an import.
 
-    `look_up` is the path under /v1/users and the row's field that it wants.
+    `look_up` is a path under /v1/users and the row's field that goes into its body.
     """
 
     type: str
@@ -46,8 +46,8 @@ class _Kind:
     id_pattern: re.Pattern[str] = _SUBJECT
 
 
-def _username(pattern: str, said: str) -> Mapping[str, _Field]:
-    return {"username": _Field(re.compile(pattern), said)}
+def _username(pattern: str, accepted: str) -> Mapping[str, _Field]:
+    return {"username": _Field(re.compile(pattern), accepted)}
 
 
 _AN_EMAIL = _Field(_EMAIL, "an e-mail address")
@@ -55,10 +55,10 @@ _A_NAME = _Field(_NAME, "1 to 256 characters")
 _A_SHORT_NAME = _Field(_SHORT_NAME, "1 to 50 characters")
 
 # The vendor's own patterns. Some refuse names that real accounts have, such as ada.l at TikTok or
-# hereford at Discord. A name that the vendor refuses is not altered: the altered one may be
-# somebody else's, and the vendor's tokens would tell it.
-# The vendor has no look-up for google and tiktok, and by username only for discord, github and
-# instagram, where whoever has the name today need not be the account.
+# hereford at Discord. A refused name is not altered: the altered name may be another person's, and
+# the vendor's tokens would name that person.
+# The vendor has no look-up for google and tiktok. For discord, github and instagram it looks up by
+# username only, and the present holder of a username need not be the account.
 _KINDS: Mapping[OAuthProvider, _Kind] = {
     "discord": _Kind(
         "discord_oauth",
@@ -116,10 +116,10 @@ _PROVIDERS: Mapping[str, OAuthProvider] = {kind.type: name for name, kind in _KI
 
 @dataclass(frozen=True, slots=True)
 class UserQuery:
-    """Whom we look for: the one user who lists `row`, which also makes him.
+    """A query for the one user that lists `row`; a creation with `row` makes that user.
 
-    `refused` is raised when the provider refuses the name itself, `elsewhere` when the user it
-    answers with does not list it.
+    `look_up` is a path under /v1/users and its body. `refused` is raised when the provider refuses
+    the name itself, `elsewhere` when the user in its answer does not list `row`.
     """
 
     row: Mapping[str, str] = field(repr=False)
@@ -139,7 +139,7 @@ class UserQuery:
         return name.lower() if self.key == "address" and isinstance(name, str) else name
 
 
-def sought_email(email: str) -> UserQuery:
+def email_query(email: str) -> UserQuery:
     return UserQuery(
         {"type": "email", "address": email},
         "address",
@@ -149,7 +149,7 @@ def sought_email(email: str) -> UserQuery:
     )
 
 
-def sought_account(account: OAuthAccount) -> UserQuery:
+def account_query(account: OAuthAccount) -> UserQuery:
     """Raises AccountRefused."""
     kind = _KINDS[account.provider]
     row = _row(kind, account)
@@ -167,53 +167,58 @@ def sought_account(account: OAuthAccount) -> UserQuery:
 
 
 def accounts_in(rows: Sequence[object]) -> tuple[OAuthAccount, ...]:
-    """Those that are proven to be the user's, in full rows as in an identity token's short ones.
+    """Returns the accounts that are proven to be the user's.
 
-    Without their e-mail addresses: of an account that nobody has used yet it is the one that was
-    given when it was imported.
+    Takes a user's full rows and an identity token's short ones. E-mail addresses are left out: an
+    account that was imported and never used has the address that its importer gave.
     """
-    found: dict[OAuthAccount, None] = {}
+    accounts: dict[OAuthAccount, None] = {}
     for row in _known_rows(rows):
         account = _account_in(row) if _is_verified(row) else None
         if account is not None:
-            found[account] = None
-        if len(found) == MOST_ACCOUNTS:
+            accounts[account] = None
+        if len(accounts) == MAX_ACCOUNTS:
             break
-    return tuple(found)
+    return tuple(accounts)
 
 
 def emails_in(rows: Sequence[object]) -> tuple[str, ...]:
-    """The addresses that are proven to be the user's, in lower case; not those that belong to his
-    accounts elsewhere, which whoever imported an account may have made up."""
-    named = (
+    """Returns the addresses that are proven to be the user's, in lower case.
+
+    Addresses of the user's accounts at other providers are left out: an importer may have made
+    them up.
+    """
+    addresses = (
         proven_address(row.get("address"))
         for row in _known_rows(rows)
         if row["type"] == "email" and _has_been_used(row)
     )
-    return tuple(dict.fromkeys(address for address in named if address is not None))
+    return tuple(dict.fromkeys(address for address in addresses if address is not None))
 
 
 def _row(kind: _Kind, account: OAuthAccount) -> dict[str, str]:
     if not kind.id_pattern.fullmatch(account.user_id):
         raise _refused("oauth_user_id: it does not have the form of this provider's ids")
     row = {"type": kind.type, kind.key: account.user_id}
-    given = {"username": account.username, "name": _name_of(account), "email": account.email}
-    for name, wanted in kind.required.items():
-        value = given[name]
+    details = {"username": account.username, "name": _name_of(account), "email": account.email}
+    for name, required in kind.required.items():
+        value = details[name]
         if value is None:
             raise _refused(f"{name}: needed for this provider's accounts")
-        if not wanted.pattern.fullmatch(value):
-            raise _refused(f"{name}: of these accounts the identity provider takes {wanted.said}")
+        if not required.pattern.fullmatch(value):
+            raise _refused(
+                f"{name}: of these accounts the identity provider takes {required.accepted}"
+            )
         row[name] = value
     return row
 
 
 def _name_of(account: OAuthAccount) -> str | None:
-    """Twitter's accounts need a name: the username stands in for one that is missing or unfit."""
+    """Twitter's accounts need a name: the username replaces a missing or malformed one."""
     if account.provider != "twitter":
         return account.name
-    is_fit = account.name is not None and _SHORT_NAME.fullmatch(account.name) is not None
-    return account.name if is_fit else account.username
+    is_valid = account.name is not None and _SHORT_NAME.fullmatch(account.name) is not None
+    return account.name if is_valid else account.username
 
 
 def _account_in(row: Mapping[str, object]) -> OAuthAccount | None:
@@ -231,12 +236,12 @@ def _name_in(value: object) -> str | None:
 
 
 def _is_verified(row: Mapping[str, object]) -> bool:
-    """Null where the account was imported and its owner has never logged in with it."""
+    """The time is null if the account was imported and its owner has never logged in with it."""
     return all(row.get(name, 0) is not None for name in ("latest_verified_at", "lv"))
 
 
 def _has_been_used(row: Mapping[str, object]) -> bool:
-    """Its owner has shown it, and the row says when."""
+    """Its owner has logged in with it, and the row has the time."""
     return _is_verified(row) and any(name in row for name in ("latest_verified_at", "lv"))
 
 

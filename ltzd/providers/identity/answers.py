@@ -1,61 +1,41 @@
-"""What the identity provider's answers mean, decided without I/O.
+"""The identity provider's answers, read without I/O.
 
-Nothing that the provider sends is trusted: an unknown shape raises `MalformedAnswerError`,
-never a KeyError, and no text of the provider reaches a message of ours (it may hold an e-mail
-address).
+Nothing that the provider sends is trusted: an answer of an unknown shape raises
+`MalformedAnswerError`, never a KeyError, and no text of the provider reaches a message of ours (it
+may hold an e-mail address).
 """
 
 import contextlib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TypeGuard
 
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
+from ltzd.providers.outbound.http_client import HttpResponse, MalformedAnswerError, object_in
+from ltzd.providers.outbound.json_bodies import finite_number
 from ltzd.values import ZERO_ADDRESS, Address, address_of, checksummed
 
 _DID = re.compile(r"did:privy:[a-z0-9]+")
-_LONGEST_SUBJECT = 128
+_MAX_SUBJECT_LENGTH = 128
 _WALLET_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SLUG = re.compile(r"[a-z0-9_]{1,64}")
+_ERROR_CODE = re.compile(r"[a-z0-9_]{1,64}")
 
-MOST_WALLETS = 256
-"""Of one user; later ones do not count."""
-
-
-class MalformedAnswerError(Exception):
-    """The provider answered something that is not what we asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def is_ok(self) -> bool:
-        return self.status in {200, 201}
-
-    @property
-    def is_passing(self) -> bool:
-        """The same request may succeed later: what the vendor's own clients repeat."""
-        return self.status in {408, 409, 429} or self.status >= 500
+MAX_WALLETS = 256
+"""Wallets of one user that are read; later ones are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderUser:
-    """`rows` are the linked accounts as they came."""
+    """`rows` are the user's linked accounts as they came."""
 
     subject: str
     wallet: Address | None
     rows: Sequence[object] = field(repr=False)
 
 
-def user_in(reply: Reply) -> ProviderUser:
-    user = object_in(reply.body)
+def user_in(response: HttpResponse) -> ProviderUser:
+    user = object_in(response)
     subject, accounts = user.get("id"), user.get("linked_accounts")
     if not isinstance(subject, str) or not is_subject(subject):
         raise MalformedAnswerError("the user has no usable id")
@@ -65,13 +45,13 @@ def user_in(reply: Reply) -> ProviderUser:
 
 
 def is_subject(text: str) -> bool:
-    """Whether a user may be called so, and the text be put into a URL."""
-    return len(text) <= _LONGEST_SUBJECT and _DID.fullmatch(text) is not None
+    """Has the form of a user's id, and is safe in a URL's path."""
+    return len(text) <= _MAX_SUBJECT_LENGTH and _DID.fullmatch(text) is not None
 
 
-def rows_in(reply: Reply, subject: str) -> list[object]:
-    """What is linked to the user whom we asked for."""
-    user = object_in(reply.body)
+def rows_in(response: HttpResponse, subject: str) -> list[object]:
+    """The linked accounts of the user `subject`, who must be the user in the answer."""
+    user = object_in(response)
     accounts = user.get("linked_accounts")
     if user.get("id") != subject:
         raise MalformedAnswerError("the user is not the one asked for")
@@ -80,9 +60,9 @@ def rows_in(reply: Reply, subject: str) -> list[object]:
     return accounts
 
 
-def wallet_id_in(reply: Reply, wallet: Address) -> str | None:
-    """Under which id the provider keeps the wallet's key; None where its owner keeps it."""
-    for account in user_in(reply).rows:
+def wallet_id_in(response: HttpResponse, wallet: Address) -> str | None:
+    """The id under which the provider keeps the wallet's key; None if its owner keeps the key."""
+    for account in user_in(response).rows:
         if _is_embedded_wallet(account) and _wallet_address(account.get("address")) == wallet:
             wallet_id = account.get("id")
             if isinstance(wallet_id, str) and _WALLET_ID.fullmatch(wallet_id):
@@ -91,62 +71,55 @@ def wallet_id_in(reply: Reply, wallet: Address) -> str | None:
 
 
 def ethereum_wallets(accounts: Sequence[object]) -> tuple[Address, ...]:
-    """Embedded or linked, in the rows of a user as in the shorter ones of an identity token."""
-    found: dict[Address, None] = {}
+    """Embedded and linked wallets, from a user's rows or an identity token's shorter ones."""
+    wallets: dict[Address, None] = {}
     for account in accounts:
-        if len(found) == MOST_WALLETS:
+        if len(wallets) == MAX_WALLETS:
             break
         if isinstance(account, dict) and _is_proven_wallet(account):
-            # What is no address is nobody's wallet, and no reason to refuse the others.
+            # A malformed address is skipped: it is no reason to refuse the user's other wallets.
             with contextlib.suppress(MalformedAnswerError):
-                found[_wallet_address(account.get("address"))] = None
-    return tuple(found)
+                wallets[_wallet_address(account.get("address"))] = None
+    return tuple(wallets)
 
 
-def existing_subject_in(reply: Reply) -> str | None:
+def existing_subject_in(response: HttpResponse) -> str | None:
     """The user that a refused creation names: in `cause`, else in the error's text."""
-    body = _object_or_none(reply.body) or {}
+    body = response.json_object() or {}
     for name in ("cause", "error", "message"):
         value = body.get(name)
-        found = _DID.search(value if isinstance(value, str) else _nested_message(value))
-        if found:
-            return found[0]
+        match = _DID.search(value if isinstance(value, str) else _nested_message(value))
+        if match:
+            return match[0]
     return None
 
 
-def slug_in(reply: Reply) -> str | None:
+def error_code_in(response: HttpResponse) -> str | None:
     """The provider's error code, if it is one that is fit for a log."""
-    code = (_object_or_none(reply.body) or {}).get("code")
-    return code if isinstance(code, str) and _SLUG.fullmatch(code) else None
+    code = (response.json_object() or {}).get("code")
+    return code if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else None
 
 
-def pause_wished(reply: Reply, now: float) -> float | None:
+def requested_wait(response: HttpResponse, now: float) -> float | None:
     """Seconds that the provider asks us to wait, from any of the three headers it is known to send.
 
     `now` is in Unix seconds.
     """
-    headers = reply.headers
-    if (millis := _number(headers.get("retry-after-ms"))) is not None:
+    headers = response.headers
+    if (millis := finite_number(headers.get("retry-after-ms"))) is not None:
         return max(0.0, millis / 1000)
     if (text := headers.get("retry-after")) is not None:
-        seconds = _number(text)
+        seconds = finite_number(text)
         at = _http_date(text) if seconds is None else None
-        wished = seconds if at is None else at - now
-        return None if wished is None else max(0.0, wished)
-    if (reset := _number(headers.get("x-ratelimit-reset"))) is not None:
+        wait = seconds if at is None else at - now
+        return None if wait is None else max(0.0, wait)
+    if (reset := finite_number(headers.get("x-ratelimit-reset"))) is not None:
         return max(0.0, reset - now)
     return None
 
 
-def object_in(body: bytes) -> dict[str, object]:
-    found = _object_or_none(body)
-    if found is None:
-        raise MalformedAnswerError("the answer is no JSON object")
-    return found
-
-
 def first_wallet(accounts: Sequence[object]) -> Address | None:
-    """The one that counts: embedded, with the lowest index."""
+    """The user's own wallet: of the embedded ones, that with the lowest index."""
     wallets = [account for account in accounts if _is_embedded_wallet(account)]
     if not wallets:
         return None
@@ -165,7 +138,7 @@ def _is_embedded_wallet(account: object) -> TypeGuard[dict[str, object]]:
 
 
 def _is_proven_wallet(account: Mapping[str, object]) -> bool:
-    """The provider holds an embedded wallet's key; of another it says when its owner signed."""
+    """The provider holds an embedded wallet's key; a linked one has the time of its signature."""
     if account.get("type") != "wallet" or account.get("chain_type") != "ethereum":
         return False
     is_embedded = account.get("wallet_client_type") == "privy"
@@ -183,32 +156,16 @@ def _wallet_address(text: object) -> Address:
     try:
         address = address_of(text) if isinstance(text, str) else ZERO_ADDRESS
     except ValueError as error:
-        raise MalformedAnswerError("the wallet's address is none") from error
-    # A wrong checksum is a damaged address, and what is minted to it is gone.
+        raise MalformedAnswerError("the wallet's address is malformed") from error
+    # An address with a wrong checksum is damaged, and tokens minted to it would be lost.
     if address == ZERO_ADDRESS or text not in {checksummed(address), "0x" + address.hex()}:
-        raise MalformedAnswerError("the wallet's address is none")
+        raise MalformedAnswerError("the wallet's address is malformed")
     return address
-
-
-def _object_or_none(body: bytes) -> dict[str, object] | None:
-    try:
-        value = decode_json(body)
-    except InvalidJsonError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _nested_message(value: object) -> str:
     message = value.get("message") if isinstance(value, dict) else None
     return message if isinstance(message, str) else ""
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _http_date(text: str) -> float | None:

@@ -1,12 +1,11 @@
 """Requests to the identity provider: authenticated, bounded in number, time and size, repeated.
 
-A repeat has a growing, jittered pause and obeys the provider's wish to wait; when that would pass
-the caller's deadline, the answer is `IdentityUnavailable` at once. Bodies hold e-mail addresses, so
-none is ever logged or put into an error.
+A repeat waits as long as the provider asks, or for a growing pause. If that would pass the caller's
+deadline, IdentityUnavailable is raised at once. Bodies hold e-mail addresses, so no body is ever
+logged or put into an error.
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,13 +18,25 @@ import structlog
 from ltzd import telemetry
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import IdentityUnavailable
-from ltzd.providers.identity.answers import MalformedAnswerError, Reply, pause_wished, slug_in
+from ltzd.providers.identity.answers import error_code_in, requested_wait
+from ltzd.providers.outbound.http_client import (
+    AsyncCloseable,
+    ClientClosed,
+    HttpClient,
+    HttpResponse,
+    MalformedAnswerError,
+    RequestFailed,
+)
+from ltzd.providers.outbound.retries import (
+    Backoff,
+    RetryPolicy,
+    TransientFailure,
+    with_retries,
+)
 
 # The largest true answer, a user with every account linked, has a few kilobytes.
-_LARGEST_ANSWER_BYTES = 1 << 20
-_READ_BYTES = 1 << 16
+_MAX_BODY_BYTES = 1 << 20
 
-_jitter = secrets.SystemRandom()
 _log = structlog.get_logger(__name__)
 
 
@@ -34,13 +45,13 @@ class IdentityPolicy:
     """How to reach the provider and how long to try.
 
     `base_url` includes a prefix where the provider has one (`https://auth.privy.io/api`).
-    `timeout_seconds` bounds one question to the client, its repeats and its queueing included;
+    `timeout_seconds` bounds one operation of the client, with its repeats and its queueing;
     `attempt_seconds` bounds one request, so that a lost one leaves time for another. `issuer` is
-    what the provider's tokens name as their `iss`.
+    the `iss` of the provider's tokens.
 
     A user's wallet signs for its user alone, unless it was made with a further signer: `signer_id`
     is ours (the vendor's key quorum) and `signer_key` its P-256 key, PKCS #8 in base64 as the
-    vendor gives it away. A wallet made without one never gets it from us.
+    vendor hands it out. A wallet that was made without a signer never gets ours.
     """
 
     base_url: str
@@ -57,37 +68,30 @@ class IdentityPolicy:
     rate_limit_pause_seconds: float = 1.0
     max_concurrent: int = 64
     max_waiting: int = 10_000
+    # Some 20 MB.
+    max_cached_users: int = 20_000
 
 
-class TransientIdentityFailure(IdentityUnavailable):
-    """This attempt failed and the next may not; `wait_seconds` is the least pause before it.
+class IdentityCalls(AsyncCloseable):
+    """Deadlines are in the event loop's time."""
 
-    `reason` is fit for a log.
-    """
-
-    def __init__(self, message: str, reason: str, wait_seconds: float = 0.0) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.wait_seconds = wait_seconds
-
-
-class IdentityCalls:
     def __init__(self, policy: IdentityPolicy) -> None:
         self._policy = policy
-        self._base = policy.base_url.rstrip("/")
-        self._headers = _credentials(policy)
-        self._places = asyncio.Semaphore(policy.max_concurrent)
-        self._session: aiohttp.ClientSession | None = None
-        self._is_closed = False
+        self._base_url = policy.base_url.rstrip("/")
+        self._retries = RetryPolicy(policy.max_attempts, policy.first_pause_seconds)
+        self._slots = asyncio.Semaphore(policy.max_concurrent)
+        self._http = HttpClient(
+            max_body_bytes=_MAX_BODY_BYTES,
+            max_connections=policy.max_concurrent,
+            headers=_credential_headers(policy),
+        )
 
     async def close(self) -> None:
-        self._is_closed = True
-        if self._session is not None:
-            await self._session.close()
+        await self._http.close()
 
     @asynccontextmanager
-    async def question(self) -> AsyncIterator[float]:
-        """Gives the deadline of what is asked in it; every failure becomes IdentityUnavailable."""
+    async def operation(self) -> AsyncIterator[float]:
+        """Gives the deadline of the block's calls; their failures become IdentityUnavailable."""
         deadline = loop_time() + self._policy.timeout_seconds
         try:
             async with asyncio.timeout_at(deadline):
@@ -95,14 +99,14 @@ class IdentityCalls:
         except TimeoutError as error:
             _log.warning("identity_unavailable", reason="no answer in time")
             raise IdentityUnavailable("The identity provider did not answer in time") from error
-        except TransientIdentityFailure as error:
+        except TransientFailure as error:
             _log.warning("identity_unavailable", reason=error.reason)
             raise IdentityUnavailable(error.message) from error
         except MalformedAnswerError as error:
             _log.warning("identity_answer_malformed", reason=str(error))
-            raise IdentityUnavailable("The identity provider's answer makes no sense") from error
+            raise IdentityUnavailable("The identity provider's answer is malformed") from error
 
-    async def ask(
+    async def send(
         self,
         method: str,
         path: str,
@@ -110,105 +114,79 @@ class IdentityCalls:
         *,
         deadline: float,
         headers: Mapping[str, str] | None = None,
-    ) -> Reply:
-        """The answer, once it is neither 5xx nor 429; only for requests that may be repeated.
+    ) -> HttpResponse:
+        """Returns the first answer that is not transient; only for requests that may be repeated.
 
-        `deadline` is in the event loop's time.
+        Raises TransientFailure after the last attempt, or when the next would pass the deadline.
         """
-        attempt = 0
-        while True:
-            try:
-                return await self.ask_once(method, path, body, headers=headers)
-            except TransientIdentityFailure as failure:
-                attempt += 1
-                await self.pause(attempt, failure, deadline)
+        return await with_retries(
+            lambda: self.send_once(method, path, body, headers=headers), self._retries, deadline
+        )
 
-    async def pause(self, attempt: int, failure: TransientIdentityFailure, deadline: float) -> None:
-        """Wait before repeating, or raise `failure` when there is no time or attempt left."""
-        growing = self._policy.first_pause_seconds * 2 ** (attempt - 1)
-        seconds = max(failure.wait_seconds, growing * _jitter.uniform(0.5, 1.0))
-        now = loop_time()
-        if attempt >= self._policy.max_attempts or now + seconds >= deadline:
-            raise failure
-        await asyncio.sleep(seconds)
+    def backoff(self, deadline: float) -> Backoff:
+        """For a caller that does more between two attempts than to repeat the request."""
+        return Backoff(self._retries, deadline)
 
-    async def ask_once(
+    async def send_once(
         self,
         method: str,
         path: str,
         body: object = None,
         *,
         headers: Mapping[str, str] | None = None,
-    ) -> Reply:
-        """One request. Raises TransientIdentityFailure for whatever a repeat may cure."""
-        async with self._places:
+    ) -> HttpResponse:
+        """Sends one request. Raises TransientFailure for every failure that a repeat may cure."""
+        async with self._slots:
             with telemetry.timed_provider("identity"):
-                reply = await self._attempt(method, path, body, headers)
-                if reply.is_ok or not reply.is_passing:
-                    return reply
-                raise TransientIdentityFailure(
-                    "The identity provider is not available",
-                    f"status {reply.status} {slug_in(reply) or ''}",
-                    self._wait_after(reply),
-                )
+                response = await self._attempt(method, path, body, headers)
+                if response.is_transient:
+                    raise TransientFailure(
+                        "The identity provider is not available",
+                        f"status {response.status} {error_code_in(response) or ''}",
+                        self._wait_after(response),
+                    )
+                return response
 
     def url(self, path: str) -> str:
-        return self._base + path
+        return self._base_url + path
 
-    def _wait_after(self, reply: Reply) -> float:
-        wished = pause_wished(reply, time.time())
-        if wished is not None:
-            return wished
-        return self._policy.rate_limit_pause_seconds if reply.status == 429 else 0.0
+    def _wait_after(self, response: HttpResponse) -> float:
+        wait = requested_wait(response, time.time())
+        if wait is not None:
+            return wait
+        return self._policy.rate_limit_pause_seconds if response.status == 429 else 0.0
 
     async def _attempt(
         self, method: str, path: str, body: object, headers: Mapping[str, str] | None
-    ) -> Reply:
+    ) -> HttpResponse:
         data = None if body is None else msgspec.json.encode(body)
         try:
-            async with self._opened().request(
-                method, self.url(path), data=data, headers=headers, allow_redirects=False
-            ) as response:
-                return Reply(response.status, response.headers, await _bounded_body(response))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise TransientIdentityFailure(
-                "The identity provider cannot be reached", type(error).__name__
+            return await self._http.request(
+                method,
+                self.url(path),
+                data=data,
+                headers=headers,
+                timeout_seconds=self._policy.attempt_seconds,
+            )
+        except ClientClosed as error:
+            raise IdentityUnavailable("The identity client is closed") from error
+        except RequestFailed as error:
+            raise TransientFailure(
+                "The identity provider cannot be reached", error.reason
             ) from error
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._is_closed:
-            raise IdentityUnavailable("The identity client is closed")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._policy.max_concurrent),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=self._policy.attempt_seconds),
-                headers=self._headers,
-                trust_env=False,
-            )
-        return self._session
 
-
-def refusal_in(reply: Reply) -> IdentityUnavailable:
-    """What to raise for a request that the provider refuses, and will if it is repeated."""
-    _log.warning("identity_call_refused", status=reply.status, code=slug_in(reply))
-    if reply.status in {401, 403}:
+def refusal_in(response: HttpResponse) -> IdentityUnavailable:
+    """The error for a request that the provider refuses, and would refuse again."""
+    _log.warning("identity_call_refused", status=response.status, code=error_code_in(response))
+    if response.status in {401, 403}:
         return IdentityUnavailable("The identity provider refuses our credentials")
     return IdentityUnavailable("The identity provider refused the request")
 
 
-def _credentials(policy: IdentityPolicy) -> dict[str, str]:
+def _credential_headers(policy: IdentityPolicy) -> dict[str, str]:
     return {
         "Authorization": aiohttp.encode_basic_auth(policy.app_id, policy.app_secret),
         "privy-app-id": policy.app_id,
         "Content-Type": "application/json",
     }
-
-
-async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for chunk in response.content.iter_chunked(_READ_BYTES):
-        body += chunk
-        if len(body) > _LARGEST_ANSWER_BYTES:
-            raise aiohttp.ClientPayloadError("the answer is too long")
-    return bytes(body)

@@ -1,6 +1,6 @@
-"""Which wallets and accounts belong to a user of the identity provider, remembered for a while.
+"""The wallets and accounts of the identity provider's users, cached for a while.
 
-Raises IdentityUnavailable when neither the provider nor a fresh enough memory can tell.
+Raises IdentityUnavailable when neither the provider nor a fresh enough cache entry can tell.
 """
 
 import contextlib
@@ -14,7 +14,6 @@ from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import (
-    MalformedAnswerError,
     ethereum_wallets,
     first_wallet,
     is_subject,
@@ -22,35 +21,35 @@ from ltzd.providers.identity.answers import (
 )
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy, refusal_in
 from ltzd.providers.identity.users import IdentityUser, UserProfile
+from ltzd.providers.outbound.http_client import MalformedAnswerError
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
 FRESH_SECONDS = 60.0
-"""What its user unlinks counts so much longer."""
-KEPT_SECONDS = 3600.0
-"""And a wallet so much longer while the provider is away: as long as the user's token lives.
+"""How long an entry is used without asking; what a user unlinks stays linked here as long."""
+STALE_SECONDS = 3600.0
+"""How old a wallet may be while the provider is away: as old as the user's token can get.
 
-Accounts and addresses do not: whoever acts on them joins two names for good.
+Accounts and addresses may not: whoever acts on them joins two names permanently.
 """
-LOOK_AGAIN_SECONDS = 3.0
-"""For a wallet that is not among the known ones."""
-FAILED_PAUSE_SECONDS = 15.0
-"""After a failure, where the known ones will do: a slow provider costs its users' time, too."""
-MOST_USERS = 20_000
-"""Some 20 MB."""
+UNKNOWN_WALLET_SECONDS = 3.0
+"""The least age of an entry that is read again for a wallet that it does not list."""
+FAILURE_PAUSE_SECONDS = 15.0
+"""No request for so long after a failure, if the entry will do: a slow provider delays users."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserLinks:
+    """`home` is the wallet that rewards go to: the embedded one with the lowest index."""
+
     wallets: tuple[Address, ...] = ()
     accounts: tuple[OAuthAccount, ...] = ()
     emails: tuple[str, ...] = field(default=(), repr=False)
     home: Address | None = None
-    """The wallet that counts."""
 
 
 @dataclass(slots=True)
-class _Known:
+class _Entry:
     links: UserLinks
     read_at: float
     failed_at: float = float("-inf")
@@ -58,14 +57,17 @@ class _Known:
     def is_fresh(self, now: float) -> bool:
         return now - self.read_at < FRESH_SECONDS
 
-    def tells(self, wanted: Address | None, now: float) -> bool:
-        is_answer = wanted is None or wanted in self.links.wallets
-        return self.is_fresh(now) if is_answer else now - self.read_at < LOOK_AGAIN_SECONDS
+    def may_answer(self, wanted: Address | None, now: float) -> bool:
+        if self._lists(wanted):
+            return self.is_fresh(now)
+        return now - self.read_at < UNKNOWN_WALLET_SECONDS
 
-    def will_do(self, wanted: Address | None, now: float) -> bool:
-        """If the provider cannot be asked. A wallet that we do not know may be a new one."""
-        is_answer = wanted is None or wanted in self.links.wallets
-        return now - self.read_at < KEPT_SECONDS and is_answer
+    def may_stand_in(self, wanted: Address | None, now: float) -> bool:
+        """Good enough while the provider is away; an unlisted wallet may be a new one."""
+        return now - self.read_at < STALE_SECONDS and self._lists(wanted)
+
+    def _lists(self, wanted: Address | None) -> bool:
+        return wanted is None or wanted in self.links.wallets
 
 
 class LinkedAccountCache:
@@ -73,9 +75,9 @@ class LinkedAccountCache:
         self._calls = calls
         self._clock = clock
         self._flights: SingleFlight[str, UserLinks] = SingleFlight(
-            "identity links", policy.max_waiting
+            "identity links", policy.max_waiting, IdentityUnavailable
         )
-        self._known: LRUCache[str, _Known] = LRUCache(MOST_USERS)
+        self._entries: LRUCache[str, _Entry] = LRUCache(policy.max_cached_users)
 
     async def close(self) -> None:
         await self._flights.close()
@@ -83,74 +85,74 @@ class LinkedAccountCache:
     async def wallets_of(self, subject: str, wanted: Address | None) -> tuple[Address, ...]:
         if not is_subject(subject):
             return ()
-        known, now = self._known.get(subject), self._clock()
-        if known is None:
-            return (await self._asked(subject)).wallets
-        if known.tells(wanted, now):
-            return known.links.wallets
-        will_do = known.will_do(wanted, now)
+        entry, now = self._entries.get(subject), self._clock()
+        if entry is None:
+            return (await self._read(subject)).wallets
+        if entry.may_answer(wanted, now):
+            return entry.links.wallets
+        may_stand_in = entry.may_stand_in(wanted, now)
         try:
-            pause = FAILED_PAUSE_SECONDS if will_do else LOOK_AGAIN_SECONDS
-            return (await self._asked_after(pause, subject, known)).wallets
+            pause = FAILURE_PAUSE_SECONDS if may_stand_in else UNKNOWN_WALLET_SECONDS
+            return (await self._read_again(subject, entry, pause)).wallets
         except IdentityUnavailable:
-            if will_do:
-                return known.links.wallets
+            if may_stand_in:
+                return entry.links.wallets
             raise
 
     async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
-        return (await self._fresh(subject)).accounts
+        return (await self._fresh_links(subject)).accounts
 
     async def profile_of(self, subject: str) -> UserProfile | None:
-        links = await self._fresh(subject)
+        links = await self._fresh_links(subject)
         if links.home is None:
             return None
         return UserProfile(subject, IdentityUser(subject, links.home), links.emails)
 
-    async def _fresh(self, subject: str) -> UserLinks:
+    async def _fresh_links(self, subject: str) -> UserLinks:
         if not is_subject(subject):
             return UserLinks()
-        known = self._known.get(subject)
-        if known is None:
-            return await self._asked(subject)
-        if known.is_fresh(self._clock()):
-            return known.links
-        return await self._asked_after(LOOK_AGAIN_SECONDS, subject, known)
+        entry = self._entries.get(subject)
+        if entry is None:
+            return await self._read(subject)
+        if entry.is_fresh(self._clock()):
+            return entry.links
+        return await self._read_again(subject, entry, UNKNOWN_WALLET_SECONDS)
 
-    async def _asked_after(self, pause: float, subject: str, known: _Known) -> UserLinks:
-        if self._clock() < known.failed_at + pause:
+    async def _read_again(self, subject: str, entry: _Entry, failure_pause: float) -> UserLinks:
+        if self._clock() < entry.failed_at + failure_pause:
             raise IdentityUnavailable("The identity provider has just failed")
-        return await self._asked(subject)
-
-    async def _asked(self, subject: str) -> UserLinks:
-        return await self._flights.share(subject, lambda: self._read(subject))
+        return await self._read(subject)
 
     async def _read(self, subject: str) -> UserLinks:
-        # When we asked, not when we heard: what was linked between may be missing.
-        asked_at = self._clock()
+        return await self._flights.share(subject, lambda: self._read_into_cache(subject))
+
+    async def _read_into_cache(self, subject: str) -> UserLinks:
+        # The time of the request: a link that was made before the answer may be missing from it.
+        read_at = self._clock()
         try:
-            links = await self._told(subject)
+            links = await self._fetch(subject)
         except IdentityUnavailable:
-            if (known := self._known.get(subject)) is not None:
-                known.failed_at = self._clock()
+            if (entry := self._entries.get(subject)) is not None:
+                entry.failed_at = self._clock()
             raise
-        self._known[subject] = _Known(links, asked_at)
+        self._entries[subject] = _Entry(links, read_at)
         return links
 
-    async def _told(self, subject: str) -> UserLinks:
-        async with self._calls.question() as deadline:
-            reply = await self._calls.ask("GET", f"/v1/users/{subject}", deadline=deadline)
-            if reply.status == 404:
+    async def _fetch(self, subject: str) -> UserLinks:
+        async with self._calls.operation() as deadline:
+            response = await self._calls.send("GET", f"/v1/users/{subject}", deadline=deadline)
+            if response.status == 404:
                 return UserLinks()
-            if not reply.is_ok:
-                raise refusal_in(reply)
-            rows = rows_in(reply, subject)
+            if not response.is_success:
+                raise refusal_in(response)
+            rows = rows_in(response, subject)
             return UserLinks(
-                ethereum_wallets(rows), accounts_in(rows), emails_in(rows), _home(rows)
+                ethereum_wallets(rows), accounts_in(rows), emails_in(rows), _home_wallet(rows)
             )
 
 
-def _home(rows: Sequence[object]) -> Address | None:
-    """A damaged one leads nobody there, and is no reason to doubt the others."""
+def _home_wallet(rows: Sequence[object]) -> Address | None:
+    """None for a damaged address, which is no reason to refuse the user's other wallets."""
     with contextlib.suppress(MalformedAnswerError):
         return first_wallet(rows)
     return None

@@ -1,58 +1,54 @@
-"""Who speaks: access and identity tokens of the identity provider, verified anew on every request.
+"""Checks users' access and identity tokens of the identity provider, anew on every request.
 
 A token is a JWT that one of the provider's keys signed with ES256, for our application. With
 `linked_accounts` it is an identity token and names its user's wallets and accounts; with `sid` it
-is an access token and does not. No verdict is kept, so a token ends in the second it says and with
-its key.
+is an access token and does not. No verdict is cached, so a token ends in the second of its `exp`
+and together with its key.
 
-Raises Unauthorized, always in the same words, and IdentityUnavailable if nobody can tell whether a
-key is the provider's. Neither the token nor what is in it reaches a log or an error.
+Raises Unauthorized, always in the same words, and IdentityUnavailable while it is unknown whether a
+key is the provider's. Neither the token nor its claims reach a log or an error.
 """
 
 import re
 import time
-from base64 import urlsafe_b64decode
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 import jwt
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock
-from ltzd.errors import IdentityUnavailable, Unauthorized
+from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import ethereum_wallets
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy
 from ltzd.providers.identity.keys import IdentityKeyCache
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
+from ltzd.providers.jwks import PublicKey, key_name
+from ltzd.providers.outbound.http_client import AsyncCloseable
+from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
+from ltzd.providers.token_checks import (
+    CLOCK_SKEW_SECONDS,
+    MAX_TOKEN_LENGTH,
+    decode_header,
+    refused,
+    verified_payload,
+)
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import Address
 
-MAX_TOKEN_LENGTH = 16 * 1024
-CLOCK_SKEW_SECONDS = 5.0
-"""How far our clock may be behind the provider's: a token is used in the second it is made.
-
-There is no such allowance for `exp`. The other way round it would only lengthen the life of a
-token that may be stolen; its user's program has had a new one for minutes.
-"""
-
-# Three parts in base64url without padding, which PyJWT would let pass, and an ES256 signature's
-# length: whatever else there is costs us nothing more.
+# Three parts in base64url without padding (PyJWT would accept padding), the last of an ES256
+# signature's length: any other text is refused before it costs more.
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{2,1024})\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}")
 _ES256 = jwt.PyJWS(algorithms=["ES256"])
-
-_Reason = Literal["malformed", "unknown_key", "bad_signature", "wrong_claims", "expired"]
 
 
 @dataclass(frozen=True, slots=True)
 class TokenUser:
     """`wallets` are those that an identity token names; None for an access token.
 
-    `accounts` are those that an identity token names as verified, and `emails` the addresses, in
-    lower case; None where whoever keeps the wallets must be asked for them.
+    `accounts` are those that an identity token names as verified. `emails` are its verified
+    addresses, in lower case; None if the keeper of the wallets must be asked for them.
     """
 
     subject: str
@@ -84,7 +80,7 @@ _header_decoder = msgspec.json.Decoder(_Header)
 _claims_decoder = msgspec.json.Decoder(_Claims)
 
 
-class IdentityTokens:
+class IdentityTokens(AsyncCloseable):
     """`wall_clock` tells Unix seconds; `clock` measures how old the keys are."""
 
     def __init__(
@@ -99,17 +95,6 @@ class IdentityTokens:
         self._calls = IdentityCalls(policy)
         self._keys = IdentityKeyCache(policy, self._calls, clock)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         await self._keys.close()
         await self._calls.close()
@@ -117,12 +102,12 @@ class IdentityTokens:
     async def user_of(self, token: str) -> TokenUser:
         kid = _key_id_in(token)
         try:
-            key = await self._keys.key(kid)
+            key = await self._keys.key(key_name("ES256", kid))
         except IdentityUnavailable:
             telemetry.TOKEN_CHECKS.labels("unavailable").inc()
             raise
         if key is None:
-            raise _refused("unknown_key")
+            raise refused("unknown_key")
         user = self._user_in(_claims_in(token, key))
         telemetry.TOKEN_CHECKS.labels("accepted").inc()
         return user
@@ -130,13 +115,13 @@ class IdentityTokens:
     def _user_in(self, claims: _Claims) -> TokenUser:
         now = self._wall_clock()
         if claims.iss != self._policy.issuer or claims.aud != self._policy.app_id:
-            raise _refused("wrong_claims")
+            raise refused("wrong_claims")
         if now >= claims.exp:
-            raise _refused("expired")
+            raise refused("expired")
         if max(claims.iat, claims.nbf) > now + CLOCK_SKEW_SECONDS:
-            raise _refused("wrong_claims")
+            raise refused("wrong_claims")
         if not claims.sub or (claims.linked_accounts is None and not claims.sid):
-            raise _refused("wrong_claims")
+            raise refused("wrong_claims")
         rows = _rows_in(claims)
         if rows is None:
             return TokenUser(claims.sub, None)
@@ -146,30 +131,22 @@ class IdentityTokens:
 
 
 def _key_id_in(token: str) -> str:
-    """The key that the token says it is signed with; nothing is verified yet."""
+    """The id of the key that the token names; nothing is verified yet."""
     parts = _TOKEN.fullmatch(token) if len(token) <= MAX_TOKEN_LENGTH else None
     if parts is None:
-        raise _refused("malformed")
-    try:
-        kid = _header_decoder.decode(urlsafe_b64decode(parts[1] + "==")).kid
-    except (ValueError, RecursionError):
-        raise _refused("malformed") from None
+        raise refused("malformed")
+    kid = decode_header(parts[1], _header_decoder).kid
     if not kid:
-        raise _refused("malformed")
+        raise refused("malformed")
     return kid
 
 
-def _claims_in(token: str, key: EllipticCurvePublicKey) -> _Claims:
-    try:
-        payload = _ES256.decode(token, key, algorithms=["ES256"])
-    except jwt.InvalidSignatureError:
-        raise _refused("bad_signature") from None
-    except jwt.InvalidTokenError:
-        raise _refused("malformed") from None
+def _claims_in(token: str, key: PublicKey) -> _Claims:
+    payload = verified_payload(_ES256, token, key, "ES256")
     try:
         return _claims_decoder.decode(payload)
     except (ValueError, RecursionError):
-        raise _refused("wrong_claims") from None
+        raise refused("wrong_claims") from None
 
 
 def _rows_in(claims: _Claims) -> list[object] | None:
@@ -178,13 +155,7 @@ def _rows_in(claims: _Claims) -> list[object] | None:
     try:
         rows = decode_json(claims.linked_accounts.encode())
     except InvalidJsonError:
-        raise _refused("wrong_claims") from None
+        raise refused("wrong_claims") from None
     if not isinstance(rows, list):
-        raise _refused("wrong_claims")
+        raise refused("wrong_claims")
     return rows
-
-
-def _refused(reason: _Reason) -> Unauthorized:
-    """Raised `from None`: the libraries' errors quote what they were given."""
-    telemetry.TOKEN_CHECKS.labels(reason).inc()
-    return Unauthorized("Invalid or expired token")

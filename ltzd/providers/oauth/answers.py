@@ -1,11 +1,10 @@
-"""What all OAuth providers' answers have in common: the verdict, the reading, the wish to wait.
+"""Verdicts about accounts, and the reading of answers that all OAuth providers share.
 
 Nothing that a provider sends is trusted. An answer that the provider does not document raises
 AccountLookupUnavailable, which is the verdict `unavailable` and never `missing`; its reason is fit
 for a log and holds nothing that the provider or the caller wrote.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,24 +12,25 @@ from typing import Final, Literal
 
 import structlog
 
-from ltzd.errors import Unavailable
-from ltzd.providers.outbound.bounded_json import InvalidJsonError, decode_json
+from ltzd.errors import AccountLookupUnavailable
+from ltzd.providers.outbound.http_client import HttpResponse
+from ltzd.providers.outbound.json_bodies import finite_number
 from ltzd.rules.oauth.accounts import OAuthProvider
 from ltzd.rules.webhooks import retry_after
 
 Verdict = Literal["exists", "missing", "cannot_check", "unavailable"]
 
-_LONGEST_WAIT_SECONDS: Final = 3600.0
-_LONGEST_NAME: Final = 100
+_MAX_WAIT_SECONDS: Final = 3600.0
+_MAX_NAME_LENGTH: Final = 100
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class AccountVerification:
-    """What a provider says of an account; the names are its own, for verdict `exists`.
+    """A provider's answer about an account; the names are the provider's, for verdict `exists`.
 
     `missing` is also an account that is no person's, such as a bot's. `cannot_check` is every other
-    answer that asking again would not change. `reason` explains these two to the caller.
+    answer that a repeat would not change. `reason` explains these two to the caller.
     """
 
     verdict: Verdict
@@ -48,91 +48,78 @@ def cannot_check(reason: str) -> AccountVerification:
     return AccountVerification("cannot_check", reason=reason)
 
 
-class AccountLookupUnavailable(Unavailable):
-    def __init__(self, reason: str) -> None:
-        super().__init__("The OAuth provider gave no usable answer", reason=reason)
-        self.reason = reason
+def required_object(response: HttpResponse) -> dict[str, object]:
+    """Raises AccountLookupUnavailable for a body that is no JSON object."""
+    body = response.json_object()
+    if body is None:
+        raise AccountLookupUnavailable(f"status {response.status} without a JSON object")
+    return body
 
 
-class TransientLookupFailure(AccountLookupUnavailable):
-    """A repeat may cure it."""
+def nested_object(response: HttpResponse, *names: str) -> dict[str, object]:
+    """Returns the object under `names`; an empty one if there is none, whatever the body is."""
+    value: object = response.json_object()
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """`headers` are found in any letter case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def json_object(self) -> dict[str, object]:
-        """Raises AccountLookupUnavailable."""
-        found = self._decoded()
-        if not isinstance(found, dict):
-            raise AccountLookupUnavailable(f"status {self.status} without a JSON object")
-        return found
-
-    def part(self, *names: str) -> dict[str, object]:
-        """The object inside; empty if there is none, whatever the body is."""
-        found = self._decoded()
-        for name in names:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found if isinstance(found, dict) else {}
-
-    def _decoded(self) -> object:
-        try:
-            return decode_json(self.body)
-        except InvalidJsonError:
-            return None
-
-    @property
-    def is_limiting(self) -> bool:
-        """GitHub refuses too many requests with 403 as well."""
-        return self.status == 429 or (
-            self.status == 403
-            and ("retry-after" in self.headers or self.headers.get("x-ratelimit-remaining") == "0")
+def is_rate_limited(response: HttpResponse) -> bool:
+    """GitHub refuses too many requests with 403 as well."""
+    return response.status == 429 or (
+        response.status == 403
+        and (
+            "retry-after" in response.headers
+            or response.headers.get("x-ratelimit-remaining") == "0"
         )
-
-    def wait_wished(self, now: datetime) -> float | None:
-        """Seconds; None if the provider names none. It may say so in any of these places."""
-        wishes = (
-            _seconds(self.part().get("retry_after")),  # to the millisecond, unlike the header
-            _seconds(self.part("parameters").get("retry_after")),
-            _after_header(self.headers.get("retry-after"), now),
-            _seconds(self.headers.get("x-ratelimit-reset-after")),
-            _until(self.headers.get("x-rate-limit-reset"), now),
-            _until(self.headers.get("x-ratelimit-reset"), now),
-        )
-        wished = next((seconds for seconds in wishes if seconds is not None), None)
-        return None if wished is None else min(max(wished, 0.0), _LONGEST_WAIT_SECONDS)
-
-
-def unexpected(answer: Answer) -> AccountLookupUnavailable:
-    return AccountLookupUnavailable(f"status {answer.status}")
-
-
-def refused(provider: OAuthProvider, answer: Answer) -> AccountLookupUnavailable:
-    """Our own credential, not the account: the operator has to know."""
-    _log.error("account_look_up_misconfigured", provider=provider, status=answer.status)
-    return AccountLookupUnavailable(
-        f"the provider refuses our credential with status {answer.status}"
     )
 
 
-def refused_or_unexpected(provider: OAuthProvider, answer: Answer) -> AccountLookupUnavailable:
-    return refused(provider, answer) if answer.status in {401, 403} else unexpected(answer)
+def requested_wait(response: HttpResponse, now: datetime) -> float | None:
+    """Returns the seconds that the provider asks us to wait, from any of six known places.
+
+    None if it names no time.
+    """
+    waits = (
+        # To the millisecond, unlike the header.
+        finite_number(nested_object(response).get("retry_after")),
+        finite_number(nested_object(response, "parameters").get("retry_after")),
+        _seconds_after(response.headers.get("retry-after"), now),
+        finite_number(response.headers.get("x-ratelimit-reset-after")),
+        _seconds_until(response.headers.get("x-rate-limit-reset"), now),
+        _seconds_until(response.headers.get("x-ratelimit-reset"), now),
+    )
+    wait = next((seconds for seconds in waits if seconds is not None), None)
+    return None if wait is None else min(max(wait, 0.0), _MAX_WAIT_SECONDS)
+
+
+def unexpected(response: HttpResponse) -> AccountLookupUnavailable:
+    return AccountLookupUnavailable(f"status {response.status}")
+
+
+def refused(provider: OAuthProvider, response: HttpResponse) -> AccountLookupUnavailable:
+    """The provider refuses our credential, not the account: an error for the operator."""
+    _log.error("account_look_up_misconfigured", provider=provider, status=response.status)
+    return AccountLookupUnavailable(
+        f"the provider refuses our credential with status {response.status}"
+    )
+
+
+def refused_or_unexpected(
+    provider: OAuthProvider, response: HttpResponse
+) -> AccountLookupUnavailable:
+    return refused(provider, response) if response.status in {401, 403} else unexpected(response)
 
 
 def name_in(row: Mapping[str, object], field: str) -> str | None:
-    """None for what is no name that anybody could read."""
+    """None for a name that is empty or that nobody could read."""
     value = row.get(field)
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         return None
-    return value.strip()[:_LONGEST_NAME]
+    return value.strip()[:_MAX_NAME_LENGTH]
 
 
-def needed_name(row: Mapping[str, object], field: str) -> str:
+def required_name(row: Mapping[str, object], field: str) -> str:
     name = name_in(row, field)
     if name is None:
         raise AccountLookupUnavailable("the account has no username")
@@ -149,25 +136,17 @@ def text_in(row: Mapping[str, object], field: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def must_be(expected: object, found: object) -> None:
-    """The account of the answer is the one that was asked for."""
-    if found != expected or type(found) is not type(expected):
+def check_same(expected: object, actual: object) -> None:
+    """Raises AccountLookupUnavailable if the answer is about another account."""
+    if actual != expected or type(actual) is not type(expected):
         raise AccountLookupUnavailable("the account is not the one asked for")
 
 
-def _after_header(text: str | None, now: datetime) -> float | None:
-    wished = retry_after(text, now)
-    return None if wished is None else wished.total_seconds()
+def _seconds_after(text: str | None, now: datetime) -> float | None:
+    wait = retry_after(text, now)
+    return None if wait is None else wait.total_seconds()
 
 
-def _until(text: str | None, now: datetime) -> float | None:
-    at = _seconds(text)
+def _seconds_until(text: str | None, now: datetime) -> float | None:
+    at = finite_number(text)
     return None if at is None else at - now.astimezone(UTC).timestamp()
-
-
-def _seconds(value: object) -> float | None:
-    try:
-        seconds = float(value) if isinstance(value, int | float | str) else math.nan
-    except (ValueError, OverflowError):
-        return None
-    return seconds if math.isfinite(seconds) else None

@@ -1,6 +1,6 @@
-"""The five providers that tell of an account by its id alone: the question, and what answers mean.
+"""Looks up accounts by their id alone, at the five providers that can: requests and verdicts.
 
-Bots, organizations and other accounts that nobody logs in with count as missing.
+Bots, organizations and other accounts without a person's log-in are `missing`.
 """
 
 from collections.abc import Callable
@@ -9,21 +9,22 @@ from typing import Final
 from urllib.parse import quote
 
 from ltzd import __version__
+from ltzd.errors import AccountLookupUnavailable
 from ltzd.providers.oauth.answers import (
-    AccountLookupUnavailable,
     AccountVerification,
-    Answer,
     cannot_check,
+    check_same,
     missing,
-    must_be,
     name_in,
-    needed_name,
+    nested_object,
     refused,
     refused_or_unexpected,
+    required_name,
+    required_object,
     text_in,
     unexpected,
 )
-from ltzd.providers.oauth.calls import LookupCalls, Question
+from ltzd.providers.oauth.calls import LookupCalls, LookupRequest
 from ltzd.providers.oauth.policy import (
     DiscordAccess,
     GithubAccess,
@@ -31,6 +32,7 @@ from ltzd.providers.oauth.policy import (
     TelegramAccess,
     TwitterAccess,
 )
+from ltzd.providers.outbound.http_client import HttpResponse
 from ltzd.rules.oauth.accounts import OAuthAccount
 
 _DISCORD_UNKNOWN_USER: Final = 10013
@@ -42,14 +44,16 @@ _GITHUB_VERSION: Final = "2022-11-28"
 
 @dataclass(frozen=True, slots=True)
 class LookupById:
-    question: Callable[[str], Question]
-    verdict: Callable[[Answer, str], AccountVerification]
+    """`make_request` takes an id that is quoted for a URL; `verdict` takes the id as it is."""
+
+    make_request: Callable[[str], LookupRequest]
+    verdict: Callable[[HttpResponse, str], AccountVerification]
     calls: LookupCalls
 
     async def verify(self, account: OAuthAccount, deadline: float) -> AccountVerification:
-        # Its form is checked, but what goes into a URL is made fit for it where it does.
-        answer = await self.calls.ask(self.question(quote(account.user_id, safe="")), deadline)
-        return self.verdict(answer, account.user_id)
+        # The id's form was checked; it is quoted here so that the URL is safe without that check.
+        request = self.make_request(quote(account.user_id, safe=""))
+        return self.verdict(await self.calls.send(request, deadline), account.user_id)
 
 
 def discord(access: DiscordAccess, calls: LookupCalls) -> LookupById:
@@ -58,49 +62,49 @@ def discord(access: DiscordAccess, calls: LookupCalls) -> LookupById:
         "User-Agent": f"DiscordBot (ltzd, {__version__})",  # the form demanded of bots
     }
     return LookupById(
-        lambda id_: Question(f"{access.base_url}/users/{id_}", headers), discord_verdict, calls
+        lambda id_: LookupRequest(f"{access.base_url}/users/{id_}", headers), discord_verdict, calls
     )
 
 
-def discord_verdict(answer: Answer, user_id: str) -> AccountVerification:
-    match answer.status, answer.part().get("code"):
+def discord_verdict(response: HttpResponse, user_id: str) -> AccountVerification:
+    match response.status, nested_object(response).get("code"):
         case 200, _:
-            return _discord_user(answer.json_object(), user_id)
+            return _discord_user(required_object(response), user_id)
         case 404, code if code == _DISCORD_UNKNOWN_USER:
             return missing("Discord knows no user with this id")
         case 400, code if code == _DISCORD_INVALID_FORM:
             return missing("Discord says that this is no id of a user")
-    raise refused_or_unexpected("discord", answer)
+    raise refused_or_unexpected("discord", response)
 
 
 def _discord_user(user: dict[str, object], user_id: str) -> AccountVerification:
-    must_be(user_id, user.get("id"))
+    check_same(user_id, user.get("id"))
     if user.get("bot") is True or user.get("system") is True:
         return missing("The account is not a person's but a bot's or Discord's own")
-    username = needed_name(user, "username")
-    number = text_in(user, "discriminator")
-    # Accounts that have not moved to the new names are told apart by four digits.
-    if len(number) == 4 and number != "0000":
-        username = f"{username}#{number}"
+    username = required_name(user, "username")
+    discriminator = text_in(user, "discriminator")
+    # Four digits distinguish accounts that have not moved to the new names.
+    if len(discriminator) == 4 and discriminator != "0000":
+        username = f"{username}#{discriminator}"
     return AccountVerification("exists", username, name_in(user, "global_name"))
 
 
 def twitter(access: TwitterAccess, calls: LookupCalls) -> LookupById:
     headers = {"Authorization": f"Bearer {access.token}"}
     return LookupById(
-        lambda id_: Question(f"{access.base_url}/users/{id_}", headers), twitter_verdict, calls
+        lambda id_: LookupRequest(f"{access.base_url}/users/{id_}", headers), twitter_verdict, calls
     )
 
 
-def twitter_verdict(answer: Answer, user_id: str) -> AccountVerification:
-    """An unknown account is an error in a body that comes with status 200."""
-    if answer.status != 200:
-        raise refused_or_unexpected("twitter", answer)
-    body = answer.json_object()
+def twitter_verdict(response: HttpResponse, user_id: str) -> AccountVerification:
+    """An unknown account is an error in a body with status 200."""
+    if response.status != 200:
+        raise refused_or_unexpected("twitter", response)
+    body = required_object(response)
     user, errors = body.get("data"), body.get("errors")
     if isinstance(user, dict):
-        must_be(user_id, user.get("id"))
-        return AccountVerification("exists", needed_name(user, "username"), name_in(user, "name"))
+        check_same(user_id, user.get("id"))
+        return AccountVerification("exists", required_name(user, "username"), name_in(user, "name"))
     first = errors[0] if isinstance(errors, list) and errors else None
     if not isinstance(first, dict):
         raise AccountLookupUnavailable("an answer without a user")
@@ -110,7 +114,7 @@ def twitter_verdict(answer: Answer, user_id: str) -> AccountVerification:
 def _twitter_error(error: dict[str, object], user_id: str) -> AccountVerification:
     kind = text_in(error, "type")
     if kind.endswith(_TWITTER_NOT_FOUND):
-        must_be(user_id, error.get("resource_id", user_id))
+        check_same(user_id, error.get("resource_id", user_id))
         return missing("Twitter knows no user with this id")
     if error.get("title") == "Forbidden" or any(part in kind for part in _TWITTER_FORBIDDEN):
         return cannot_check("Twitter tells nothing of this user, who may be suspended")
@@ -125,69 +129,69 @@ def github(access: GithubAccess, calls: LookupCalls) -> LookupById:
     if access.token is not None:
         headers["Authorization"] = f"Bearer {access.token}"
     return LookupById(
-        lambda id_: Question(f"{access.base_url}/user/{id_}", headers), github_verdict, calls
+        lambda id_: LookupRequest(f"{access.base_url}/user/{id_}", headers), github_verdict, calls
     )
 
 
-def github_verdict(answer: Answer, user_id: str) -> AccountVerification:
-    match answer.status, answer.part().get("message"):
+def github_verdict(response: HttpResponse, user_id: str) -> AccountVerification:
+    match response.status, nested_object(response).get("message"):
         case 200, _:
-            return _github_user(answer.json_object(), user_id)
+            return _github_user(required_object(response), user_id)
         case 404, "Not Found":
             return missing("GitHub knows no user with this id")
-    raise refused_or_unexpected("github", answer)
+    raise refused_or_unexpected("github", response)
 
 
 def _github_user(user: dict[str, object], user_id: str) -> AccountVerification:
-    must_be(int(user_id), user.get("id"))
+    check_same(int(user_id), user.get("id"))
     if user.get("type") != "User":
         return missing("The account is not a person's but an organization's or a bot's")
-    username = needed_name(user, "login")
+    username = required_name(user, "login")
     return AccountVerification("exists", username, name_in(user, "name"), name_in(user, "email"))
 
 
 def telegram(access: TelegramAccess, calls: LookupCalls) -> LookupById:
     url = f"{access.base_url}/bot{quote(access.token, safe=':')}/getChat?chat_id="
-    return LookupById(lambda id_: Question(url + id_), telegram_verdict, calls)
+    return LookupById(lambda id_: LookupRequest(url + id_), telegram_verdict, calls)
 
 
-def telegram_verdict(answer: Answer, user_id: str) -> AccountVerification:
-    """The bot hears "chat not found" of everybody who has not written to it."""
-    body = answer.part()
-    if answer.status == 200:
-        must_be(True, body.get("ok"))
-        chat = answer.part("result")
-        must_be(int(user_id), chat.get("id"))
-        must_be("private", chat.get("type"))
+def telegram_verdict(response: HttpResponse, user_id: str) -> AccountVerification:
+    """The bot is told "chat not found" of every user who has not written to it."""
+    body = nested_object(response)
+    if response.status == 200:
+        check_same(True, body.get("ok"))
+        chat = nested_object(response, "result")
+        check_same(int(user_id), chat.get("id"))
+        check_same("private", chat.get("type"))
         names = (name_in(chat, "first_name"), name_in(chat, "last_name"))
         full_name = " ".join(name for name in names if name is not None)
         return AccountVerification("exists", name_in(chat, "username"), full_name or None)
-    if answer.status == 400 and "chat not found" in text_in(body, "description").lower():
+    if response.status == 400 and "chat not found" in text_in(body, "description").lower():
         return cannot_check("Telegram tells our bot only of those who have written to it")
-    if answer.status in {401, 403, 404}:  # 404: what it says to a token that cannot be one
-        raise refused("telegram", answer)
-    raise unexpected(answer)
+    if response.status in {401, 403, 404}:  # 404: the token is malformed
+        raise refused("telegram", response)
+    raise unexpected(response)
 
 
 def google(access: GoogleAccess, calls: LookupCalls) -> LookupById:
     query = f"?personFields=names&key={quote(access.api_key, safe='')}"
     return LookupById(
-        lambda id_: Question(f"{access.base_url}/people/{id_}{query}"), google_verdict, calls
+        lambda id_: LookupRequest(f"{access.base_url}/people/{id_}{query}"), google_verdict, calls
     )
 
 
-def google_verdict(answer: Answer, user_id: str) -> AccountVerification:
-    """Names are seldom public; an address never is to who asks with a key."""
-    if answer.status == 200:
-        person = answer.json_object()
-        must_be(f"people/{user_id}", person.get("resourceName"))
+def google_verdict(response: HttpResponse, user_id: str) -> AccountVerification:
+    """Names are seldom public; addresses never are to a caller with an API key."""
+    if response.status == 200:
+        person = required_object(response)
+        check_same(f"people/{user_id}", person.get("resourceName"))
         names = person.get("names")
         first = names[0] if isinstance(names, list) and names else None
-        shown = name_in(first, "displayName") if isinstance(first, dict) else None
-        return AccountVerification("exists", name=shown)
-    status = answer.part("error").get("status")
-    if answer.status == 404 and status == "NOT_FOUND":
+        name = name_in(first, "displayName") if isinstance(first, dict) else None
+        return AccountVerification("exists", name=name)
+    status = nested_object(response, "error").get("status")
+    if response.status == 404 and status == "NOT_FOUND":
         return missing("Google knows no account with this id")
-    if answer.status in {400, 401, 403}:  # 400: what it says to a key that is none
-        raise refused("google", answer)
-    raise unexpected(answer)
+    if response.status in {400, 401, 403}:  # 400: the key is malformed
+        raise refused("google", response)
+    raise unexpected(response)

@@ -1,71 +1,94 @@
 """Tokens that a provider gives to an application itself (OAuth 2, client credentials).
 
-One is used until shortly before it ends; who needs one while it is being made waits for the same.
+A token is used until shortly before its end. Callers that need one while it is being requested wait
+for the same request.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.providers.oauth.answers import AccountLookupUnavailable, Answer, refused, unexpected
-from ltzd.providers.oauth.calls import LookupCalls, Question
+from ltzd.errors import AccountLookupUnavailable
+from ltzd.providers.oauth.answers import refused, required_object, unexpected
+from ltzd.providers.oauth.calls import LookupCalls, LookupRequest
+from ltzd.providers.outbound.http_client import HttpResponse
 from ltzd.rules.oauth.accounts import OAuthProvider
 
-_ENDS_EARLY_SECONDS: Final = 60.0
-_LONGEST_SECONDS: Final = 86_400.0
-_LONGEST_TOKEN: Final = 4_096
+_RENEWAL_SECONDS: Final = 60.0
+_MAX_LIFETIME_SECONDS: Final = 86_400.0
+_MAX_TOKEN_LENGTH: Final = 4_096
 
 
 class ClientTokens:
-    """`question` is the whole request for a token."""
+    """`request` is the whole request for a token."""
 
     def __init__(
         self,
         provider: OAuthProvider,
-        question: Question,
+        request: LookupRequest,
         calls: LookupCalls,
         clock: Clock = loop_time,
     ) -> None:
-        self._clock = clock
         self._provider = provider
-        self._question = question
+        self._request = request
         self._calls = calls
+        self._clock = clock
         self._lock = asyncio.Lock()
         self._token: str | None = None
-        self._good_until = 0.0
+        self._expires_at = 0.0
 
     async def token(self, deadline: float) -> str:
         """Raises AccountLookupUnavailable."""
         async with self._lock:
             now = self._clock()
-            if self._token is None or now >= self._good_until:
-                answer = await self._calls.ask(self._question, deadline)
-                self._token, seconds = self._made(answer)
-                self._good_until = now + seconds
+            if self._token is None or now >= self._expires_at:
+                response = await self._calls.send(self._request, deadline)
+                self._token, seconds = self._token_in(response)
+                self._expires_at = now + seconds
             return self._token
 
     def forget(self, token: str) -> None:
-        """The provider refuses it, whatever was said when it was made."""
+        """Drops a token that the provider refuses before its announced end."""
         if token == self._token:
             self._token = None
 
-    def _made(self, answer: Answer) -> tuple[str, float]:
-        if answer.status in {400, 401, 403}:
-            raise refused(self._provider, answer)
-        if answer.status != 200:
-            raise unexpected(answer)
-        body = answer.json_object()
+    async def send(self, request: LookupRequest, deadline: float) -> HttpResponse:
+        """Sends the request with a token; with a new one if the provider refuses the first.
+
+        Raises AccountLookupUnavailable.
+        """
+        response = await self._send_with_token(request, deadline)
+        if response.status == 401:
+            response = await self._send_with_token(request, deadline)
+        return response
+
+    async def _send_with_token(self, request: LookupRequest, deadline: float) -> HttpResponse:
+        token = await self.token(deadline)
+        headers = {**request.headers, "Authorization": f"Bearer {token}"}
+        response = await self._calls.send(replace(request, headers=headers), deadline)
+        if response.status == 401:
+            self.forget(token)
+        return response
+
+    def _token_in(self, response: HttpResponse) -> tuple[str, float]:
+        """The token and the seconds for which it is used."""
+        if response.status in {400, 401, 403}:
+            raise refused(self._provider, response)
+        if response.status != 200:
+            raise unexpected(response)
+        body = required_object(response)
         if "error" in body:  # TikTok says so with status 200
-            raise refused(self._provider, answer)
+            raise refused(self._provider, response)
         token, seconds = body.get("access_token"), body.get("expires_in")
         if not isinstance(token, str) or not _is_token(token):
             raise AccountLookupUnavailable("an answer without a token")
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
             raise AccountLookupUnavailable("a token without its end")
-        lasts = min(float(seconds), _LONGEST_SECONDS)
-        return token, max(lasts / 2, lasts - _ENDS_EARLY_SECONDS)
+        lifetime = min(float(seconds), _MAX_LIFETIME_SECONDS)
+        return token, max(lifetime / 2, lifetime - _RENEWAL_SECONDS)
 
 
 def _is_token(text: str) -> bool:
-    """Fit for a header."""
-    return 0 < len(text) <= _LONGEST_TOKEN and text.isascii() and text.isprintable()
+    """May stand in a header."""
+    return 0 < len(text) <= _MAX_TOKEN_LENGTH and text.isascii() and text.isprintable()

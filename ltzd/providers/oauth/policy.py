@@ -1,7 +1,7 @@
-"""How each OAuth provider is asked about its accounts, and how long its answers count.
+"""The credentials and limits of look-ups of accounts at OAuth providers.
 
 `base_url` includes the version where the provider's URLs have one. A provider that is None is not
-asked.
+configured: its accounts cannot be checked.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ TIKTOK_URL: Final = "https://open.tiktokapis.com/v2"
 
 @dataclass(frozen=True, slots=True)
 class DiscordAccess:
-    """`token` is a bot's."""
+    """`token` is a bot's token."""
 
     token: str = field(repr=False)
     base_url: str = DISCORD_URL
@@ -36,7 +36,7 @@ class TwitterAccess:
 
 @dataclass(frozen=True, slots=True)
 class GithubAccess:
-    """A stranger, without a token, is answered 60 times an hour; then GitHub is unavailable."""
+    """Without a token GitHub answers 60 times an hour and is unavailable after that."""
 
     token: str | None = field(default=None, repr=False)
     base_url: str = GITHUB_URL
@@ -50,7 +50,7 @@ class GoogleAccess:
 
 @dataclass(frozen=True, slots=True)
 class TelegramAccess:
-    """`token` is a bot's, which knows only those who have written to it."""
+    """`token` is a bot's token; a bot sees only users who have written to it."""
 
     token: str = field(repr=False)
     base_url: str = TELEGRAM_URL
@@ -58,8 +58,10 @@ class TelegramAccess:
 
 @dataclass(frozen=True, slots=True)
 class SpotifyAccess:
-    """An app in development mode is refused other people's profiles in ways that look like a
-    missing account; `extended_quota` says that this one is not, so that a 404 means it."""
+    """With `extended_quota` the app is out of development mode, so a 404 is a missing account.
+
+    An app in development mode gets a 403 or 404 for every other person's profile.
+    """
 
     client_id: str
     client_secret: str = field(repr=False)
@@ -70,7 +72,7 @@ class SpotifyAccess:
 
 @dataclass(frozen=True, slots=True)
 class InstagramAccess:
-    """Our own professional account, `user_id`, asks about other such accounts by their names."""
+    """`user_id` is our own professional account, which looks up other such accounts by username."""
 
     user_id: str
     token: str = field(repr=False)
@@ -79,7 +81,7 @@ class InstagramAccess:
 
 @dataclass(frozen=True, slots=True)
 class TiktokAccess:
-    """A client that the provider has approved for its research API."""
+    """Credentials of a client that TikTok has approved for its research API."""
 
     client_key: str
     client_secret: str = field(repr=False)
@@ -88,9 +90,10 @@ class TiktokAccess:
 
 @dataclass(frozen=True, slots=True)
 class AccountLookupPolicy:
-    """`timeout_seconds` bounds one question to `AccountLookups`, repeats and queueing included;
-    `attempt_seconds` one request. `exists_seconds` and `missing_seconds` are how long such an
-    answer counts without being asked for again."""
+    """`timeout_seconds` bounds one call of `AccountLookups`, repeats and queueing included;
+    `attempt_seconds` bounds one request. Answers are cached for `exists_seconds`, refusals for
+    `missing_seconds`.
+    """
 
     discord: DiscordAccess | None = None
     twitter: TwitterAccess | None = None
@@ -106,11 +109,11 @@ class AccountLookupPolicy:
     attempt_seconds: float = 1.8
     max_attempts: int = 3
     first_pause_seconds: float = 0.1
-    # Before asking again after a refusal for too many requests that names no time.
     rate_limit_pause_seconds: float = 1.0
+    """The pause after a refusal for too many requests that names no time."""
     max_concurrent: int = 8
-    """Requests to one provider at a time."""
+    """Requests in flight to one provider."""
     max_waiting: int = 1_000
-    """Questions under way, of all providers."""
+    """Look-ups in flight, of all providers."""
     max_kept: int = 10_000
-    """Answers."""
+    """Cached answers."""

@@ -1,7 +1,7 @@
-"""Spotify's accounts: asked with a token of the application's own.
+"""Looks up Spotify's accounts, with a token of the application's own.
 
-Apps in development mode lost this question in 2026 and hear 403 or 404 of everybody; what a 404
-means is known of apps with an extended quota only.
+Since 2026 an app in development mode gets 403 or 404 for every account, so a 404 means a missing
+account only to apps with an extended quota.
 """
 
 from typing import Final
@@ -9,19 +9,21 @@ from urllib.parse import quote
 
 import aiohttp
 
+from ltzd.errors import AccountLookupUnavailable
 from ltzd.providers.oauth.answers import (
-    AccountLookupUnavailable,
     AccountVerification,
-    Answer,
     cannot_check,
     missing,
     name_in,
+    nested_object,
     refused,
     refused_or_unexpected,
+    required_object,
 )
-from ltzd.providers.oauth.calls import LookupCalls, Question
+from ltzd.providers.oauth.calls import LookupCalls, LookupRequest
 from ltzd.providers.oauth.client_tokens import ClientTokens
 from ltzd.providers.oauth.policy import SpotifyAccess
+from ltzd.providers.outbound.http_client import HttpResponse
 from ltzd.rules.oauth.accounts import OAuthAccount
 
 _GRANT: Final = {"grant_type": "client_credentials"}
@@ -30,48 +32,39 @@ _GRANT: Final = {"grant_type": "client_credentials"}
 class SpotifyLookup:
     def __init__(self, access: SpotifyAccess, calls: LookupCalls) -> None:
         self._access = access
-        self._calls = calls
-        pair = aiohttp.encode_basic_auth(access.client_id, access.client_secret)
-        asking = Question(access.token_url, {"Authorization": pair}, "POST", form=_GRANT)
-        self._tokens = ClientTokens("spotify", asking, calls)
+        credentials = aiohttp.encode_basic_auth(access.client_id, access.client_secret)
+        headers = {"Authorization": credentials}
+        token_request = LookupRequest(access.token_url, headers, "POST", form=_GRANT)
+        self._tokens = ClientTokens("spotify", token_request, calls)
 
     async def verify(self, account: OAuthAccount, deadline: float) -> AccountVerification:
-        answer = await self._asked(account.user_id, deadline)
-        if answer.status == 401:  # the token ended early: once more, with another
-            answer = await self._asked(account.user_id, deadline)
-        if answer.status == 401:
-            raise refused("spotify", answer)
-        return spotify_verdict(answer, account.user_id, self._access.extended_quota)
-
-    async def _asked(self, user_id: str, deadline: float) -> Answer:
-        token = await self._tokens.token(deadline)
-        url = f"{self._access.base_url}/users/{quote(user_id, safe='')}"
-        answer = await self._calls.ask(
-            Question(url, {"Authorization": f"Bearer {token}"}), deadline
-        )
-        if answer.status == 401:
-            self._tokens.forget(token)
-        return answer
+        url = f"{self._access.base_url}/users/{quote(account.user_id, safe='')}"
+        response = await self._tokens.send(LookupRequest(url), deadline)
+        if response.status == 401:
+            raise refused("spotify", response)
+        return spotify_verdict(response, account.user_id, self._access.extended_quota)
 
 
-def spotify_verdict(answer: Answer, user_id: str, extended_quota: bool) -> AccountVerification:
-    """There are no usernames beside the ids."""
-    if answer.status == 200:
-        return _user(answer.json_object(), user_id)
-    if answer.status in {403, 404} and not extended_quota:
+def spotify_verdict(
+    response: HttpResponse, user_id: str, extended_quota: bool
+) -> AccountVerification:
+    """Spotify has no usernames beside the ids."""
+    if response.status == 200:
+        return _user(required_object(response), user_id)
+    if response.status in {403, 404} and not extended_quota:
         return cannot_check("Spotify does not tell our application of other people's accounts")
-    if answer.status == 404 and answer.part("error").get("status") == 404:
+    if response.status == 404 and nested_object(response, "error").get("status") == 404:
         return missing("Spotify knows no user with this id")
-    raise refused_or_unexpected("spotify", answer)
+    raise refused_or_unexpected("spotify", response)
 
 
 def _user(user: dict[str, object], user_id: str) -> AccountVerification:
-    found = user.get("id")
-    if not isinstance(found, str) or found.lower() != user_id.lower():
+    spotify_id = user.get("id")
+    if not isinstance(spotify_id, str) or spotify_id.lower() != user_id.lower():
         raise AccountLookupUnavailable("the account is not the one asked for")
     if user.get("type") != "user":
         raise AccountLookupUnavailable("the account is no user's")
-    if found != user_id:
+    if spotify_id != user_id:
         # Another spelling would be another account to us, with another wallet.
         return missing("Spotify writes this id in another letter case")
     return AccountVerification("exists", name=name_in(user, "display_name"))

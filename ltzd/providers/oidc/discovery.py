@@ -1,27 +1,35 @@
-"""What an OpenID Connect issuer publishes of itself: its discovery document and its key set.
+"""Reads an OpenID Connect issuer's discovery document and its key set.
 
-Read without credentials, redirects or cookies, bounded in time and size. The document must call the
-issuer exactly as the settings do, letter by letter: else it is another's, and so are its keys.
+Both are read without credentials, redirects or cookies, bounded in time and size. The document must
+name the issuer exactly as the settings do, letter by letter: else it is another issuer's, and so
+are its keys.
 """
 
 import asyncio
-import secrets
 from urllib.parse import urlsplit
 
-import aiohttp
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import IdentityUnavailable
-from ltzd.providers.identity.answers import MalformedAnswerError, Reply, object_in
 from ltzd.providers.oidc.policy import OidcPolicy
+from ltzd.providers.outbound.http_client import (
+    AsyncCloseable,
+    ClientClosed,
+    HttpClient,
+    HttpResponse,
+    MalformedAnswerError,
+    RequestFailed,
+    object_in,
+)
+from ltzd.providers.outbound.retries import RetryPolicy, TransientFailure, with_retries
 
 _WELL_KNOWN = "/.well-known/openid-configuration"
-# The largest of real ones has some twenty kilobytes.
-_LARGEST_ANSWER_BYTES = 1 << 18
-_READ_BYTES = 1 << 16
+# The largest of real documents has some twenty kilobytes.
+_MAX_BODY_BYTES = 1 << 18
+_MESSAGE = "The token issuer cannot be asked for its keys"
 
-_jitter = secrets.SystemRandom()
 _log = structlog.get_logger(__name__)
 
 
@@ -29,21 +37,24 @@ def discovery_url(policy: OidcPolicy) -> str:
     return policy.discovery_url or policy.issuer.removesuffix("/") + _WELL_KNOWN
 
 
-def key_set_url_in(reply: Reply, policy: OidcPolicy) -> str:
-    """Where the keys are, in the issuer's discovery document. Raises MalformedAnswerError."""
-    document = object_in(reply.body)
+def key_set_url_in(response: HttpResponse, policy: OidcPolicy) -> str:
+    """Returns the URL of the keys from the issuer's discovery document.
+
+    Raises MalformedAnswerError.
+    """
+    document = object_in(response)
     if document.get("issuer") != policy.issuer:
         raise MalformedAnswerError(
             "the discovery document is of another issuer than identity.issuer"
         )
     url = document.get("jwks_uri")
-    if not isinstance(url, str) or not _may_be_asked(url, policy):
+    if not isinstance(url, str) or not _is_allowed(url, policy):
         raise MalformedAnswerError("the discovery document has no usable jwks_uri")
     return url
 
 
-def _may_be_asked(url: str, policy: OidcPolicy) -> bool:
-    """Nobody on the way may put keys of his own there: https, but for an issuer without it."""
+def _is_allowed(url: str, policy: OidcPolicy) -> bool:
+    """Only https, so that nobody on the way can replace the keys; http if the issuer has it."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -52,66 +63,53 @@ def _may_be_asked(url: str, policy: OidcPolicy) -> bool:
     return bool(host) and parts.scheme in {"https", urlsplit(policy.issuer).scheme}
 
 
-class IssuerDocuments:
+class IssuerDocuments(AsyncCloseable):
     def __init__(self, policy: OidcPolicy) -> None:
         self._policy = policy
-        self._session: aiohttp.ClientSession | None = None
-        self._is_closed = False
+        self._retries = RetryPolicy(policy.max_attempts, policy.pause_seconds)
+        self._http = HttpClient(
+            max_body_bytes=_MAX_BODY_BYTES,
+            max_connections=2,
+            headers={"Accept": "application/json"},
+        )
 
     async def close(self) -> None:
-        self._is_closed = True
-        if self._session is not None:
-            await self._session.close()
+        await self._http.close()
 
-    async def key_set(self) -> Reply:
-        """Discovered anew each time, since an issuer may move it. Raises MalformedAnswerError, and
-        IdentityUnavailable."""
+    async def key_set(self) -> HttpResponse:
+        """Reads the discovery document anew each time, since an issuer may move its keys.
+
+        Raises MalformedAnswerError and IdentityUnavailable.
+        """
+        deadline = loop_time() + self._policy.timeout_seconds
         try:
-            async with asyncio.timeout(self._policy.timeout_seconds):
-                document = await self._read(discovery_url(self._policy))
-                return await self._read(key_set_url_in(document, self._policy))
+            async with asyncio.timeout_at(deadline):
+                document = await self._read(discovery_url(self._policy), deadline)
+                return await self._read(key_set_url_in(document, self._policy), deadline)
         except TimeoutError as error:
             _log.warning("identity_unavailable", reason="no answer in time")
             raise IdentityUnavailable("The token issuer did not answer in time") from error
+        except TransientFailure as error:
+            _log.warning("identity_unavailable", reason=error.reason)
+            raise IdentityUnavailable(error.message) from error
 
-    async def _read(self, url: str) -> Reply:
-        for attempts_left in reversed(range(self._policy.max_attempts)):
-            try:
-                reply = await self._ask(url)
-                reason = f"status {reply.status}"
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                reply, reason = None, type(error).__name__
-            if reply is not None and reply.is_ok:
-                return reply
-            if attempts_left == 0 or (reply is not None and not reply.is_passing):
-                break
-            await asyncio.sleep(self._policy.pause_seconds * _jitter.uniform(0.5, 1.0))
-        _log.warning("identity_unavailable", reason=reason)
-        raise IdentityUnavailable("The token issuer cannot be asked for its keys")
+    async def _read(self, url: str, deadline: float) -> HttpResponse:
+        response = await with_retries(lambda: self._attempt(url), self._retries, deadline)
+        if response.is_success:
+            return response
+        _log.warning("identity_unavailable", reason=f"status {response.status}")
+        raise IdentityUnavailable(_MESSAGE)
 
-    async def _ask(self, url: str) -> Reply:
-        with telemetry.timed_provider("identity"):
-            async with self._opened().get(url, allow_redirects=False) as response:
-                return Reply(response.status, response.headers, await _bounded_body(response))
-
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._is_closed:
-            raise IdentityUnavailable("The client of the token issuer is closed")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=2),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=self._policy.attempt_seconds),
-                headers={"Accept": "application/json"},
-                trust_env=False,
-            )
-        return self._session
-
-
-async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for chunk in response.content.iter_chunked(_READ_BYTES):
-        body += chunk
-        if len(body) > _LARGEST_ANSWER_BYTES:
-            raise aiohttp.ClientPayloadError("the answer is too long")
-    return bytes(body)
+    async def _attempt(self, url: str) -> HttpResponse:
+        try:
+            with telemetry.timed_provider("identity"):
+                response = await self._http.request(
+                    "GET", url, timeout_seconds=self._policy.attempt_seconds
+                )
+        except ClientClosed as error:
+            raise IdentityUnavailable("The client of the token issuer is closed") from error
+        except RequestFailed as error:
+            raise TransientFailure(_MESSAGE, error.reason) from error
+        if response.is_transient:
+            raise TransientFailure(_MESSAGE, f"status {response.status}")
+        return response

@@ -1,20 +1,21 @@
-"""Whose tokens count where an OpenID Connect issuer makes them, and what they vouch for."""
+"""The tokens that are accepted of an OpenID Connect issuer, and what its claims prove."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
+from ltzd.providers.jwks import Algorithm
 from ltzd.rules.oauth.accounts import OAuthProvider
 
-Algorithm = Literal["RS256", "ES256", "PS256", "EdDSA"]
+__all__ = ["Algorithm", "OidcPolicy"]
 
 
 @dataclass(frozen=True, slots=True)
 class OidcPolicy:
-    """`issuer` is their exact `iss`. `account_claims` names, by provider, the claims that hold the
-    ids of the user's accounts; it may name only claims that the issuer itself has proven.
-    `timeout_seconds` bounds a look at both documents, repeats included; `attempt_seconds` one
-    request.
+    """`issuer` is the tokens' exact `iss`.
+
+    `account_claims` names, by provider, the claims that hold the ids of the user's accounts; it may
+    name only claims that the issuer itself has proven. `timeout_seconds` bounds a read of both
+    published documents, repeats included; `attempt_seconds` bounds one request.
     """
 
     issuer: str

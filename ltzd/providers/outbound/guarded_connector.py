@@ -1,9 +1,9 @@
 """Connections to allowed addresses only.
 
 A host's name is resolved once, and every address of it must be allowed: the connection goes to one
-of these addresses and to no other, whatever the name means a moment later. The address is judged
-again when its socket is made, which an IP address in a URL cannot avoid, and once more, by what the
-connection says of itself, before the first byte of the request.
+of these addresses and to no other, even if the name resolves to another address a moment later. The
+address is checked again when its socket is made, which covers an IP address in a URL, and once more
+as the connection's peer, before the first byte of the request.
 """
 
 import socket
@@ -15,25 +15,25 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 HostResolver = Callable[[str], Awaitable[Sequence[str]]]
-"""From a name to its IP addresses. Raises OSError."""
+"""Returns the IP addresses of a host's name. Raises OSError."""
 
 
 @cache
 def trust() -> ssl.SSLContext:
-    """In this machine's certificate authorities; reading them takes a tenth of a second."""
+    """This machine's certificate authorities. Cached: reading them takes a tenth of a second."""
     return ssl.create_default_context()
 
 
 class ForbiddenAddressError(OSError):
-    """An OSError, since that is what aiohttp expects of a resolver and a socket."""
+    """An OSError, since aiohttp expects one of a resolver and of a socket."""
 
 
 class GuardedConnector(aiohttp.TCPConnector):
-    """However many connections there are to other hosts, none waits for them."""
+    """Without a limit, so that connections to one host never delay those to another."""
 
-    def __init__(self, look_up: HostResolver, is_allowed: Callable[[str], bool]) -> None:
+    def __init__(self, resolve_host: HostResolver, is_allowed: Callable[[str], bool]) -> None:
         super().__init__(
-            resolver=_GuardedResolver(look_up, is_allowed),
+            resolver=_GuardedResolver(resolve_host, is_allowed),
             use_dns_cache=False,
             socket_factory=self._socket_to,
             force_close=True,
@@ -42,8 +42,8 @@ class GuardedConnector(aiohttp.TCPConnector):
         )
         self._is_allowed = is_allowed
 
-    def _socket_to(self, where: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, address = where
+    def _socket_to(self, target: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, address = target
         if not self._is_allowed(str(address[0])):
             raise ForbiddenAddressError("the address is not allowed")
         return socket.socket(family, kind, protocol)
@@ -64,18 +64,18 @@ class GuardedConnector(aiohttp.TCPConnector):
 
 
 class _GuardedResolver(AbstractResolver):
-    def __init__(self, look_up: HostResolver, is_allowed: Callable[[str], bool]) -> None:
-        self._look_up = look_up
+    def __init__(self, resolve_host: HostResolver, is_allowed: Callable[[str], bool]) -> None:
+        self._resolve_host = resolve_host
         self._is_allowed = is_allowed
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         try:
-            addresses = list(dict.fromkeys(await self._look_up(host)))
-        except UnicodeError as error:  # labels that DNS cannot hold
+            addresses = list(dict.fromkeys(await self._resolve_host(host)))
+        except UnicodeError as error:  # a label that DNS cannot hold
             raise OSError("no such name") from error
-        # One bad address refuses the name: else its owner could wait until the good ones fail.
+        # One forbidden address refuses the name: else its owner could wait until the others fail.
         if not addresses or not all(map(self._is_allowed, addresses)):
             raise ForbiddenAddressError("an address of the host is not allowed")
         return [_resolved(host, address, port) for address in addresses]

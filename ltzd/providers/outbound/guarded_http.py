@@ -1,8 +1,8 @@
 """Requests to URLs that customers chose, guarded against forgery of requests into our own network.
 
-Which addresses a connection may lead to is `guarded_connector`'s part; here stand the URL, the time
-and the size. No redirect is followed, no cookie kept, no proxy used, no body unpacked, and no
-connection used twice.
+This module judges the URL, the time and the size; `guarded_connector` judges the addresses that a
+connection may lead to. No redirect is followed, no cookie kept, no proxy used, no body
+decompressed, and no connection used twice.
 
 Raises RequestFailed. Its reason is fit for a log: it holds nothing of the URL, whose query may be
 secret.
@@ -13,33 +13,36 @@ import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-import aiohttp
 from yarl import URL
 
 from ltzd import __version__
-from ltzd.errors import Unavailable
 from ltzd.providers.outbound.guarded_connector import (
     ForbiddenAddressError,
     GuardedConnector,
     HostResolver,
 )
+from ltzd.providers.outbound.http_client import (
+    AsyncCloseable,
+    HttpClient,
+    HttpResponse,
+    RequestFailed,
+)
 from ltzd.providers.outbound.public_addresses import is_public
 from ltzd.rules.domains.customer_urls import is_loopback_host
 from ltzd.rules.domains.names import url_host
 
-_READ_BYTES = 1 << 14
+__all__ = ["AddressRefused", "GuardPolicy", "GuardedHttpClient", "HttpResponse", "RequestFailed"]
 
 
 @dataclass(frozen=True, slots=True)
 class GuardPolicy:
     """`allow_loopback` is for dev mode only: this machine's addresses, under any port, and by http
-    if they are called localhost or 127.0.0.1. `timeout_seconds` bounds all of a request: waiting
-    for a place among `max_per_host`, DNS, connecting and reading. Of one host's requests at most
-    `max_waiting` are under way or wait; no bound is shared by hosts, so that a slow one holds up
-    itself alone."""
+    if they are called localhost or 127.0.0.1. `timeout_seconds` bounds the whole request: waiting
+    for a place among `max_per_host`, DNS, connecting and reading. At most `max_waiting` requests to
+    one host are in flight or wait; hosts share no bound, so that a slow host delays only itself."""
 
     allow_loopback: bool = False
     schemes: frozenset[str] = frozenset({"https"})
@@ -51,84 +54,81 @@ class GuardPolicy:
     look_up_threads: int = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Of any status but a redirect, if it was asked for. `content_type` is in lower case, without
-    parameters; `retry_after` the header as it came; `headers` are there if a body was read."""
-
-    status: int
-    content_type: str
-    body: bytes
-    retry_after: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-
-
-class RequestFailed(Unavailable):
-    def __init__(self, reason: str) -> None:
-        super().__init__("The request to an outside service failed", reason=reason)
-        self.reason = reason
-
-
 class AddressRefused(RequestFailed):
     """The URL's host is not on the public internet."""
 
 
-class GuardedHttpClient:
-    """`look_up` stands in for the machine's resolver."""
+class GuardedHttpClient(AsyncCloseable):
+    """`resolve` replaces the machine's resolver."""
 
-    def __init__(self, policy: GuardPolicy, look_up: HostResolver | None = None) -> None:
+    def __init__(self, policy: GuardPolicy, resolve: HostResolver | None = None) -> None:
         self._policy = policy
         self._threads = ThreadPoolExecutor(policy.look_up_threads, "guarded look-up")
-        self._look_up = look_up or self._ask_the_system
-        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._under_way: Counter[str] = Counter()
-        self._looking_up: dict[str, asyncio.Task[list[str]]] = {}
-        self._session: aiohttp.ClientSession | None = None
-        self._is_closed = False
+        self._resolve = resolve or self._resolve_by_system
+        self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._in_flight: Counter[str] = Counter()
+        self._resolving: dict[str, asyncio.Task[list[str]]] = {}
+        self._http = HttpClient(
+            max_body_bytes=policy.largest_body_bytes,
+            headers={"User-Agent": f"ltzd/{__version__}", "Accept-Encoding": "identity"},
+            make_connector=lambda: GuardedConnector(self._resolve, self._is_allowed),
+            decompress=False,
+        )
 
     async def close(self) -> None:
-        self._is_closed = True
-        for looking_up in list(self._looking_up.values()):
-            looking_up.cancel()
-        if self._session is not None:
-            await self._session.close()
+        for task in list(self._resolving.values()):
+            task.cancel()
+        await self._http.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def ask(
+    async def request(
         self,
         method: str,
         url: str,
         *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
-        """One request, never repeated."""
-        return await self._bounded(url, lambda to: self._exchange(method, to, body, headers or {}))
+    ) -> HttpResponse:
+        """Sends one request and never repeats it. Returns an answer of any status but a redirect.
 
-    async def tell(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Post once; only the head of the answer is read, a redirect's too."""
-        return await self._bounded(url, lambda to: self._head_of_answer(to, body, headers))
+        Raises RequestFailed.
+        """
+        return await self._bounded(
+            url, lambda target: self._exchange(method, target, body, headers)
+        )
 
-    async def _bounded(self, url: str, exchange: Callable[[URL], Awaitable[Answer]]) -> Answer:
+    async def post_for_head(
+        self, url: str, *, body: bytes, headers: Mapping[str, str]
+    ) -> HttpResponse:
+        """Posts once and returns the answer's status and headers, of a redirect as well.
+
+        The body is not read. Raises RequestFailed.
+        """
+        return await self._bounded(url, lambda target: self._post(target, body, headers))
+
+    async def _bounded(
+        self, url: str, exchange: Callable[[URL], Awaitable[HttpResponse]]
+    ) -> HttpResponse:
         target = self._checked(url)
         host = target.raw_host or ""
-        if self._under_way[host] >= self._policy.max_waiting:
+        if self._in_flight[host] >= self._policy.max_waiting:
             raise RequestFailed("too many requests are waiting")
-        self._under_way[host] += 1
+        self._in_flight[host] += 1
         try:
-            async with asyncio.timeout(self._policy.timeout_seconds), self._place_at(target):
+            async with asyncio.timeout(self._policy.timeout_seconds), self._slot_of(host):
                 return await exchange(target)
         except TimeoutError as error:
             raise RequestFailed("no answer in time") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise _failure_of(error) from error
+        except RequestFailed as error:
+            raise _address_refusal(error) or error from error.__cause__
         finally:
-            self._under_way[host] -= 1
-            if not self._under_way[host]:
-                del self._under_way[host]
+            self._in_flight[host] -= 1
+            if not self._in_flight[host]:
+                del self._in_flight[host]
 
     def _checked(self, text: str) -> URL:
-        """What goes over the wire is the text as it is: `encoded` keeps yarl from improving it."""
+        """Raises RequestFailed. The text goes over the wire as it is: `encoded` stops yarl from
+        changing it."""
         try:
             host, url = url_host(text), URL(text, encoded=True)
         except ValueError as error:
@@ -143,88 +143,56 @@ class GuardedHttpClient:
             raise RequestFailed(f"port {url.port} is not allowed")
         return url
 
-    def _place_at(self, url: URL) -> asyncio.Semaphore:
-        # Whoever holds a place or waits for one keeps the semaphore alive.
-        host = url.raw_host or ""
-        places = self._places.get(host) or asyncio.Semaphore(self._policy.max_per_host)
-        return self._places.setdefault(host, places)
+    def _slot_of(self, host: str) -> asyncio.Semaphore:
+        # The requests that hold a slot or wait for one keep the semaphore alive.
+        slots = self._slots.get(host) or asyncio.Semaphore(self._policy.max_per_host)
+        return self._slots.setdefault(host, slots)
 
     async def _exchange(
-        self, method: str, url: URL, body: bytes | None, headers: Mapping[str, str]
-    ) -> Answer:
-        async with self._opened().request(
-            method, url, data=body, headers=headers, allow_redirects=False
-        ) as response:
+        self, method: str, url: URL, body: bytes | None, headers: Mapping[str, str] | None
+    ) -> HttpResponse:
+        async with self._http.stream(method, url, data=body, headers=headers) as response:
             if 300 <= response.status < 400:
                 raise RequestFailed(f"status {response.status}: redirects are not followed")
             if response.headers.get("Content-Encoding", "identity").lower() != "identity":
                 raise RequestFailed("the body is compressed, though we asked for a plain one")
-            kind = response.content_type.lower()
-            body_read = await self._body_of(response)
-            return Answer(response.status, kind, body_read, headers=response.headers)
+            body_read = await self._http.read_body(response)
+            return HttpResponse(response.status, response.headers, body_read)
 
-    async def _head_of_answer(self, url: URL, body: bytes, headers: Mapping[str, str]) -> Answer:
-        async with self._opened().post(
-            url, data=body, headers=headers, allow_redirects=False
-        ) as response:
-            kind, patience = response.content_type.lower(), response.headers.get("Retry-After")
-            return Answer(response.status, kind, b"", patience)
-
-    async def _body_of(self, response: aiohttp.ClientResponse) -> bytes:
-        most = self._policy.largest_body_bytes
-        body = bytearray()
-        if (response.content_length or 0) <= most:
-            async for chunk in response.content.iter_chunked(_READ_BYTES):
-                body += chunk
-                if len(body) > most:
-                    break
-            else:
-                return bytes(body)
-        raise RequestFailed(f"the body is longer than {most} bytes")
-
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._is_closed:
-            raise RequestFailed("the client is closed")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=GuardedConnector(self._look_up, self._is_allowed),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-                headers={"User-Agent": f"ltzd/{__version__}", "Accept-Encoding": "identity"},
-                auto_decompress=False,
-                trust_env=False,
-            )
-        return self._session
+    async def _post(self, url: URL, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+        async with self._http.stream("POST", url, data=body, headers=headers) as response:
+            return HttpResponse(response.status, response.headers, b"")
 
     def _is_allowed(self, address: str) -> bool:
         return is_public(address) or (self._policy.allow_loopback and is_loopback_host(address))
 
-    async def _ask_the_system(self, host: str) -> list[str]:
-        """One look-up of a name at a time: one slow name occupies one thread, however often it is
-        asked for, and also after its callers have given up."""
-        if host not in self._looking_up:
-            self._looking_up[host] = asyncio.create_task(self._resolved(host))
-            self._looking_up[host].add_done_callback(lambda done: self._looked_up(host, done))
-        return await asyncio.shield(self._looking_up[host])
+    async def _resolve_by_system(self, host: str) -> list[str]:
+        """Joins look-ups of one name: a slow name occupies one thread, however many callers there
+        are, and also after they have given up."""
+        if host not in self._resolving:
+            self._resolving[host] = asyncio.create_task(self._resolve_in_thread(host))
+            self._resolving[host].add_done_callback(lambda task: self._resolved(host, task))
+        return await asyncio.shield(self._resolving[host])
 
-    async def _resolved(self, host: str) -> list[str]:
-        # In threads of its own: slow names must not hold up the rest of the program.
-        found = await asyncio.get_running_loop().run_in_executor(
+    async def _resolve_in_thread(self, host: str) -> list[str]:
+        # In threads of its own: slow names must not delay the rest of the program.
+        addresses = await asyncio.get_running_loop().run_in_executor(
             self._threads, lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         )
-        return [str(address[0]) for *_, address in found]
+        return [str(address[0]) for *_, address in addresses]
 
-    def _looked_up(self, host: str, done: asyncio.Task[list[str]]) -> None:
-        del self._looking_up[host]
-        # Looked at here, so that a failure nobody waits for any more is not reported as forgotten.
-        if not done.cancelled():
-            done.exception()
+    def _resolved(self, host: str, task: asyncio.Task[list[str]]) -> None:
+        del self._resolving[host]
+        # Retrieved here, so that asyncio does not log a failure whose callers have given up.
+        if not task.cancelled():
+            task.exception()
 
 
-def _failure_of(error: Exception) -> RequestFailed:
-    cause: BaseException | None = error
+def _address_refusal(failure: RequestFailed) -> AddressRefused | None:
+    """The connector's refusal, if that is what the request failed with."""
+    cause = failure.__cause__
     while cause is not None:
         if isinstance(cause, ForbiddenAddressError):
             return AddressRefused(str(cause))
         cause = cause.__cause__
-    return RequestFailed(type(error).__name__)
+    return None

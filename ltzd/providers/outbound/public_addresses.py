@@ -1,8 +1,8 @@
-"""Which IP addresses are on the public internet, and not on this machine, its network or its cloud.
+"""Tells addresses of the public internet from those of this machine, its network or its cloud.
 
-Python's `is_global` alone would let multicast, 6to4, NAT64 and documentation networks pass, each in
-some versions. Forms that carry an IPv4 address inside an IPv6 one are refused whole: no server that
-is meant to be reached needs them.
+Python's `is_global` alone would accept multicast, 6to4, NAT64 and documentation networks, each in
+some versions. IPv6 addresses that hold an IPv4 address are all refused: no public server needs
+them.
 """
 
 import ipaddress
@@ -38,11 +38,12 @@ _REFUSED: Final[tuple[Network, ...]] = tuple(
     )
 )
 _IPV6_INTERNET: Final = ipaddress.IPv6Network("2000::/3")
-"""All else is loopback, mapped, NAT64, link-local, unique local, multicast or unassigned."""
+"""Addresses outside it are loopback, mapped, NAT64, link-local, unique local, multicast or
+unassigned."""
 
 
 def is_public(text: str) -> bool:
-    """False for what is no plain IP address, too."""
+    """False also for a text that is no plain IP address."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -28,7 +28,7 @@ from pydantic_core import ErrorDetails
 
 from ltzd.errors import FileRejected
 from ltzd.rules.brands import value_types as brand_values
-from ltzd.rules.brands.toml_documents import Place, TomlFile, reason_of
+from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, reason_of
 from ltzd.rules.brands.value_types import MAX_COUNT, IsNumber, OnChainId, Text
 from ltzd.rules.constraints.constraints import Constraint, constraint_fault, without_repeats
 from ltzd.rules.domains.customer_urls import refuse_unguarded
@@ -360,7 +360,7 @@ def _repeated(file: TomlFile, section: str, key: str) -> list[str]:
     return faults
 
 
-def _place_and_reason(error: ErrorDetails) -> tuple[Place, str]:
+def _place_and_reason(error: ErrorDetails) -> tuple[FieldPath, str]:
     match error["loc"]:
         case ("constraints", int(), *_):
             return constraint_fault(error)

@@ -13,10 +13,10 @@ from pydantic_core import ErrorDetails
 
 from ltzd.errors import FileRejected
 
-Place = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 """Where a value stands in the document: ("events", 1, "reward")."""
 
-UNKNOWN: Place = ("?",)
+UNKNOWN: FieldPath = ("?",)
 
 _HEADER = re.compile(r"\s*(?P<open>\[\[?)\s*(?P<name>[A-Za-z0-9_-]+)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*=")
@@ -40,13 +40,13 @@ class TomlFile:
             reason = "a number is too long, or lists are nested too deeply"
             raise FileRejected([f"{name}: no valid TOML: {reason}"]) from error
 
-    def fault(self, place: Place, reason: str) -> str:
+    def fault(self, place: FieldPath, reason: str) -> str:
         """One line naming file, line where it is known, field and reason."""
         line = self._line_of(place)
         where = self.name if line is None else f"{self.name}:{line}"
         return f"{where}: {dotted(place)}: {reason}" if place else f"{where}: {reason}"
 
-    def _line_of(self, place: Place) -> int | None:
+    def _line_of(self, place: FieldPath) -> int | None:
         """The line of the value, else of what it stands in: a missing key has its section's."""
         for length in range(len(place), 0, -1):
             if (line := self._lines.get(place[:length])) is not None:
@@ -79,8 +79,8 @@ def reason_of(error: ErrorDetails) -> str:
     return message[0].lower() + message[1:]
 
 
-def _lines(text: str) -> Iterable[tuple[Place, int]]:
-    table: Place = ()
+def _lines(text: str) -> Iterable[tuple[FieldPath, int]]:
+    table: FieldPath = ()
     entries: dict[str, int] = {}
     inside_text = False
     # Not splitlines: it also breaks at characters that end no line of TOML.
@@ -99,7 +99,7 @@ def _lines(text: str) -> Iterable[tuple[Place, int]]:
             yield (*table, key["name"]), number
 
 
-def _table(header: re.Match[str], entries: dict[str, int]) -> Place:
+def _table(header: re.Match[str], entries: dict[str, int]) -> FieldPath:
     name = header["name"]
     if header["open"] == "[":
         return (name,)

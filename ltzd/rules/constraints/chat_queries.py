@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ltzd.rules.constraints.constraints import ChatConstraint
 
 
-class ChatQuestion(BaseModel):
+class ChatQuery(BaseModel):
     """`accounts` are the ids of all that are the user's; one that satisfies is enough."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -28,7 +28,7 @@ class ChatQuestion(BaseModel):
         return self.model_dump_json().encode()
 
 
-def verdict_over(verdicts: Iterable[bool | None]) -> bool | None:
+def combine_verdicts(verdicts: Iterable[bool | None]) -> bool | None:
     """Of all accounts together; None is not known, which one that satisfies makes no matter."""
     heard = set(verdicts)
     if True in heard:

@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from ltzd.rules.amounts import DECIMALS, units_of
-from ltzd.rules.brands.toml_documents import Place, reason_of
+from ltzd.rules.brands.toml_documents import FieldPath, reason_of
 from ltzd.rules.brands.value_types import MAX_COUNT, AnyValue, IsNumber, OnChainId, Value, truths_in
 from ltzd.rules.constraints.json_paths import Json, JsonPath, parsed_path, value_at
 from ltzd.rules.domains.customer_urls import refuse_unguarded
@@ -216,7 +216,7 @@ def without_repeats(constraints: tuple[Constraint, ...]) -> tuple[Constraint, ..
     return constraints
 
 
-def constraint_fault(error: ErrorDetails) -> tuple[Place, str]:
+def constraint_fault(error: ErrorDetails) -> tuple[FieldPath, str]:
     """Where in the file the fault is, and why; pydantic's place has the entry's kind in it."""
     section, index, *rest = error["loc"]
     entry = (section, index)

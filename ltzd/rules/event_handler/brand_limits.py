@@ -20,18 +20,18 @@ _ONE_SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
 
 
-class Usage(Enum):
+class QuotaKind(Enum):
     """What is counted, as the database names it."""
 
-    LTZ_A_DAY = "ltz_a_day"
-    WALLETS_AN_HOUR = "wallets_an_hour"
+    LTZ_PER_DAY = "ltz_per_day"
+    WALLETS_PER_HOUR = "wallets_per_hour"
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
     """One limit in the window that now lies in: `start` names the window, `end` begins the next."""
 
-    kind: Usage
+    kind: QuotaKind
     maximum: int
     start: datetime
     end: datetime
@@ -45,7 +45,7 @@ def budget_of(brand: Brand, now: datetime) -> Quota | None:
     if brand.daily_mint_budget == 0:
         return None
     start, end = _day(local_day(now, brand.time_zone), brand.time_zone)
-    return Quota(Usage.LTZ_A_DAY, brand.daily_mint_budget, start, end)
+    return Quota(QuotaKind.LTZ_PER_DAY, brand.daily_mint_budget, start, end)
 
 
 def wallets_of(brand: Brand, now: datetime) -> Quota | None:
@@ -53,7 +53,7 @@ def wallets_of(brand: Brand, now: datetime) -> Quota | None:
     if brand.max_new_wallets_per_hour == 0:
         return None
     start = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    return Quota(Usage.WALLETS_AN_HOUR, brand.max_new_wallets_per_hour, start, start + _HOUR)
+    return Quota(QuotaKind.WALLETS_PER_HOUR, brand.max_new_wallets_per_hour, start, start + _HOUR)
 
 
 def refuse_over_budget(quota: Quota | None, spent: int, ltz: int, now: datetime) -> None:

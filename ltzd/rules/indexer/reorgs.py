@@ -13,7 +13,7 @@ from ltzd.values import Hash32
 SECOND_LOOK_SECONDS = 2.0
 
 
-class Verdict(Enum):
+class CursorVerdict(Enum):
     CURRENT = "current"
     """Nothing new."""
     BEHIND = "behind"
@@ -25,7 +25,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class HeadObservation:
     """One look at a node: its head, and its block at the cursor's height (None: it has none)."""
 
     head_number: int
@@ -34,16 +34,16 @@ class Look:
 
 
 def judge(
-    cursor_number: int, cursor_hash: Hash32, look: Look, first_short: float | None
-) -> Verdict:
+    cursor_number: int, cursor_hash: Hash32, look: HeadObservation, first_short: float | None
+) -> CursorVerdict:
     """`first_short`: when the head was first seen below the cursor, in the time of `look`."""
     if look.hash_at_cursor is not None:
         if look.hash_at_cursor != cursor_hash:
-            return Verdict.REORGED
-        return Verdict.BEHIND if look.head_number > cursor_number else Verdict.CURRENT
+            return CursorVerdict.REORGED
+        return CursorVerdict.BEHIND if look.head_number > cursor_number else CursorVerdict.CURRENT
     if first_short is not None and look.at_seconds - first_short >= SECOND_LOOK_SECONDS:
-        return Verdict.REORGED
-    return Verdict.STALE
+        return CursorVerdict.REORGED
+    return CursorVerdict.STALE
 
 
 def fork_point(

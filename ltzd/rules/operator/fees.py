@@ -1,7 +1,7 @@
-"""What a transaction of ours may pay for gas, and when and by how much it is made dearer.
+"""Fees of a lane's transactions, and when and by how much a transaction is made dearer.
 
-Units: wei per gas; times in seconds. The cap is never passed: over it work waits without a nonce,
-and what has a nonce waits with the fees it has (design.md 5.3).
+Units: wei per gas; times in seconds. Fees never pass the cap. While the cap forbids, new work waits
+without a nonce, and a transaction that has a nonce keeps its fees (design.md 5.3).
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from enum import Enum
 GWEI = 10**9
 
 _RAISE = 10
-"""Nodes replace a transaction only by one that pays a tenth more, tip and cap."""
+"""Nodes take a replacement only if tip and fee cap are at least a tenth higher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Fees:
 
 @dataclass(frozen=True, slots=True)
 class GasPrice:
-    """What the next block asks: its base fee, and the tip that is usual."""
+    """The next block's base fee, and the usual tip."""
 
     base_fee: int
     tip: int
@@ -45,14 +45,14 @@ def fees_for(gas_price: GasPrice, policy: FeePolicy) -> Fees | None:
 
 
 def replacement(highest: Fees, gas_price: GasPrice, policy: FeePolicy) -> Fees | None:
-    """Fees of the next attempt: a tenth over the highest so far, and what the next block asks.
+    """Fees of the next attempt: those for now, and at least a tenth over the highest so far.
 
-    None while the cap forbids either. Then the bytes that exist go out again until fees fall.
+    Returns None while the cap forbids either. The newest bytes go out again until fees fall.
     """
-    asked = fees_for(gas_price, policy)
-    fees = asked and Fees(
-        max(_raised(highest.max_fee_per_gas), asked.max_fee_per_gas),
-        max(_raised(highest.max_priority_fee_per_gas), asked.max_priority_fee_per_gas),
+    current = fees_for(gas_price, policy)
+    fees = current and Fees(
+        max(_raised(highest.max_fee_per_gas), current.max_fee_per_gas),
+        max(_raised(highest.max_priority_fee_per_gas), current.max_priority_fee_per_gas),
     )
     return fees if fees and fees.max_fee_per_gas <= policy.cap else None
 
@@ -60,14 +60,14 @@ def replacement(highest: Fees, gas_price: GasPrice, policy: FeePolicy) -> Fees |
 def cancellation(highest: Fees, gas_price: GasPrice, policy: FeePolicy) -> Fees | None:
     """Fees of a self-transfer that takes the nonce of bytes which nodes refuse for good.
 
-    As `replacement`, for the nodes that took the bytes all the same. Where the cap forbids another
-    tenth it pays what the cap allows: a node that refused the bytes has nothing to be outbid.
-    None while the market is above the cap.
+    They are those of `replacement`, for the nodes that took the bytes all the same. Where the cap
+    forbids another tenth they are the cap: a node that refused the bytes has nothing to replace.
+    Returns None while the gas price is above the cap.
     """
-    asked = fees_for(gas_price, policy)
-    if asked is None:
+    current = fees_for(gas_price, policy)
+    if current is None:
         return None
-    tip = max(_raised(highest.max_priority_fee_per_gas), asked.max_priority_fee_per_gas)
+    tip = max(_raised(highest.max_priority_fee_per_gas), current.max_priority_fee_per_gas)
     at_the_cap = Fees(policy.cap, min(tip, policy.cap))
     return replacement(highest, gas_price, policy) or at_the_cap
 
@@ -77,7 +77,7 @@ def _raised(fee: int) -> int:
 
 
 def can_pay(fees: Fees, gas_price: GasPrice, policy: FeePolicy) -> bool:
-    """Whether the next block can hold it: its base fee, and a tip that is one, are covered."""
+    """Whether the fees cover the next block's base fee and the least tip."""
     return fees.max_fee_per_gas >= gas_price.base_fee + policy.min_tip
 
 
@@ -85,15 +85,15 @@ class BumpReason(Enum):
     """Why a transaction is replaced; a label of metrics."""
 
     BASE_FEE = "base_fee"
-    """It cannot pay the next block's base fee."""
+    """The transaction cannot pay the next block's base fee."""
     PASSED_OVER = "passed_over"
-    """It can, and yet blocks came without it."""
+    """The transaction could pay, and yet blocks came without it."""
     REFUSED = "refused"
-    """No node takes it at its price."""
+    """No node takes the transaction at its price."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Waited:
     """How long the newest attempt has been waiting, and how many blocks came meanwhile."""
 
     seconds: float
@@ -108,14 +108,22 @@ class ResubmissionPolicy:
 
 
 def bump_reason(
-    fees: Fees, wait: Wait, gas_price: GasPrice, policy: FeePolicy, patience: ResubmissionPolicy
+    fees: Fees,
+    waited: Waited,
+    gas_price: GasPrice,
+    policy: FeePolicy,
+    resubmission: ResubmissionPolicy,
 ) -> BumpReason | None:
-    """Why an attempt that a node holds will not be mined by itself; None while it may be.
+    """Why an attempt that a node holds will not be mined by itself, or None while it may be.
 
-    Without blocks nothing is mined at any price, so they count beside the seconds.
+    Seconds alone do not count against an attempt that can pay: without blocks nothing is mined at
+    any price.
     """
     if not can_pay(fees, gas_price, policy):
-        return BumpReason.BASE_FEE if wait.seconds >= patience.late_seconds else None
-    if wait.blocks < patience.passed_over_blocks or wait.seconds < patience.passed_over_seconds:
+        return BumpReason.BASE_FEE if waited.seconds >= resubmission.late_seconds else None
+    if (
+        waited.blocks < resubmission.passed_over_blocks
+        or waited.seconds < resubmission.passed_over_seconds
+    ):
         return None
     return BumpReason.PASSED_OVER

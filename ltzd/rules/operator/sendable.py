@@ -1,6 +1,6 @@
-"""Whether a transaction may be signed: a wallet waits for ever behind bytes that no node takes.
+"""Decides whether a transaction may be signed: bytes that no node takes would block their wallet.
 
-Units: gas; wei per gas; wei. Transactions of ours carry no access list and create no contract.
+Units: gas; wei per gas; wei. A lane's transactions carry no access list and create no contract.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Final
 from ltzd.rules.operator.fees import Fees
 
 TRANSACTION_GAS: Final = 21_000
-"""A transaction without data, such as a self-transfer, costs exactly this."""
+"""The exact cost of a transaction without data, such as a self-transfer."""
 TRANSACTION_GAS_CAP: Final = 2**24
 """EIP-7825: no transaction may have a higher gas limit, whatever a block holds."""
 
@@ -23,57 +23,54 @@ class Obstacle(Enum):
     """Why a transaction may not be signed; the value is a lane's reason to wait."""
 
     INTRINSIC_GAS = "intrinsic_gas"
-    """Its gas limit does not pay for its own data."""
+    """The gas limit does not pay for the transaction's own data."""
     BLOCK_GAS = "block_gas_limit"
-    """Its gas limit is above what the newest block, or any, may hold."""
+    """The gas limit is above what the newest block, or any, may hold."""
     FEES = "fees"
-    """Its fees are above the cap, or contradict each other."""
+    """The fees are above the cap, or contradict each other."""
     FUNDS = "funds"
-    """The wallet does not cover its worst case beside everything in flight."""
+    """The wallet does not cover the most that the transaction can cost, beside all in flight."""
 
     @property
-    def is_its_own(self) -> bool:
-        """Whether another time would not help: the transaction itself must be another."""
+    def is_permanent(self) -> bool:
+        """Whether waiting cannot help, because the transaction itself is the cause."""
         return self in {Obstacle.INTRINSIC_GAS, Obstacle.BLOCK_GAS}
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What holds when a transaction is signed.
-
-    `block_gas_limit` is the newest block's, None on a chain that tells none; `funds_wei` is the
-    balance less what everything else in flight can cost.
-    """
+class SigningLimits:
+    """`block_gas_limit` is the newest block's, or None on a chain that tells none. `funds_wei` is
+    the balance less the most that everything else in flight can cost."""
 
     block_gas_limit: int | None
     fee_cap: int
     funds_wei: int
 
 
-def least_gas(data: bytes) -> int:
-    """Below this gas limit nodes refuse a transaction with this data.
+def min_gas_limit(data: bytes) -> int:
+    """Nodes refuse a transaction with this data below this gas limit.
 
-    The higher of its intrinsic gas (EIP-2028) and the floor of its data (EIP-7623), also on chains
-    that do not have the floor yet.
+    This is the higher of its intrinsic gas (EIP-2028) and the floor of its data (EIP-7623), also on
+    chains that do not have the floor yet.
     """
     return TRANSACTION_GAS + _FLOOR_PER_TOKEN * _tokens_in(data)
 
 
 def intrinsic_gas(data: bytes) -> int:
-    """What any chain charges before it runs the call (EIP-2028)."""
+    """The gas that any chain charges before it runs the call (EIP-2028)."""
     return TRANSACTION_GAS + _GAS_PER_TOKEN * _tokens_in(data)
 
 
-def most_gas(block_gas_limit: int | None) -> int:
+def max_gas_limit(block_gas_limit: int | None) -> int:
     """The highest gas limit that nodes take."""
     return min(TRANSACTION_GAS_CAP, block_gas_limit or TRANSACTION_GAS_CAP)
 
 
-def obstacle(gas_limit: int, data: bytes, fees: Fees, limits: Limits) -> Obstacle | None:
-    """The first thing that stands against signing a call; None if nothing does."""
-    if gas_limit < least_gas(data):
+def obstacle(gas_limit: int, data: bytes, fees: Fees, limits: SigningLimits) -> Obstacle | None:
+    """The first obstacle to signing this call, or None."""
+    if gas_limit < min_gas_limit(data):
         return Obstacle.INTRINSIC_GAS
-    if gas_limit > most_gas(limits.block_gas_limit):
+    if gas_limit > max_gas_limit(limits.block_gas_limit):
         return Obstacle.BLOCK_GAS
     if not fees.max_priority_fee_per_gas <= fees.max_fee_per_gas <= limits.fee_cap:
         return Obstacle.FEES

@@ -1,15 +1,17 @@
-"""The life of one transaction of ours, decided without I/O.
+"""The states of one transaction of a lane, decided without I/O.
 
     SIGNED -> PUBLISHED -> MINED -> CONFIRMED or REVERTED
        |          ^----------'  (reorg)
        '----------+-> DISPLACED    '---> CANCELLED
 
 CONFIRMED, REVERTED, DISPLACED and CANCELLED are final: a block past finality says so. DISPLACED
-means that a transaction that is not ours used the nonce. An attempt that a node took, or may have
-taken, keeps its nonce whatever happens; the same bytes go out again until a receipt or finality
-decides. A transaction whose bytes are refused for good is abandoned: a self-transfer is another
-attempt with its nonce. If the self-transfer is the one that is mined, it ends CANCELLED, and only
-then its work may be done by another transaction; if the call is mined all the same, it is done.
+means that a transaction which the lane did not sign used the nonce. An attempt that a node took, or
+may have taken, keeps its nonce: the same bytes go out again until a receipt or finality decides.
+
+A transaction whose bytes are refused for good is abandoned: a self-transfer becomes another attempt
+with its nonce. If the self-transfer is mined, the transaction ends CANCELLED, and only then another
+transaction may do its work. If the call is mined all the same, the work is done.
+
 Raises IllegalTransition and changes nothing.
 """
 
@@ -32,7 +34,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GasCost:
-    """Which attempt was mined, and what it cost. The price is in wei per gas."""
+    """Which attempt was mined, and its cost. The price is in wei per gas."""
 
     transaction_hash: Hash32
     gas_used: int
@@ -43,7 +45,7 @@ class GasCost:
 class Inclusion:
     """The block that holds a transaction, and how the call ended there.
 
-    The bill is known where a receipt told of it, and is no part of what a place is. A cancellation
+    `gas_cost` is known only from a receipt, and two inclusions are equal without it. A cancellation
     is a mined self-transfer: it makes no call, so `succeeded` is False.
     """
 
@@ -56,7 +58,7 @@ class Inclusion:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """`is_abandoned`: a self-transfer is among its attempts, or is to be."""
+    """`is_abandoned`: a self-transfer is one of the attempts, or will be."""
 
     state: State
     inclusion: Inclusion | None = None
@@ -65,12 +67,12 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A node holds our bytes: it took them now, or knew them already."""
+    """A node holds the newest bytes: it took them now, or knew them already."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedForGood:
-    """A node refuses our newest bytes for a reason that will not pass."""
+    """A node refuses the newest bytes for a permanent reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,43 +82,43 @@ class ReceiptSeen:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptLost:
-    """The block that held it is no longer canonical, on a node that has passed it."""
+    """The transaction's block is no longer canonical, according to a node that has passed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """The block that holds it is past finality."""
+    """The transaction's block is past finality."""
 
 
 @dataclass(frozen=True, slots=True)
 class NonceTaken:
-    """The nonce is used up at finality and no receipt exists for any of our attempts."""
+    """The nonce is used at finality, and no attempt has a receipt."""
 
 
 Observation = Accepted | RefusedForGood | ReceiptSeen | ReceiptLost | Finalized | NonceTaken
 
 
 class Effect(Enum):
-    """What the observer does after saving; each is safe to repeat, because a crash repeats it."""
+    """The caller carries effects out after saving; each is safe to repeat after a crash."""
 
     PUBLISH = "publish"
     """Hand the stored bytes to a node again."""
     CANCEL = "cancel"
     """Sign and store a self-transfer with this nonce, as another attempt, and publish it."""
     REQUEUE = "requeue"
-    """Give the rewards of this transaction back to the queue, their references unchanged."""
+    """Put the rewards of this transaction back into the queue, with the same references."""
     ALERT = "alert"
-    """A person should look: someone else uses this wallet, or a mint reverted."""
+    """Alert a person: something else uses this wallet, or a transaction reverted or was refused."""
 
 
-def advance(tx: Transaction, seen: Observation) -> tuple[Transaction, list[Effect]]:
-    match tx.state, seen:
+def advance(tx: Transaction, observation: Observation) -> tuple[Transaction, list[Effect]]:
+    match tx.state, observation:
         case State.SIGNED | State.PUBLISHED, Accepted():
             return replace(tx, state=State.PUBLISHED), []
         case State.MINED, Accepted() | RefusedForGood():
-            return tx, []  # a late answer to an earlier publication
+            return tx, []  # A late answer to an earlier publication.
         case State.SIGNED | State.PUBLISHED, RefusedForGood() if tx.is_abandoned:
-            return tx, []  # the self-transfer itself: there is nothing smaller to try
+            return tx, []  # The self-transfer is refused too: nothing smaller could take the nonce.
         case State.SIGNED | State.PUBLISHED, RefusedForGood():
             return replace(tx, is_abandoned=True), [Effect.CANCEL, Effect.ALERT]
         case State.SIGNED | State.PUBLISHED | State.MINED, ReceiptSeen(inclusion) if (
@@ -124,13 +126,13 @@ def advance(tx: Transaction, seen: Observation) -> tuple[Transaction, list[Effec
         ):
             return replace(tx, state=State.MINED, inclusion=inclusion), []
         case State.MINED, ReceiptLost():
-            # The nonce is still ours, so the same bytes go out again.
+            # The nonce is unused again, so the same bytes go out again.
             return replace(tx, state=State.PUBLISHED, inclusion=None), [Effect.PUBLISH]
         case State.MINED, Finalized() if tx.inclusion is not None:
             return _settled(tx, tx.inclusion)
         case State.SIGNED | State.PUBLISHED, NonceTaken():
             return replace(tx, state=State.DISPLACED), [Effect.REQUEUE, Effect.ALERT]
-    raise IllegalTransition(f"{tx.state.name} cannot hear {seen}")
+    raise IllegalTransition(f"{tx.state.name} does not allow {observation}")
 
 
 def _settled(tx: Transaction, inclusion: Inclusion) -> tuple[Transaction, list[Effect]]:

@@ -41,7 +41,7 @@ class AllowedCall:
     principal: str | DealParty
     part: CallRole = CallRole.CALL
     signs: str | None = None
-    takes_turns: bool = False
+    serialized_per_user: bool = False
 
     @property
     def name(self) -> str:
@@ -49,11 +49,11 @@ class AllowedCall:
 
 
 ALLOWED_CALLS: Final = (
-    AllowedCall("PerkNFT", "claimFor", "user", takes_turns=True),
-    AllowedCall("PerkNFT", "claimWithSig", "user", signs="Claim", takes_turns=True),
+    AllowedCall("PerkNFT", "claimFor", "user", serialized_per_user=True),
+    AllowedCall("PerkNFT", "claimWithSig", "user", signs="Claim", serialized_per_user=True),
     AllowedCall("PerkNFT", "permitLTZ", "owner", CallRole.PERMIT),
-    AllowedCall("PointsSale", "buyFor", "buyer", takes_turns=True),
-    AllowedCall("PointsSale", "buyWithSig", "buyer", signs="Buy", takes_turns=True),
+    AllowedCall("PointsSale", "buyFor", "buyer", serialized_per_user=True),
+    AllowedCall("PointsSale", "buyWithSig", "buyer", signs="Buy", serialized_per_user=True),
     AllowedCall("PointsSale", "permitLTZ", "owner", CallRole.PERMIT),
     AllowedCall("BusinessEscrow", "lockFor", "user"),
     AllowedCall("BusinessEscrow", "releaseWithSig", DealParty.USER, signs="Release"),

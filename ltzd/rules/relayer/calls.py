@@ -55,7 +55,7 @@ class RelayPlan:
     data: bytes
     user: Address
     function: str
-    takes_turns: bool
+    serialized_per_user: bool
     wallet: Address | None = None
     claim: RequestedClaim | None = None
     inner_call: tuple[Address, bytes] | None = None

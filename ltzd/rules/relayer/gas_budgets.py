@@ -57,15 +57,15 @@ class GasLedger:
         """Raises what `admit` would raise for any relay, however little it costs."""
         self._check(identity, 1)
 
-    def admit(self, identity: str | None, worst_wei: int) -> None:
+    def admit(self, identity: str | None, max_cost_wei: int) -> None:
         """Counts the relay. Raises RateLimited, and ValidationFailed for everybody's budget.
 
         Without an identity only everybody's budget counts.
         """
-        self._check(identity, worst_wei)
+        self._check(identity, max_cost_wei)
         if identity is not None:
-            self._by_identity[identity] = self._by_identity.get(identity, 0) + worst_wei
-        self._total_wei += worst_wei
+            self._by_identity[identity] = self._by_identity.get(identity, 0) + max_cost_wei
+        self._total_wei += max_cost_wei
 
     def _check(self, identity: str | None, wei: int) -> None:
         of_identity = 0 if identity is None else self._by_identity.get(identity, 0)

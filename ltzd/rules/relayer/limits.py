@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
-from ltzd.rules.operator.sendable import least_gas
+from ltzd.rules.operator.sendable import min_gas_limit
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim
 
@@ -66,7 +66,7 @@ class ClaimLimit:
 
 def check_gas_limit(data: bytes, wanted: int | None) -> int:
     """Judge the gas limit that a caller wants for a call with this data; answers the least."""
-    least = least_gas(data)
+    least = min_gas_limit(data)
     if wanted is not None and wanted > MAX_GAS_LIMIT:
         raise ValidationFailed(
             "The gas limit is above what is relayed", gasLimit=wanted, maxGasLimit=MAX_GAS_LIMIT

@@ -32,7 +32,7 @@ _ONE_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Tries:
+class CodeAttempts:
     """The wrong codes that a member has typed since `since`; None if there were none."""
 
     wrong: int = 0
@@ -48,7 +48,7 @@ def code_of(entropy: bytes) -> str:
     return "".join(ALPHABET[number >> shift & 0x1F] for shift in shifts)
 
 
-def typed_code(text: str) -> str:
+def normalized_code(text: str) -> str:
     """The code that a person means: case, spaces and hyphens do not count, I and L are 1, O is 0.
 
     Empty for a text that cannot be a code.
@@ -57,7 +57,7 @@ def typed_code(text: str) -> str:
     return code if len(code) == CODE_LENGTH and set(code) <= set(ALPHABET) else ""
 
 
-def check_tries(tries: Tries, now: datetime) -> None:
+def check_attempts(tries: CodeAttempts, now: datetime) -> None:
     """Raises TooManyAttempts after too many wrong codes, also if the next one is right."""
     if tries.wrong < MOST_WRONG_CODES or tries.since is None:
         return
@@ -71,11 +71,11 @@ def check_tries(tries: Tries, now: datetime) -> None:
         )
 
 
-def with_wrong(tries: Tries, now: datetime) -> Tries:
+def with_wrong_code(tries: CodeAttempts, now: datetime) -> CodeAttempts:
     """After one more wrong code."""
     if tries.since is None or now - tries.since >= WRONG_CODES_WINDOW:
-        return Tries(1, now)
-    return Tries(tries.wrong + 1, tries.since)
+        return CodeAttempts(1, now)
+    return CodeAttempts(tries.wrong + 1, tries.since)
 
 
 def _in_minutes(seconds: int) -> str:

@@ -44,11 +44,11 @@ _BY_ACCOUNT: Final[Mapping[str, str]] = {
 _NO_MORE_TODAY = "Your wallet has no transactions left for today. Please try again tomorrow."
 _NOBODY_TODAY = "Perks can be redeemed again tomorrow: today's transactions have all been used."
 _FAILED = "The perk could not be redeemed. No LTZ were taken."
-ANOTHERS_WALLET: Final = (
+EXTERNAL_WALLET: Final = (
     "Your wallet signs with its own key alone. Please redeem this perk with your wallet."
 )
 OVERTAKEN: Final = "Another transaction of this wallet came first."
-LEFT_BEHIND: Final = "It was left before anything was sent."
+ABANDONED_UNSENT: Final = "It was left before anything was sent."
 
 _BY_REVERT: Final[Mapping[str, str]] = {
     "UnknownCollection": _NOT_OFFERED,
@@ -78,7 +78,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RedemptionFacts:
     """What the chain says of an offer and a wallet at one moment.
 
     `claims` are those that the wallet has of it, `permit_nonce` is its next permit's.
@@ -107,17 +107,16 @@ def is_available(offer: Offer) -> bool:
     return _fault_of(offer) is None
 
 
-def check(standing: Standing, brand: Address) -> None:
-    offer = standing.offer
+def check(facts: RedemptionFacts, brand: Address) -> None:
+    offer = facts.offer
     fault = _NOT_OFFERED if offer.brand != brand else _fault_of(offer)
     if fault is not None:
         raise RedemptionRefused(fault)
-    if offer.max_per_user is not None and standing.claims >= offer.max_per_user:
+    if offer.max_per_user is not None and facts.claims >= offer.max_per_user:
         raise RedemptionRefused(_LIMIT_REACHED)
-    if standing.balance < offer.price:
+    if facts.balance < offer.price:
         raise RedemptionRefused(
-            f"This perk costs {in_ltz(offer.price)}, but your wallet holds "
-            f"{in_ltz(standing.balance)}."
+            f"This perk costs {in_ltz(offer.price)}, but your wallet holds {in_ltz(facts.balance)}."
         )
 
 
@@ -154,7 +153,7 @@ def sentence_of_revert(reason: str) -> str:
     return _BY_REVERT.get(reason.partition("(")[0], _FAILED)
 
 
-def is_about_the_market(refusal: Refused) -> bool:
+def is_gas_too_dear(refusal: Refused) -> bool:
     """Whether gas is too dear now, which no user can help and which passes."""
     return isinstance(refusal, ValidationFailed) and "maxGwei" in refusal.details
 

@@ -33,7 +33,7 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class SpendingRecord:
     """What is on record about a member, his wallet and the brand.
 
     `earned` is a part of `given_in_all`. `spent_of_earned` is this member's alone; `spent_in_all`
@@ -48,7 +48,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Payment:
+class PotAmounts:
     """How much of a price, or of what may be spent, comes from which pot."""
 
     earned: int = 0
@@ -85,24 +85,24 @@ def is_believed(address: AddressFacts, *, verified_emails: bool) -> bool:
     return verified_emails if address.is_confirmed is None else address.is_confirmed
 
 
-def pots(ledger: Ledger, *, believed: bool, balance: int) -> Payment:
+def pots(ledger: SpendingRecord, *, believed: bool, balance: int) -> PotAmounts:
     """What may be spent now, pot by pot; in all never more than `balance`."""
     of_brand = min(max(0, ledger.given_in_all - ledger.spent_in_all), balance)
     earned = min(max(0, ledger.earned - ledger.spent_of_earned), of_brand)
     given = of_brand - earned if believed else 0
     allowed = 0 if ledger.allowance is None else ledger.allowance.left
-    return Payment(earned, given, min(allowed, balance - earned - given))
+    return PotAmounts(earned, given, min(allowed, balance - earned - given))
 
 
-def payment_of(price: int, allowed: Payment) -> Payment | None:
+def payment_of(price: int, allowed: PotAmounts) -> PotAmounts | None:
     """Which pots pay the price; None if they do not hold it."""
     earned = min(price, allowed.earned)
     given = min(price - earned, allowed.given)
     linked = price - earned - given
-    return None if linked > allowed.linked else Payment(earned, given, linked)
+    return None if linked > allowed.linked else PotAmounts(earned, given, linked)
 
 
-def pay(price: int, allowed: Payment, *, is_linked: bool) -> Payment:
+def pay(price: int, allowed: PotAmounts, *, is_linked: bool) -> PotAmounts:
     """Which pots pay the price. Raises RedemptionRefused with a sentence for the member."""
     payment = payment_of(price, allowed)
     if payment is not None:

@@ -40,7 +40,7 @@ class Milestone:
 
 
 @dataclass(frozen=True, slots=True)
-class StreakShown:
+class StreakSummary:
     """A streak as its owner sees it (spec 2.9)."""
 
     current_streak: int
@@ -73,13 +73,15 @@ def own_share(check_in: CheckIn, own_days: int, site: Site) -> int:
     return min(check_in.reward, site.reward_of(own_days))
 
 
-def shown(streak: Streak | None, today: date, site: Site, claimed: Collection[int]) -> StreakShown:
+def shown(
+    streak: Streak | None, today: date, site: Site, claimed: Collection[int]
+) -> StreakSummary:
     """`claimed` are the days of milestones. The multiplier is that of the streak as it is, or of
     the first day of a new one."""
     best = 0 if streak is None else streak.best
     current = 0 if streak is None or today - streak.last_day > _ONE_DAY else streak.days
     milestones = [Milestone(*each) for each in sorted(site.milestones.items())]
-    return StreakShown(
+    return StreakSummary(
         current_streak=current,
         multiplier=site.multiplier_of(max(1, current)),
         next_milestone=next((each for each in milestones if each.days > best), None),

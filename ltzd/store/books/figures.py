@@ -129,7 +129,7 @@ async def read_indexed_ltz(connection: Connection) -> IndexedLtz | None:
     """None while no chain is followed."""
     row = await connection.fetchrow(
         """
-        SELECT chain_id, ltz, first_block, number, hash,
+        SELECT chain_id, ltz, first_block, cursor_number, cursor_hash,
                (SELECT coalesce(sum(amount), 0) FROM balances) AS balances,
                coalesce((SELECT next_seq FROM reference_counters k
                           WHERE k.chain_id = c.chain_id AND k.ltz = c.ltz), 0) AS next_seq
@@ -143,8 +143,8 @@ async def read_indexed_ltz(connection: Connection) -> IndexedLtz | None:
         chain_id=row["chain_id"],
         ltz=Address(row["ltz"]),
         first_block=row["first_block"],
-        number=row["number"],
-        hash=Hash32(row["hash"]),
+        number=row["cursor_number"],
+        hash=Hash32(row["cursor_hash"]),
         balances=int(row["balances"]),
         next_seq=row["next_seq"],
         used=await _used(connection),

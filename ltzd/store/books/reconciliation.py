@@ -34,7 +34,7 @@ async def count_above_index(connection: Connection) -> int:
         """
         SELECT count(*)
           FROM rewards r, chains c
-         WHERE r.mint_block_number > c.number AND c.number < c.head_number
+         WHERE r.mint_block_number > c.cursor_number AND c.cursor_number < c.head_number
         """,
         timeout=QUERY_TIMEOUT_SECONDS,
     )
@@ -186,7 +186,8 @@ CHECKS: Sequence[Check] = (
          WHERE r.mint_block_hash IS NOT NULL
            AND ($1::bytea IS NULL OR r.brand_id = $1)
            AND NOT EXISTS (SELECT FROM chains c
-                            WHERE r.mint_block_number > c.number AND c.number < c.head_number)
+                            WHERE r.mint_block_number > c.cursor_number
+                              AND c.cursor_number < c.head_number)
            AND NOT EXISTS (
                SELECT FROM mints m
                 WHERE m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)

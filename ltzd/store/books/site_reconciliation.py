@@ -29,7 +29,7 @@ SITE_CHECKS: Sequence[Check] = (
                                    'wallet', '0x' || encode(r.wallet, 'hex'),
                                    'brandId', '0x' || encode(r.brand_id, 'hex'))::text END AS other
           FROM (SELECT 3 AS kind, brand_id, wallet, ltz, reward_id, created_at
-                  FROM checkins
+                  FROM check_ins
                  WHERE reward_id IS NOT NULL
                  UNION ALL
                 SELECT 4, brand_id, wallet, ltz, reward_id, created_at
@@ -55,7 +55,7 @@ SITE_CHECKS: Sequence[Check] = (
           FROM rewards r
          WHERE r.kind IN (3, 4)
            AND ($1::bytea IS NULL OR r.brand_id = $1)
-           AND NOT EXISTS (SELECT FROM checkins c WHERE c.reward_id = r.id)
+           AND NOT EXISTS (SELECT FROM check_ins c WHERE c.reward_id = r.id)
            AND NOT EXISTS (SELECT FROM milestone_claims m WHERE m.reward_id = r.id)
          ORDER BY r.position
          LIMIT $2
@@ -146,12 +146,12 @@ SITE_CHECKS: Sequence[Check] = (
           FROM site_redemptions s
          WHERE s.state = 'done'
                -- A reorganisation takes facts back and brings them again.
-           AND s.answered_at < now() - interval '10 minutes'
+           AND s.completed_at < now() - interval '10 minutes'
            AND (s.payment_lost_at IS NULL OR s.payment_lost_at < now() - interval '10 minutes')
            AND ($1::bytea IS NULL OR s.brand_id = $1)
                -- An index that is read again has not come there yet.
            AND EXISTS (SELECT FROM chains
-                        WHERE number >= coalesce(s.paid_block_number, head_number))
+                        WHERE cursor_number >= coalesce(s.paid_block_number, head_number))
            AND NOT EXISTS (
                SELECT FROM site_redemption_payments fact
                 WHERE fact.redemption_id = s.id

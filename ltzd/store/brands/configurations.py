@@ -211,7 +211,7 @@ async def _forget_totals(connection: Connection, brand: Brand, old: Brand | None
     """Totals stand still while a type has no global maximum, so a new maximum counts anew."""
     before = set() if old is None else _limited_types(old)
     await connection.execute(
-        "DELETE FROM claim_totals WHERE brand_id = $1 AND event_type <> ALL($2::text[])",
+        "DELETE FROM event_claim_totals WHERE brand_id = $1 AND event_type <> ALL($2::text[])",
         brand.address,
         sorted(before & _limited_types(brand)),
     )

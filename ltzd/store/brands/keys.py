@@ -102,14 +102,14 @@ async def secrets_of(
     """
     rows = await connection.fetch(
         """
-        SELECT sealed, key_id, NULL::timestamptz AS until
+        SELECT sealed, key_id, NULL::timestamptz AS expires_at
           FROM brand_secrets
          WHERE brand_id = $1 AND name = $2
         UNION ALL
-        SELECT sealed, key_id, until
+        SELECT sealed, key_id, expires_at
           FROM retired_secrets
-         WHERE brand_id = $1 AND name = $2 AND until > now()
-         ORDER BY until DESC NULLS FIRST
+         WHERE brand_id = $1 AND name = $2 AND expires_at > now()
+         ORDER BY expires_at DESC NULLS FIRST
         """,
         brand_id,
         name,
@@ -134,7 +134,7 @@ async def brand_of_api_key(connection: Connection, key: str) -> Address | None:
         SELECT brand_id FROM brand_secrets WHERE name = 'api_key' AND sealed = $1
          UNION ALL
         SELECT brand_id FROM retired_secrets
-         WHERE name = 'api_key' AND sealed = $1 AND until > now()
+         WHERE name = 'api_key' AND sealed = $1 AND expires_at > now()
          LIMIT 1
         """,
         hashlib.sha256(key.encode(errors="surrogateescape")).digest(),
@@ -156,7 +156,7 @@ async def verifying_digests(
         SELECT sealed FROM brand_secrets WHERE brand_id = $1 AND name = 'api_key'
          UNION ALL
         SELECT sealed FROM retired_secrets
-         WHERE brand_id = $1 AND name = 'api_key' AND until > now()
+         WHERE brand_id = $1 AND name = 'api_key' AND expires_at > now()
         """,
         brand_id,
     )
@@ -188,10 +188,10 @@ async def read_ages(connection: Connection, brand_id: Address) -> dict[KeyName, 
     rows = await connection.fetch(
         """
         SELECT name, created_at,
-               ARRAY(SELECT until
+               ARRAY(SELECT expires_at
                        FROM retired_secrets r
-                      WHERE r.brand_id = s.brand_id AND r.name = s.name AND until > now()
-                      ORDER BY until DESC) AS retired_until
+                      WHERE r.brand_id = s.brand_id AND r.name = s.name AND expires_at > now()
+                      ORDER BY expires_at DESC) AS retired_until
           FROM brand_secrets s
          WHERE brand_id = $1
         """,
@@ -241,7 +241,7 @@ async def _retire(
         sealed, key_id = sealer.seal(text, brand_id, sealed_to(name, until)), sealer.key_id
     await connection.execute(
         """
-        INSERT INTO retired_secrets (brand_id, name, until, key_id, sealed)
+        INSERT INTO retired_secrets (brand_id, name, expires_at, key_id, sealed)
         VALUES ($1, $2, $3, $4, $5)
         """,
         brand_id,
@@ -259,7 +259,7 @@ async def _forget_retired(
     await connection.execute(
         """
         DELETE FROM retired_secrets
-         WHERE brand_id = $1 AND name = $2 AND ($3 OR until <= now())
+         WHERE brand_id = $1 AND name = $2 AND ($3 OR expires_at <= now())
         """,
         brand_id,
         name,

@@ -45,7 +45,7 @@ async def exhausted_accounts(
                                    WHERE p.user_address = u.wallet AND p.collection_id = $1
                                      AND p.claims = u.claims)
                        -- An index that is read again does not know of all claims yet.
-                       OR EXISTS (SELECT FROM chains WHERE number < head_number)))
+                       OR EXISTS (SELECT FROM chains WHERE cursor_number < head_number)))
         """,
         claim.collection_id,
         accounts,
@@ -94,7 +94,7 @@ async def delete_unused(connection: Connection) -> None:
         """
         DELETE FROM chat_claims u
          WHERE reserved_at < now() - interval '1 day'
-           AND NOT EXISTS (SELECT FROM chains WHERE number < head_number)
+           AND NOT EXISTS (SELECT FROM chains WHERE cursor_number < head_number)
            AND NOT EXISTS (SELECT FROM perk_claims p
                             WHERE p.user_address = u.wallet AND p.collection_id = u.collection_id
                               AND p.claims = u.claims)

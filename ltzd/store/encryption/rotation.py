@@ -98,12 +98,12 @@ def _change(table: _Table, row: _Row, content: str | bytes, sealer: Sealer) -> t
 
 
 def _open_brand_secret(row: _Row, sealer: Sealer) -> str:
-    place = sealed_to(row["name"], row.get("until"))
+    place = sealed_to(row["name"], row.get("expires_at"))
     return sealer.open(row["sealed"], row["key_id"], row["brand_id"], place)
 
 
 def _seal_brand_secret(row: _Row, content: str, sealer: Sealer) -> bytes:
-    return sealer.seal(content, row["brand_id"], sealed_to(row["name"], row.get("until")))
+    return sealer.seal(content, row["brand_id"], sealed_to(row["name"], row.get("expires_at")))
 
 
 def _open_wallet_key(row: _Row, sealer: Sealer) -> bytes:
@@ -138,37 +138,37 @@ _TABLES: Final = (
     ),
     _Table(
         "retired_secrets",
-        ("brand_id", "name", "until"),
+        ("brand_id", "name", "expires_at"),
         (b"", "", datetime.fromtimestamp(0, UTC)),
         """
-        SELECT brand_id, name, until, key_id, sealed
+        SELECT brand_id, name, expires_at, key_id, sealed
           FROM retired_secrets
-         WHERE key_id IS NOT NULL AND (brand_id, name, until) > ($1, $2, $3)
-         ORDER BY brand_id, name, until
+         WHERE key_id IS NOT NULL AND (brand_id, name, expires_at) > ($1, $2, $3)
+         ORDER BY brand_id, name, expires_at
          LIMIT $4
         """,
         """
         UPDATE retired_secrets
            SET key_id = $5, sealed = $6
-         WHERE brand_id = $1 AND name = $2 AND until = $3 AND key_id = $4
+         WHERE brand_id = $1 AND name = $2 AND expires_at = $3 AND key_id = $4
      RETURNING true
         """,
         _open_brand_secret,
         _seal_brand_secret,
     ),
     _Table(
-        "local_users",
+        "custodial_users",
         ("subject",),
         ("",),
         """
         SELECT subject, wallet, key_id, sealed
-          FROM local_users
+          FROM custodial_users
          WHERE subject > $1
          ORDER BY subject
          LIMIT $2
         """,
         """
-        UPDATE local_users
+        UPDATE custodial_users
            SET key_id = $3, sealed = $4
          WHERE subject = $1 AND key_id = $2
      RETURNING true

@@ -15,7 +15,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from ltzd.rules.event_handler.brand_limits import Quota, Usage, local_day
+from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind, local_day
 from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.store.database import Connection
 from ltzd.store.wakeups import ORIGIN
@@ -25,7 +25,7 @@ ClaimKey = tuple[Address, str, str]
 """Brand, event type, e-mail key."""
 TotalKey = tuple[Address, str]
 """Brand, event type."""
-UsageKey = tuple[Address, Usage, datetime]
+UsageKey = tuple[Address, QuotaKind, datetime]
 """Brand, what is counted, the window's start."""
 NonceKey = tuple[Address, str]
 """Brand, nonce of a signed request."""
@@ -101,7 +101,7 @@ async def _claims(
                clock_timestamp() AS now
           FROM unnest($1::bytea[], $2::text[], $3::text[])
                AS wanted (brand_id, event_type, email_key)
-          LEFT JOIN claims c USING (brand_id, event_type, email_key)
+          LEFT JOIN event_claims c USING (brand_id, event_type, email_key)
         """,
         [key[0] for key in wanted],
         [key[1] for key in wanted],
@@ -123,11 +123,11 @@ async def _totals(connection: Connection, wanted: set[TotalKey]) -> dict[TotalKe
         """
         SELECT brand_id, event_type, coalesce(t.claims, (
                  SELECT sum(c.claims)
-                   FROM claims c
+                   FROM event_claims c
                   WHERE c.brand_id = wanted.brand_id AND c.event_type = wanted.event_type
                ), 0)::bigint
           FROM unnest($1::bytea[], $2::text[]) AS wanted (brand_id, event_type)
-          LEFT JOIN claim_totals t USING (brand_id, event_type)
+          LEFT JOIN event_claim_totals t USING (brand_id, event_type)
         """,
         [key[0] for key in wanted],
         [key[1] for key in wanted],
@@ -148,9 +148,9 @@ async def _usage(connection: Connection, brands: set[Address]) -> dict[UsageKey,
          WHERE u.window_start > now() - interval '50 hours'
         """,
         list(brands),
-        [kind.value for kind in Usage],
+        [kind.value for kind in QuotaKind],
     )
-    return {(Address(row[0]), Usage(row[1]), row[2]): row[3] for row in rows}
+    return {(Address(row[0]), QuotaKind(row[1]), row[2]): row[3] for row in rows}
 
 
 async def _nonces(connection: Connection, wanted: set[NonceKey]) -> dict[NonceKey, UUID]:
@@ -308,7 +308,7 @@ WITH new AS MATERIALIZED (
    WHERE request_nonces.request_id = excluded.request_id
   RETURNING brand_id, nonce
 ), won AS (
-  INSERT INTO claims (brand_id, event_type, email_key, claims, last_event_id, last_event_at)
+  INSERT INTO event_claims (brand_id, event_type, email_key, claims, last_event_id, last_event_at)
   SELECT brand_id, event_type, email_key, claims, id, at
     FROM new
    WHERE nonce IS NULL
@@ -317,7 +317,7 @@ WITH new AS MATERIALIZED (
       ON CONFLICT (brand_id, event_type, email_key) DO UPDATE
      SET claims = excluded.claims, last_event_id = excluded.last_event_id,
          last_event_at = excluded.last_event_at
-   WHERE claims.claims = excluded.claims - 1
+   WHERE event_claims.claims = excluded.claims - 1
   RETURNING brand_id, event_type, email_key, last_event_id
 ), accepted AS MATERIALIZED (
   SELECT new.* FROM new JOIN won ON won.last_event_id = new.id
@@ -337,12 +337,12 @@ WITH new AS MATERIALIZED (
     LEFT JOIN met ON met.email_key = a.email_key
     LEFT JOIN users u ON u.email_key = a.email_key
 ), counted AS (
-  INSERT INTO claim_totals (brand_id, event_type, claims, maximum)
+  INSERT INTO event_claim_totals (brand_id, event_type, claims, maximum)
   SELECT brand_id, event_type,
          count(*) + coalesce(
-           (SELECT t.claims FROM claim_totals t
+           (SELECT t.claims FROM event_claim_totals t
              WHERE t.brand_id = a.brand_id AND t.event_type = a.event_type),
-           (SELECT sum(c.claims) FROM claims c
+           (SELECT sum(c.claims) FROM event_claims c
              WHERE c.brand_id = a.brand_id AND c.event_type = a.event_type),
            0),
          max(maximum)
@@ -351,19 +351,19 @@ WITH new AS MATERIALIZED (
    GROUP BY brand_id, event_type
    ORDER BY brand_id, event_type
       ON CONFLICT (brand_id, event_type) DO UPDATE
-     SET claims = claim_totals.claims + (
+     SET claims = event_claim_totals.claims + (
            SELECT count(*) FROM accepted a
             WHERE a.brand_id = excluded.brand_id AND a.event_type = excluded.event_type
               AND a.maximum IS NOT NULL),
          maximum = excluded.maximum
 ), used AS (
   INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
-  SELECT brand_id, 'ltz_a_day', day, sum(ltz), max(budget)
+  SELECT brand_id, 'ltz_per_day', day, sum(ltz), max(budget)
     FROM accepted
    WHERE budget IS NOT NULL AND ltz > 0
    GROUP BY brand_id, day
    UNION ALL
-  SELECT brand_id, 'wallets_an_hour', hour, count(*), max(most_wallets)
+  SELECT brand_id, 'wallets_per_hour', hour, count(*), max(most_wallets)
     FROM (SELECT DISTINCT ON (email_key) brand_id, hour, most_wallets
             FROM accepted
             JOIN met USING (email_key)

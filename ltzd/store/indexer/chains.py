@@ -49,7 +49,7 @@ async def start_following(connection: Connection, chain: ChainIdentity, base: Bl
     await connection.execute(
         """
         INSERT INTO chains (chain_id, genesis_hash, ltz, first_block,
-                            number, hash, head_number, final_number)
+                            cursor_number, cursor_hash, head_number, final_number)
         VALUES ($1, $2, $3, $4, $5, $6, $5, 0)
             ON CONFLICT (chain_id) DO NOTHING
         """,
@@ -108,10 +108,10 @@ async def rewind(connection: Connection, chain_id: int) -> int | None:
     base: int | None = await connection.fetchval(
         """
         UPDATE chains
-           SET number = base.number, hash = base.hash,
+           SET cursor_number = base.number, cursor_hash = base.hash,
                final_number = least(final_number, base.number), updated_at = now()
           FROM (SELECT number, hash FROM blocks ORDER BY number LIMIT 1) AS base
-         WHERE chain_id = $1 AND chains.hash <> base.hash
+         WHERE chain_id = $1 AND chains.cursor_hash <> base.hash
      RETURNING base.number
         """,
         chain_id,
@@ -121,7 +121,7 @@ async def rewind(connection: Connection, chain_id: int) -> int | None:
 
 async def cursor(connection: Connection, chain_id: int) -> Cursor:
     row = await connection.fetchrow(
-        "SELECT number, hash, final_number FROM chains WHERE chain_id = $1", chain_id
+        "SELECT cursor_number, cursor_hash, final_number FROM chains WHERE chain_id = $1", chain_id
     )
     assert row is not None
     return Cursor(*row)
@@ -140,10 +140,10 @@ async def move_cursor(
     moved = await connection.fetchval(
         """
         UPDATE chains
-           SET number = $4, hash = $5, head_number = $6,
+           SET cursor_number = $4, cursor_hash = $5, head_number = $6,
                final_number = least(final_number, $4), updated_at = now()
-         WHERE chain_id = $1 AND epoch = $2 AND hash = $3
-     RETURNING number
+         WHERE chain_id = $1 AND epoch = $2 AND cursor_hash = $3
+     RETURNING cursor_number
         """,
         chain_id,
         epoch,
@@ -163,8 +163,8 @@ async def raise_finality(
     await connection.execute(
         """
         UPDATE chains
-           SET final_number = greatest(final_number, least($3, number))
-         WHERE chain_id = $1 AND epoch = $2 AND final_number < least($3, number)
+           SET final_number = greatest(final_number, least($3, cursor_number))
+         WHERE chain_id = $1 AND epoch = $2 AND final_number < least($3, cursor_number)
         """,
         chain_id,
         epoch,
@@ -181,7 +181,7 @@ async def settled_number(connection: Connection, depth: int, seconds: float) -> 
         """
         SELECT number
           FROM blocks
-         WHERE number <= (SELECT number FROM chains) - $1
+         WHERE number <= (SELECT cursor_number FROM chains) - $1
            AND seen_at <= now() - make_interval(secs => $2)
          ORDER BY number DESC
          LIMIT 1

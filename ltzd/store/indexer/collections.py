@@ -122,7 +122,7 @@ async def read_owners(
     """Those that there are, in one statement; the cost of one row each however many tokens."""
     rows = await connection.fetch(
         """
-        SELECT collection_id, brand, minted, (SELECT hash FROM chains)
+        SELECT collection_id, brand, minted, (SELECT cursor_hash FROM chains)
           FROM collections
          WHERE collection_id = ANY($1::bigint[])
         """,

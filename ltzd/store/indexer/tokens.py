@@ -106,10 +106,10 @@ async def look_up(
     """One statement for any number of collections, each with one of its tokens; in their order."""
     rows = await connection.fetch(
         """
-        SELECT t.*, c.charges, c.brand, chain.number, chain.final_number
+        SELECT t.*, c.charges, c.brand, chain.cursor_number, chain.final_number
           FROM unnest($2::bigint[], $3::numeric[])
                WITH ORDINALITY AS wanted (collection_id, token_id, place)
-         CROSS JOIN (SELECT number, final_number FROM chains WHERE chain_id = $1) AS chain
+         CROSS JOIN (SELECT cursor_number, final_number FROM chains WHERE chain_id = $1) AS chain
           LEFT JOIN collections c ON c.collection_id = wanted.collection_id
           LEFT JOIN tokens t
             ON t.token_id = wanted.token_id AND t.collection_id = c.collection_id
@@ -124,7 +124,7 @@ async def look_up(
         TokenLookup(
             brand=None if row["brand"] is None else Address(row["brand"]),
             token=None if row["token_id"] is None else of_row(row),
-            block=row["number"],
+            block=row["cursor_number"],
             final_block=row["final_number"],
         )
         for row in rows
@@ -161,7 +161,7 @@ async def read_page(
         """
         SELECT (t.token_id % 4294967296)::bigint, t.holder, c.charges,
                c.charges - coalesce(t.remaining, c.charges), t.claimed_at, t.last_redeemed_at,
-               t.block_number, c.minted, (SELECT hash FROM chains)
+               t.block_number, c.minted, (SELECT cursor_hash FROM chains)
           FROM tokens t
           JOIN collections c USING (collection_id)
          WHERE t.token_id > $1 AND t.token_id <= $2
@@ -178,7 +178,7 @@ async def read_page(
         Token(first | serial, collection_id, holder, *rest)
         for serial, holder, *rest, _minted, _hash in rows
     ]
-    return TokenPage(found, rows[0]["minted"], rows[0]["hash"])
+    return TokenPage(found, rows[0]["minted"], rows[0]["cursor_hash"])
 
 
 async def count_held(connection: Connection, holder: Address, collection_id: int, most: int) -> int:

@@ -272,7 +272,7 @@ async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]
         SELECT *, (SELECT coalesce(sum(r.ltz), 0)::bigint
                      FROM rewards r
                     WHERE r.transaction_id = t.id) AS ltz
-          FROM watched_transactions t
+          FROM open_transactions t
          WHERE chain_id = $1 AND wallet = $2 AND state IN ('signed', 'published')
          ORDER BY nonce
         """,
@@ -340,7 +340,7 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
     rows = await connection.fetch(
         """
         WITH due AS MATERIALIZED (
-          SELECT t.id, t.succeeded AND t.block_number <= c.number AS must_be_minted,
+          SELECT t.id, t.succeeded AND t.block_number <= c.cursor_number AS must_be_minted,
                  b.hash IS NOT NULL AS is_indexed,
                  t.block_number <= c.final_number AS is_past_finality
             FROM transactions t
@@ -363,7 +363,7 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
                   WHERE r.transaction_id = t.id AND r.mint_block_hash IS NULL) ELSE 0
                END AS unminted
           FROM due
-          JOIN watched_transactions t USING (id)
+          JOIN open_transactions t USING (id)
          ORDER BY t.nonce
         """,
         lane.chain_id,

@@ -106,9 +106,9 @@ async def identity_of(connection: Connection, wallet: Address) -> str:
         """
         SELECT coalesce(
                  (SELECT substr(login.name, strpos(login.name, ' ') + 1)
-                    FROM local_users u
-                    JOIN local_accounts owned ON owned.kind = 'owned' AND owned.name = u.subject
-                    JOIN local_accounts login
+                    FROM custodial_users u
+                    JOIN custodial_accounts owned ON owned.kind = 'owned' AND owned.name = u.subject
+                    JOIN custodial_accounts login
                       ON login.kind = 'subject' AND login.subject = owned.subject
                    WHERE u.wallet = $1
                    ORDER BY login.name

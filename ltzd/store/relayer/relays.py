@@ -28,12 +28,12 @@ from ltzd.values import Address, Hash32
 class NewRelay:
     """`window_start` is None for a call that would revert, whose reason `failure` is then.
 
-    Of any other `worst_wei` counts for `identity` and for everybody today.
+    Of any other `max_cost_wei` counts for `identity` and for everybody today.
     """
 
     plan: RelayPlan
     gas_limit: int
-    worst_wei: int
+    max_cost_wei: int
     idempotency_key: str | None
     fingerprint: bytes
     window_start: datetime | None
@@ -111,7 +111,7 @@ async def read_usage(
           LEFT JOIN relays e
             ON e.user_address = asked.user_address AND e.idempotency_key = asked.key
          CROSS JOIN LATERAL (
-               SELECT coalesce(bool_or(takes_turns), false) AS has_serialized_in_flight,
+               SELECT coalesce(bool_or(serialized_per_user), false) AS has_serialized_in_flight,
                       array_agg(collection_id) FILTER (WHERE collection_id IS NOT NULL)
                         AS collections,
                       min(id) FILTER (WHERE sha256(to_address || data) = asked.digest) AS twin,
@@ -122,7 +122,7 @@ async def read_usage(
          CROSS JOIN LATERAL (
                SELECT max(id) AS last_serialized_id
                  FROM relays r
-                WHERE r.user_address = asked.user_address AND r.takes_turns
+                WHERE r.user_address = asked.user_address AND r.serialized_per_user
                   AND window_start > now() - 2 * $3::interval) AS l
          ORDER BY asked.n
         """,
@@ -155,20 +155,20 @@ async def insert(connection: Connection, those: Sequence[NewRelay]) -> list[int]
     rows = await connection.fetch(
         """
         WITH written AS (
-          INSERT INTO relays (user_address, to_address, data, function, wallet, takes_turns,
+          INSERT INTO relays (user_address, to_address, data, function, wallet, serialized_per_user,
                               collection_id, expected_claims, idempotency_key, fingerprint,
-                              gas_limit, worst_wei, window_start, failure, identity, state,
+                              gas_limit, max_cost_wei, window_start, failure, identity, state,
                               gas_day, gas_wei)
           SELECT *, CASE WHEN failure IS NULL THEN 'queued' ELSE 'failed' END,
                  CASE WHEN failure IS NULL THEN (now() AT TIME ZONE 'UTC')::date END,
-                 CASE WHEN failure IS NULL THEN worst_wei END
+                 CASE WHEN failure IS NULL THEN max_cost_wei END
             FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::bytea[],
                         $6::boolean[], $7::numeric[], $8::numeric[], $9::text[], $10::bytea[],
                         $11::bigint[], $12::numeric[], $13::timestamptz[], $14::text[],
                         $16::text[])
-                 AS new (user_address, to_address, data, function, wallet, takes_turns,
+                 AS new (user_address, to_address, data, function, wallet, serialized_per_user,
                          collection_id, expected_claims, idempotency_key, fingerprint,
-                         gas_limit, worst_wei, window_start, failure, identity)
+                         gas_limit, max_cost_wei, window_start, failure, identity)
        RETURNING id, gas_day, identity, gas_wei
         )
         SELECT id, gas_day, identity, gas_wei, pg_notify('ltzd_relays', $15)
@@ -180,13 +180,13 @@ async def insert(connection: Connection, those: Sequence[NewRelay]) -> list[int]
         [plan.data for plan in plans],
         [plan.function for plan in plans],
         [plan.wallet for plan in plans],
-        [plan.takes_turns for plan in plans],
+        [plan.serialized_per_user for plan in plans],
         [claim and Decimal(claim.collection_id) for claim in claims],
         [claim and Decimal(claim.expected_claims) for claim in claims],
         [one.idempotency_key for one in those],
         [one.fingerprint for one in those],
         [one.gas_limit for one in those],
-        [Decimal(one.worst_wei) for one in those],
+        [Decimal(one.max_cost_wei) for one in those],
         [one.window_start for one in those],
         [one.failure for one in those],
         ORIGIN,
@@ -301,7 +301,7 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None
                       ELSE 'mined' END AS state,
                  CASE WHEN r.gas_day IS NULL THEN NULL
                       WHEN t.state = 'displaced' THEN 0
-                      ELSE coalesce(t.gas_used::numeric * t.effective_gas_price, r.worst_wei)
+                      ELSE coalesce(t.gas_used::numeric * t.effective_gas_price, r.max_cost_wei)
                  END AS wei
             FROM relays r
             JOIN transactions t ON t.id = r.transaction_id
@@ -376,7 +376,8 @@ async def turns_taken(connection: Connection, users: Sequence[Address]) -> set[A
         """
         SELECT DISTINCT user_address
           FROM relays
-         WHERE user_address = ANY($1::bytea[]) AND state IN ('queued', 'sent') AND takes_turns
+         WHERE user_address = ANY($1::bytea[]) AND serialized_per_user
+           AND state IN ('queued', 'sent')
         """,
         users,
     )

@@ -58,7 +58,7 @@ async def read_snapshot(connection: Connection, member: Member) -> CheckInSnapsh
                ARRAY(SELECT m.days FROM milestone_claims m
                       WHERE m.brand_id = $1 AND m.wallet = $2) AS claimed,
                m.checked_in_on, m.wallet AS wallet_now,
-               (SELECT c.own_streak FROM checkins c
+               (SELECT c.own_streak FROM check_ins c
                  WHERE c.brand_id = $1 AND c.wallet = $2 AND c.day = s.last_day
                    AND c.host = $3 AND c.site_user_id = $4) AS own_days,
                clock_timestamp() AS now
@@ -149,7 +149,7 @@ WITH member AS (
    WHERE streaks.last_day = $6
   RETURNING brand_id, wallet, days, last_day
 ), checked_in AS (
-  INSERT INTO checkins (brand_id, wallet, day, streak, ltz, reward_id,
+  INSERT INTO check_ins (brand_id, wallet, day, streak, ltz, reward_id,
                         host, site_user_id, own_streak, own_ltz)
   SELECT brand_id, wallet, last_day, days, $7, $8, $13, $14, $15, $16 FROM won
 ), dated AS (
@@ -164,26 +164,26 @@ WITH member AS (
     FROM won
    CROSS JOIN unnest(ARRAY['all', 'month', 'week']) AS each (period)
 ), ranked AS (
-  INSERT INTO streak_standings (brand_id, period, starts, wallet, days)
+  INSERT INTO leaderboard_streaks (brand_id, period, starts, wallet, days)
   SELECT brand_id, period, starts, wallet, days FROM places
       ON CONFLICT (brand_id, period, starts, wallet) DO NOTHING
   RETURNING brand_id, period, starts, wallet
 ), grown AS (
-  UPDATE streak_standings s
+  UPDATE leaderboard_streaks s
      SET days = places.days
     FROM places
    WHERE s.brand_id = places.brand_id AND s.period = places.period
      AND s.starts = places.starts AND s.wallet = places.wallet AND s.days < places.days
 ), counted AS (
-  INSERT INTO standing_totals (brand_id, board, period, starts, slot, ranked)
+  INSERT INTO leaderboard_totals (brand_id, board, period, starts, slot, ranked)
   SELECT brand_id, 'streaks', period, starts, get_byte(wallet, 19) % 16, 1
     FROM ranked
    ORDER BY period
       ON CONFLICT (brand_id, board, period, starts, slot) DO UPDATE
-     SET ranked = standing_totals.ranked + 1
+     SET ranked = leaderboard_totals.ranked + 1
 ), used AS (
   INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
-  SELECT brand_id, 'ltz_a_day', $10::timestamptz, $7, $11::bigint
+  SELECT brand_id, 'ltz_per_day', $10::timestamptz, $7, $11::bigint
     FROM won
    WHERE $10 IS NOT NULL AND $7 > 0
       ON CONFLICT (brand_id, kind, window_start) DO UPDATE
@@ -204,7 +204,7 @@ async def own_best(connection: Connection, member: Member) -> int:
     days: int | None = await connection.fetchval(
         """
         SELECT max(own_streak)
-          FROM checkins
+          FROM check_ins
          WHERE brand_id = $1 AND wallet = $2 AND host = $3 AND site_user_id = $4
         """,
         member.brand_id,
@@ -263,7 +263,7 @@ WITH won AS (
   RETURNING brand_id, wallet, ltz, reward_id
 ), used AS (
   INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
-  SELECT brand_id, 'ltz_a_day', $8::timestamptz, ltz, $9::bigint
+  SELECT brand_id, 'ltz_per_day', $8::timestamptz, ltz, $9::bigint
     FROM won
    WHERE $8 IS NOT NULL
       ON CONFLICT (brand_id, kind, window_start) DO UPDATE

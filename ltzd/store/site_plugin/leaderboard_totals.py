@@ -61,7 +61,7 @@ WITH moves AS (
      AND earnings.brand_id = moved.brand_id AND earnings.period = moved.period
      AND earnings.starts = moved.starts AND earnings.wallet = moved.wallet
 )
-INSERT INTO standing_totals (brand_id, board, period, starts, slot, ranked)
+INSERT INTO leaderboard_totals (brand_id, board, period, starts, slot, ranked)
 SELECT brand_id, 'earnings', period, starts, 0,
        sum((rewards_before + rewards > 0)::int - (rewards_before > 0)::int)
   FROM moved
@@ -69,7 +69,7 @@ SELECT brand_id, 'earnings', period, starts, 0,
  GROUP BY brand_id, period, starts
  ORDER BY brand_id, period, starts
     ON CONFLICT (brand_id, board, period, starts, slot) DO UPDATE
-   SET ranked = standing_totals.ranked + excluded.ranked
+   SET ranked = leaderboard_totals.ranked + excluded.ranked
 """
 
 
@@ -131,7 +131,7 @@ SELECT first.wallet, first.value,
          ORDER BY m.seen_at DESC, m.host, m.site_user_id
          LIMIT 1) AS username,
        (SELECT sum(t.ranked)::bigint
-          FROM standing_totals t
+          FROM leaderboard_totals t
          WHERE t.brand_id = $1 AND t.period = $2 AND t.starts = $3
            AND t.board = CASE $5 WHEN 'streak' THEN 'streaks' ELSE 'earnings' END) AS total
   FROM ((SELECT wallet, ltz AS value
@@ -147,7 +147,7 @@ SELECT first.wallet, first.value,
           LIMIT $4)
          UNION ALL
         (SELECT wallet, days
-           FROM streak_standings
+           FROM leaderboard_streaks
           WHERE $5 = 'streak' AND brand_id = $1 AND period = $2 AND starts = $3
           ORDER BY days DESC, wallet
           LIMIT $4)) AS first

@@ -1,6 +1,6 @@
 """Links of brands' site members with wallets, and the codes that make them.
 
-A link lasts while its member's row names it (the view `live_site_links`), so it ends with that row:
+A link lasts while its member's row names it (the view `active_site_links`). It ends with that row:
 when the member or the owner ends it, when the member gets another e-mail address, and by its date.
 Whoever makes a link or spends through one locks the member's row.
 
@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE, Tries
+from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE, CodeAttempts
 from ltzd.store.database import Connection
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import Address
@@ -61,7 +61,7 @@ class LockedMember:
     user_id: UUID
     own_wallet: Address
     subjects: frozenset[str]
-    tries: Tries
+    tries: CodeAttempts
     now: datetime
 
 
@@ -156,7 +156,7 @@ async def lock_member(connection: Connection, member: Member) -> LockedMember | 
     """Until the transaction ends nobody else links this member, checks in or spends as him."""
     row = await connection.fetchrow(
         """
-        SELECT user_id, wrong_codes, wrong_since
+        SELECT user_id, failed_code_count, failed_codes_since
           FROM site_members
          WHERE brand_id = $1 AND host = $2 AND site_user_id = $3
            FOR UPDATE
@@ -187,16 +187,16 @@ async def lock_member(connection: Connection, member: Member) -> LockedMember | 
         user_id=row["user_id"],
         own_wallet=Address(facts["wallet"]),
         subjects=frozenset(facts["subjects"]),
-        tries=Tries(row["wrong_codes"], row["wrong_since"]),
+        tries=CodeAttempts(row["failed_code_count"], row["failed_codes_since"]),
         now=facts["now"],
     )
 
 
-async def save_tries(connection: Connection, member: Member, tries: Tries) -> None:
+async def save_tries(connection: Connection, member: Member, tries: CodeAttempts) -> None:
     """Of a locked member."""
     await connection.execute(
         """
-        UPDATE site_members SET wrong_codes = $4, wrong_since = $5
+        UPDATE site_members SET failed_code_count = $4, failed_codes_since = $5
          WHERE brand_id = $1 AND host = $2 AND site_user_id = $3
         """,
         member.brand_id,
@@ -243,7 +243,7 @@ async def clear_ended_link(connection: Connection, member: Member) -> None:
           FROM users u
          WHERE m.brand_id = $1 AND m.host = $2 AND m.site_user_id = $3 AND u.id = m.user_id
            AND m.link_id IS NOT NULL
-           AND NOT EXISTS (SELECT FROM live_site_links l WHERE l.id = m.link_id)
+           AND NOT EXISTS (SELECT FROM active_site_links l WHERE l.id = m.link_id)
         """,
         member.brand_id,
         member.host,
@@ -305,7 +305,7 @@ async def list_of_owner(connection: Connection, subject: str) -> list[Link]:
     rows: list[asyncpg.Record] = await connection.fetch(
         """
         SELECT brand_id, host, username, wallet, daily_allowance, linked_at, expires_at
-          FROM live_site_links
+          FROM active_site_links
          WHERE subject = $1
          ORDER BY linked_at, id
         """,

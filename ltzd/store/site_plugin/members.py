@@ -51,7 +51,7 @@ async def find(
         SELECT m.brand_id, m.host, m.site_user_id, m.username, m.user_id, m.wallet, l.subject,
                m.email_key, m.link_id IS NOT NULL AND l.id IS NULL AS has_ended_link
           FROM site_members m
-          LEFT JOIN live_site_links l ON l.id = m.link_id
+          LEFT JOIN active_site_links l ON l.id = m.link_id
          WHERE m.brand_id = $1 AND m.host = $2 AND m.site_user_id = $3
         """,
         brand_id,

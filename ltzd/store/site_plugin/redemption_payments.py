@@ -25,7 +25,7 @@ async def finish(connection: Connection, redemption: UUID) -> bool:
     done = await connection.fetchval(
         """
         UPDATE site_redemptions
-           SET state = 'done', answered_at = clock_timestamp(), paid_block_hash = $2,
+           SET state = 'done', completed_at = clock_timestamp(), paid_block_hash = $2,
                paid_log_index = $3, paid_block_number = $4, paid_transaction_hash = $5
          WHERE id = $1 AND state = 'open'
      RETURNING true
@@ -98,7 +98,8 @@ async def reverse(connection: Connection, redemption: UUID) -> bool:
            WHERE s.id = $1 AND s.state = 'done' AND s.payment_lost_at IS NOT NULL
              AND NOT EXISTS (SELECT FROM site_redemption_payments WHERE redemption_id = $1)
              AND EXISTS (SELECT FROM chains
-                          WHERE final_number >= s.paid_block_number AND number >= head_number)
+                          WHERE final_number >= s.paid_block_number
+                            AND cursor_number >= head_number)
              AND NOT EXISTS (
                  SELECT FROM relays r
                    LEFT JOIN transactions t ON t.id = r.transaction_id

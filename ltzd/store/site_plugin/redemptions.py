@@ -116,7 +116,7 @@ async def find_joinable(
          WHERE wallet = $1 AND brand_id = $2 AND perk_id = $3
            AND (host IS NULL OR host = $4 AND site_user_id = $5)
            AND (state = 'open'
-                OR state = 'done' AND (answered_at > clock_timestamp() - interval '60 seconds'
+                OR state = 'done' AND (completed_at > clock_timestamp() - interval '60 seconds'
                                        OR payment_lost_at IS NOT NULL))
          ORDER BY created_at DESC
          LIMIT 1
@@ -227,8 +227,8 @@ async def fail(connection: Connection, one: NewSiteRedemption, failure: str) -> 
         return False
     await connection.execute(
         """
-        INSERT INTO relays (user_address, to_address, data, function, takes_turns, idempotency_key,
-                            fingerprint, gas_limit, worst_wei, state, failure)
+        INSERT INTO relays (user_address, to_address, data, function, serialized_per_user,
+                            idempotency_key, fingerprint, gas_limit, max_cost_wei, state, failure)
         VALUES ($1, '', '', 'none', false, $2, $3, 0, 0, 'failed', $4)
             ON CONFLICT (user_address, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         """,

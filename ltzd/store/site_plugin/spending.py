@@ -13,7 +13,7 @@ from uuid import UUID
 
 import asyncpg
 
-from ltzd.rules.site_plugin.spending import AddressFacts, Allowance, Ledger, Payment
+from ltzd.rules.site_plugin.spending import AddressFacts, Allowance, PotAmounts, SpendingRecord
 from ltzd.store.database import Connection
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import LTZ, Address
@@ -35,7 +35,7 @@ class SpendingAccount:
 
     user_id: UUID
     wallet: Address
-    ledger: Ledger
+    ledger: SpendingRecord
     address: AddressFacts
     link: ActiveLink | None
 
@@ -70,7 +70,7 @@ async def read_account(connection: Connection, member: Member) -> SpendingAccoun
 _ACCOUNT = """
 SELECT m.user_id, m.wallet,
        $4 * (coalesce((SELECT sum(c.own_ltz)
-                         FROM checkins c
+                         FROM check_ins c
                          JOIN rewards r ON r.id = c.reward_id
                         WHERE c.brand_id = m.brand_id AND c.wallet = m.wallet
                           AND c.host = m.host AND c.site_user_id = m.site_user_id
@@ -97,7 +97,7 @@ SELECT m.user_id, m.wallet,
                     AND s.state NOT IN ('failed', 'reversed')), 0) AS charged
   FROM site_members m
   JOIN users u ON u.id = m.user_id
-  LEFT JOIN live_site_links l ON l.id = m.link_id
+  LEFT JOIN active_site_links l ON l.id = m.link_id
  CROSS JOIN (SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date AS day) AS today
   LEFT JOIN LATERAL (
        SELECT sum(s.from_earned) FILTER (WHERE s.host = m.host
@@ -111,7 +111,7 @@ SELECT m.user_id, m.wallet,
 """
 
 
-async def read_charge(connection: Connection, redemption: UUID) -> tuple[Payment, UUID | None]:
+async def read_charge(connection: Connection, redemption: UUID) -> tuple[PotAmounts, UUID | None]:
     """Which pots pay for a redemption, and by which link. An older version wrote down no pots."""
     row = await connection.fetchrow(
         """
@@ -122,7 +122,7 @@ async def read_charge(connection: Connection, redemption: UUID) -> tuple[Payment
         """,
         redemption,
     )
-    payment = Payment(int(row["earned"]), int(row["given"]), int(row["linked"]))
+    payment = PotAmounts(int(row["earned"]), int(row["given"]), int(row["linked"]))
     return payment, row["link_id"]
 
 
@@ -130,7 +130,7 @@ async def write_charge(
     connection: Connection,
     redemption: UUID,
     member: Member,
-    payment: Payment,
+    payment: PotAmounts,
     link: ActiveLink | None,
 ) -> None:
     """Write which pots pay for a redemption, in the transaction that begins it."""
@@ -155,7 +155,7 @@ async def write_charge(
 
 def _account(row: asyncpg.Record, email_confirmed: bool | None) -> SpendingAccount:
     allowance = Allowance(int(row["per_day"]), int(row["charged"])) if row["link_id"] else None
-    ledger = Ledger(
+    ledger = SpendingRecord(
         earned=int(row["earned"]),
         given_in_all=int(row["given_in_all"]),
         spent_of_earned=int(row["spent_of_earned"]),

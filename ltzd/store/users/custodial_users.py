@@ -78,10 +78,10 @@ async def find(connection: Connection, name: AccountName) -> CustodialUser | Non
     row = await connection.fetchrow(
         """
         SELECT u.subject, u.wallet
-          FROM local_accounts a
-          LEFT JOIN local_accounts mine ON mine.kind = 'owned' AND mine.name = a.subject
-          LEFT JOIN local_accounts his ON his.kind = 'owned' AND his.subject = mine.subject
-          JOIN local_users u ON u.subject = coalesce(his.name, a.subject)
+          FROM custodial_accounts a
+          LEFT JOIN custodial_accounts mine ON mine.kind = 'owned' AND mine.name = a.subject
+          LEFT JOIN custodial_accounts his ON his.kind = 'owned' AND his.subject = mine.subject
+          JOIN custodial_users u ON u.subject = coalesce(his.name, a.subject)
          WHERE a.kind = $1 AND a.name = $2
          ORDER BY EXISTS (SELECT FROM pregenerations p WHERE p.wallet = u.wallet) DESC,
                   u.created_at, u.subject
@@ -101,12 +101,12 @@ async def create(connection: Connection, name: AccountName, new: SealedUser) -> 
     made: bool | None = await connection.fetchval(
         """
         WITH first AS (
-          INSERT INTO local_accounts (kind, name, subject, verified)
+          INSERT INTO custodial_accounts (kind, name, subject, verified)
           VALUES ($1, $2, $3, false)
               ON CONFLICT (kind, name) DO NOTHING
           RETURNING subject
         )
-        INSERT INTO local_users (subject, wallet, key_id, sealed)
+        INSERT INTO custodial_users (subject, wallet, key_id, sealed)
         SELECT subject, $4::bytea, $5::text, $6::bytea FROM first
         RETURNING true
         """,
@@ -123,7 +123,7 @@ async def create(connection: Connection, name: AccountName, new: SealedUser) -> 
 async def find_root(connection: Connection, login: AccountName) -> str | None:
     """Of the person who logs in so; None for somebody new."""
     root: str | None = await connection.fetchval(
-        "SELECT subject FROM local_accounts WHERE kind = 'subject' AND name = $1", login.text
+        "SELECT subject FROM custodial_accounts WHERE kind = 'subject' AND name = $1", login.text
     )
     return root
 
@@ -133,13 +133,13 @@ async def wallets_of(connection: Connection, subject: str) -> tuple[Address, ...
     rows = await connection.fetch(
         """
         SELECT u.wallet
-          FROM local_users u
+          FROM custodial_users u
          WHERE u.subject IN (
                SELECT $1
                 UNION
                SELECT other.name
-                 FROM local_accounts mine
-                 JOIN local_accounts other
+                 FROM custodial_accounts mine
+                 JOIN custodial_accounts other
                    ON other.subject = mine.subject AND other.kind = 'owned'
                 WHERE mine.kind = 'owned' AND mine.name = $1)
          ORDER BY EXISTS (SELECT FROM pregenerations p WHERE p.wallet = u.wallet) DESC,
@@ -155,9 +155,9 @@ async def accounts_of(connection: Connection, subject: str) -> tuple[OAuthAccoun
     rows = await connection.fetch(
         """
         SELECT a.kind, a.name
-          FROM local_accounts mine
-          JOIN local_accounts other ON other.subject = mine.subject AND other.kind = 'owned'
-          JOIN local_accounts a ON a.subject = other.name
+          FROM custodial_accounts mine
+          JOIN custodial_accounts other ON other.subject = mine.subject AND other.kind = 'owned'
+          JOIN custodial_accounts a ON a.subject = other.name
          WHERE mine.kind = 'owned' AND mine.name = $1
            AND a.verified AND a.kind = ANY ($2::text[])
          ORDER BY a.kind, a.name
@@ -173,8 +173,8 @@ async def emails_of(connection: Connection, root: str) -> tuple[str, ...]:
     rows = await connection.fetch(
         """
         SELECT a.name
-          FROM local_accounts owned
-          JOIN local_accounts a ON a.subject = owned.name
+          FROM custodial_accounts owned
+          JOIN custodial_accounts a ON a.subject = owned.name
          WHERE owned.kind = 'owned' AND owned.subject = $1 AND a.kind = 'email' AND a.verified
          ORDER BY a.name
         """,
@@ -185,7 +185,7 @@ async def emails_of(connection: Connection, root: str) -> tuple[str, ...]:
 
 async def read_sealed_user(connection: Connection, wallet: Address) -> SealedUser | None:
     row = await connection.fetchrow(
-        "SELECT subject, wallet, key_id, sealed FROM local_users WHERE wallet = $1", wallet
+        "SELECT subject, wallet, key_id, sealed FROM custodial_users WHERE wallet = $1", wallet
     )
     return SealedUser(*row) if row else None
 
@@ -198,8 +198,8 @@ async def read_ownership(
         """
         SELECT a.subject AS user, owned.subject AS owner
           FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (kind, name, number)
-          LEFT JOIN local_accounts a ON a.kind = asked.kind AND a.name = asked.name
-          LEFT JOIN local_accounts owned ON owned.kind = 'owned' AND owned.name = a.subject
+          LEFT JOIN custodial_accounts a ON a.kind = asked.kind AND a.name = asked.name
+          LEFT JOIN custodial_accounts owned ON owned.kind = 'owned' AND owned.name = a.subject
          ORDER BY asked.number
         """,
         [name.kind for name in names],
@@ -226,7 +226,7 @@ async def create_person(connection: Connection, login: AccountName, new: SealedU
     """A user for somebody who logs in and for whom no name stands."""
     await connection.execute(
         """
-        INSERT INTO local_users (subject, wallet, key_id, sealed) VALUES ($1, $2, $3, $4)
+        INSERT INTO custodial_users (subject, wallet, key_id, sealed) VALUES ($1, $2, $3, $4)
         """,
         new.subject,
         new.wallet,
@@ -241,7 +241,7 @@ async def set_owner(connection: Connection, user: str, root: str, proven: Accoun
     """The user is the root's, as a token has vouched for his name; False if he is somebody's."""
     owned: bool | None = await connection.fetchval(
         """
-        INSERT INTO local_accounts (kind, name, subject, verified)
+        INSERT INTO custodial_accounts (kind, name, subject, verified)
         VALUES ('owned', $1, $2, true)
             ON CONFLICT (kind, name) DO NOTHING
         RETURNING true
@@ -252,7 +252,11 @@ async def set_owner(connection: Connection, user: str, root: str, proven: Accoun
     if not owned:
         return False
     await connection.execute(
-        "UPDATE local_accounts SET verified = true WHERE kind = $1 AND name = $2 AND subject = $3",
+        """
+        UPDATE custodial_accounts
+           SET verified = true
+         WHERE kind = $1 AND name = $2 AND subject = $3
+        """,
         proven.kind,
         proven.text,
         user,
@@ -264,7 +268,7 @@ async def add_name(connection: Connection, name: AccountName, user: str) -> bool
     """A proven name leads to the user; False if it leads somewhere already."""
     given: bool | None = await connection.fetchval(
         """
-        INSERT INTO local_accounts (kind, name, subject, verified)
+        INSERT INTO custodial_accounts (kind, name, subject, verified)
         VALUES ($1, $2, $3, true)
             ON CONFLICT (kind, name) DO NOTHING
         RETURNING true
@@ -281,7 +285,7 @@ async def read_home(connection: Connection, root: str) -> CustodialUser:
     row = await connection.fetchrow(
         """
         SELECT u.subject, u.wallet
-          FROM local_accounts owned JOIN local_users u ON u.subject = owned.name
+          FROM custodial_accounts owned JOIN custodial_users u ON u.subject = owned.name
          WHERE owned.kind = 'owned' AND owned.subject = $1
          ORDER BY EXISTS (SELECT FROM pregenerations p WHERE p.wallet = u.wallet) DESC,
                   u.created_at, u.subject
@@ -296,13 +300,13 @@ async def list_newest(connection: Connection, limit: int) -> list[ListedUser]:
     rows = await connection.fetch(
         """
         SELECT u.subject, u.wallet, u.key_id, u.created_at,
-               (SELECT o.subject FROM local_accounts o
+               (SELECT o.subject FROM custodial_accounts o
                  WHERE o.kind = 'owned' AND o.name = u.subject) AS owner,
                ARRAY(SELECT ROW(a.kind, a.name, a.verified)
-                       FROM local_accounts a
+                       FROM custodial_accounts a
                       WHERE a.subject = u.subject AND a.kind <> 'owned'
                       ORDER BY a.kind, a.name) AS names
-          FROM local_users u
+          FROM custodial_users u
          ORDER BY u.created_at DESC, u.subject
          LIMIT $1
         """,
@@ -318,5 +322,5 @@ def _listed(row: asyncpg.Record) -> ListedUser:
 
 
 async def count(connection: Connection) -> int:
-    number: int = await connection.fetchval("SELECT count(*) FROM local_users")
+    number: int = await connection.fetchval("SELECT count(*) FROM custodial_users")
     return number

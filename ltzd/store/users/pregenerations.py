@@ -57,7 +57,7 @@ async def count_today(
         """,
         brand_id,
         most,
-        "signed_pregenerations_a_day" if is_signed else "pregenerations_a_day",
+        "signed_pregenerations_per_day" if is_signed else "pregenerations_per_day",
     )
     return DailyUsage(row[0], max(1, row[1]))
 

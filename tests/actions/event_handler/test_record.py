@@ -112,7 +112,7 @@ async def test_a_global_maximum_holds_exactly(
     refused = [one for one in outcomes if isinstance(one, MaxClaimsReached)]
     assert {one.details["maxClaims"] for one in refused} == {77}
     assert await counts(pool) == (77, 77, 77)
-    assert await value(pool, "SELECT claims FROM claim_totals") == 77
+    assert await value(pool, "SELECT claims FROM event_claim_totals") == 77
 
 
 async def test_a_users_maximum_holds_exactly_over_two_processes(
@@ -445,7 +445,7 @@ async def test_a_commit_whose_outcome_is_lost_is_recorded_once(
     assert await counts(pool) == (1, 1, 1)
     assert answer.wallet_created
     assert await value(pool, "SELECT id FROM events") == answer.event_id
-    assert await value(pool, "SELECT claims FROM claims") == 1
+    assert await value(pool, "SELECT claims FROM event_claims") == 1
 
 
 async def test_a_database_that_stays_away_is_told_after_a_bounded_wait(

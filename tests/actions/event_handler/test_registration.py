@@ -74,7 +74,7 @@ async def fill(pool: Pool) -> None:
         await connection.execute(
             """
             INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
-            VALUES ($1, 'wallets_an_hour', date_trunc('hour', now(), 'UTC'), 1, 1)
+            VALUES ($1, 'wallets_per_hour', date_trunc('hour', now(), 'UTC'), 1, 1)
                 ON CONFLICT DO NOTHING
             """,
             FULL,

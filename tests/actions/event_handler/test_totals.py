@@ -67,7 +67,7 @@ async def test_an_event_from_before_the_maximum_beside_one_under_it_ends_for_bot
 
     assert not [one for one in outcomes if isinstance(one, TimeoutError)]
     assert [isinstance(one, LtzdError) for one in outcomes] == [False, False]
-    assert await value(pool, "SELECT claims FROM claim_totals") == 3
+    assert await value(pool, "SELECT claims FROM event_claim_totals") == 3
 
 
 async def test_events_from_before_the_maximum_that_came_late_hold_nobody_up(
@@ -79,4 +79,4 @@ async def test_events_from_before_the_maximum_that_came_late_hold_nobody_up(
     outcomes = await write(writer, *(a_claim(name, under(3)) for name in ("bob", "cid", "dan")))
 
     assert kinds(outcomes) == {"Written": 2, "MaxClaimsReached": 1}  # type: ignore[arg-type]
-    assert await value(pool, "SELECT claims FROM claim_totals") == 3
+    assert await value(pool, "SELECT claims FROM event_claim_totals") == 3

@@ -29,7 +29,7 @@ def a_draft(data: bytes = b"\x01", user: Address = USER, **changes: Any) -> Draf
         Draft(
             plan=a_plan(data, user),
             gas_limit=100_000,
-            worst_wei=WORST,
+            max_cost_wei=WORST,
             claim_limit=None,
             last_serialized_id=None,
             idempotency_key=None,
@@ -198,7 +198,7 @@ async def test_a_days_gas_is_reserved_at_its_worst_and_given_back_when_it_cost_l
         assert refusal.details["reason"] == "gas_budget_exhausted"
         await mine(pool)
         assert isinstance(await it.write(a_draft(identity="ann")), Written)
-    assert await value(pool, "SELECT sum(worst_wei) FROM relays") == 4 * WORST
+    assert await value(pool, "SELECT sum(max_cost_wei) FROM relays") == 4 * WORST
 
 
 def of_many_wallets(count: int, identity: Callable[[int], str]) -> list[Draft]:

@@ -285,7 +285,7 @@ async def worst_of_one(desk: Desk) -> int:
     relayer = desk.relayer(budgeted(GasBudgets()))
     async with running(*desk.loops), desk.world.relaying():
         await relayed(relayer, desk.request(speaker=TokenUser("first", None)))
-    worst: int = await value(desk.world.eyes, "SELECT max(worst_wei)::bigint FROM relays")
+    worst: int = await value(desk.world.eyes, "SELECT max(max_cost_wei)::bigint FROM relays")
     return worst
 
 

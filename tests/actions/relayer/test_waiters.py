@@ -139,7 +139,7 @@ async def test_a_turn_comes_when_nothing_of_the_users_own_is_in_flight(
 ) -> None:
     lane = await a_relay_lane(pool)
     claim = a_relay(a_plan(claim=(7, 0)))
-    others = a_relay(a_plan(user=OTHER_USER, takes_turns=True))
+    others = a_relay(a_plan(user=OTHER_USER, serialized_per_user=True))
     await write(pool, claim, others, a_relay())
     rows = await send(pool, lane)
     turn = asyncio.create_task(board.turn(USER, late()))

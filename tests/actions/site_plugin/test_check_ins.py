@@ -310,7 +310,7 @@ async def test_a_check_in_that_could_never_be_minted_is_refused_and_is_none(worl
 
     assert str(refused.value) == UNMINTABLE
     assert await world.rewards() == []
-    assert await value(world.pool, "SELECT count(*) FROM checkins") == 0
+    assert await value(world.pool, "SELECT count(*) FROM check_ins") == 0
 
 
 async def test_a_milestone_that_could_never_be_minted_is_refused_and_stays_claimable(
@@ -427,7 +427,7 @@ async def test_who_goes_on_with_anothers_streak_earns_as_on_his_own_days(world: 
         await world.at(NOON + day * ONE_DAY)
         assert (await world.check_ins.check_in(impostor)).reward == 15
 
-    assert await own(world, "checkins") == [
+    assert await own(world, "check_ins") == [
         (1, 10, 10),
         (1, 10, 10),
         (2, 15, 10),
@@ -470,7 +470,7 @@ async def test_a_crowd_spends_the_brands_budget_and_no_more(world: World, clocke
     }
     assert counted(telemetry.SITE_CHECKINS, "refused") == refused + 15
     assert await value(world.pool, "SELECT used FROM brand_usage") == 50
-    assert await value(world.pool, "SELECT count(*) FROM checkins") == 5
+    assert await value(world.pool, "SELECT count(*) FROM check_ins") == 5
 
     happy = next(n for n, answer in enumerate(answers) if isinstance(answer, CheckInResult))
     assert (await world.check_ins.check_in(crowd[happy])).already_claimed

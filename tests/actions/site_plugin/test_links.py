@@ -165,7 +165,7 @@ async def test_a_code_works_once_though_many_type_it_at_once(
         )
     assert len([one for one in told if not isinstance(one, Exception)]) == 1
     assert {type(one) for one in told if isinstance(one, Exception)} == {LinkRefused}
-    assert await value(world.pool, "SELECT count(*) FROM live_site_links") == 1
+    assert await value(world.pool, "SELECT count(*) FROM active_site_links") == 1
 
 
 async def test_a_code_is_for_its_own_site_and_its_own_ten_minutes(world: World) -> None:
@@ -276,7 +276,7 @@ async def test_of_fifty_wrong_codes_at_once_over_two_processes_five_are_looked_a
 
     await value(
         world.pool,
-        "UPDATE site_members SET wrong_since = wrong_since - interval '10 minutes'",
+        "UPDATE site_members SET failed_codes_since = failed_codes_since - interval '10 minutes'",
     )
     await world.links.link(member, code.code)
 

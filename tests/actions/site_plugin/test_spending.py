@@ -11,7 +11,7 @@ from ltzd.actions.site_plugin.redemptions import RedeemedPerk
 from ltzd.errors import DatabaseUnavailable, RedemptionRefused, Unavailable
 from ltzd.rules.brands.configuration import Perk
 from ltzd.store.database import Pool, session
-from ltzd.store.site_plugin import check_ins as checkins
+from ltzd.store.site_plugin import check_ins
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin import members as site_members
 from ltzd.store.site_plugin import spending as site_spending
@@ -94,8 +94,8 @@ async def test_a_strangers_streak_and_milestones_are_not_a_members_own(sites: Si
     # The seventh day, with its multiplier, and its milestone: of what the victim has come to.
     await checked_in(sites.pool, session_of_thief, 20, own_ltz=10)
     async with session(sites.pool) as connection:
-        assert await checkins.own_best(connection, session_of_thief) == 1
-        assert await checkins.own_best(connection, victim) == 6
+        assert await check_ins.own_best(connection, session_of_thief) == 1
+        assert await check_ins.own_best(connection, victim) == 6
     assert await sites.spendable(session_of_thief) == 10
 
 

@@ -23,7 +23,7 @@ from ltzd.providers.oidc.tokens import OidcTokens
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.database import Connection, Pool, open_pool
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.users import custodial_users as local_users
+from ltzd.store.users import custodial_users
 from ltzd.store.users.custodial_users import CustodialUser
 from ltzd.values import Address, checksummed, hex_of
 from tests.support.rows.core import a_wallet
@@ -81,7 +81,7 @@ def vouched(subject: str = "user-7", *accounts: OAuthAccount, email: str | None 
 
 
 async def users_in(pool: Pool) -> int:
-    return int(await pool.fetchval("SELECT count(*) FROM local_users"))
+    return int(await pool.fetchval("SELECT count(*) FROM custodial_users"))
 
 
 def test_it_is_what_ltzd_asks_of_whoever_keeps_wallets(wallets: CustodialWallets) -> None:
@@ -277,13 +277,13 @@ async def test_an_event_that_is_faster_with_a_name_loses_its_wallet_to_no_strang
     wallets: CustodialWallets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes after the log-in has looked and before it gives the name away."""
-    look = local_users.read_home
+    look = custodial_users.read_home
 
     async def late(connection: Connection, root: str) -> CustodialUser:
         await wallets.wallet_of_email(EMAIL)
         return await look(connection, root)
 
-    monkeypatch.setattr(local_users, "read_home", late)
+    monkeypatch.setattr(custodial_users, "read_home", late)
     person = await wallets.link(vouched(email=EMAIL))
 
     assert len(person) == 2
@@ -503,7 +503,7 @@ async def test_a_wallets_key_lies_sealed_and_is_the_wallets(
 ) -> None:
     user = await wallets.wallet_of_email(EMAIL)
 
-    row = await pool.fetchrow("SELECT * FROM local_users")
+    row = await pool.fetchrow("SELECT * FROM custodial_users")
     secret = SEALER.open_wallet_key(row["sealed"], row["key_id"], user.subject, user.wallet)
 
     assert len(secret) == 32
@@ -522,7 +522,7 @@ async def test_a_row_that_was_moved_or_is_under_an_unknown_key_signs_nothing(
         await strange.sign_typed_data(ann.wallet, permit_of(ann.wallet))
 
     await pool.execute(
-        "UPDATE local_users SET sealed = (SELECT sealed FROM local_users WHERE wallet = $1)"
+        "UPDATE custodial_users SET sealed = (SELECT sealed FROM custodial_users WHERE wallet = $1)"
         " WHERE wallet = $2",
         bob.wallet,
         ann.wallet,

@@ -147,7 +147,7 @@ async def test_whatever_comes_in_whatever_order_ends_on_the_oldest_pregenerated_
 
 async def made_in_order(world: World, wallets: tuple[Address, ...]) -> list[Address]:
     rows = await world.pool.fetch(
-        "SELECT wallet FROM local_users WHERE wallet = ANY($1::bytea[])"
+        "SELECT wallet FROM custodial_users WHERE wallet = ANY($1::bytea[])"
         " ORDER BY created_at, subject",
         list(wallets),
     )

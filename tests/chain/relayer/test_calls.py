@@ -85,7 +85,7 @@ def test_a_row_is_relayed_for_its_principal_as_it_came(name: str) -> None:
     assert plan.function == name
     assert plan.wallet == (OPERATORS[1] if name == "LTZ.transferFrom" else None)
     assert plan.claim == (RequestedClaim(7, 2) if name in CLAIMS else None)
-    assert plan.takes_turns == (name in CLAIMS or "buy" in name)
+    assert plan.serialized_per_user == (name in CLAIMS or "buy" in name)
 
 
 @pytest.mark.parametrize("name", ROWS)

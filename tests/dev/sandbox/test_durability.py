@@ -142,7 +142,7 @@ async def test_an_occupied_port_is_a_plain_sentence_and_leaves_nothing_locked(
     sandbox = await started(tmp_path / "one")
     port = int(sandbox.url.rpartition(":")[2])
 
-    with pytest.raises(Misconfigured, match=f"Port {port} is taken"):
+    with pytest.raises(Misconfigured, match=f"Port {port} is in use"):
         await started(tmp_path / "two", port)
 
     await (await started(tmp_path / "two")).stop()

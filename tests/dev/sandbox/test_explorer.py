@@ -206,7 +206,7 @@ async def test_a_reverted_and_a_waiting_transaction_say_so(node: Node, browser: 
     node.mine(reverted, status="0x0")
 
     assert "Reverted" in (await browser.open(f"/tx/{reverted}"))[1]
-    assert "Waiting for a block" in (await browser.open(f"/tx/{waiting}"))[1]
+    assert "Pending" in (await browser.open(f"/tx/{waiting}"))[1]
 
 
 @pytest.mark.parametrize("given", ["0x" + "ab" * 32, "0x12", "nonsense", "0x" + "zz" * 32])

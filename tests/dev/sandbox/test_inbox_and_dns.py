@@ -242,7 +242,7 @@ async def test_what_came_is_there_after_a_restart_with_its_answers(
 async def test_the_page_shows_what_came_and_runs_none_of_it(control_endpoints: Doors) -> None:
     url = f"{control_endpoints.sandbox.url}/inbox/"
     async with control_endpoints.http.get(url) as reply:
-        assert "Nothing has come yet" in await reply.text()
+        assert "No delivery has arrived yet" in await reply.text()
     await control_endpoints.deliver(
         b'{"x": "<script>alert(1)</script>"}', headers={"webhook-id": "<b>msg_1</b>"}
     )
@@ -261,18 +261,18 @@ def a_delivery(number: int) -> ReceivedDelivery:
 
 async def test_only_the_newest_are_kept_and_the_file_stays_in_bounds(tmp_path: Path) -> None:
     path = tmp_path / "inbox.jsonl"
-    log = DeliveryLog(path, most=5).open()
-    await asyncio.gather(*(log.came(a_delivery(number)) for number in range(100)))
-    await log.answered(99, 503)
+    log = DeliveryLog(path, max_deliveries=5).open()
+    await asyncio.gather(*(log.record_arrival(a_delivery(number)) for number in range(100)))
+    await log.record_answer(99, 503)
     bodies = [one.body for one in log.deliveries()]
     assert bodies == ["95", "96", "97", "98", "99"]
     assert len(path.read_bytes().splitlines()) <= 12
     await log.close()
 
-    again = DeliveryLog(path, most=5).open()
+    again = DeliveryLog(path, max_deliveries=5).open()
     assert again.deliveries() == log.deliveries()
     assert again.deliveries()[-1].status == 503
-    await again.came(a_delivery(100))
+    await again.record_arrival(a_delivery(100))
     assert [one.body for one in again.deliveries()] == ["96", "97", "98", "99", "100"]
     await again.close()
 
@@ -280,9 +280,9 @@ async def test_only_the_newest_are_kept_and_the_file_stays_in_bounds(tmp_path: P
 async def test_nobody_else_may_read_the_inbox_file_also_when_it_was_written_anew(
     tmp_path: Path,
 ) -> None:
-    log = DeliveryLog(tmp_path / "inbox.jsonl", most=1).open()
+    log = DeliveryLog(tmp_path / "inbox.jsonl", max_deliveries=1).open()
     for number in range(5):
-        await log.came(a_delivery(number))
+        await log.record_arrival(a_delivery(number))
         assert (tmp_path / "inbox.jsonl").stat().st_mode & 0o777 == 0o600
     await log.close()
 

@@ -88,7 +88,7 @@ async def test_a_page_of_another_site_cannot_pay(shop: Shop) -> None:
 async def test_a_slow_payment_is_settled_on_its_page(shop: Shop) -> None:
     made = await shop.ordered()
     await shop.knock(made.id, paymentStatus="unpaid")
-    assert "the money is not here yet" in await page_of(shop, made.url)
+    assert "the money has not arrived yet" in await page_of(shop, made.url)
 
     async with shop.http.post(f"{made.url}/pay", allow_redirects=False) as reply:
         assert reply.status == 303

@@ -16,7 +16,7 @@ from ltzd.dev.sandbox.payments.forms import Form
 from ltzd.dev.sandbox.payments.orders import parse_session
 from ltzd.errors import InvalidFields, PaymentsUnavailable
 from ltzd.providers.payments import PaymentProvider
-from ltzd.rules.payments import LTZ_PER_CENT, MOST_CENTS, Order, payment_of
+from ltzd.rules.payments import LTZ_PER_CENT, MOST_CENTS, CheckoutOrder, payment_of
 from ltzd.values import LTZ, address_of
 from tests.support.services.shop import ORDER, Json, Shop, a_shop, priced
 
@@ -372,7 +372,7 @@ async def test_an_ordered_fault_reaches_the_library_as_the_providers_own_error(
 
 
 async def test_ltzds_own_client_sells_and_finds_what_was_paid(shop: Shop) -> None:
-    order = Order(
+    order = CheckoutOrder(
         ADDRESS, ADDRESS, 500, "ann@shop.example", "https://a.example", "https://b.example"
     )
     async with PaymentProvider(shop.sandbox.payments_policy()) as provider:

@@ -105,7 +105,7 @@ async def test_stopping_ends_one_that_ignores_the_signal_and_its_children(folder
     service = await processes.start(folder, "stubborn", (sys.executable, "-c", IGNORES_SIGTERM))
 
     async def child() -> int | None:
-        line = processes.logged(service).strip()
+        line = processes.log_text(service).strip()
         return int(line.split()[1]) if line.startswith("child") else None
 
     child_pid = await until(child)
@@ -133,7 +133,7 @@ async def test_a_service_gets_no_secret_terminal_or_descriptor_of_ours(
         ours.set_inheritable(True)
         service = await processes.start(folder, "teller", (sys.executable, "-c", tells))
         assert await processes.ended_within(service, 10.0)
-    said = processes.logged(service)
+    said = processes.log_text(service)
     assert "LTZD_SECRET" not in said
     assert "True False" in said
     assert str(ours.fileno()) not in said.splitlines()[1] or ours.fileno() < 4

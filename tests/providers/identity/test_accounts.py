@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import AccountRefused, IdentityUnavailable
-from ltzd.providers.identity.accounts import MOST_ACCOUNTS, accounts_in, sought_account
+from ltzd.providers.identity.accounts import MAX_ACCOUNTS, account_query, accounts_in
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 from ltzd.values import address_of
@@ -367,7 +367,7 @@ async def test_a_username_stands_in_for_a_name_that_twitters_accounts_need(
 
 def test_a_refused_username_is_told_with_what_the_identity_provider_takes() -> None:
     with pytest.raises(AccountRefused) as refusal:
-        sought_account(OAuthAccount("tiktok", "723f24d7", "ada.l"))
+        account_query(OAuthAccount("tiktok", "723f24d7", "ada.l"))
     hint = str(refusal.value.details["hint"])
     assert "the identity provider takes 2 to 32 letters and digits, no dot and no _" in hint
 
@@ -441,4 +441,4 @@ def test_accounts_are_read_from_full_and_short_rows_and_nothing_else_is_one() ->
 def test_so_many_accounts_are_read_and_no_more() -> None:
     rows = [{"type": "spotify_oauth", "subject": str(number)} for number in range(1000)]
 
-    assert len(accounts_in(rows)) == MOST_ACCOUNTS
+    assert len(accounts_in(rows)) == MAX_ACCOUNTS

@@ -2,7 +2,12 @@
 
 import pytest
 
-from ltzd.providers.identity.answers import Reply, existing_subject_in, pause_wished, slug_in
+from ltzd.providers.identity.answers import (
+    error_code_in,
+    existing_subject_in,
+    requested_wait,
+)
+from ltzd.providers.outbound.http_client import HttpResponse
 
 NOW = 1_800_000_000.0
 
@@ -24,15 +29,15 @@ NOW = 1_800_000_000.0
 def test_the_wish_to_wait_is_read_from_any_known_header(
     headers: dict[str, str], seconds: float | None
 ) -> None:
-    assert pause_wished(Reply(429, headers, b""), NOW) == seconds
+    assert requested_wait(HttpResponse(429, headers, b""), NOW) == seconds
 
 
 def test_a_cause_counts_before_the_text_of_the_error() -> None:
     body = b'{"error": "by did:privy:text", "cause": "did:privy:cause"}'
 
-    assert existing_subject_in(Reply(422, {}, body)) == "did:privy:cause"
+    assert existing_subject_in(HttpResponse(422, {}, body)) == "did:privy:cause"
 
 
 @pytest.mark.parametrize("code", ['"a b"', "7", '"ann@shop.example"', "null"])
 def test_only_a_plain_error_code_may_reach_the_log(code: str) -> None:
-    assert slug_in(Reply(400, {}, b'{"code": %s}' % code.encode())) is None
+    assert error_code_in(HttpResponse(400, {}, b'{"code": %s}' % code.encode())) is None

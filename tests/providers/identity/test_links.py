@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 
 from ltzd.errors import IdentityUnavailable
-from ltzd.providers.identity import links as identity_links
 from ltzd.providers.identity.client import IdentityClient, IdentityUser, UserProfile
 from ltzd.values import Address, address_of
 from tests.support.services.identity import Provider, Ticks, a_provider, served
@@ -200,11 +199,8 @@ async def test_who_waits_for_wallets_hears_that_we_close(
         await caller
 
 
-async def test_only_so_many_users_are_remembered(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(identity_links, "MOST_USERS", 2)
-    async with IdentityClient(provider.policy) as client:
+async def test_only_so_many_users_are_remembered(provider: Provider) -> None:
+    async with IdentityClient(replace(provider.policy, max_cached_users=2)) as client:
         provider.count_requests()
         for name in ("a", "b", "c", "c", "a"):
             await client.wallets_of(f"did:privy:{name}")

@@ -17,7 +17,7 @@ from eth_account.messages import encode_typed_data
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import IdentityUnavailable, Misconfigured
 from ltzd.providers.identity.client import IdentityClient
-from ltzd.providers.identity.signing import authorization_payload, canonical, signer_key_in
+from ltzd.providers.identity.signing import authorization_payload, canonical, parse_signer_key
 from ltzd.values import Address, address_of, hex_of
 from tests.support.services.identity import EMAIL, Provider, a_provider, served
 
@@ -215,8 +215,8 @@ async def test_a_signers_key_that_is_none_is_told_at_once_and_not_repeated(
 def test_a_signers_key_may_bear_its_vendors_prefix() -> None:
     text = a_key_text(ec.SECP256R1())
 
-    assert signer_key_in("wallet-auth:" + text).private_numbers() == (
-        signer_key_in(text).private_numbers()
+    assert parse_signer_key("wallet-auth:" + text).private_numbers() == (
+        parse_signer_key(text).private_numbers()
     )
 
 
@@ -274,7 +274,7 @@ async def test_a_signature_that_is_not_the_wallets_is_no_answer(
 ) -> None:
     failure = await answers_to(provider, a_user(), data)
 
-    assert failure.message == "The identity provider's answer makes no sense"
+    assert failure.message == "The identity provider's answer is malformed"
 
 
 async def test_a_v_of_0_or_1_is_told_as_27_or_28(provider: Provider) -> None:
@@ -359,7 +359,7 @@ async def test_a_request_is_signed_over_method_url_body_and_the_vendors_headers(
             await client.sign_typed_data(WALLET, PERMIT)
 
     assert policy.signer_key is not None
-    key = signer_key_in(policy.signer_key).public_key()
+    key = parse_signer_key(policy.signer_key).public_key()
     for request, body in zip(seen, bodies, strict=True):
         ours = {"privy-idempotency-key": request.headers["privy-idempotency-key"]}
         payload = authorization_payload(policy.app_id, str(request.url), body, ours)

@@ -18,9 +18,10 @@ from jwt.algorithms import ECAlgorithm
 
 from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable, Unauthorized
-from ltzd.providers.identity.answers import MalformedAnswerError, Reply
-from ltzd.providers.identity.tokens import MAX_TOKEN_LENGTH, IdentityTokens, TokenUser
-from ltzd.providers.key_sets import signing_keys_in
+from ltzd.providers.identity.tokens import IdentityTokens, TokenUser
+from ltzd.providers.jwks import key_name, verification_keys
+from ltzd.providers.outbound.http_client import HttpResponse, MalformedAnswerError
+from ltzd.providers.token_checks import MAX_TOKEN_LENGTH
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import address_of
 from tests.support.services.identity import Provider, Ticks, a_provider, as_base64, as_json, served
@@ -624,7 +625,8 @@ def a_jwk(kid: object = "k", curve: ec.EllipticCurve | None = None, **other: obj
 
 
 def keys_in(*rows: object) -> list[str]:
-    return list(signing_keys_in(Reply(200, {}, as_json({"keys": rows}))))
+    names = verification_keys(HttpResponse(200, {}, as_json({"keys": rows})), ["ES256"])
+    return [name.removeprefix("ES256 ") for name in names]
 
 
 def test_keys_of_another_kind_and_what_is_no_key_are_skipped() -> None:
@@ -656,9 +658,9 @@ def test_a_private_key_in_a_set_counts_as_its_public_half() -> None:
     key = a_key()
     jwk = {**ECAlgorithm.to_jwk(key, as_dict=True), "kid": "k"}
 
-    found = signing_keys_in(Reply(200, {}, as_json({"keys": [jwk]})))
+    keys = verification_keys(HttpResponse(200, {}, as_json({"keys": [jwk]})), ["ES256"])
 
-    assert found == {"k": key.public_key()}
+    assert keys == {key_name("ES256", "k"): key.public_key()}
 
 
 def key_set(provider: Provider) -> bytes:
@@ -682,7 +684,7 @@ NO_SETS = [
 @pytest.mark.parametrize("body", NO_SETS, ids=range(len(NO_SETS)))
 def test_a_set_without_keys_or_with_too_many_makes_no_sense(body: bytes) -> None:
     with pytest.raises(MalformedAnswerError):
-        signing_keys_in(Reply(200, {}, body))
+        verification_keys(HttpResponse(200, {}, body), ["ES256"])
 
 
 async def test_a_set_of_no_sense_leaves_the_known_keys_as_they_are(provider: Provider) -> None:

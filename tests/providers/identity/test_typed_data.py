@@ -9,7 +9,7 @@ from eth_hash.auto import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.providers.identity.typed_data import digest_of, normalised, on_the_wire, signer_of
+from ltzd.providers.identity.typed_data import digest_of, normalised, signer_of, to_wire
 from ltzd.values import address_of
 
 MAIL: dict[str, Any] = {
@@ -97,7 +97,7 @@ def test_a_digest_is_that_of_eth_account(data: dict[str, Any]) -> None:
 
 @given(data=typed_data())
 def test_the_wire_says_the_same_in_json_that_nobody_rounds(data: dict[str, Any]) -> None:
-    wire = on_the_wire(data)
+    wire = to_wire(data)
     sent = {**wire, "primaryType": wire["primary_type"]}
 
     assert digest_of(sent) == digest_of(data)
@@ -149,9 +149,9 @@ def test_what_is_no_typed_data_is_told_as_a_value_error(changes: dict[str, Any])
         digest_of({**MAIL, **changes})
 
 
-def test_a_fraction_has_no_place_on_the_wire() -> None:
+def test_a_fraction_has_no_place_to_wire() -> None:
     with pytest.raises(ValueError, match="float"):
-        on_the_wire({**MAIL, "message": {"contents": 1.5}})
+        to_wire({**MAIL, "message": {"contents": 1.5}})
 
 
 def test_only_a_signature_that_contracts_accept_has_a_signer() -> None:

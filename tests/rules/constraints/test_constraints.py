@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ltzd.errors import FileRejected
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
 from ltzd.rules.brands.toml_writer import toml_of
-from ltzd.rules.constraints.chat_queries import ChatQuestion, verdict_over
+from ltzd.rules.constraints.chat_queries import ChatQuery, combine_verdicts
 from ltzd.rules.constraints.constraints import (
     MOST_ON_ONE_COLLECTION,
     ChatLevel,
@@ -306,12 +306,12 @@ def test_what_is_no_id_of_the_platform_is_a_fault(wrong: str) -> None:
 
 
 def test_equal_questions_are_equal_as_bytes_and_others_are_not() -> None:
-    question = ChatQuestion(constraint=a_role(), accounts=("1", "2"))
-    again = ChatQuestion(constraint=a_role(), accounts=("1", "2"))
+    question = ChatQuery(constraint=a_role(), accounts=("1", "2"))
+    again = ChatQuery(constraint=a_role(), accounts=("1", "2"))
     others = [
-        ChatQuestion(constraint=a_role(), accounts=("1",)),
-        ChatQuestion(constraint=a_role(ttl_seconds=61), accounts=("1", "2")),
-        ChatQuestion(
+        ChatQuery(constraint=a_role(), accounts=("1",)),
+        ChatQuery(constraint=a_role(ttl_seconds=61), accounts=("1", "2")),
+        ChatQuery(
             constraint=ChatLevel(collection_id=1, kind="chat_level", guild_id=GUILD, min=1),
             accounts=("1", "2"),
         ),
@@ -320,7 +320,7 @@ def test_equal_questions_are_equal_as_bytes_and_others_are_not() -> None:
     assert question.as_bytes() == again.as_bytes()
     assert question.as_bytes() not in [other.as_bytes() for other in others]
     for one in (question, *others):
-        assert ChatQuestion.from_bytes(one.as_bytes()) == one
+        assert ChatQuery.from_bytes(one.as_bytes()) == one
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_equal_questions_are_equal_as_bytes_and_others_are_not() -> None:
 def test_one_account_is_enough_and_one_unheard_leaves_it_open(
     verdicts: list[bool | None], together: bool | None
 ) -> None:
-    assert verdict_over(verdicts) is together
+    assert combine_verdicts(verdicts) is together
 
 
 def test_a_file_declares_constraints_with_their_defaults() -> None:

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.rules.indexer.reorgs import SECOND_LOOK_SECONDS, Look, Verdict, fork_point, judge
+from ltzd.rules.indexer.reorgs import (
+    SECOND_LOOK_SECONDS,
+    CursorVerdict,
+    HeadObservation,
+    fork_point,
+    judge,
+)
 from ltzd.values import Hash32
 
 OURS = Hash32(b"\x01" * 32)
@@ -16,37 +22,37 @@ NOW = 1_000.0
 @pytest.mark.parametrize(
     ("head", "hash_at_cursor", "first_short", "verdict"),
     [
-        (CURSOR, OURS, None, Verdict.CURRENT),
-        (CURSOR + 1, OURS, None, Verdict.BEHIND),
-        (CURSOR + 500, OURS, None, Verdict.BEHIND),
-        (CURSOR, OTHER, None, Verdict.REORGED),
-        (CURSOR + 1, OTHER, None, Verdict.REORGED),
-        (CURSOR - 1, None, None, Verdict.STALE),
-        (0, None, None, Verdict.STALE),
-        (CURSOR - 1, None, NOW, Verdict.STALE),
-        (CURSOR - 1, None, NOW - SECOND_LOOK_SECONDS / 2, Verdict.STALE),
-        (CURSOR - 1, None, NOW - SECOND_LOOK_SECONDS, Verdict.REORGED),
+        (CURSOR, OURS, None, CursorVerdict.CURRENT),
+        (CURSOR + 1, OURS, None, CursorVerdict.BEHIND),
+        (CURSOR + 500, OURS, None, CursorVerdict.BEHIND),
+        (CURSOR, OTHER, None, CursorVerdict.REORGED),
+        (CURSOR + 1, OTHER, None, CursorVerdict.REORGED),
+        (CURSOR - 1, None, None, CursorVerdict.STALE),
+        (0, None, None, CursorVerdict.STALE),
+        (CURSOR - 1, None, NOW, CursorVerdict.STALE),
+        (CURSOR - 1, None, NOW - SECOND_LOOK_SECONDS / 2, CursorVerdict.STALE),
+        (CURSOR - 1, None, NOW - SECOND_LOOK_SECONDS, CursorVerdict.REORGED),
         # A node that has grown past us but cannot show the block: not yet proven either.
-        (CURSOR + 3, None, None, Verdict.STALE),
+        (CURSOR + 3, None, None, CursorVerdict.STALE),
         # A head that was short and is whole again is judged by what it holds.
-        (CURSOR, OURS, NOW - 60, Verdict.CURRENT),
-        (CURSOR + 1, OURS, NOW - 60, Verdict.BEHIND),
-        (CURSOR, OTHER, NOW - 60, Verdict.REORGED),
+        (CURSOR, OURS, NOW - 60, CursorVerdict.CURRENT),
+        (CURSOR + 1, OURS, NOW - 60, CursorVerdict.BEHIND),
+        (CURSOR, OTHER, NOW - 60, CursorVerdict.REORGED),
     ],
 )
 def test_a_head_is_judged_by_what_it_holds_at_the_cursor(
-    head: int, hash_at_cursor: Hash32 | None, first_short: float | None, verdict: Verdict
+    head: int, hash_at_cursor: Hash32 | None, first_short: float | None, verdict: CursorVerdict
 ) -> None:
-    assert judge(CURSOR, OURS, Look(head, hash_at_cursor, NOW), first_short) is verdict
+    assert judge(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short) is verdict
 
 
 @given(st.integers(0, 200), st.sampled_from([OURS, OTHER, None]), st.none() | st.floats(0, NOW))
 def test_a_block_that_is_still_there_is_never_a_reorg(
     head: int, hash_at_cursor: Hash32 | None, first_short: float | None
 ) -> None:
-    verdict = judge(CURSOR, OURS, Look(head, hash_at_cursor, NOW), first_short)
+    verdict = judge(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short)
 
-    assert (verdict in {Verdict.CURRENT, Verdict.BEHIND}) == (hash_at_cursor == OURS)
+    assert (verdict in {CursorVerdict.CURRENT, CursorVerdict.BEHIND}) == (hash_at_cursor == OURS)
 
 
 hashes = st.sampled_from([Hash32(bytes((byte,)) * 32) for byte in range(3)])

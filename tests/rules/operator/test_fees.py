@@ -10,7 +10,7 @@ from ltzd.rules.operator.fees import (
     Fees,
     GasPrice,
     ResubmissionPolicy,
-    Wait,
+    Waited,
     bump_reason,
     fees_for,
     replacement,
@@ -25,7 +25,7 @@ attempts = st.builds(
     st.integers(0, 150 * GWEI),
     st.integers(0, 100),
 )
-waits = st.builds(Wait, seconds=st.floats(0, 3600), blocks=st.integers(0, 1000))
+waits = st.builds(Waited, seconds=st.floats(0, 3600), blocks=st.integers(0, 1000))
 
 POLICY = FeePolicy()
 PATIENCE = ResubmissionPolicy(late_seconds=5, passed_over_seconds=15, passed_over_blocks=3)
@@ -167,32 +167,32 @@ PAYABLE = GasPrice(10 * GWEI, GWEI)
 TOO_DEAR = GasPrice(20 * GWEI, GWEI)
 
 
-def stuck(wait: Wait, gas_price: GasPrice) -> BumpReason | None:
+def stuck(wait: Waited, gas_price: GasPrice) -> BumpReason | None:
     return bump_reason(FEES, wait, gas_price, POLICY, PATIENCE)
 
 
 def test_what_cannot_pay_the_base_fee_is_stuck_once_it_is_late() -> None:
-    assert stuck(Wait(4.9, 9), TOO_DEAR) is None
-    assert stuck(Wait(5.0, 0), TOO_DEAR) is BumpReason.BASE_FEE
+    assert stuck(Waited(4.9, 9), TOO_DEAR) is None
+    assert stuck(Waited(5.0, 0), TOO_DEAR) is BumpReason.BASE_FEE
 
 
 def test_the_least_tip_must_be_paid_beside_the_base_fee() -> None:
     edge = 20 * GWEI - POLICY.min_tip
-    assert stuck(Wait(9, 0), GasPrice(edge, 0)) is None
-    assert stuck(Wait(9, 0), GasPrice(edge + 1, 0)) is BumpReason.BASE_FEE
+    assert stuck(Waited(9, 0), GasPrice(edge, 0)) is None
+    assert stuck(Waited(9, 0), GasPrice(edge + 1, 0)) is BumpReason.BASE_FEE
 
 
 def test_what_can_pay_is_stuck_after_seconds_and_blocks_together() -> None:
-    assert stuck(Wait(3600, 2), PAYABLE) is None
-    assert stuck(Wait(14.9, 1000), PAYABLE) is None
-    assert stuck(Wait(15, 3), PAYABLE) is BumpReason.PASSED_OVER
+    assert stuck(Waited(3600, 2), PAYABLE) is None
+    assert stuck(Waited(14.9, 1000), PAYABLE) is None
+    assert stuck(Waited(15, 3), PAYABLE) is BumpReason.PASSED_OVER
 
 
 @given(attempts, waits, markets, policies)
 def test_without_blocks_what_can_pay_is_never_stuck(
-    fees: Fees, wait: Wait, gas_price: GasPrice, policy: FeePolicy
+    fees: Fees, wait: Waited, gas_price: GasPrice, policy: FeePolicy
 ) -> None:
-    found = bump_reason(fees, Wait(wait.seconds, 0), gas_price, policy, PATIENCE)
+    found = bump_reason(fees, Waited(wait.seconds, 0), gas_price, policy, PATIENCE)
 
     assert found in {None, BumpReason.BASE_FEE}
     if found is BumpReason.BASE_FEE:

@@ -8,16 +8,16 @@ from ltzd.chain.contracts import ltz
 from ltzd.rules.operator.fees import GWEI, Fees
 from ltzd.rules.operator.sendable import (
     TRANSACTION_GAS_CAP,
-    Limits,
     Obstacle,
+    SigningLimits,
     intrinsic_gas,
-    least_gas,
-    most_gas,
+    max_gas_limit,
+    min_gas_limit,
     obstacle,
 )
 
 FEES = Fees(3 * GWEI, GWEI)
-ROOMY = Limits(block_gas_limit=30_000_000, fee_cap=100 * GWEI, funds_wei=10**18)
+ROOMY = SigningLimits(block_gas_limit=30_000_000, fee_cap=100 * GWEI, funds_wei=10**18)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ ROOMY = Limits(block_gas_limit=30_000_000, fee_cap=100 * GWEI, funds_wei=10**18)
 )
 def test_data_costs_by_the_byte_and_has_a_floor(data: bytes, intrinsic: int, least: int) -> None:
     """EIP-2028 and EIP-7623."""
-    assert (intrinsic_gas(data), least_gas(data)) == (intrinsic, least)
+    assert (intrinsic_gas(data), min_gas_limit(data)) == (intrinsic, least)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_data_costs_by_the_byte_and_has_a_floor(data: bytes, intrinsic: int, lea
 def test_no_gas_limit_passes_the_block_or_the_cap_of_transactions(
     block: int | None, most: int
 ) -> None:
-    assert most_gas(block) == most
+    assert max_gas_limit(block) == most
 
 
 @pytest.mark.parametrize(
@@ -55,26 +55,26 @@ def test_no_gas_limit_passes_the_block_or_the_cap_of_transactions(
         (21_039, FEES, ROOMY, Obstacle.INTRINSIC_GAS),
         (21_040, FEES, ROOMY, None),
         (30_000_001, FEES, ROOMY, Obstacle.BLOCK_GAS),
-        (2**24 + 1, FEES, Limits(None, 100 * GWEI, 10**20), Obstacle.BLOCK_GAS),
-        (2**24, FEES, Limits(None, 100 * GWEI, 10**20), None),
-        (50_001, FEES, Limits(50_000, 100 * GWEI, 10**18), Obstacle.BLOCK_GAS),
-        (50_000, FEES, Limits(50_000, 100 * GWEI, 10**18), None),
+        (2**24 + 1, FEES, SigningLimits(None, 100 * GWEI, 10**20), Obstacle.BLOCK_GAS),
+        (2**24, FEES, SigningLimits(None, 100 * GWEI, 10**20), None),
+        (50_001, FEES, SigningLimits(50_000, 100 * GWEI, 10**18), Obstacle.BLOCK_GAS),
+        (50_000, FEES, SigningLimits(50_000, 100 * GWEI, 10**18), None),
         (50_000, Fees(100 * GWEI + 1, 1), ROOMY, Obstacle.FEES),
         (50_000, Fees(100 * GWEI, 1), ROOMY, None),
         (50_000, Fees(GWEI, GWEI + 1), ROOMY, Obstacle.FEES),
-        (50_000, FEES, Limits(None, 100 * GWEI, 150_000 * GWEI - 1), Obstacle.FUNDS),
-        (50_000, FEES, Limits(None, 100 * GWEI, 150_000 * GWEI), None),
-        (50_000, FEES, Limits(None, 100 * GWEI, -5), Obstacle.FUNDS),
+        (50_000, FEES, SigningLimits(None, 100 * GWEI, 150_000 * GWEI - 1), Obstacle.FUNDS),
+        (50_000, FEES, SigningLimits(None, 100 * GWEI, 150_000 * GWEI), None),
+        (50_000, FEES, SigningLimits(None, 100 * GWEI, -5), Obstacle.FUNDS),
     ],
 )
 def test_each_limit_is_an_obstacle_of_its_own(
-    gas: int, fees: Fees, limits: Limits, found: Obstacle | None
+    gas: int, fees: Fees, limits: SigningLimits, found: Obstacle | None
 ) -> None:
     assert obstacle(gas, b"\x01", fees, limits) is found
 
 
 def test_only_what_no_time_can_mend_is_a_transactions_own() -> None:
-    assert {one for one in Obstacle if one.is_its_own} == {
+    assert {one for one in Obstacle if one.is_permanent} == {
         Obstacle.INTRINSIC_GAS,
         Obstacle.BLOCK_GAS,
     }
@@ -84,7 +84,7 @@ def test_only_what_no_time_can_mend_is_a_transactions_own() -> None:
 def test_no_mint_of_any_size_is_below_the_floor_of_its_data(count: int) -> None:
     """At worst no byte of a reward is zero."""
     data = b"\xff" * (4 + 32 * (2 + 3 * count))
-    assert least_gas(data) <= ltz.mint_gas_limit(count) <= TRANSACTION_GAS_CAP
+    assert min_gas_limit(data) <= ltz.mint_gas_limit(count) <= TRANSACTION_GAS_CAP
 
 
 @given(
@@ -92,14 +92,14 @@ def test_no_mint_of_any_size_is_below_the_floor_of_its_data(count: int) -> None:
     st.binary(max_size=300),
     st.builds(Fees, st.integers(0, 200 * GWEI), st.integers(0, 200 * GWEI)),
     st.builds(
-        Limits,
+        SigningLimits,
         st.one_of(st.none(), st.integers(1, 40_000_000)),
         st.just(100 * GWEI),
         st.integers(-(10**18), 10**19),
     ),
 )
 def test_whatever_passes_every_node_could_take(
-    gas: int, data: bytes, fees: Fees, limits: Limits
+    gas: int, data: bytes, fees: Fees, limits: SigningLimits
 ) -> None:
     found = obstacle(gas, data, fees, limits)
     is_fine = (

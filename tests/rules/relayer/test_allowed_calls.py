@@ -90,7 +90,7 @@ def test_a_messages_fields_are_the_arguments_before_the_signature(row: AllowedCa
 
 
 def test_claims_and_purchases_take_turns_and_nothing_else() -> None:
-    assert {row.function for row in ALLOWED_CALLS if row.takes_turns} == {
+    assert {row.function for row in ALLOWED_CALLS if row.serialized_per_user} == {
         "claimFor",
         "claimWithSig",
         "buyFor",

@@ -13,11 +13,11 @@ from ltzd.rules.site_plugin.links import (
     CODE_LENGTH,
     MOST_WRONG_CODES,
     WRONG_CODES_WINDOW,
-    Tries,
-    check_tries,
+    CodeAttempts,
+    check_attempts,
     code_of,
-    typed_code,
-    with_wrong,
+    normalized_code,
+    with_wrong_code,
 )
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -52,47 +52,49 @@ def test_a_code_is_the_same_however_a_person_writes_it(entropy: bytes) -> None:
         code.replace("1", "I").replace("0", "O"),
         code.replace("1", "l").replace("0", "o"),
     ):
-        assert typed_code(written) == code
+        assert normalized_code(written) == code
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "7KQ2M9X", "7KQ2M9XAB", "7KQ2M9XU", "ÄKQ2M9XA", "\ud800"]
 )
 def test_what_cannot_be_a_code_is_none(text: str) -> None:
-    assert typed_code(text) == ""
-    assert typed_code("x" * 10**6) == ""
+    assert normalized_code(text) == ""
+    assert normalized_code("x" * 10**6) == ""
 
 
 def test_five_wrong_codes_lock_a_member_out_for_ten_minutes_from_the_first() -> None:
-    tries, now = Tries(), NOON
+    tries, now = CodeAttempts(), NOON
     for _ in range(MOST_WRONG_CODES):
-        check_tries(tries, now)
-        tries = with_wrong(tries, now)
+        check_attempts(tries, now)
+        tries = with_wrong_code(tries, now)
         now += timedelta(seconds=30)
     with pytest.raises(TooManyAttempts) as refused:
-        check_tries(tries, now)
+        check_attempts(tries, now)
     assert refused.value.details == {"retryAfterSeconds": 600 - 150}
     assert "8 minutes" in refused.value.message
-    check_tries(tries, NOON + WRONG_CODES_WINDOW)
-    assert with_wrong(tries, NOON + WRONG_CODES_WINDOW) == Tries(1, NOON + WRONG_CODES_WINDOW)
+    check_attempts(tries, NOON + WRONG_CODES_WINDOW)
+    assert with_wrong_code(tries, NOON + WRONG_CODES_WINDOW) == CodeAttempts(
+        1, NOON + WRONG_CODES_WINDOW
+    )
 
 
 @given(st.lists(st.integers(0, 400), max_size=60))
 def test_in_no_ten_minutes_from_a_first_wrong_code_are_more_than_five_looked_at(
     pauses: list[int],
 ) -> None:
-    tries, now, looked_at = Tries(), NOON, list[datetime]()
+    tries, now, looked_at = CodeAttempts(), NOON, list[datetime]()
     for pause in pauses:
         now += timedelta(seconds=pause)
         try:
-            check_tries(tries, now)
+            check_attempts(tries, now)
         except TooManyAttempts as refusal:
             seconds = refusal.details["retryAfterSeconds"]
             assert isinstance(seconds, int)
             assert 1 <= seconds <= 600
-            check_tries(tries, now + timedelta(seconds=seconds))
+            check_attempts(tries, now + timedelta(seconds=seconds))
             continue
-        tries = with_wrong(tries, now)
+        tries = with_wrong_code(tries, now)
         looked_at.append(now)
         assert tries.since is not None
         within = [

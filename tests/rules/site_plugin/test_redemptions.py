@@ -23,13 +23,13 @@ from ltzd.rules.site_plugin.redemptions import (
     CODE_ENTROPY_BYTES,
     CODE_LENGTH,
     Offer,
-    Standing,
+    RedemptionFacts,
     check,
     check_cost,
     check_price,
     code_of,
-    is_about_the_market,
     is_available,
+    is_gas_too_dear,
     sentence_of,
     sentence_of_revert,
 )
@@ -37,12 +37,12 @@ from ltzd.values import LTZ, Address
 
 BRAND, OTHER = Address(b"\xb0" * 20), Address(b"\xb1" * 20)
 OFFER = Offer(BRAND, 5 * LTZ, is_active=True, left=3, max_per_user=2)
-STANDING = Standing(OFFER, balance=5 * LTZ, permit_nonce=7, claims=1)
+STANDING = RedemptionFacts(OFFER, balance=5 * LTZ, permit_nonce=7, claims=1)
 
 
-def refusal_of(standing: Standing) -> str:
+def refusal_of(facts: RedemptionFacts) -> str:
     with pytest.raises(RedemptionRefused) as refused:
-        check(standing, BRAND)
+        check(facts, BRAND)
     return refused.value.message
 
 
@@ -176,9 +176,9 @@ def test_no_contract_speaks_to_a_person(reason: str, words: str) -> None:
 
 
 def test_only_dear_gas_is_about_the_market() -> None:
-    assert is_about_the_market(ValidationFailed("x", gasPriceGwei=300, maxGwei=100))
-    assert not is_about_the_market(ValidationFailed("x", constraint="ltz_balance"))
-    assert not is_about_the_market(TransactionFailed("x", reason="maxGwei"))
+    assert is_gas_too_dear(ValidationFailed("x", gasPriceGwei=300, maxGwei=100))
+    assert not is_gas_too_dear(ValidationFailed("x", constraint="ltz_balance"))
+    assert not is_gas_too_dear(TransactionFailed("x", reason="maxGwei"))
 
 
 def test_amounts_are_told_without_exponents() -> None:

@@ -12,8 +12,8 @@ from ltzd.errors import RedemptionRefused
 from ltzd.rules.site_plugin.spending import (
     AddressFacts,
     Allowance,
-    Ledger,
-    Payment,
+    PotAmounts,
+    SpendingRecord,
     is_believed,
     pay,
     payment_of,
@@ -23,7 +23,7 @@ from ltzd.values import LTZ
 
 AMOUNTS = st.integers(0, 1_000)
 LEDGERS = st.builds(
-    Ledger,
+    SpendingRecord,
     earned=AMOUNTS,
     given_in_all=AMOUNTS,
     spent_of_earned=AMOUNTS,
@@ -34,7 +34,7 @@ LEDGERS = st.builds(
 
 @given(LEDGERS, st.booleans(), AMOUNTS)
 def test_no_pot_is_negative_and_together_they_hold_no_more_than_the_wallet(
-    ledger: Ledger, believed: bool, balance: int
+    ledger: SpendingRecord, believed: bool, balance: int
 ) -> None:
     allowed = pots(ledger, believed=believed, balance=balance)
     assert min(allowed.earned, allowed.given, allowed.linked) >= 0
@@ -43,7 +43,7 @@ def test_no_pot_is_negative_and_together_they_hold_no_more_than_the_wallet(
 
 @given(LEDGERS, AMOUNTS)
 def test_a_site_whose_word_does_not_count_opens_what_its_member_earned_and_nothing_else(
-    ledger: Ledger, balance: int
+    ledger: SpendingRecord, balance: int
 ) -> None:
     allowed = pots(ledger, believed=False, balance=balance)
     assert allowed.given == 0
@@ -53,7 +53,7 @@ def test_a_site_whose_word_does_not_count_opens_what_its_member_earned_and_nothi
 
 @given(LEDGERS, st.booleans(), AMOUNTS, AMOUNTS)
 def test_a_price_is_paid_whole_and_from_the_first_pots_first(
-    ledger: Ledger, believed: bool, balance: int, price: int
+    ledger: SpendingRecord, believed: bool, balance: int, price: int
 ) -> None:
     allowed = pots(ledger, believed=believed, balance=balance)
     payment = payment_of(price, allowed)
@@ -70,10 +70,10 @@ def test_a_price_is_paid_whole_and_from_the_first_pots_first(
 
 @given(LEDGERS, st.booleans(), AMOUNTS)
 def test_what_costs_nothing_is_had_by_everybody(
-    ledger: Ledger, believed: bool, balance: int
+    ledger: SpendingRecord, believed: bool, balance: int
 ) -> None:
     allowed = pots(ledger, believed=believed, balance=balance)
-    assert pay(0, allowed, is_linked=ledger.allowance is not None) == Payment()
+    assert pay(0, allowed, is_linked=ledger.allowance is not None) == PotAmounts()
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ def test_nobodys_word_counts_for_a_proven_address_or_a_wallet_that_a_link_gave(
 
 def test_what_is_missing_is_said_with_the_way_to_it() -> None:
     with pytest.raises(RedemptionRefused) as refused:
-        pay(30 * LTZ, Payment(earned=10 * LTZ, given=5 * LTZ // 2), is_linked=False)
+        pay(30 * LTZ, PotAmounts(earned=10 * LTZ, given=5 * LTZ // 2), is_linked=False)
     assert refused.value.message == (
         "This perk costs 30 LTZ, but this site may spend only 12.5 LTZ of your wallet. "
         "Link your wallet to use more of it."
     )
     with pytest.raises(RedemptionRefused) as refused:
-        pay(30 * LTZ, Payment(linked=20 * LTZ), is_linked=True)
+        pay(30 * LTZ, PotAmounts(linked=20 * LTZ), is_linked=True)
     assert refused.value.message == (
         "This perk costs 30 LTZ, but your link lets this site spend only 20 LTZ now. "
         "Please try again tomorrow, or link your wallet again with a higher daily allowance."
@@ -130,7 +130,7 @@ class Account:
     believed: bool
     allowance: int | None
     earned: int = 0
-    payments: list[Payment] = field(default_factory=list)
+    payments: list[PotAmounts] = field(default_factory=list)
     linked: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
 
@@ -182,11 +182,11 @@ class OneWallet(RuleBasedStateMachine):
         account.payments.append(payment)
         account.linked[self.day] += payment.linked
 
-    def ledger(self, account: Account) -> Ledger:
+    def ledger(self, account: Account) -> SpendingRecord:
         allowance = None
         if account.allowance is not None:
             allowance = Allowance(account.allowance, account.linked[self.day])
-        return Ledger(
+        return SpendingRecord(
             earned=account.earned,
             given_in_all=self.given,
             spent_of_earned=sum(payment.earned for payment in account.payments),

@@ -19,7 +19,7 @@ from ltzd.rules.site_plugin.streaks import (
     CheckIn,
     Milestone,
     Streak,
-    StreakShown,
+    StreakSummary,
     checked_in,
     days_with,
     own_share,
@@ -97,7 +97,7 @@ def test_a_site_without_rewards_keeps_streaks_too() -> None:
 
 
 def test_nobody_is_shown_what_the_first_day_would_bring() -> None:
-    assert shown(None, DAY, SITE, ()) == StreakShown(0, Decimal(1), Milestone(2, 20), ())
+    assert shown(None, DAY, SITE, ()) == StreakSummary(0, Decimal(1), Milestone(2, 20), ())
     started = a_site(multipliers={1: Decimal("1.5")})
     assert shown(None, DAY, started, ()).multiplier == Decimal("1.5")
 
@@ -231,14 +231,14 @@ class Naive:
         self.claimed_days.add(today)
         return int(self.site.checkin_reward * self.multiplier(self.length(today)))
 
-    def shown(self, moment: datetime) -> StreakShown:
+    def shown(self, moment: datetime) -> StreakSummary:
         today = self.number(moment)
         current = self.length(today) or self.length(today - 1)
         best = max(map(self.length, self.claimed_days), default=0)
         reached = [days for days in self.site.milestones if days <= best]
         ahead = [days for days in self.site.milestones if days > best]
         unclaimed = sorted(set(reached) - self.claimed_milestones)
-        return StreakShown(
+        return StreakSummary(
             current,
             self.multiplier(current or 1),
             Milestone(min(ahead), self.site.milestones[min(ahead)]) if ahead else None,

@@ -237,7 +237,7 @@ def redeemed(state: str) -> str:
     reversed_at = "now()" if state == "reversed" else "NULL"
     return (
         "INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, item_id, "
-        "price, confirmation_code, state, answered_at, reversed_at) SELECT '{webhook}', brand_id, "
+        "price, confirmation_code, state, completed_at, reversed_at) SELECT '{webhook}', brand_id, "
         f"wallet, id, 'Mug', 'goods', 1, 0, 'CODE', '{state}', now() - interval '1 hour', "
         f"{reversed_at} FROM rewards WHERE id = '{{event}}'"
     )
@@ -556,7 +556,7 @@ async def test_both_sides_of_a_disagreement_are_told(db: Connection, rows: BookR
 async def test_a_mint_of_nobodys_reward_is_foreign(db: Connection, rows: BookRows) -> None:
     await rows.minted(await rows.event())
     reference = reward_reference(uuid4(), 1, 2**64 - 1)
-    block = await db.fetchval("SELECT hash FROM chains")
+    block = await db.fetchval("SELECT cursor_hash FROM chains")
     await db.execute(
         "INSERT INTO mints VALUES ($1, 50, 1, $2, $3, $4, $5)",
         *(block, a_hash("theirs"), a_wallet(5), reference, 2**255),
@@ -658,12 +658,12 @@ async def test_what_is_minted_above_an_index_that_is_read_again_is_left_out(
         "DELETE FROM balances WHERE wallet = (SELECT wallet FROM rewards WHERE seq = 1)",
     ):
         await db.execute(statement)
-    await db.execute("UPDATE chains SET number = 1, hash = $1", hash_)
+    await db.execute("UPDATE chains SET cursor_number = 1, cursor_hash = $1", hash_)
 
     assert await found(db) == {}
     async with books.snapshot(db):
         assert await disagreements.count_above_index(db) == 1
-    await db.execute("UPDATE chains SET head_number = number")
+    await db.execute("UPDATE chains SET head_number = cursor_number")
     assert (await found(db)).keys() == {"minted_without_mint"}
 
 

@@ -289,13 +289,14 @@ async def test_a_total_survives_only_while_its_type_has_a_maximum(
     brand = a_brand(events=(kept, dropped))
     await brands.apply(db, brand, sealer)
     await db.executemany(
-        "INSERT INTO claim_totals (brand_id, event_type, claims, maximum) VALUES ($1, $2, 3, 5)",
+        "INSERT INTO event_claim_totals (brand_id, event_type, claims, maximum) "
+        "VALUES ($1, $2, 3, 5)",
         [(brand.address, "form_submit"), (brand.address, "custom_x")],
     )
 
     unlimited = dropped.model_copy(update={"max_total_claims": None})
     await brands.apply(db, a_brand(events=(kept, unlimited)), sealer)
 
-    assert [row["event_type"] for row in await db.fetch("SELECT event_type FROM claim_totals")] == [
-        "form_submit"
-    ]
+    assert [
+        row["event_type"] for row in await db.fetch("SELECT event_type FROM event_claim_totals")
+    ] == ["form_submit"]

@@ -77,7 +77,7 @@ async def test_what_is_over_counts_no_more_and_goes_with_the_next_rotation(
 ) -> None:
     await db.execute(
         """
-        INSERT INTO retired_secrets (brand_id, name, until, key_id, sealed)
+        INSERT INTO retired_secrets (brand_id, name, expires_at, key_id, sealed)
         VALUES ($1, 'security_key', now(), 'x', 'x')
         """,
         BRAND.address,
@@ -135,7 +135,7 @@ async def test_a_retired_key_cannot_be_prolonged_or_brought_back_in_the_database
     db: Connection, sealer: Sealer, keys: NewKeys
 ) -> None:
     new = await rotate(db, BRAND.address, KEY, sealer, revoke=False)
-    await db.execute("UPDATE retired_secrets SET until = until + interval '1 year'")
+    await db.execute("UPDATE retired_secrets SET expires_at = expires_at + interval '1 year'")
 
     with capture_logs() as logs:
         assert await texts(db, sealer) == [new.key]

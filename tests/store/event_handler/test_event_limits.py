@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from msgspec import structs
 
-from ltzd.rules.event_handler.brand_limits import Quota, Usage
+from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind
 from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
@@ -34,7 +34,7 @@ async def stand(pool: Pool, *keys: ClaimKey, nonce: str | None = None) -> ClaimS
         return await events.read_snapshot(connection, wanted)
 
 
-def a_quota(kind: Usage, maximum: int, now: datetime) -> Quota:
+def a_quota(kind: QuotaKind, maximum: int, now: datetime) -> Quota:
     start = now.replace(minute=0, second=0, microsecond=0)
     return Quota(kind, maximum, start, start + timedelta(hours=1))
 
@@ -67,13 +67,13 @@ async def write(pool: Pool, *those: NewEvent) -> int:
 
 async def spend(pool: Pool, name: str, ltz: int, budget: int) -> int:
     standing = await stand(pool, a_key(name))
-    quota = a_quota(Usage.LTZ_A_DAY, budget, standing.now)
+    quota = a_quota(QuotaKind.LTZ_PER_DAY, budget, standing.now)
     return await write(pool, an_event(standing, a_key(name), ltz, budget=quota))
 
 
 async def test_a_group_spends_the_sum_of_its_rewards(pool: Pool) -> None:
     standing = await stand(pool, ANN, BOB)
-    quota = a_quota(Usage.LTZ_A_DAY, 500, standing.now)
+    quota = a_quota(QuotaKind.LTZ_PER_DAY, 500, standing.now)
 
     assert await write(
         pool, an_event(standing, ANN, 100, budget=quota), an_event(standing, BOB, 30, budget=quota)
@@ -81,7 +81,7 @@ async def test_a_group_spends_the_sum_of_its_rewards(pool: Pool) -> None:
     assert await spend(pool, "cid", 70, 500) == 1
 
     usage = (await stand(pool, ANN)).usage
-    assert usage == {(BRAND, Usage.LTZ_A_DAY, quota.start): 200}
+    assert usage == {(BRAND, QuotaKind.LTZ_PER_DAY, quota.start): 200}
 
 
 async def test_a_crowd_never_spends_more_than_the_budget(pool: Pool) -> None:
@@ -94,7 +94,7 @@ async def test_a_crowd_never_spends_more_than_the_budget(pool: Pool) -> None:
 
 async def test_a_group_beyond_the_budget_writes_nothing(pool: Pool) -> None:
     standing = await stand(pool, ANN, BOB)
-    quota = a_quota(Usage.LTZ_A_DAY, 150, standing.now)
+    quota = a_quota(QuotaKind.LTZ_PER_DAY, 150, standing.now)
     two = [an_event(standing, key, 100, budget=quota) for key in (ANN, BOB)]
 
     assert await write(pool, *two) == 0
@@ -115,7 +115,7 @@ async def test_an_event_without_a_reward_spends_nothing(pool: Pool) -> None:
 
 async def test_a_new_window_begins_at_nothing(pool: Pool) -> None:
     standing = await stand(pool, ANN)
-    today = a_quota(Usage.LTZ_A_DAY, 100, standing.now)
+    today = a_quota(QuotaKind.LTZ_PER_DAY, 100, standing.now)
     tomorrow = replace(today, start=today.end, end=today.end + timedelta(hours=1))
 
     assert await write(pool, an_event(standing, ANN, 100, budget=today)) == 1
@@ -125,13 +125,13 @@ async def test_a_new_window_begins_at_nothing(pool: Pool) -> None:
 async def test_only_new_wallets_count(pool: Pool) -> None:
     for key, new_wallets in ((ANN, 1), (ANN, 1), (BOB, 2)):
         standing = await stand(pool, key)
-        quota = a_quota(Usage.WALLETS_AN_HOUR, 2, standing.now)
+        quota = a_quota(QuotaKind.WALLETS_PER_HOUR, 2, standing.now)
         assert await write(pool, an_event(standing, key, wallets=quota)) == 1
         usage = (await stand(pool, key)).usage
-        assert usage == {(BRAND, Usage.WALLETS_AN_HOUR, quota.start): new_wallets}
+        assert usage == {(BRAND, QuotaKind.WALLETS_PER_HOUR, quota.start): new_wallets}
 
     standing = await stand(pool, a_key("cid"))
-    quota = a_quota(Usage.WALLETS_AN_HOUR, 2, standing.now)
+    quota = a_quota(QuotaKind.WALLETS_PER_HOUR, 2, standing.now)
     assert await write(pool, an_event(standing, a_key("cid"), wallets=quota)) == 0
 
 
@@ -187,7 +187,7 @@ async def test_windows_long_over_are_forgotten_and_open_ones_are_not(pool: Pool)
     await spend(pool, "ann", 1, 100)
     async with session(pool) as connection:
         await connection.execute(
-            "INSERT INTO brand_usage VALUES ($1, 'ltz_a_day', now() - interval '4 days', 1, 9)",
+            "INSERT INTO brand_usage VALUES ($1, 'ltz_per_day', now() - interval '4 days', 1, 9)",
             BRAND,
         )
         await events.delete_expired(connection)

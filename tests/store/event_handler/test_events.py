@@ -69,7 +69,7 @@ async def counts(pool: Pool) -> tuple[int, int, int, int]:
     async with session(pool) as connection:
         row = await connection.fetchrow(
             "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM rewards), "
-            "(SELECT count(*) FROM users), (SELECT coalesce(sum(claims), 0) FROM claims)"
+            "(SELECT count(*) FROM users), (SELECT coalesce(sum(claims), 0) FROM event_claims)"
         )
     return tuple(map(int, row))  # type: ignore[return-value]
 
@@ -252,7 +252,7 @@ async def test_a_total_that_nobody_kept_is_counted_first(pool: Pool) -> None:
     standing = await stand(pool, KEY)
     assert await write(pool, a_new_event(standing, maximum=3)) == {}
     assert await write(pool, a_new_event(standing, maximum=4)) == {KEY: True}
-    assert await value(pool, "SELECT claims FROM claim_totals") == 4
+    assert await value(pool, "SELECT claims FROM event_claim_totals") == 4
 
 
 async def test_a_raised_maximum_lets_more_in_and_a_lowered_one_nobody(pool: Pool) -> None:
@@ -266,7 +266,7 @@ async def test_a_raised_maximum_lets_more_in_and_a_lowered_one_nobody(pool: Pool
     assert not await claim("c", 2)
     assert await claim("c", 3)
     assert not await claim("d", 1)
-    assert await value(pool, "SELECT maximum FROM claim_totals") == 3, "refused, so unchanged"
+    assert await value(pool, "SELECT maximum FROM event_claim_totals") == 3, "refused, so unchanged"
     assert await claim("d", 9)
     assert (await stand(pool, KEY)).totals == {KEY[:2]: 4}
     assert (await counts(pool))[0] == 4
@@ -306,7 +306,7 @@ async def test_a_lost_claim_is_not_counted(pool: Pool) -> None:
 async def test_a_type_without_a_maximum_keeps_no_total(pool: Pool) -> None:
     await write(pool, a_new_event(await stand(pool, KEY)))
 
-    assert await value(pool, "SELECT count(*) FROM claim_totals") == 0
+    assert await value(pool, "SELECT count(*) FROM event_claim_totals") == 0
 
 
 @asynccontextmanager
@@ -403,7 +403,7 @@ async def test_a_kept_total_is_not_counted_anew_from_all_claims(pool: Pool) -> N
         read: int = await connection.fetchval(
             """
             SELECT seq_tup_read + coalesce(idx_tup_fetch, 0)
-              FROM pg_stat_xact_user_tables WHERE relname = 'claims'
+              FROM pg_stat_xact_user_tables WHERE relname = 'event_claims'
             """
         )
     assert read < 50, "of the 500 claims of this type"

@@ -21,8 +21,8 @@ GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
 COST = 50_000 * 2
 
 
-def of_ann(worst_wei: int = WORST_WEI, **changes: object) -> NewRelay:
-    return a_relay(worst_wei=worst_wei, identity="ann", **changes)  # type: ignore[arg-type]
+def of_ann(max_cost_wei: int = WORST_WEI, **changes: object) -> NewRelay:
+    return a_relay(max_cost_wei=max_cost_wei, identity="ann", **changes)  # type: ignore[arg-type]
 
 
 async def spent(pool: Pool, *identities: str) -> GasSpent:
@@ -68,8 +68,8 @@ async def test_nobody_has_spent_anything_on_a_day_without_relays(pool: Pool) -> 
 async def test_a_relay_counts_for_its_identity_and_for_everybody_whatever_its_wallet(
     pool: Pool,
 ) -> None:
-    other = a_relay(a_plan(b"\x02", a_wallet(5)), worst_wei=2, identity="ann")
-    stranger = a_relay(a_plan(b"\x03", a_wallet(6)), worst_wei=4, identity="bob")
+    other = a_relay(a_plan(b"\x02", a_wallet(5)), max_cost_wei=2, identity="ann")
+    stranger = a_relay(a_plan(b"\x03", a_wallet(6)), max_cost_wei=4, identity="bob")
     await write(pool, of_ann(1), other, stranger)
     found = await spent(pool, "ann", "bob", "eve")
     assert found.by_identity == {"ann": 3, "bob": 4, "eve": 0}
@@ -253,7 +253,7 @@ async def test_a_wallet_that_ltzd_keeps_is_its_owners_log_in(pool: Pool) -> None
     async with session(pool) as connection:
         for subject, wallet in (("ltzd:root", USER), ("ltzd:other", other)):
             await connection.execute(
-                "INSERT INTO local_users VALUES ($1, $2, 'key', 'sealed')", subject, wallet
+                "INSERT INTO custodial_users VALUES ($1, $2, 'key', 'sealed')", subject, wallet
             )
             await connection.execute(
                 "INSERT INTO users (id, email_key, identity_subject, wallet) "
@@ -263,7 +263,7 @@ async def test_a_wallet_that_ltzd_keeps_is_its_owners_log_in(pool: Pool) -> None
             )
         assert await gas_budgets.identity_of(connection, other) == "ltzd:other"
         await connection.execute(
-            "INSERT INTO local_accounts VALUES "
+            "INSERT INTO custodial_accounts VALUES "
             "('subject', 'https://login.example/ ann', 'ltzd:root', true), "
             "('owned', 'ltzd:root', 'ltzd:root', true), "
             "('owned', 'ltzd:other', 'ltzd:root', true)"

@@ -89,7 +89,7 @@ async def test_somebody_new_has_no_hour_and_nothing_under_way(pool: Pool) -> Non
 async def test_many_users_stand_each_where_he_does_in_the_order_asked(pool: Pool) -> None:
     start = (await standing(pool)).now - timedelta(minutes=10)
     one = a_relay(a_plan(claim=(7, 2)), key="k", window_start=start)
-    other = a_relay(a_plan(b"\x02", takes_turns=True), window_start=start)
+    other = a_relay(a_plan(b"\x02", serialized_per_user=True), window_start=start)
     stranger = a_relay(a_plan(b"\x03", OTHER_USER), key="k", window_start=start)
     first, second, third = await write(pool, one, other, stranger)
 
@@ -439,7 +439,7 @@ async def test_a_relay_whose_nonce_was_taken_has_failed_and_its_turn_is_over(poo
 async def test_whose_turns_are_taken_is_told_of_many(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     third = a_wallet(0xA3)
-    await write(pool, a_relay(a_plan(user=third, takes_turns=True)))
+    await write(pool, a_relay(a_plan(user=third, serialized_per_user=True)))
     (row,) = await send(pool, lane)
     await mine(pool, lane, row.id, an_inclusion())
     await write(pool, a_relay(a_plan(claim=(7, 0))), a_relay(a_plan(user=OTHER_USER)))
@@ -604,8 +604,8 @@ async def fill(connection: Connection, lane: Lane) -> None:
                  (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
           SELECT sha256(int8send(id)), id, '', 1, 1 FROM sent
         )
-        INSERT INTO relays (user_address, to_address, data, function, takes_turns,
-                            idempotency_key, fingerprint, gas_limit, worst_wei, window_start,
+        INSERT INTO relays (user_address, to_address, data, function, serialized_per_user,
+                            idempotency_key, fingerprint, gas_limit, max_cost_wei, window_start,
                             state, transaction_id)
         SELECT substring(sha256(int8send(nonce % $6)) FOR 20), $3, '', 'f', true,
                nonce::text, '', 1, 1, now() - (nonce % 10) * interval '1 hour', 'mined', id

@@ -13,10 +13,10 @@ import pytest
 
 from ltzd.errors import BudgetExhausted
 from ltzd.rules.brands.configuration import Site
-from ltzd.rules.event_handler.brand_limits import Quota, Usage
+from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind
 from ltzd.rules.site_plugin.streaks import CheckIn, Milestone, Streak, checked_in
 from ltzd.store.database import Connection, Pool, connect, session
-from ltzd.store.site_plugin import check_ins as checkins
+from ltzd.store.site_plugin import check_ins
 from ltzd.store.site_plugin.check_ins import NewCheckIn, NewMilestone
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.wakeups import REWARDS
@@ -56,19 +56,19 @@ def a_milestone(days: int = 1, bonus: int = 50, **changes: Any) -> NewMilestone:
 
 def a_budget(maximum: int) -> Quota:
     start = datetime(2026, 3, 10, tzinfo=UTC)
-    return Quota(Usage.LTZ_A_DAY, maximum, start, start + ONE_DAY)
+    return Quota(QuotaKind.LTZ_PER_DAY, maximum, start, start + ONE_DAY)
 
 
 async def write(pool: Pool, *those: NewCheckIn) -> list[bool]:
     for new in those:
         await on_record(pool, new.member)
     async with session(pool) as connection:
-        return [await checkins.write_check_in(connection, new) for new in those]
+        return [await check_ins.write_check_in(connection, new) for new in those]
 
 
 async def write_milestone(pool: Pool, new: NewMilestone) -> bool:
     async with session(pool) as connection:
-        return await checkins.write_milestone(connection, new)
+        return await check_ins.write_milestone(connection, new)
 
 
 async def check_in_on(pool: Pool, *days: date, wallet: Address = WALLET) -> None:
@@ -85,8 +85,8 @@ async def rows(pool: Pool, sql: str) -> list[tuple[Any, ...]]:
 
 
 TABLES = (
-    *("checkins", "streaks", "milestone_claims", "rewards", "streak_standings"),
-    *("standing_totals", "brand_usage"),
+    *("check_ins", "streaks", "milestone_claims", "rewards", "leaderboard_streaks"),
+    *("leaderboard_totals", "brand_usage"),
 )
 
 
@@ -96,7 +96,7 @@ async def everything(pool: Pool) -> dict[str, list[tuple[Any, ...]]]:
 
 async def standing(pool: Pool, wallet: Address = WALLET, brand: Address = BRAND) -> Any:
     async with session(pool) as connection:
-        return await checkins.read_snapshot(connection, a_member(wallet, brand))
+        return await check_ins.read_snapshot(connection, a_member(wallet, brand))
 
 
 async def test_who_never_came_has_no_streak(pool: Pool) -> None:
@@ -113,7 +113,7 @@ async def test_a_check_in_is_written_with_its_reward_and_found_again(pool: Pool)
     assert (await standing(pool)).streak == Streak(1, DAY, 1)
     assert (await standing(pool, a_wallet(1))).streak is None
     assert (await standing(pool, brand=a_wallet(1))).streak is None
-    assert await rows(pool, "SELECT wallet, day, streak, ltz, reward_id FROM checkins") == [
+    assert await rows(pool, "SELECT wallet, day, streak, ltz, reward_id FROM check_ins") == [
         (WALLET, DAY, 1, 10, new.reward_id)
     ]
     assert await rows(pool, "SELECT id, kind, brand_id, wallet, ltz, earned_on FROM rewards") == [
@@ -126,7 +126,7 @@ async def test_a_check_in_that_earns_nothing_owes_nothing(pool: Pool) -> None:
 
     assert await write(pool, free) == [True]
 
-    assert await rows(pool, "SELECT ltz, reward_id FROM checkins") == [(0, None)]
+    assert await rows(pool, "SELECT ltz, reward_id FROM check_ins") == [(0, None)]
     assert await rows(pool, "SELECT 1 FROM rewards UNION ALL SELECT 1 FROM brand_usage") == []
 
 
@@ -134,7 +134,7 @@ async def test_a_streak_goes_on_from_where_it_was_and_its_best_stays(pool: Pool)
     await check_in_on(pool, DAY, DAY + ONE_DAY, DAY + 5 * ONE_DAY)
 
     assert (await standing(pool)).streak == Streak(1, DAY + 5 * ONE_DAY, 2)
-    assert await rows(pool, "SELECT day, streak FROM checkins ORDER BY day") == [
+    assert await rows(pool, "SELECT day, streak FROM check_ins ORDER BY day") == [
         (DAY, 1),
         (DAY + ONE_DAY, 2),
         (DAY + 5 * ONE_DAY, 1),
@@ -158,7 +158,7 @@ async def test_of_many_at_once_one_is_written(pool: Pool) -> None:
 
     assert sorted(outcomes) == [[False]] * 49 + [[True]]
     assert await value(pool, "SELECT count(*) FROM rewards") == 1
-    assert await value(pool, "SELECT sum(ranked) FROM standing_totals") == 3
+    assert await value(pool, "SELECT sum(ranked) FROM leaderboard_totals") == 3
 
 
 async def test_what_is_rolled_back_leaves_nothing(pool: Pool) -> None:
@@ -169,8 +169,8 @@ async def test_what_is_rolled_back_leaves_nothing(pool: Pool) -> None:
         undone = connection.transaction()
         await undone.start()
         new = a_check_in(budget=a_budget(100))
-        assert await checkins.write_check_in(connection, new)
-        assert await checkins.write_milestone(connection, a_milestone(budget=a_budget(100)))
+        assert await check_ins.write_check_in(connection, new)
+        assert await check_ins.write_milestone(connection, a_milestone(budget=a_budget(100)))
         await undone.rollback()
 
     assert await everything(pool) == nothing
@@ -210,7 +210,7 @@ async def test_the_brands_budget_counts_check_ins_and_milestones(pool: Pool) -> 
     assert await write_milestone(pool, a_milestone(bonus=90, budget=a_budget(100)))
 
     assert await rows(pool, "SELECT kind, window_start, used, maximum FROM brand_usage") == [
-        ("ltz_a_day", a_budget(1).start, 100, 100)
+        ("ltz_per_day", a_budget(1).start, 100, 100)
     ]
     before = await everything(pool)
     with pytest.raises(BudgetExhausted):
@@ -240,7 +240,7 @@ async def test_no_crowd_passes_the_budget(pool: Pool) -> None:
     assert sum(isinstance(outcome, BudgetExhausted) for outcome in outcomes) == 23
     assert await value(pool, "SELECT sum(ltz) FROM rewards") == 70
     assert await value(pool, "SELECT count(*) FROM streaks") == 7
-    assert await value(pool, "SELECT sum(ranked) FROM standing_totals WHERE period = 'all'") == 7
+    assert await value(pool, "SELECT sum(ranked) FROM leaderboard_totals WHERE period = 'all'") == 7
 
 
 async def test_a_fault_that_is_not_the_budgets_is_not_called_so(pool: Pool) -> None:
@@ -267,7 +267,7 @@ async def test_ranks_are_the_longest_streaks_of_each_week_month_and_ever(pool: P
     await asyncio.gather(*(check_in_on(pool, *those, wallet=w) for w, those in came.items()))
 
     longest: dict[tuple[str, date, Address], int] = {}
-    for wallet, day, streak in await rows(pool, "SELECT wallet, day, streak FROM checkins"):
+    for wallet, day, streak in await rows(pool, "SELECT wallet, day, streak FROM check_ins"):
         for period, start in starts(day).items():
             key = period, start, wallet
             longest[key] = max(longest.get(key, 0), streak)
@@ -275,24 +275,24 @@ async def test_ranks_are_the_longest_streaks_of_each_week_month_and_ever(pool: P
     for period, start, _ in longest:
         ranked[period, start] += 1
 
-    kept = await rows(pool, "SELECT period, starts, wallet, days FROM streak_standings")
+    kept = await rows(pool, "SELECT period, starts, wallet, days FROM leaderboard_streaks")
     assert {each[:3]: each[3] for each in kept} == longest
     assert len({start for period, start, _ in longest if period == "week"}) == 5
     totals = await rows(
         pool,
         """
-        SELECT period, starts, sum(ranked)::bigint FROM standing_totals
+        SELECT period, starts, sum(ranked)::bigint FROM leaderboard_totals
          WHERE board = 'streaks' GROUP BY 1, 2
         """,
     )
     assert {each[:2]: each[2] for each in totals} == ranked
-    assert await value(pool, "SELECT count(DISTINCT slot) FROM standing_totals") > 5
+    assert await value(pool, "SELECT count(DISTINCT slot) FROM leaderboard_totals") > 5
 
 
 async def test_a_shorter_streak_of_the_same_month_leaves_the_longer_one(pool: Pool) -> None:
     await check_in_on(pool, *(DAY + n * ONE_DAY for n in (0, 1, 2, 10)))
 
-    assert sorted(await rows(pool, "SELECT period, starts, days FROM streak_standings")) == [
+    assert sorted(await rows(pool, "SELECT period, starts, days FROM leaderboard_streaks")) == [
         ("all", date(1970, 1, 1), 3),
         ("month", date(2026, 3, 1), 3),
         ("week", date(2026, 3, 9), 3),

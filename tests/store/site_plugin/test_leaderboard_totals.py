@@ -154,7 +154,7 @@ async def stored(pool: Pool) -> dict[Key, tuple[int, int, int]]:
 async def totals(pool: Pool) -> dict[tuple[Address, str, date], int]:
     async with session(pool) as connection:
         rows = await connection.fetch(
-            "SELECT brand_id, period, starts, ranked FROM standing_totals "
+            "SELECT brand_id, period, starts, ranked FROM leaderboard_totals "
             "WHERE board = 'earnings' AND slot = 0 AND ranked <> 0"
         )
     return {(row["brand_id"], row["period"], row["starts"]): row["ranked"] for row in rows}
@@ -173,7 +173,7 @@ async def test_earnings_are_what_the_minted_rewards_come_to_through_every_undo(
     async with session(pool) as connection:
         await connection.execute(
             "DELETE FROM rewards; DELETE FROM mints; DELETE FROM earnings; "
-            "DELETE FROM standing_totals"
+            "DELETE FROM leaderboard_totals"
         )
     chain = Chain(earnings, await earnings.owe(*owed))
     for kind, number in wanted:
@@ -306,7 +306,7 @@ async def test_streaks_are_ranked_by_their_longest_in_the_period_and_counted_in_
     async with session(pool) as connection:
         await connection.executemany(
             """
-            INSERT INTO streak_standings (brand_id, period, starts, wallet, days)
+            INSERT INTO leaderboard_streaks (brand_id, period, starts, wallet, days)
             VALUES ($1, $2, $3, $4, $5)
             """,
             [
@@ -318,7 +318,7 @@ async def test_streaks_are_ranked_by_their_longest_in_the_period_and_counted_in_
         )
         await connection.executemany(
             """
-            INSERT INTO standing_totals (brand_id, board, period, starts, slot, ranked)
+            INSERT INTO leaderboard_totals (brand_id, board, period, starts, slot, ranked)
             VALUES ($1, $2, 'all', $3, $4, $5)
             """,
             [
@@ -409,7 +409,7 @@ MANY = 20_000
 READ: dict[Metric, str] = {
     "ltz_earned": "earnings_by_ltz",
     "activity": "earnings_by_rewards",
-    "streak": "streak_standings_by_days",
+    "streak": "leaderboard_streaks_by_days",
 }
 
 
@@ -422,7 +422,7 @@ async def fill(pool: Pool) -> None:
           FROM generate_series(1, $3::int) AS n
         """,
         """
-        INSERT INTO streak_standings (brand_id, period, starts, wallet, days)
+        INSERT INTO leaderboard_streaks (brand_id, period, starts, wallet, days)
         SELECT $1, 'week', $2, substring(sha256(int4send(n)) FOR 20), n % 7 + 1
           FROM generate_series(1, $3::int) AS n
         """,

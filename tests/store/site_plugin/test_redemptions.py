@@ -17,7 +17,7 @@ import pytest_asyncio
 from ltzd.rules.operator.transactions import Inclusion, Transaction
 from ltzd.rules.operator.transactions import State as Sending
 from ltzd.rules.site_plugin.redemptions import Offer
-from ltzd.rules.site_plugin.spending import Payment
+from ltzd.rules.site_plugin.spending import PotAmounts
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.relayer import relays
@@ -117,7 +117,7 @@ async def age(pool: Pool, one: NewSiteRedemption, by: timedelta) -> None:
     await value(
         pool,
         "UPDATE site_redemptions SET created_at = created_at - $2::interval, "
-        "answered_at = answered_at - $2::interval WHERE id = $1",
+        "completed_at = completed_at - $2::interval WHERE id = $1",
         one.id,
         by,
     )
@@ -125,7 +125,7 @@ async def age(pool: Pool, one: NewSiteRedemption, by: timedelta) -> None:
 
 async def relayed(pool: Pool, one: NewSiteRedemption) -> int:
     """Its relay, as it is let in."""
-    plan = a_plan(one.id.bytes, one.wallet, takes_turns=True)
+    plan = a_plan(one.id.bytes, one.wallet, serialized_per_user=True)
     new = replace(a_relay(plan, key=one.idempotency_key), fingerprint=one.fingerprint)
     (relay,) = await write(pool, new)
     return relay
@@ -238,7 +238,7 @@ async def test_only_the_member_who_began_a_redemption_joins_it(pool: Pool) -> No
     one = await begun(pool)
     assert await joinable(pool, site_user_id=8) == one.id, "nobody is on record as its member"
     async with session(pool) as connection:
-        await site_spending.write_charge(connection, one.id, ANN, Payment(given=one.price), None)
+        await site_spending.write_charge(connection, one.id, ANN, PotAmounts(given=one.price), None)
     assert await joinable(pool) == one.id
     assert await joinable(pool, site_user_id=8) is None
     assert await joinable(pool, host="other.example") is None
@@ -345,7 +345,7 @@ async def test_a_relay_is_found_by_its_key_and_after_a_day_without(pool: Pool) -
 
 async def test_a_relay_that_a_caller_gave_the_redemptions_key_is_not_its_own(pool: Pool) -> None:
     one = await begun(pool)
-    plan = a_plan(b"a free claim", one.wallet, takes_turns=True)
+    plan = a_plan(b"a free claim", one.wallet, serialized_per_user=True)
     await write(pool, a_relay(plan, key=one.idempotency_key))
     assert (await traces(pool, one)).relay is None
 
@@ -377,7 +377,7 @@ async def lost(pool: Pool) -> list[UUID]:
 async def at_block(pool: Pool, number: int, final: int) -> None:
     await value(
         pool,
-        "UPDATE chains SET number = $1, head_number = $1, final_number = $2",
+        "UPDATE chains SET cursor_number = $1, head_number = $1, final_number = $2",
         number,
         final,
     )

@@ -11,7 +11,7 @@ from ltzd.errors import Misconfigured
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.store.database import Connection, Pool
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.users import custodial_users as local_users
+from ltzd.store.users import custodial_users
 from ltzd.store.users.custodial_users import AccountName, CustodialUser, SealedUser
 from ltzd.values import Address
 from tests.support.rows.core import a_wallet
@@ -38,78 +38,80 @@ async def rows_in(db: Connection, table: str) -> int:
 
 
 async def test_a_name_leads_to_the_user_that_was_made_for_it(db: Connection) -> None:
-    assert await local_users.find(db, ANN) is None
+    assert await custodial_users.find(db, ANN) is None
 
-    assert await local_users.create(db, ANN, a_user(1))
-    assert not await local_users.create(db, ANN, a_user(2))
-    assert await local_users.create(db, DISCORD, a_user(3))
+    assert await custodial_users.create(db, ANN, a_user(1))
+    assert not await custodial_users.create(db, ANN, a_user(2))
+    assert await custodial_users.create(db, DISCORD, a_user(3))
 
-    assert await local_users.find(db, ANN) == CustodialUser("ltzd:1", a_wallet(1))
-    assert await local_users.find(db, DISCORD) == CustodialUser("ltzd:3", a_wallet(3))
-    assert await rows_in(db, "local_users") == 2, "no user is left behind without a name"
+    assert await custodial_users.find(db, ANN) == CustodialUser("ltzd:1", a_wallet(1))
+    assert await custodial_users.find(db, DISCORD) == CustodialUser("ltzd:3", a_wallet(3))
+    assert await rows_in(db, "custodial_users") == 2, "no user is left behind without a name"
 
 
 async def test_fifty_makers_at_once_make_one_user(pool: Pool) -> None:
     async def make(number: int) -> bool:
         async with pool.acquire() as connection:
-            return await local_users.create(connection, ANN, a_user(number))
+            return await custodial_users.create(connection, ANN, a_user(number))
 
     made = await asyncio.gather(*map(make, range(50)))
 
     assert sum(made) == 1
     async with pool.acquire() as connection:
-        found = await local_users.find(connection, ANN)
+        found = await custodial_users.find(connection, ANN)
         assert found is not None
         assert found.subject == f"ltzd:{made.index(True)}"
-        assert await rows_in(connection, "local_users") == 1
+        assert await rows_in(connection, "custodial_users") == 1
 
 
 async def test_two_users_never_have_one_wallet(db: Connection) -> None:
-    await local_users.create(db, ANN, a_user(1))
+    await custodial_users.create(db, ANN, a_user(1))
 
     with pytest.raises(asyncpg.UniqueViolationError):
-        await local_users.create(db, DISCORD, SealedUser("ltzd:2", a_wallet(1), "key", b"sealed"))
+        await custodial_users.create(
+            db, DISCORD, SealedUser("ltzd:2", a_wallet(1), "key", b"sealed")
+        )
 
-    assert await local_users.find(db, DISCORD) is None, "nothing of it stays"
+    assert await custodial_users.find(db, DISCORD) is None, "nothing of it stays"
 
 
 async def test_a_user_is_owned_once(db: Connection) -> None:
-    await local_users.create(db, ANN, a_user(1))
-    await local_users.create_person(db, LOGIN, a_user(2))
-    await local_users.create_person(db, OTHER_LOGIN, a_user(3))
+    await custodial_users.create(db, ANN, a_user(1))
+    await custodial_users.create_person(db, LOGIN, a_user(2))
+    await custodial_users.create_person(db, OTHER_LOGIN, a_user(3))
 
-    assert await local_users.set_owner(db, "ltzd:1", "ltzd:2", ANN)
-    assert not await local_users.set_owner(db, "ltzd:1", "ltzd:3", ANN)
-    assert not await local_users.set_owner(db, "ltzd:1", "ltzd:2", ANN)
+    assert await custodial_users.set_owner(db, "ltzd:1", "ltzd:2", ANN)
+    assert not await custodial_users.set_owner(db, "ltzd:1", "ltzd:3", ANN)
+    assert not await custodial_users.set_owner(db, "ltzd:1", "ltzd:2", ANN)
 
-    assert await local_users.find_root(db, LOGIN) == "ltzd:2"
-    assert await local_users.wallets_of(db, "ltzd:2") == (a_wallet(1), a_wallet(2))
-    assert await local_users.wallets_of(db, "ltzd:1") == (a_wallet(1), a_wallet(2))
-    assert await local_users.wallets_of(db, "ltzd:3") == (a_wallet(3),)
+    assert await custodial_users.find_root(db, LOGIN) == "ltzd:2"
+    assert await custodial_users.wallets_of(db, "ltzd:2") == (a_wallet(1), a_wallet(2))
+    assert await custodial_users.wallets_of(db, "ltzd:1") == (a_wallet(1), a_wallet(2))
+    assert await custodial_users.wallets_of(db, "ltzd:3") == (a_wallet(3),)
 
 
 async def test_only_names_that_were_proven_are_accounts(db: Connection) -> None:
-    await local_users.create(db, DISCORD, a_user(1))
-    assert await local_users.accounts_of(db, "ltzd:1") == ()
+    await custodial_users.create(db, DISCORD, a_user(1))
+    assert await custodial_users.accounts_of(db, "ltzd:1") == ()
 
-    await local_users.create_person(db, LOGIN, a_user(2))
-    await local_users.set_owner(db, "ltzd:1", "ltzd:2", DISCORD)
-    await local_users.add_name(db, AccountName("github", "583231"), "ltzd:2")
-    await local_users.add_name(db, ANN, "ltzd:2")
+    await custodial_users.create_person(db, LOGIN, a_user(2))
+    await custodial_users.set_owner(db, "ltzd:1", "ltzd:2", DISCORD)
+    await custodial_users.add_name(db, AccountName("github", "583231"), "ltzd:2")
+    await custodial_users.add_name(db, ANN, "ltzd:2")
 
-    await local_users.create(db, AccountName("tiktok", "someone-7"), a_user(3))
-    await local_users.set_owner(db, "ltzd:3", "ltzd:2", ANN)
+    await custodial_users.create(db, AccountName("tiktok", "someone-7"), a_user(3))
+    await custodial_users.set_owner(db, "ltzd:3", "ltzd:2", ANN)
     expected = (OAuthAccount("discord", DISCORD.text), OAuthAccount("github", "583231"))
-    assert await local_users.accounts_of(db, "ltzd:1") == expected
-    assert await local_users.accounts_of(db, "ltzd:2") == expected
-    assert await local_users.accounts_of(db, "ltzd:4") == ()
+    assert await custodial_users.accounts_of(db, "ltzd:1") == expected
+    assert await custodial_users.accounts_of(db, "ltzd:2") == expected
+    assert await custodial_users.accounts_of(db, "ltzd:4") == ()
 
 
 async def test_names_stand_in_the_order_in_which_they_are_asked_for(db: Connection) -> None:
-    await local_users.create(db, DISCORD, a_user(1))
-    await local_users.create_person(db, LOGIN, a_user(2))
+    await custodial_users.create(db, DISCORD, a_user(1))
+    await custodial_users.create_person(db, LOGIN, a_user(2))
 
-    found = await local_users.read_ownership(db, [LOGIN, ANN, DISCORD])
+    found = await custodial_users.read_ownership(db, [LOGIN, ANN, DISCORD])
 
     assert [(each.name, each.user, each.owner) for each in found] == [
         (LOGIN, "ltzd:2", "ltzd:2"),
@@ -119,13 +121,13 @@ async def test_names_stand_in_the_order_in_which_they_are_asked_for(db: Connecti
 
 
 async def test_a_name_is_given_once(db: Connection) -> None:
-    await local_users.create_person(db, LOGIN, a_user(1))
-    await local_users.create_person(db, OTHER_LOGIN, a_user(2))
+    await custodial_users.create_person(db, LOGIN, a_user(1))
+    await custodial_users.create_person(db, OTHER_LOGIN, a_user(2))
 
-    assert await local_users.add_name(db, ANN, "ltzd:1")
-    assert not await local_users.add_name(db, ANN, "ltzd:2")
+    assert await custodial_users.add_name(db, ANN, "ltzd:1")
+    assert not await custodial_users.add_name(db, ANN, "ltzd:2")
 
-    assert await local_users.find(db, ANN) == CustodialUser("ltzd:1", a_wallet(1))
+    assert await custodial_users.find(db, ANN) == CustodialUser("ltzd:1", a_wallet(1))
 
 
 async def test_who_settles_the_same_names_waits_whatever_their_order(pool: Pool) -> None:
@@ -134,7 +136,7 @@ async def test_who_settles_the_same_names_waits_whatever_their_order(pool: Pool)
 
     async def settle(names: list[AccountName], entered: asyncio.Event, go: asyncio.Event) -> None:
         async with pool.acquire() as connection, connection.transaction():
-            await local_users.lock(connection, names)
+            await custodial_users.lock(connection, names)
             entered.set()
             await go.wait()
             order.append(names[0].kind)
@@ -164,20 +166,20 @@ async def test_who_settles_the_same_names_waits_whatever_their_order(pool: Pool)
 
 
 async def test_the_list_tells_names_kinds_and_owners(db: Connection) -> None:
-    await local_users.create(db, ANN, a_user(1))
-    await local_users.create_person(db, LOGIN, a_user(2))
-    await local_users.create(db, DISCORD, a_user(3))
-    await local_users.set_owner(db, "ltzd:1", "ltzd:2", ANN)
+    await custodial_users.create(db, ANN, a_user(1))
+    await custodial_users.create_person(db, LOGIN, a_user(2))
+    await custodial_users.create(db, DISCORD, a_user(3))
+    await custodial_users.set_owner(db, "ltzd:1", "ltzd:2", ANN)
 
-    listed = await local_users.list_newest(db, 10)
+    listed = await custodial_users.list_newest(db, 10)
 
     assert {(each.subject, each.wallet, each.owner, each.names) for each in listed} == {
         ("ltzd:1", a_wallet(1), "ltzd:2", ((ANN, True),)),
         ("ltzd:2", a_wallet(2), "ltzd:2", ((LOGIN, True),)),
         ("ltzd:3", a_wallet(3), None, ((DISCORD, False),)),
     }
-    assert [each.subject for each in await local_users.list_newest(db, 1)] == ["ltzd:3"]
-    assert await local_users.count(db) == 3
+    assert [each.subject for each in await custodial_users.list_newest(db, 1)] == ["ltzd:3"]
+    assert await custodial_users.count(db) == 3
 
 
 def test_names_and_sealed_keys_show_in_no_repr() -> None:

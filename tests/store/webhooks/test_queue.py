@@ -27,7 +27,7 @@ from tests.support.services.webhooks import EMAIL, Receiver, World
 from tests.support.waiting import until
 
 MINUTE = timedelta(minutes=1)
-NOBODYS = Brand(id="0x" + "99" * 20, name="Nobody's", domains=("nobody.example",))
+NO_BRAND = Brand(id="0x" + "99" * 20, name="Nobody's", domains=("nobody.example",))
 
 
 @pytest_asyncio.fixture
@@ -103,7 +103,7 @@ async def test_only_a_brand_that_listens_is_told(world: World, brand: Brand) -> 
     silent, gone = await world.brand(), await world.brand("/gone")
     async with session(world.pool) as connection:
         await brand_records.switch(connection, gone.address, "disabled", on=True)
-    ids = [await world.owed(one) for one in (silent, gone, NOBODYS, brand)]
+    ids = [await world.owed(one) for one in (silent, gone, NO_BRAND, brand)]
 
     await world.mint(*ids)
 

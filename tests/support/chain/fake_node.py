@@ -22,7 +22,7 @@ from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.rules.operator.fees import GWEI
-from ltzd.rules.operator.sendable import least_gas
+from ltzd.rules.operator.sendable import min_gas_limit
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
 CHAIN_ID: Final = 31337
@@ -612,7 +612,7 @@ class FakeNode(Rpc):
             raise RpcError(-32000, "already known")
         if sent.nonce < self.head.nonces.get(sent.sender, 0):
             raise RpcError(-32000, "nonce too low")
-        if sent.gas_limit < least_gas(sent.data):
+        if sent.gas_limit < min_gas_limit(sent.data):
             raise RpcError(-32000, f"intrinsic gas too low: gas {sent.gas_limit}")
         if sent.gas_limit > self.head.gas_limit:
             raise RpcError(-32000, "exceeds block gas limit")

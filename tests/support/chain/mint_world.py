@@ -16,12 +16,8 @@ import pytest_asyncio
 
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.operator import lane as lane_module
-from ltzd.operator import monitor as watching
-from ltzd.operator import publisher as publishing
-from ltzd.operator.mints import simulation as rehearsing
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
+from ltzd.operator.policy import Backoff, InProcessHooks, LanePauses, LanePolicy, MintTarget
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import locks
 from ltzd.store.wakeups import REWARDS, WakeupHub
@@ -30,25 +26,26 @@ from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.rows.core import MINTER, a_wallet, follow, queue_reward, running, states, value
 from tests.support.waiting import until
 
+PAUSES = LanePauses(
+    between_terms=0.02,
+    missing_receipt=0.05,
+    publication=Backoff(0.01, 0.05),
+    simulation=Backoff(0.1, 0.2),
+)
 POLICY = LanePolicy(
     max_in_flight=64,
     poll_seconds=0.02,
-    gather_seconds=0.0,
+    linger_seconds=0.0,
     batch_linger_seconds=0.0,
     repeat_seconds=0.1,
     replace_after_seconds=0.2,
+    pauses=PAUSES,
 )
 FOLLOW = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True, term_pause_seconds=0.02)
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_module, "_PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(publishing, "_FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(publishing, "_LONGEST_PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(watching, "_MISSES_SECONDS", 0.05)
-    monkeypatch.setattr(rehearsing, "_FIRST_PAUSE_SECONDS", 0.1)
-    monkeypatch.setattr(rehearsing, "_LONGEST_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr(locks, "RETRY_SECONDS", 0.02)
 
 

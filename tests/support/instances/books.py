@@ -128,7 +128,7 @@ async def assert_books_agree(instance: Instance, answers: Iterable[Answer] = ())
         events = await connection.fetchval("SELECT count(*) FROM events WHERE ltz > 0")
         payments = await connection.fetchval("SELECT count(*) FROM payments")
         claims = await connection.fetchval(
-            "SELECT (SELECT count(reward_id) FROM checkins)"
+            "SELECT (SELECT count(reward_id) FROM check_ins)"
             "     + (SELECT count(*) FROM milestone_claims)"
         )
         nonces = await connection.fetchval("SELECT count(*) FROM transactions")

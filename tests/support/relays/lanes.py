@@ -39,7 +39,7 @@ def a_plan(
     user: Address = USER,
     *,
     claim: tuple[int, int] | None = None,
-    takes_turns: bool = False,
+    serialized_per_user: bool = False,
     wallet: Address | None = None,
 ) -> RelayPlan:
     """`claim`: (collection, expected claims)."""
@@ -48,7 +48,7 @@ def a_plan(
         data=data,
         user=user,
         function="PerkNFT.claimFor" if claim else "PerkNFT.permitLTZ",
-        takes_turns=takes_turns or claim is not None,
+        serialized_per_user=serialized_per_user or claim is not None,
         wallet=wallet,
         claim=claim and RequestedClaim(*claim),
     )
@@ -60,7 +60,7 @@ def a_relay(
     key: str | None = None,
     failure: str | None = None,
     window_start: datetime | None = None,
-    worst_wei: int = WORST_WEI,
+    max_cost_wei: int = WORST_WEI,
     identity: str | None = None,
 ) -> NewRelay:
     plan = plan or a_plan()
@@ -68,7 +68,7 @@ def a_relay(
     return NewRelay(
         plan=plan,
         gas_limit=100_000,
-        worst_wei=worst_wei,
+        max_cost_wei=max_cost_wei,
         idempotency_key=key,
         fingerprint=hashlib.sha256(plan.data).digest(),
         window_start=None if failure else start,

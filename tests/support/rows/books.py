@@ -112,7 +112,7 @@ class BookRows:
         if kind == 3:
             await self.db.execute(
                 """
-                INSERT INTO checkins (brand_id, wallet, day, streak, ltz, reward_id)
+                INSERT INTO check_ins (brand_id, wallet, day, streak, ltz, reward_id)
                 VALUES ($1, $2, '2026-01-01'::date + $3::int, $3, $4, $5)
                 """,
                 *told,
@@ -233,13 +233,15 @@ class BookRows:
 
     async def _move_cursor(self, number: int, hash_: Hash32) -> None:
         await self.db.execute(
-            "UPDATE chains SET number = $1, hash = $2, head_number = $1", number, hash_
+            "UPDATE chains SET cursor_number = $1, cursor_hash = $2, head_number = $1",
+            number,
+            hash_,
         )
 
     async def burn(self, reward: UUID, units: int) -> None:
         """The reward's wallet burns some of what it has, in the newest block."""
         wallet = await self.db.fetchval("SELECT wallet FROM rewards WHERE id = $1", reward)
-        hash_ = await self.db.fetchval("SELECT hash FROM chains")
+        hash_ = await self.db.fetchval("SELECT cursor_hash FROM chains")
         self._salt += 1
         place = (self.block, hash_, 10_000 + self._salt, a_hash(f"burn {self._salt}"))
         async with self.db.transaction():

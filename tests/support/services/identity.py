@@ -17,7 +17,7 @@ from jwt.algorithms import ECAlgorithm, get_default_algorithms
 
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
-from ltzd.dev.sandbox.identity.limits import DOOR as LIMIT_DOOR
+from ltzd.dev.sandbox.identity.limits import CONTROL_PATH as LIMIT_PATH
 from ltzd.dev.sandbox.identity.wallet_rpc import app_signer
 from ltzd.providers.identity.client import IdentityPolicy
 
@@ -89,7 +89,7 @@ class Provider:
 
     async def limit_users(self, per_minute: int) -> None:
         body = {"usersPerMinute": per_minute}
-        async with self._session.post(self.sandbox.url + LIMIT_DOOR, json=body) as answer:
+        async with self._session.post(self.sandbox.url + LIMIT_PATH, json=body) as answer:
             assert await answer.json() == body
 
     def break_down(self, **fault: Any) -> None:

@@ -268,7 +268,7 @@ class World:
     async def sending(self, **changed: Any) -> AsyncIterator[None]:
         """A sender that works until the block ends: as abruptly as a kill."""
         policy = brand_webhooks.guard_policy(allow_loopback=True)
-        http = BrandWebhooks(changed.pop("policy", policy), changed.pop("look_up", None))
+        http = BrandWebhooks(changed.pop("policy", policy), changed.pop("resolve", None))
         sender = Sender(self.pool, self.wakeups, SEALER, http, now=self.clock.now)
         try:
             async with running(sender.run(), self.wakeups.listen()):

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from ltzd.rules.site_plugin.streaks import CheckIn, Streak
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.site_plugin import check_ins as checkins
+from ltzd.store.site_plugin import check_ins
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin.check_ins import NewCheckIn
 from ltzd.store.site_plugin.links import ConsumedCode
@@ -63,7 +63,7 @@ async def checked_in(
 ) -> None:
     """On the next day that neither he nor his wallet has claimed."""
     async with session(pool) as connection:
-        standing = await checkins.read_snapshot(connection, member)
+        standing = await check_ins.read_snapshot(connection, member)
         last = None if standing.streak is None else standing.streak.last_day
         claimed = [day for day in (last, standing.checked_in_on) if day is not None]
         day = max(claimed) + timedelta(days=1) if claimed else FIRST_DAY
@@ -77,7 +77,7 @@ async def checked_in(
             own_days=min(days, standing.own_days + 1),
             own_ltz=ltz if own_ltz is None else own_ltz,
         )
-        assert await checkins.write_check_in(connection, new)
+        assert await check_ins.write_check_in(connection, new)
     if mined:
         await mint(pool, new.reward_id)
         await gave(pool, member.brand_id, member.wallet, ltz)

@@ -259,7 +259,7 @@ class Sites:
         await value(
             self.pool,
             "UPDATE site_redemptions SET created_at = created_at - $1 * interval '1 minute', "
-            "answered_at = answered_at - $1 * interval '1 minute'",
+            "completed_at = completed_at - $1 * interval '1 minute'",
             minutes,
         )
 

@@ -28,6 +28,7 @@ from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import http_app
 from ltzd.dev.sandbox import Sandbox
 from ltzd.http.event_handler import models
+from ltzd.http.event_handler.errors import EventHandlerError
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.keys import NewKeys
@@ -58,7 +59,7 @@ def somebody() -> str:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonResponse:
     status: int
     body: Any
     headers: Mapping[str, str]
@@ -100,7 +101,7 @@ class EventSurface:
         path: str,
         said: object = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> JsonResponse:
         """`said` as JSON; bytes, or an iterator of chunks, as they are."""
         sent = dict(headers or {})
         raw: Any = said
@@ -121,15 +122,15 @@ class EventSurface:
             got = await answer.read()
             is_json = answer.content_type == "application/json"
             body = json.loads(got) if got and is_json else None
-            return Answer(answer.status, body, answer.headers, got)
+            return JsonResponse(answer.status, body, answer.headers, got)
 
-    async def post(self, body: object, **headers: str) -> Answer:
+    async def post(self, body: object, **headers: str) -> JsonResponse:
         """An event, whose answer must fit the models whatever it is."""
         answer = await self.ask("POST", f"{PREFIX}/manual-event", body, headers)
         assert_well_formed(answer)
         return answer
 
-    async def get(self, path: str, **headers: str) -> Answer:
+    async def get(self, path: str, **headers: str) -> JsonResponse:
         return await self.ask("GET", PREFIX + path, headers=headers)
 
     async def apply(self, brand: Brand) -> NewKeys | None:
@@ -194,7 +195,7 @@ class BrandAtWork:
 
     async def post(
         self, email: str | None = None, headers: Mapping[str, str] | None = None, **changes: Any
-    ) -> Answer:
+    ) -> JsonResponse:
         return await self.surface.post(self.body(email, **changes), **(headers or {}))
 
     async def change(self, *events: dict[str, Any], **changes: Any) -> None:
@@ -210,7 +211,7 @@ class BrandAtWork:
         async with transaction(self.surface.daemon.pool) as connection:
             await connection.execute(
                 """
-                UPDATE claims SET last_event_at = last_event_at - make_interval(secs => $2)
+                UPDATE event_claims SET last_event_at = last_event_at - make_interval(secs => $2)
                  WHERE brand_id = $1
                 """,
                 self.brand.address,
@@ -233,16 +234,16 @@ class BrandAtWork:
         return found
 
 
-def assert_well_formed(answer: Answer) -> None:
+def assert_well_formed(answer: JsonResponse) -> None:
     """What holds for every answer of an event, whatever it says."""
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.headers["Vary"] == "Origin"
     assert answer.headers["X-Request-Id"]
     if answer.status in {200, 202}:
-        models.RecordedAnswer.model_validate(answer.body)
+        models.ManualEventResponse.model_validate(answer.body)
         assert (answer.status == 202) is (answer.body["status"] == "queued")
     else:
-        models.Refusal.model_validate(answer.body)
+        EventHandlerError.model_validate(answer.body)
         assert set(answer.body) <= {"success", "error", "details"}
         assert answer.error
         assert "@mail.example" not in answer.raw.decode()

@@ -42,7 +42,8 @@ from ltzd.errors import (
     Unauthorized,
     ValidationFailed,
 )
-from ltzd.http.app import App, build_app
+from ltzd.http.app import build_app
+from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
 from ltzd.http.services import Health, HttpPolicy, Services, SiteServices
 from ltzd.providers.host_sites import HostCredentials
@@ -59,7 +60,7 @@ from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE
 from ltzd.rules.site_plugin.redemptions import check_cost
 from ltzd.rules.site_plugin.spending import Allowance
-from ltzd.rules.site_plugin.streaks import Milestone, StreakShown
+from ltzd.rules.site_plugin.streaks import Milestone, StreakSummary
 from ltzd.store.indexer.tokens import TokenPage
 from ltzd.store.perk_charges import ChargeRedemption
 from ltzd.store.site_plugin.links import Link
@@ -84,7 +85,7 @@ PERK = (COLLECTION << SERIAL_BITS) + 1
 
 
 @dataclass
-class EventBook:
+class FakeEvents:
     """Remembers what it was asked; says no to duplicates, and whatever `refusal` holds."""
 
     asked: list[EventRequest] = field(default_factory=list)
@@ -155,7 +156,7 @@ class EventBook:
 
 
 @dataclass
-class RelayBook:
+class FakeRelays:
     """Sends whatever a wallet's own user asks, 35 times; says no with whatever `refusal` holds.
 
     `heard` are the names of what was asked of it, in order.
@@ -250,7 +251,7 @@ def mined(relayed: Relayed, status: RelayStatus) -> Relayed:
 
 
 @dataclass
-class PerkBook:
+class FakePerkCharges:
     """Redeems what its tokens have left; says no with whatever `refusal` holds.
 
     Signatures are judged with `keys`, or by `check` as RequestSignatures judges them. `heard` are
@@ -335,7 +336,7 @@ class PerkBook:
     def _own(self, brand: Address, collection_id: int) -> None:
         if self.refusal is not None:
             raise self.refusal
-        perk_charges.own_collection(collection_id, self.owners.get(collection_id), brand)
+        perk_charges.check_collection_owner(collection_id, self.owners.get(collection_id), brand)
 
     def _own_token(self, brand: Address, collection_id: int, token_id: int) -> Token:
         self._own(brand, collection_id)
@@ -377,7 +378,7 @@ def a_redemption(
 
 
 @dataclass
-class ConstraintBook:
+class FakeConstraints:
     """Cached results as (brand, URL, user, collection); a brand's key reaches its own."""
 
     keys: dict[str, Address] = field(default_factory=lambda: {API_KEY: address_of(BRAND_ID)})
@@ -404,7 +405,7 @@ class ConstraintBook:
 
 
 @dataclass
-class DomainBook:
+class FakeDomains:
     """Whose record stands at a domain; says no with whatever `refusal` holds."""
 
     brands: dict[str, Address] = field(default_factory=dict)
@@ -419,7 +420,7 @@ class DomainBook:
 
 
 @dataclass
-class PaymentBook:
+class FakePayments:
     """Opens sessions, and mints those that are `paid`; says no with whatever `refusal` holds.
 
     `events` are those it heard; one is the provider's if its signature is `signature`.
@@ -459,7 +460,7 @@ class PaymentBook:
         self.minted.add(session_id)
         return MintedPayment(self.paid[session_id], MINT, already_processed=not is_new)
 
-    async def hear(self, raw: bytes, signature: str | None) -> None:
+    async def process_event(self, raw: bytes, signature: str | None) -> None:
         self._refuse()
         if signature != self.signature:
             raise PaymentRefused("Stripe-Signature: not of this body")
@@ -471,7 +472,7 @@ class PaymentBook:
 
 
 @dataclass
-class PregenerationBook:
+class FakePregeneration:
     """Gives each account a wallet, `most` times; says no with whatever `refusal` holds."""
 
     wallets: dict[tuple[str, str], AccountWallet] = field(default_factory=dict)
@@ -529,7 +530,7 @@ ANN = Member(
 
 
 @dataclass
-class SiteBook:
+class FakeSite:
     """The site of a brand with one member, ann, one perk and a milestone of seven days.
 
     Says no with whatever `refusal` holds to all that comes after the log-in. `heard` are the names
@@ -636,12 +637,12 @@ class SiteBook:
             raise MilestoneRefused("There is no such milestone.")
         return 50
 
-    async def streak(self, member: Member) -> StreakShown:
+    async def streak(self, member: Member) -> StreakSummary:
         self._hear("streak", member)
         return self._streak()
 
-    def _streak(self) -> StreakShown:
-        return StreakShown(8, self.multiplier, Milestone(30, 250), (Milestone(7, 50),))
+    def _streak(self) -> StreakSummary:
+        return StreakSummary(8, self.multiplier, Milestone(30, 250), (Milestone(7, 50),))
 
     async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Leaderboard:
         self._hear("read", (brand.id, metric, period, limit))
@@ -690,14 +691,14 @@ class Surface:
 
     url: str
     client: aiohttp.ClientSession
-    book: EventBook
-    relays: RelayBook = field(default_factory=RelayBook)
-    perks: PerkBook = field(default_factory=PerkBook)
-    constraints: ConstraintBook = field(default_factory=ConstraintBook)
-    domains: DomainBook = field(default_factory=DomainBook)
-    payments: PaymentBook = field(default_factory=PaymentBook)
-    pregeneration: PregenerationBook = field(default_factory=PregenerationBook)
-    site: SiteBook = field(default_factory=SiteBook)
+    book: FakeEvents
+    relays: FakeRelays = field(default_factory=FakeRelays)
+    perks: FakePerkCharges = field(default_factory=FakePerkCharges)
+    constraints: FakeConstraints = field(default_factory=FakeConstraints)
+    domains: FakeDomains = field(default_factory=FakeDomains)
+    payments: FakePayments = field(default_factory=FakePayments)
+    pregeneration: FakePregeneration = field(default_factory=FakePregeneration)
+    site: FakeSite = field(default_factory=FakeSite)
     limits: RateLimits = field(default_factory=RateLimits)
     health: Health = field(default_factory=lambda: Health(True, True, True))
 
@@ -706,28 +707,28 @@ class Surface:
 
     def forget_relays(self) -> None:
         """As if nobody had asked before: starting another surface takes longer than a test."""
-        vars(self.relays).update(vars(RelayBook()))
+        vars(self.relays).update(vars(FakeRelays()))
         vars(self.limits).update(vars(RateLimits()))
 
     def forget_payments(self) -> None:
-        vars(self.payments).update(vars(PaymentBook()))
+        vars(self.payments).update(vars(FakePayments()))
         vars(self.limits).update(vars(RateLimits()))
 
     def forget_pregenerations(self) -> None:
-        vars(self.pregeneration).update(vars(PregenerationBook()))
+        vars(self.pregeneration).update(vars(FakePregeneration()))
         vars(self.limits).update(vars(RateLimits()))
 
     def forget_site(self) -> None:
-        vars(self.site).update(vars(SiteBook()))
+        vars(self.site).update(vars(FakeSite()))
         vars(self.limits).update(vars(RateLimits()))
 
     def forget_domains(self) -> None:
-        vars(self.domains).update(vars(DomainBook()))
+        vars(self.domains).update(vars(FakeDomains()))
         vars(self.limits).update(vars(RateLimits()))
 
     def forget_perks(self) -> None:
-        vars(self.perks).update(vars(PerkBook()))
-        vars(self.constraints).update(vars(ConstraintBook()))
+        vars(self.perks).update(vars(FakePerkCharges()))
+        vars(self.constraints).update(vars(FakeConstraints()))
         vars(self.limits).update(vars(RateLimits()))
 
 
@@ -751,7 +752,7 @@ async def serving(app: App, tls: ssl.SSLContext | None = None) -> AsyncIterator[
 
 @asynccontextmanager
 async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[Surface]:
-    book = EventBook()
+    book = FakeEvents()
     async with aiohttp.ClientSession() as client:
         surface = Surface("", client, book)
         services = replace(
@@ -772,7 +773,7 @@ async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[Surface]:
 
 
 def services_over(
-    book: EventBook, is_known_domain: Callable[[str], bool] = lambda _host: False
+    book: FakeEvents, is_known_domain: Callable[[str], bool] = lambda _host: False
 ) -> Services:
     """All well, and limits counted in memory."""
 
@@ -783,13 +784,13 @@ def services_over(
         events=book,
         health=health,
         is_known_domain=is_known_domain,
-        relays=RelayBook(),
-        perk_charges=PerkBook(),
-        constraints=ConstraintBook(),
-        domains=DomainBook(),
-        payments=PaymentBook(),
-        pregeneration=PregenerationBook(),
-        site=SiteBook().services(),
+        relays=FakeRelays(),
+        perk_charges=FakePerkCharges(),
+        constraints=FakeConstraints(),
+        domains=FakeDomains(),
+        payments=FakePayments(),
+        pregeneration=FakePregeneration(),
+        site=FakeSite().services(),
         limits=RateLimits(),
     )
 

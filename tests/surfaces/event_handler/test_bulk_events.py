@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ltzd.dev.sandbox.faults import Fault
-from ltzd.http.event_handler.bulk_models import BulkAnswer
+from ltzd.http.event_handler.bulk_models import BulkEventsResponse
 from tests.support.surfaces.event_surface import (
     PREFIX,
-    Answer,
     EventSurface,
+    JsonResponse,
     free,
     mint_hash,
     somebody,
@@ -21,14 +21,14 @@ from tests.support.surfaces.http_surface import a_surface
 PATH = f"{PREFIX}/bulk-events"
 
 
-async def bulk(surface: EventSurface, events: object, **headers: str) -> Answer:
+async def bulk(surface: EventSurface, events: object, **headers: str) -> JsonResponse:
     answer = await surface.ask("POST", PATH, {"events": events}, headers)
     if answer.status == 200:
-        BulkAnswer.model_validate(answer.body)
+        BulkEventsResponse.model_validate(answer.body)
     return answer
 
 
-def statuses(answer: Answer) -> list[int]:
+def statuses(answer: JsonResponse) -> list[int]:
     """What each item would have been answered alone; 200 for a success."""
     return [item.get("status") if not item["success"] else 200 for item in answer.body["results"]]
 

@@ -7,9 +7,9 @@ import pytest
 from tests.support.surfaces.event_surface import (
     OWN_ORIGIN,
     PREFIX,
-    Answer,
     BrandAtWork,
     EventSurface,
+    JsonResponse,
     free,
 )
 
@@ -37,7 +37,7 @@ async def a_brand(surface: EventSurface) -> BrandAtWork:
     return await surface.brand(free(), domains=("shop.example", "münchen.example"))
 
 
-def assert_granted(answer: Answer, origin: str) -> None:
+def assert_granted(answer: JsonResponse, origin: str) -> None:
     headers: Any = answer.headers
     assert headers.getall("Access-Control-Allow-Origin") == [origin], answer
     assert headers.getall("Access-Control-Allow-Credentials") == ["true"]
@@ -47,12 +47,12 @@ def assert_granted(answer: Answer, origin: str) -> None:
     } == EXPOSED
 
 
-def assert_varies(answer: Answer) -> None:
+def assert_varies(answer: JsonResponse) -> None:
     varied = ",".join(answer.headers.getall("Vary"))  # type: ignore[attr-defined]
     assert "origin" in {name.strip().lower() for name in varied.split(",")}
 
 
-def assert_not_granted(answer: Answer) -> None:
+def assert_not_granted(answer: JsonResponse) -> None:
     assert "Access-Control-Allow-Origin" not in answer.headers, answer
     assert_varies(answer)
 

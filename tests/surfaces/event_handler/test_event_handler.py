@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ltzd import errors
 from ltzd.errors import LtzdError
-from ltzd.http.errors import answer_of
+from ltzd.http.errors import http_error_of
 from ltzd.http.event_handler import models
 from ltzd.http.requests.fields import PLAIN_EMAIL, is_email
 from ltzd.http.services import Health
@@ -89,7 +89,7 @@ async def test_a_published_event_is_answered_with_every_field_of_the_specificati
             "transactionHash": "0x" + MINT.hex(),
         },
     }
-    models.RecordedAnswer.model_validate(answer)
+    models.ManualEventResponse.model_validate(answer)
 
 
 async def test_an_event_without_a_hash_in_time_is_202_with_the_fields_of_a_200(
@@ -102,7 +102,7 @@ async def test_an_event_without_a_hash_in_time_is_202_with_the_fields_of_a_200(
     assert answer["success"] is True
     assert answer["transactionHash"] is None
     assert answer["status"] == "queued"
-    models.RecordedAnswer.model_validate(answer)
+    models.ManualEventResponse.model_validate(answer)
 
 
 async def test_a_reward_of_zero_is_final_at_once(surface: Surface) -> None:
@@ -586,9 +586,9 @@ async def test_every_class_of_the_error_tree_has_an_answer() -> None:
     for kind in tree:
         if issubclass(kind, LtzdError) and kind is not errors.InvalidFields:
             argument: Any = [] if kind is errors.FileRejected else "text"
-            answer = answer_of(kind(argument))
-            assert 400 <= answer.status <= 503
-            assert answer.text
+            error = http_error_of(kind(argument))
+            assert 400 <= error.status <= 503
+            assert error.message
 
 
 # --- reads --------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ import pytest
 
 from tests.support.surfaces.event_surface import (
     PREFIX,
-    Answer,
     BrandAtWork,
     EventSurface,
+    JsonResponse,
     free,
     somebody,
 )
@@ -63,7 +63,7 @@ def event(brand: BrandAtWork, **changes: Any) -> bytes:
     return json.dumps(brand.body(**changes)).encode()
 
 
-async def assert_unreadable(brand: BrandAtWork, raw: bytes, **headers: str) -> Answer:
+async def assert_unreadable(brand: BrandAtWork, raw: bytes, **headers: str) -> JsonResponse:
     answer = await brand.surface.post(raw, **headers)
     assert answer.status == 400, (raw[:80], answer.body)
     assert set(answer.body) <= {"success", "error", "details"}

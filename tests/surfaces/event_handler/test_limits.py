@@ -17,9 +17,9 @@ from ltzd.store.brands import keys as brand_keys
 from ltzd.store.database import transaction
 from tests.support.surfaces.event_surface import (
     PREFIX,
-    Answer,
     BrandAtWork,
     EventSurface,
+    JsonResponse,
     free,
     somebody,
 )
@@ -30,7 +30,7 @@ DAY = 24 * 3600
 PAID = free(reward=100)
 
 
-def assert_limited(answer: Answer, reason: str, most_seconds: float) -> int:
+def assert_limited(answer: JsonResponse, reason: str, most_seconds: float) -> int:
     """A 429 that ends by itself; answers when."""
     assert answer.status == 429, answer.body
     assert answer.details["reason"] == reason
@@ -40,7 +40,7 @@ def assert_limited(answer: Answer, reason: str, most_seconds: float) -> int:
     return seconds
 
 
-def assert_rate_headers(answer: Answer, limit: int) -> None:
+def assert_rate_headers(answer: JsonResponse, limit: int) -> None:
     """Spec 8: limit, nothing left, and the end of the window in Unix seconds."""
     assert answer.headers["X-RateLimit-Limit"] == str(limit)
     assert answer.headers["X-RateLimit-Remaining"] == "0"
@@ -54,12 +54,12 @@ def seconds_to_midnight(zone: str) -> float:
     return (tomorrow.astimezone(UTC) - now.astimezone(UTC)).total_seconds()
 
 
-def statuses(answer: Answer) -> list[int]:
+def statuses(answer: JsonResponse) -> list[int]:
     assert answer.status == 200, answer.body
     return [item["status"] if not item["success"] else 200 for item in answer.body["results"]]
 
 
-async def bulk(surface: EventSurface, items: list[Any], **headers: str) -> Answer:
+async def bulk(surface: EventSurface, items: list[Any], **headers: str) -> JsonResponse:
     return await surface.ask("POST", BULK, {"events": items}, headers)
 
 

@@ -9,8 +9,15 @@ from uuid import UUID
 import pytest
 
 from ltzd.http.event_handler import models
+from ltzd.http.event_handler.errors import EventHandlerError
 from ltzd.values import checksummed
-from tests.support.surfaces.event_surface import Answer, EventSurface, free, mint_hash, somebody
+from tests.support.surfaces.event_surface import (
+    EventSurface,
+    JsonResponse,
+    free,
+    mint_hash,
+    somebody,
+)
 from tests.support.waiting import until
 
 
@@ -25,12 +32,12 @@ def assert_recent(text: object) -> None:
 # --- event-config ------------------------------------------------------------------------------
 
 
-async def configuration(surface: EventSurface, query: str) -> Answer:
+async def configuration(surface: EventSurface, query: str) -> JsonResponse:
     answer = await surface.get(f"/event-config{query}")
     if answer.status == 200:
-        models.ConfigAnswer.model_validate(answer.body)
+        models.EventConfigResponse.model_validate(answer.body)
     else:
-        models.Refusal.model_validate(answer.body)
+        EventHandlerError.model_validate(answer.body)
     return answer
 
 

@@ -17,9 +17,9 @@ from ltzd.values import checksummed
 from tests.support.services.postgres import Databases
 from tests.support.surfaces.event_surface import (
     NO_LIMITS,
-    Answer,
     BrandAtWork,
     EventSurface,
+    JsonResponse,
     an_event_surface,
     free,
     mint_hash,
@@ -30,11 +30,11 @@ DAY = 24 * 3600
 BYPASS_SOURCES = ["discord_manual_reward", "voice_claim", "gateway_event"]
 
 
-def body_of(answer: Answer) -> tuple[int, Any]:
+def body_of(answer: JsonResponse) -> tuple[int, Any]:
     return answer.status, answer.body
 
 
-def assert_max_claims(answer: Answer, total: int, maximum: int) -> None:
+def assert_max_claims(answer: JsonResponse, total: int, maximum: int) -> None:
     """The exact 429 of spec 7.1, which ends never, so it names no time."""
     assert answer.status == 429, answer.body
     message = answer.details["message"]
@@ -53,7 +53,7 @@ def assert_max_claims(answer: Answer, total: int, maximum: int) -> None:
     assert "Retry-After" not in answer.headers
 
 
-def assert_cooldown(answer: Answer, previous: str, about_seconds: float) -> None:
+def assert_cooldown(answer: JsonResponse, previous: str, about_seconds: float) -> None:
     assert answer.status == 429, answer.body
     seconds = answer.details["cooldownSeconds"]
     message = answer.details["message"]
@@ -74,7 +74,7 @@ def assert_cooldown(answer: Answer, previous: str, about_seconds: float) -> None
     assert answer.headers["Retry-After"] == str(seconds)
 
 
-def assert_duplicate(answer: Answer, of: Answer) -> None:
+def assert_duplicate(answer: JsonResponse, of: JsonResponse) -> None:
     assert body_of(answer) == (
         409,
         {
@@ -775,7 +775,7 @@ async def test_minus_one_and_999999_are_no_limit(
     await brand.post(email)
     async with event_surface.daemon.pool.acquire() as connection:
         await connection.execute(
-            "UPDATE claims SET claims = 5000000 WHERE brand_id = $1", brand.brand.address
+            "UPDATE event_claims SET claims = 5000000 WHERE brand_id = $1", brand.brand.address
         )
     await brand.passes(60)
     assert (await brand.post(email)).status == 200
@@ -788,7 +788,7 @@ async def test_a_limit_beside_999999_is_a_limit(event_surface: EventSurface, lim
     await brand.post(email)
     async with event_surface.daemon.pool.acquire() as connection:
         await connection.execute(
-            "UPDATE claims SET claims = $2 WHERE brand_id = $1", brand.brand.address, limit
+            "UPDATE event_claims SET claims = $2 WHERE brand_id = $1", brand.brand.address, limit
         )
     await brand.passes(60)
     assert_max_claims(await brand.post(email), limit, limit)

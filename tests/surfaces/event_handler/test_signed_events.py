@@ -14,9 +14,9 @@ from ltzd.store.brands import keys as brand_keys
 from ltzd.store.database import transaction
 from tests.support.surfaces.event_surface import (
     PREFIX,
-    Answer,
     BrandAtWork,
     EventSurface,
+    JsonResponse,
     free,
     somebody,
 )
@@ -59,7 +59,7 @@ def raw(brand: BrandAtWork, email: str, **metadata: object) -> bytes:
     return json.dumps(brand.body(email, metadata=metadata)).encode()
 
 
-async def post(surface: EventSurface, body: bytes, signed: dict[str, str]) -> Answer:
+async def post(surface: EventSurface, body: bytes, signed: dict[str, str]) -> JsonResponse:
     return await surface.ask("POST", PATH, body, signed)
 
 

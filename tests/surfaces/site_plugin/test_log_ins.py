@@ -23,7 +23,7 @@ from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.daemon.surfaces import http_app
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.http.services import HttpPolicy
-from ltzd.http.site_plugin.models import SiteRefusal
+from ltzd.http.site_plugin.errors import SitePluginError
 from ltzd.http.site_plugin.operations import operations
 from ltzd.providers.host_sites import HostSiteClient
 from ltzd.providers.identity.tokens import IdentityTokens
@@ -54,15 +54,17 @@ BODIES: dict[str, dict[str, object]] = {
     "link": {"code": "x"},
 }
 MODELS = {
-    (one.method, one.path.rpartition("/")[2]): {
-        status: model for status, (_, model) in one.answers.items()
+    (operation.method, operation.path.rpartition("/")[2]): {
+        status: response.model
+        for status, response in operation.responses.items()
+        if response.model is not None
     }
-    for one in operations(HttpPolicy())
+    for operation in operations(HttpPolicy())
 }
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonResponse:
     status: int
     body: Any
     headers: Mapping[str, str]
@@ -70,7 +72,7 @@ class Answer:
     @property
     def code(self) -> tuple[int, str]:
         """Of a refusal, whose message is a sentence."""
-        SiteRefusal.model_validate(self.body)
+        SitePluginError.model_validate(self.body)
         assert self.body["data"]["status"] == self.status
         assert self.body["message"].endswith(".")
         return self.status, self.body["code"]
@@ -95,7 +97,7 @@ class Site:
 
     async def ask(
         self, path: str, said: object = None, method: str | None = None, **headers: str
-    ) -> Answer:
+    ) -> JsonResponse:
         """Every answer fits what is documented, and none holds an e-mail address.
 
         But for `me`, which tells a member his own name.
@@ -107,7 +109,7 @@ class Site:
             method, f"{self.url}{BASE}/{path}", json=said, headers=sent
         ) as reply:
             text = await reply.text()
-            answer = Answer(reply.status, json.loads(text), reply.headers)
+            answer = JsonResponse(reply.status, json.loads(text), reply.headers)
         MODELS[method, path.partition("?")[0]][answer.status].model_validate(answer.body)
         assert path == "me" or "@" not in text
         return answer
@@ -153,7 +155,7 @@ class Session:
 
     async def ask(
         self, path: str, said: object = None, method: str | None = None, **headers: str
-    ) -> Answer:
+    ) -> JsonResponse:
         log_in = {"Cookie": self.told["cookie"], "X_WP_Nonce": self.told["nonce"]}
         body = BODIES.get(path) if said is None else said
         return await self.site.ask(path, body, method, **log_in | headers)

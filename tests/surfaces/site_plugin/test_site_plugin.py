@@ -5,7 +5,7 @@ Behind it stands a book with one member; `test_site_logins_http.py` has the real
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from ipaddress import ip_network
@@ -15,7 +15,6 @@ import pytest
 import pytest_asyncio
 import requests
 import schemathesis
-from pydantic import BaseModel
 from schemathesis import GenerationMode
 
 from ltzd.errors import (
@@ -43,8 +42,8 @@ from ltzd.http.openapi.operations import Operation
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.services import HttpPolicy
 from ltzd.http.site_plugin import models as site_models
+from ltzd.http.site_plugin.errors import SitePluginError
 from ltzd.http.site_plugin.handlers import BODY_LIMIT
-from ltzd.http.site_plugin.models import SiteRefusal
 from ltzd.http.site_plugin.operations import operations
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.rules.event_handler.brand_limits import rate_limited
@@ -63,6 +62,7 @@ from tests.support.surfaces.http_surface import (
     Surface,
     a_surface,
 )
+from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
 BASE = "/wp-json/loyalty/v1"
@@ -110,7 +110,7 @@ def surface(running: Surface) -> Surface:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonResponse:
     status: int
     text: str
     headers: Mapping[str, str]
@@ -140,7 +140,7 @@ class Answer:
 
 async def ask(
     surface: Surface, method: str, path: str, said: object = None, **headers: str
-) -> Answer:
+) -> JsonResponse:
     """With ann's log-in. `said` as JSON, or as it is if it is bytes; an empty header is none."""
     sent = {"Host": SITE_HOST, "Cookie": COOKIE, "X-WP-Nonce": NONCE}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -155,19 +155,19 @@ async def ask(
         headers={name: value for name, value in sent.items() if value},
         skip_auto_headers=("Content-Type",),
     ) as reply:
-        return Answer(reply.status, await reply.text(), reply.headers)
+        return JsonResponse(reply.status, await reply.text(), reply.headers)
 
 
-async def post(surface: Surface, path: str, said: object = ..., **headers: str) -> Answer:
+async def post(surface: Surface, path: str, said: object = ..., **headers: str) -> JsonResponse:
     said = GOOD.get(path) if said is ... else said
     return await ask(surface, "POST", path, said, **headers)
 
 
-async def get(surface: Surface, path: str, **headers: str) -> Answer:
+async def get(surface: Surface, path: str, **headers: str) -> JsonResponse:
     return await ask(surface, "GET", path, **headers)
 
 
-async def well(surface: Surface, path: str, **headers: str) -> Answer:
+async def well(surface: Surface, path: str, **headers: str) -> JsonResponse:
     """A good request of this endpoint."""
     return await (post if path in POSTED else get)(surface, path, **headers)
 
@@ -715,7 +715,7 @@ async def test_a_preflight_is_answered_everywhere(surface: Surface) -> None:
 FAILED_COOKIE = COOKIE.replace("ann", "eve")
 
 
-def retry_after(answer: Answer) -> int:
+def retry_after(answer: JsonResponse) -> int:
     seconds = int(answer.headers["Retry-After"])
     assert 1 <= seconds <= 60
     return seconds
@@ -955,31 +955,18 @@ SITE_OPERATIONS = operations(HttpPolicy())
 ENDPOINTS = {one.path.rpartition("/")[2]: one for one in SITE_OPERATIONS if one.method != "DELETE"}
 
 
-def shapes() -> Iterator[tuple[Operation, int, type[BaseModel]]]:
-    for operation in SITE_OPERATIONS:
-        for status, (_, model) in operation.answers.items():
-            yield operation, status, model
-
-
-@pytest.mark.parametrize(
-    ("operation", "status", "model"),
-    list(shapes()),
-    ids=lambda value: value.path if isinstance(value, Operation) else None,
-)
-def test_each_answer_has_examples_that_fit_its_model(
-    operation: Operation, status: int, model: type[BaseModel]
-) -> None:
-    assert operation.examples[status]
-    for body in operation.examples[status].values():
-        model.model_validate(body)
-        assert (status >= 400) is (model is SiteRefusal)
+@pytest.mark.parametrize("operation", SITE_OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
+def test_each_answer_has_examples_that_fit_its_model(operation: Operation) -> None:
+    assert_examples_fit(operation)
+    for status, response in operation.responses.items():
+        assert (status >= 400) is (response.model is SitePluginError)
 
 
 def test_the_examples_of_requests_are_good_requests() -> None:
     for name, model in (
-        ("redeem", site_models.PerkOrder),
-        ("claim-milestone", site_models.MilestoneOrder),
-        ("link", site_models.LinkOrder),
+        ("redeem", site_models.RedeemBody),
+        ("claim-milestone", site_models.ClaimMilestoneBody),
+        ("link", site_models.LinkBody),
     ):
         examples = ENDPOINTS[name].request_examples
         assert examples
@@ -991,8 +978,8 @@ def test_every_code_of_the_specification_has_an_example_where_it_belongs() -> No
     found = {
         (name, status, body["code"])
         for name, operation in ENDPOINTS.items()
-        for status, bodies in operation.examples.items()
-        for body in bodies.values()
+        for status, response in operation.responses.items()
+        for body in response.examples.values()
         if status >= 400 and isinstance(body, dict)
     }
     assert found >= {
@@ -1016,7 +1003,9 @@ def test_every_code_of_the_specification_has_an_example_where_it_belongs() -> No
 async def test_good_answers_fit_what_is_documented(surface: Surface) -> None:
     for name, operation in ENDPOINTS.items():
         answer = await well(surface, name)
-        operation.answers[200][1].model_validate(answer.body)
+        model = operation.responses[200].model
+        assert model is not None
+        model.model_validate(answer.body)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))

@@ -60,10 +60,10 @@ class TxtRecordStore:
         elif query.question[0].rdclass != dns.rdataclass.IN:
             response.set_rcode(dns.rcode.REFUSED)
         else:
-            self._fill(response, query.question[0].name, query.question[0].rdtype)
+            self._add_answer(response, query.question[0].name, query.question[0].rdtype)
         return response
 
-    def _fill(self, response: Message, name: Name, kind: dns.rdatatype.RdataType) -> None:
+    def _add_answer(self, response: Message, name: Name, kind: dns.rdatatype.RdataType) -> None:
         values = self._values.get(name, ())
         if values and kind in {dns.rdatatype.TXT, dns.rdatatype.ANY}:
             records = [_record(value) for value in values]

@@ -1,7 +1,7 @@
-"""The sandbox's name server: answers over UDP and TCP, on one port of the loopback address.
+"""The sandbox's name server: UDP and TCP on one port of the loopback address.
 
-Faults ordered for "dns" hold here: a status of any number is SERVFAIL, a drop is no answer. What is
-no question gets none.
+Faults ordered for "dns" apply here: any status is SERVFAIL, and a drop is no answer. A malformed
+query gets no answer either.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ from ltzd.providers.dns_txt import DnsPolicy
 
 _HOST = "127.0.0.1"
 _TCP_BYTES = 65_535
-_LEAST_UDP_BYTES = 512
+_MIN_UDP_BYTES = 512
 _IDLE_SECONDS = 10.0
-_MOST_VALUES = 256
-_MOST_BYTES = 32_768
+_MAX_VALUES = 256
+_MAX_BYTES = 32_768
 _ATTEMPTS = 5
 
 
 class DnsServer:
-    """Its port is known after `start`: the one of last time, if that is free."""
+    """The port is known after `start`: the last start's port if it is free."""
 
     def __init__(self, folder: Path, faults: Faults) -> None:
         self._folder = folder
@@ -80,12 +80,12 @@ class DnsServer:
         return DnsPolicy((_HOST,), self._port)
 
     async def set_txt(self, name: str, values: list[str]) -> None:
-        """Unless a door has ever set this name."""
+        """Sets a default; does nothing if the control endpoint has set this name."""
         assert self._store is not None, "the sandbox has not started"
         await self._store.set(name_of(name), tuple(values), "start")
 
-    async def door(self, request: web.Request) -> web.Response:
-        """POST {"name", "txt": […]}; an empty list removes."""
+    async def handle_control(self, request: web.Request) -> web.Response:
+        """POST {"name", "txt": […]}; an empty list removes the record."""
         assert self._store is not None, "the sandbox has not started"
         body = await control_body(request)
         allow_only(body, "name", "txt")
@@ -97,8 +97,11 @@ class DnsServer:
         await self._store.set(name, values, "control")
         return json_reply({"name": name.to_text(omit_final_dot=True), "txt": values})
 
-    async def reply(self, raw: bytes, most_bytes: int) -> bytes | None:
-        """None where nobody answers. `most_bytes` 0 is what the question says of itself."""
+    async def reply(self, raw: bytes, max_bytes: int) -> bytes | None:
+        """Returns the answer, or None for no answer.
+
+        `max_bytes` 0 takes the limit of the query's own EDNS payload size.
+        """
         assert self._store is not None
         query = _query_in(raw)
         if query is None:
@@ -112,7 +115,7 @@ class DnsServer:
         if fault is not None and fault.status is not None:
             response = dns.message.make_response(query, recursion_available=True)
             response.set_rcode(dns.rcode.SERVFAIL)
-        return _wire(response, most_bytes or max(query.payload, _LEAST_UDP_BYTES))
+        return _wire(response, max_bytes or max(query.payload, _MIN_UDP_BYTES))
 
     def answer_datagram(self, raw: bytes, address: tuple[str, int]) -> None:
         task = asyncio.create_task(self._answer_datagram(raw, address), name="sandbox dns")
@@ -124,26 +127,28 @@ class DnsServer:
         if reply is not None and self._udp is not None:
             self._udp.sendto(reply, address)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
-            while (reply := await self.reply(await _message(reader), _TCP_BYTES)) is not None:
+            while (reply := await self.reply(await _read_message(reader), _TCP_BYTES)) is not None:
                 writer.write(len(reply).to_bytes(2, "big") + reply)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
-            pass  # the peer has heard enough
+            pass  # the client has disconnected or is idle
         finally:
             writer.close()
 
     async def _listen(self) -> None:
         remembered = self._folder / "dns.port"
-        port = _port_in(remembered)
+        port = _remembered_port(remembered)
         for _ in range(_ATTEMPTS):
             try:
-                self._port = await self._bound(port)
+                self._port = await self._bind(port)
             except OSError:
                 port = 0
                 continue
@@ -151,9 +156,9 @@ class DnsServer:
             return
         raise Misconfigured("The sandbox's name server finds no free port.")
 
-    async def _bound(self, port: int) -> int:
-        """Both sockets on one port; 0 takes a free one."""
-        self._tcp = await asyncio.start_server(self._converse, _HOST, port)
+    async def _bind(self, port: int) -> int:
+        """Binds TCP and UDP to one port; 0 takes a free one. Returns the port."""
+        self._tcp = await asyncio.start_server(self._serve_connection, _HOST, port)
         port = self._tcp.sockets[0].getsockname()[1]
         try:
             self._udp, _ = await asyncio.get_running_loop().create_datagram_endpoint(
@@ -173,15 +178,15 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._server.answer_datagram(data, addr)
 
 
-def _port_in(file: Path) -> int:
-    """0 if none is remembered."""
+def _remembered_port(file: Path) -> int:
+    """Returns the port of the last start, or 0."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):
         return 0
 
 
-async def _message(reader: asyncio.StreamReader) -> bytes:
+async def _read_message(reader: asyncio.StreamReader) -> bytes:
     async with asyncio.timeout(_IDLE_SECONDS):
         return await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
 
@@ -194,19 +199,19 @@ def _query_in(raw: bytes) -> Message | None:
     return None if message.flags & dns.flags.QR else message
 
 
-def _wire(response: Message, most_bytes: int) -> bytes:
+def _wire(response: Message, max_bytes: int) -> bytes:
     try:
-        return response.to_wire(max_size=most_bytes)
+        return response.to_wire(max_size=max_bytes)
     except dns.exception.TooBig:
         response.answer.clear()
         response.flags |= dns.flags.TC
-        return response.to_wire(max_size=most_bytes)
+        return response.to_wire(max_size=max_bytes)
 
 
 def _values_in(body: Body) -> tuple[str, ...]:
-    values = tuple(value for value in list_in(body, "txt", _MOST_VALUES) if isinstance(value, str))
-    if len(values) < len(list_in(body, "txt", _MOST_VALUES)):
-        raise BadInputError("txt", "must be a list of texts")
-    if sum(len(value.encode()) for value in values) > _MOST_BYTES:
-        raise BadInputError("txt", f"must hold at most {_MOST_BYTES} bytes in all")
+    values = tuple(value for value in list_in(body, "txt", _MAX_VALUES) if isinstance(value, str))
+    if len(values) < len(list_in(body, "txt", _MAX_VALUES)):
+        raise BadInputError("txt", "must be a list of strings")
+    if sum(len(value.encode()) for value in values) > _MAX_BYTES:
+        raise BadInputError("txt", f"must hold at most {_MAX_BYTES} bytes in all")
     return values

@@ -1,4 +1,4 @@
-"""A small block explorer for the dev chain: pages made from the node's answers, nothing kept."""
+"""The explorer's pages, rendered from the node's answers without any storage."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ from ltzd.values import Address, address_of, checksummed, hash_of, hex_of, kecca
 
 _RECENT_BLOCKS = 20
 _MINTS_WITHIN_BLOCKS = 5_000
-_MOST_MINTS = 100
+_MAX_MINTS = 100
 _BALANCE_OF = keccak(b"balanceOf(address)")[:4]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -40,13 +40,13 @@ class Explorer:
             ("/tx/{hash}", self._transaction),
             ("/address/{address}", self._address),
         ]
-        return [web.get(BASE + path, _node_needed(handler)) for path, handler in pages_by_path]
+        return [web.get(BASE + path, _with_node_errors(handler)) for path, handler in pages_by_path]
 
     async def _recent(self, _request: web.Request) -> web.Response:
         head, chain_id = await asyncio.gather(self._node.head(), self._node.chain_id())
         numbers = range(head, max(-1, head - _RECENT_BLOCKS), -1)
-        found = await asyncio.gather(*map(self._node.block, numbers))
-        blocks = [block for block in found if block is not None]
+        answers = await asyncio.gather(*map(self._node.block, numbers))
+        blocks = [block for block in answers if block is not None]
         return pages.page(
             "Recent blocks",
             pages.note(f"Chain {chain_id}, head at block {head}."),
@@ -58,20 +58,20 @@ class Explorer:
         is_number = number.isascii() and number.isdigit() and len(number) <= 18
         block = await self._node.block(int(number), whole=True) if is_number else None
         if block is None:
-            return pages.notice(404, "No such block", "The node knows no block of this number.")
+            return pages.notice(404, "No such block", "The node has no block with this number.")
         return pages.page(f"Block {quantity(block.number)}", *block_parts(block))
 
     async def _transaction(self, request: web.Request) -> web.Response:
         tx_hash = _hash_or_none(request.match_info["hash"])
         if tx_hash is None:
-            words = "A transaction's hash is 0x and 64 hexadecimal digits."
-            return pages.notice(404, "No such transaction", words)
+            message = "A transaction's hash is 0x and 64 hexadecimal digits."
+            return pages.notice(404, "No such transaction", message)
         transaction, receipt, head = await asyncio.gather(
             self._node.transaction(tx_hash), self._node.receipt(tx_hash), self._node.head()
         )
         if transaction is None:
-            words = "The node knows no transaction of this hash: not in a block and not waiting."
-            return pages.notice(404, "No such transaction", words)
+            message = "The node has no transaction with this hash, mined or pending."
+            return pages.notice(404, "No such transaction", message)
         block = await self._node.block(quantity(receipt.block_number)) if receipt else None
         return pages.page(
             "Transaction",
@@ -83,8 +83,8 @@ class Explorer:
         try:
             address = address_of(request.match_info["address"].lower())
         except ValueError:
-            words = "An address is 0x and 40 hexadecimal digits."
-            return pages.notice(404, "No such address", words)
+            message = "An address is 0x and 40 hexadecimal digits."
+            return pages.notice(404, "No such address", message)
         balance, nonce, code = await asyncio.gather(
             self._node.balance(address), self._node.nonce(address), self._node.code(address)
         )
@@ -107,10 +107,10 @@ class Explorer:
     async def _minted_to(self, ltz: Address, owner: Address) -> list[LoggedReward]:
         since = max(0, await self._node.head() - _MINTS_WITHIN_BLOCKS)
         logs = await self._node.logs(ltz, [MINTED_TOPIC, hex_of(bytes(12) + owner)], since)
-        return rewards_in(logs, ltz)[: -_MOST_MINTS - 1 : -1]
+        return rewards_in(logs, ltz)[: -_MAX_MINTS - 1 : -1]
 
 
-def _node_needed(handler: Handler) -> Handler:
+def _with_node_errors(handler: Handler) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)

@@ -1,4 +1,4 @@
-"""LTZ rewards as they stand in a transaction's logs."""
+"""LTZ rewards, read from a transaction's logs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class LoggedReward:
 
     @property
     def event(self) -> UUID:
-        """What the reference names: uuid(16) | kind(1) | zero(7) | seq(8)."""
+        """The event id in the reference: uuid(16) | kind(1) | zero(7) | seq(8)."""
         return UUID(bytes=self.reference[:16])
 
     @property
@@ -30,15 +30,15 @@ class LoggedReward:
 
 
 def rewards_in(logs: Sequence[RpcLog], ltz: Address | None) -> list[LoggedReward]:
-    """Minted and skipped rewards; of any contract while LTZ's address is not known."""
+    """Minted and skipped rewards of LTZ; of any contract if `ltz` is None."""
     rewards = (_reward(log) for log in logs if ltz is None or log.address.lower() == hex_of(ltz))
     return [reward for reward in rewards if reward is not None]
 
 
 def ltz_text(amount: int) -> str:
     """Whole LTZ with as many decimals as the amount has."""
-    whole, rest = divmod(amount, LTZ)
-    decimals = f"{rest:018d}".rstrip("0")
+    whole, fraction = divmod(amount, LTZ)
+    decimals = f"{fraction:018d}".rstrip("0")
     return f"{whole:,}.{decimals}" if decimals else f"{whole:,}"
 
 

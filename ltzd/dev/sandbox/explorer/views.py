@@ -1,4 +1,4 @@
-"""How the explorer shows a block, a transaction and its rewards."""
+"""HTML of blocks, transactions and rewards for the explorer."""
 
 from datetime import UTC, datetime
 
@@ -10,7 +10,7 @@ from ltzd.values import address_of, checksummed, hex_of
 
 BASE = "/explorer"
 
-_MOST_TRANSACTIONS = 500
+_MAX_TRANSACTIONS = 500
 
 
 def transaction_facts(
@@ -39,13 +39,13 @@ def transaction_facts(
     if receipt.effective_gas_price is not None:
         rows.append(("Gas price", text(f"{quantity(receipt.effective_gas_price)} wei")))
     if receipt.contract_address is not None:
-        rows.append(("Contract made", _address_link(receipt.contract_address)))
+        rows.append(("Contract created", _address_link(receipt.contract_address)))
     return rows
 
 
 def _status(receipt: RpcReceipt | None) -> Html:
     if receipt is None:
-        return text("Waiting for a block", "dim")
+        return text("Pending", "dim")
     if receipt.status is not None and quantity(receipt.status) == 0:
         return text("Reverted", "bad")
     return text("Success", "good")
@@ -86,8 +86,8 @@ def block_parts(block: RpcBlock) -> list[Html]:
         ("Time", text(_time_text(block.timestamp))),
         ("Gas used", text(f"{quantity(block.gas_used):,}")),
     ]
-    whole = [each for each in block.transactions if isinstance(each, RpcTransaction)]
-    shown = whole[:_MOST_TRANSACTIONS]
+    complete = [each for each in block.transactions if isinstance(each, RpcTransaction)]
+    shown = complete[:_MAX_TRANSACTIONS]
     lines = [
         [_transaction_link(t.hash), _address_link(t.sender), _address_link(t.to)] for t in shown
     ]

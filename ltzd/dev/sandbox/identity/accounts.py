@@ -1,7 +1,7 @@
-"""The accounts a user of the identity provider can have: their fields, rules and look-ups.
+"""The linked accounts of the identity provider's users: their fields, rules and look-ups.
 
-The rules are the vendor's own (its published specification); `key` is the field that makes an
-account the same account again.
+The rules are those of the vendor's published specification. `key` is the field that identifies an
+account of its type.
 """
 
 import hashlib
@@ -89,7 +89,7 @@ KINDS: Mapping[str, AccountKind] = {
 }
 
 LOOKUPS: Mapping[str, tuple[str, str, str]] = {
-    # The path under /v1/users -> the account's type, the body's field, the account's field.
+    # Path under /v1/users -> account type, field of the body, field of the account.
     # The vendor has no look-up for google and tiktok accounts.
     "email/address": ("email", "address", "address"),
     "phone/number": ("phone", "number", "number"),
@@ -121,7 +121,7 @@ _LOOKED_UP = {(kind, field) for kind, _, field in LOOKUPS.values()}
 
 
 def parse_account(value: object, place: str) -> Account:
-    """A linked account as a caller gives it; `place` names it in the refusal."""
+    """Parses a linked account; `place` is its path in the request, for errors."""
     if not isinstance(value, dict):
         raise BadInputError(place, "must be a JSON object")
     kind = value.get("type")
@@ -134,7 +134,7 @@ def parse_account(value: object, place: str) -> Account:
 
 
 def index_keys(account: Mapping[str, object]) -> list[Key]:
-    """Under which keys this account is found."""
+    """All keys that find this account."""
     kind = str(account["type"])
     fields = {KINDS[kind].key} | {field for name, field in _LOOKED_UP if name == kind}
     return [
@@ -143,7 +143,7 @@ def index_keys(account: Mapping[str, object]) -> list[Key]:
 
 
 def index_key(kind: str, field: str, value: str) -> Key:
-    """Letter case tells ids apart, and nothing else."""
+    """Ids are case-sensitive; all other values are not."""
     return kind, field, value if field in _IDS else value.lower()
 
 
@@ -154,19 +154,19 @@ def identity_key(account: Mapping[str, object]) -> Key:
 
 
 def claimed_email(account: Mapping[str, object]) -> Key | None:
-    """The e-mail user whom an OAuth account's address points at."""
+    """The key of the e-mail account that an OAuth account's address refers to."""
     email = None if account["type"] == "email" else account.get("email")
     return None if email is None else index_key("email", "address", str(email))
 
 
 def generated_account(provider: str, account_id: str) -> Account:
-    """As it is after its owner's first log-in, under made-up names. Raises BadInputError."""
+    """An account as after its owner's first log-in, with generated names. Raises BadInputError."""
     if provider not in OAUTH_KINDS:
         raise BadInputError("provider", f"must be one of {', '.join(OAUTH_KINDS)}")
     kind = OAUTH_KINDS[provider]
     name = "u" + hashlib.sha256(account_id.encode()).hexdigest()[:12]
-    known = {"username": name, "name": name, "email": f"{name}@{provider}.example"}
-    fields = {field: known[field] for field in KINDS[kind].required if field in known}
+    generated = {"username": name, "name": name, "email": f"{name}@{provider}.example"}
+    fields = {field: generated[field] for field in KINDS[kind].required if field in generated}
     try:
         return parse_account({"type": kind, **fields, KINDS[kind].key: account_id}, "id")
     except BadInputError as error:
@@ -178,7 +178,7 @@ def _checked_fields(kind: AccountKind, value: Body) -> Account:
     for name, pattern in kind.required.items():
         text = email_in(value, name) if _is_email(kind, name) else text_in(value, name)
         if not pattern.fullmatch(text):
-            raise BadInputError(name, "has a form that the provider refuses")
+            raise BadInputError(name, "does not have the required format")
         fields[name] = text
     for name in kind.optional:
         if value.get(name) is not None:

@@ -1,8 +1,8 @@
-"""The identity provider's server API and key set, in the vendor's own wire format.
+"""The identity provider's server API and key set, in the vendor's wire format.
 
-An import that touches an existing user is answered as the vendor was seen to: with the user, if all
-of it is his and he is not just being made; else with a conflict that names him, in `cause` and text
-or in the text alone.
+An import that names accounts of an existing user is answered as the vendor was observed to answer.
+If all accounts belong to that user, and the user is not being created at this moment, the answer is
+the user. Otherwise it is a conflict that names the user, in `cause` and text or in the text alone.
 """
 
 import base64
@@ -13,7 +13,7 @@ from aiohttp import web
 
 from ltzd.dev.sandbox.identity.accounts import LOOKUPS, Account, identity_key, parse_account
 from ltzd.dev.sandbox.identity.credentials import AppCredentials, TokenSigningKeys
-from ltzd.dev.sandbox.identity.limits import DOOR as LIMIT_DOOR
+from ltzd.dev.sandbox.identity.limits import CONTROL_PATH as LIMIT_PATH
 from ltzd.dev.sandbox.identity.limits import UserLimit
 from ltzd.dev.sandbox.identity.users import (
     AccountsConflictError,
@@ -29,9 +29,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 PREFIX = "/identity"
 
-_MOST_PER_PAGE = 100
-_MOST_ACCOUNTS = 20
-_MOST_WALLETS = 10
+_MAX_PER_PAGE = 100
+_MAX_ACCOUNTS = 20
+_MAX_WALLETS = 10
 
 
 class IdentityApi:
@@ -46,22 +46,24 @@ class IdentityApi:
 
     def routes(self) -> list[web.RouteDef]:
         users = f"{PREFIX}/v1/users"
-        one = users + "/{subject:did:privy:[a-z0-9]+}"
+        user = users + "/{subject:did:privy:[a-z0-9]+}"
         return [
             web.get(f"{PREFIX}/v1/apps/{{app_id}}/jwks.json", self._jwks),
-            web.post(users, self._for_the_app(self._create)),
-            web.get(users, self._for_the_app(self._list)),
-            web.get(one, self._for_the_app(self._read)),
-            web.post(one + "/wallets", self._for_the_app(self._add_wallets)),
-            web.post(f"{PREFIX}/v1/wallets/{{wallet_id}}/rpc", self._for_the_app(self._rpc.answer)),
-            web.post(LIMIT_DOOR, self._limit.door),
+            web.post(users, self._authenticated(self._create)),
+            web.get(users, self._authenticated(self._list)),
+            web.get(user, self._authenticated(self._read)),
+            web.post(user + "/wallets", self._authenticated(self._add_wallets)),
+            web.post(
+                f"{PREFIX}/v1/wallets/{{wallet_id}}/rpc", self._authenticated(self._rpc.answer)
+            ),
+            web.post(LIMIT_PATH, self._limit.handle_control),
             *(
-                web.post(f"{users}/{name}", self._for_the_app(self._lookup(name)))
+                web.post(f"{users}/{name}", self._authenticated(self._lookup(name)))
                 for name in LOOKUPS
             ),
         ]
 
-    def _for_the_app(self, handler: Handler) -> Handler:
+    def _authenticated(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
             return self._refusal(request) or await handler(request)
 
@@ -94,43 +96,43 @@ class IdentityApi:
         except AccountsConflictError as conflict:
             return await self._conflict(conflict.owner)
         if owner is not None:
-            # A repetition hears of the user, and one of two creations at once of the conflict.
+            # A repeated import gets the user; one of two concurrent imports gets the conflict.
             return await (self._answer if self._users.is_saved(owner) else self._conflict)(owner)
-        if namesake := self._users.owner_of_email(accounts):
-            return await self._conflict(namesake, has_cause=False)
-        return await self._answer(self._users.make(accounts, wallets, metadata))
+        if email_user := self._users.owner_of_email(accounts):
+            return await self._conflict(email_user, has_cause=False)
+        return await self._answer(self._users.create(accounts, wallets, metadata))
 
     async def _list(self, request: web.Request) -> web.Response:
         limit = _limit_in(request.query)
         try:
             users = self._users.page(request.query.get("cursor"), limit)
         except KeyError:
-            raise BadInputError("cursor", "is not one of ours") from None
+            raise BadInputError("cursor", "is unknown") from None
         for user in users:
             await self._users.saved(user)
         cursor = users[-1].subject if len(users) == limit else None
         return json_reply({"data": [user_as_json(user) for user in users], "next_cursor": cursor})
 
     async def _read(self, request: web.Request) -> web.Response:
-        return await self._found(self._users.user(request.match_info["subject"]))
+        return await self._answer_or_404(self._users.user(request.match_info["subject"]))
 
     async def _add_wallets(self, request: web.Request) -> web.Response:
         wallets = _wallets_in(await json_object(request))
         user = self._users.user(request.match_info["subject"])
         if user is not None:
             self._users.add_wallets(user, wallets, request.headers.get("privy-idempotency-key"))
-        return await self._found(user)
+        return await self._answer_or_404(user)
 
     def _lookup(self, name: str) -> Handler:
         kind, body_field, account_field = LOOKUPS[name]
 
-        async def look_up(request: web.Request) -> web.Response:
+        async def handle_lookup(request: web.Request) -> web.Response:
             value = text_in(await json_object(request), body_field)
-            return await self._found(self._users.find(kind, account_field, value))
+            return await self._answer_or_404(self._users.find(kind, account_field, value))
 
-        return look_up
+        return handle_lookup
 
-    async def _found(self, user: SandboxUser | None) -> web.Response:
+    async def _answer_or_404(self, user: SandboxUser | None) -> web.Response:
         return (
             _error(404, "User not found", "not_found") if user is None else await self._answer(user)
         )
@@ -181,7 +183,7 @@ def _wallet_as_json(wallet: EmbeddedWallet) -> dict[str, object]:
 
 
 def _accounts_in(body: Body) -> list[Account]:
-    rows = list_in(body, "linked_accounts", _MOST_ACCOUNTS)
+    rows = list_in(body, "linked_accounts", _MAX_ACCOUNTS)
     if not rows:
         raise BadInputError("linked_accounts", "must not be empty")
     accounts = [parse_account(row, f"linked_accounts.{place}") for place, row in enumerate(rows)]
@@ -191,12 +193,12 @@ def _accounts_in(body: Body) -> list[Account]:
 
 
 def _wallets_in(body: Body) -> list[WalletRequest]:
-    """The sandbox makes ethereum ones only."""
-    rows = list_in(body, "wallets", _MOST_WALLETS)
-    return [_order_in(row, f"wallets.{place}") for place, row in enumerate(rows)]
+    """The sandbox creates ethereum wallets only."""
+    rows = list_in(body, "wallets", _MAX_WALLETS)
+    return [_wallet_in(row, f"wallets.{place}") for place, row in enumerate(rows)]
 
 
-def _order_in(row: object, place: str) -> WalletRequest:
+def _wallet_in(row: object, place: str) -> WalletRequest:
     if not isinstance(row, dict) or row.get("chain_type") != "ethereum":
         raise BadInputError(f"{place}.chain_type", "must be ethereum")
     signers = list_in(row, "additional_signers", 1) if "additional_signers" in row else []
@@ -220,12 +222,12 @@ def _metadata_in(body: Body) -> Mapping[str, object]:
 
 
 def _limit_in(query: Mapping[str, str]) -> int:
-    text = query.get("limit", str(_MOST_PER_PAGE))
+    text = query.get("limit", str(_MAX_PER_PAGE))
     if not (text.isascii() and text.isdigit() and len(text) <= 3):
-        raise BadInputError("limit", f"must be a whole number from 1 to {_MOST_PER_PAGE}")
+        raise BadInputError("limit", f"must be a whole number from 1 to {_MAX_PER_PAGE}")
     limit = int(text)
-    if not 1 <= limit <= _MOST_PER_PAGE:
-        raise BadInputError("limit", f"must be a whole number from 1 to {_MOST_PER_PAGE}")
+    if not 1 <= limit <= _MAX_PER_PAGE:
+        raise BadInputError("limit", f"must be a whole number from 1 to {_MAX_PER_PAGE}")
     return limit
 
 

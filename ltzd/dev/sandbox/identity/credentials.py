@@ -1,6 +1,7 @@
-"""The sandbox's application at the identity provider: id, secret and token-signing key.
+"""Credentials of ltzd's app at the identity provider, and of its account at the payment provider.
 
-Made once and kept in the journal, so that tokens and settings of before a restart stay good.
+They are created once and kept in the journal, so that tokens and settings stay valid after a
+restart.
 """
 
 import base64
@@ -52,7 +53,7 @@ class AppCredentials:
 
 @dataclass(frozen=True, slots=True)
 class PaymentsAccount:
-    """At the payment provider: what its API is asked with, and what its events are signed with."""
+    """The API key at the payment provider, and the secret that signs its events."""
 
     secret_key: str = field(repr=False)
     signing_secret: str = field(repr=False)
@@ -74,23 +75,23 @@ class PaymentsAccount:
 
 
 class TokenSigningKeys:
-    """The newest one signs. A rotation is forgotten with the process, the first key is not."""
+    """The token-signing keys; the newest one signs. Rotated keys are lost when the process ends."""
 
     def __init__(self, app: AppCredentials) -> None:
         self.newest = app.signing_key
-        self._told = [app.signing_key]
+        self._published = [app.signing_key]
 
     def rotate(self, *, keeps_old: bool) -> None:
-        """Another key signs from now on; the key set still tells of the old ones, or does not."""
+        """Signs with a new key from now on; `keeps_old` leaves the old keys in the key set."""
         self.newest = ec.generate_private_key(ec.SECP256R1())
-        self._told = [*(self._told if keeps_old else ()), self.newest]
+        self._published = [*(self._published if keeps_old else ()), self.newest]
 
     @property
     def key_id(self) -> str:
         return _thumbprint(_public_jwk(self.newest))
 
     def key_set(self) -> dict[str, object]:
-        jwks = map(_public_jwk, self._told)
+        jwks = map(_public_jwk, self._published)
         return {
             "keys": [{**jwk, "use": "sig", "alg": "ES256", "kid": _thumbprint(jwk)} for jwk in jwks]
         }
@@ -101,7 +102,7 @@ def _public_jwk(key: ec.EllipticCurvePrivateKey) -> Mapping[str, object]:
 
 
 def _thumbprint(jwk: Mapping[str, object]) -> str:
-    """RFC 7638."""
+    """The JWK thumbprint of RFC 7638."""
     members = {name: jwk[name] for name in ("crv", "kty", "x", "y")}
     digest = hashlib.sha256(msgspec.json.encode(members)).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -1,9 +1,8 @@
-"""The door through which a test logs a user in, by an e-mail address or by an account at an OAuth
-provider: it gives tokens and the wallet's key.
+"""The control endpoint that logs a user in by e-mail address or by an OAuth account.
 
-Who is not known yet is made, as by a first log-in; his wallet has the app as its further signer, as
-if his program had asked him. What he `links` besides is his from now on, and nobody else's: as when
-the vendor transfers an account whose owner has shown that he is both of its users.
+The answer has the user's tokens and the wallet's private key. An unknown user is created, as by a
+first log-in, with a wallet that has the app as additional signer. Accounts in `links` are moved to
+the user, as when the vendor transfers an account after its owner has proved to be both users.
 """
 
 from aiohttp import web
@@ -27,8 +26,8 @@ from ltzd.dev.sandbox.requests import (
 from ltzd.values import hex_of
 
 _LIFETIME_SECONDS = 3600
-_MOST_SECONDS = 10 * 365 * 86_400
-_MOST_LINKS = 8
+_MAX_SECONDS = 10 * 365 * 86_400
+_MAX_LINKS = 8
 
 
 class TokenControl:
@@ -36,7 +35,8 @@ class TokenControl:
         self._users = users
         self._issuer = issuer
 
-    async def open(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.Response:
+        """POST {"email"} or {"provider", "id"}, with {"links"?, "claims"?, "expiresIn"?}."""
         body = await control_body(request)
         allow_only(body, "email", "provider", "id", "links", "claims", "expiresIn")
         account, links = _account_in(body), _links_in(body)
@@ -57,7 +57,7 @@ class TokenControl:
         )
 
     async def log_in(self, email: str) -> tuple[str, str]:
-        """An access token of the address's owner, and the owner's wallet."""
+        """Returns an access token of the address's owner, and the owner's wallet."""
         user = await self._user_with_wallet({"type": "email", "address": email})
         token = self._issuer.access_token(user, _LIFETIME_SECONDS, {})
         return token, user.wallets[0].address
@@ -67,11 +67,11 @@ class TokenControl:
         return user.wallets[0].address
 
     async def _user_with_wallet(self, account: Account) -> SandboxUser:
-        """The same user and wallet that an event or a pregeneration finds or makes."""
-        order = [WalletRequest(signer_id_of(self._issuer.app_id))]
-        user = self._users.owner_of([account]) or self._users.make([account], order, {})
+        """The user and wallet that an event or a pregeneration would find or create."""
+        request = [WalletRequest(signer_id_of(self._issuer.app_id))]
+        user = self._users.owner_of([account]) or self._users.create([account], request, {})
         if not user.wallets:
-            self._users.add_wallets(user, order, None)
+            self._users.add_wallets(user, request, None)
         return await self._users.saved(user)
 
 
@@ -79,19 +79,19 @@ def _account_in(body: Body) -> Account:
     if "provider" not in body and "id" not in body:
         return {"type": "email", "address": email_in(body, "email")}
     if "email" in body:
-        raise BadInputError("email", "is not wanted beside provider and id")
+        raise BadInputError("email", "cannot be combined with provider and id")
     return generated_account(text_in(body, "provider"), text_in(body, "id"))
 
 
 def _links_in(body: Body) -> list[Account]:
-    rows = list_in(body, "links", _MOST_LINKS) if "links" in body else []
+    rows = list_in(body, "links", _MAX_LINKS) if "links" in body else []
     if not all(isinstance(row, dict) for row in rows):
         raise BadInputError("links", "must be a list of JSON objects")
     return [_account_in(row) for row in rows if isinstance(row, dict)]
 
 
 def _lifetime_in(body: Body) -> float:
-    """Negative for a token that has expired already."""
+    """The lifetime in seconds; a negative one makes a token that has expired."""
     if "expiresIn" not in body:
         return _LIFETIME_SECONDS
-    return number_in(body, "expiresIn", -_MOST_SECONDS, _MOST_SECONDS)
+    return number_in(body, "expiresIn", -_MAX_SECONDS, _MAX_SECONDS)

@@ -1,6 +1,6 @@
 """Access and identity tokens as the identity provider signs them (ES256).
 
-The caller may override any claim, also with a value no honest token has; null leaves it out.
+The caller may override any claim, also with an invalid value. A claim set to None is left out.
 """
 
 import secrets
@@ -47,10 +47,10 @@ class TokenIssuer:
         }
 
     def _signed(self, claims: Claims, overrides: Claims) -> str:
-        whole = {name: v for name, v in {**claims, **overrides}.items() if v is not None}
-        # One level below jwt.encode, which refuses to sign the claims that bad tokens are made of.
+        payload = {name: v for name, v in {**claims, **overrides}.items() if v is not None}
+        # PyJWS instead of jwt.encode, which refuses to sign invalid claims.
         return jwt.PyJWS().encode(
-            msgspec.json.encode(whole),
+            msgspec.json.encode(payload),
             self._keys.newest,
             algorithm="ES256",
             headers={"typ": "JWT", "kid": self._keys.key_id},

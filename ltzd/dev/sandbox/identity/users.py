@@ -1,7 +1,7 @@
-"""The sandbox's users and their wallets: in memory for reading, in the journal for keeping.
+"""The identity provider's users and their wallets, in memory and in a journal.
 
-A user or wallet exists for others as soon as it is made, and may be told to anyone only after
-`saved`: an answer that a kill -9 could undo is never given. Times are in Unix seconds.
+A user or wallet is found as soon as it is created, but may appear in an answer only after `saved`,
+so that a kill -9 never undoes an answer. Times are in Unix seconds.
 """
 
 import secrets
@@ -34,12 +34,12 @@ class EmbeddedWallet:
     index: int
     created_at: int
     signer: str | None = None
-    """Who may sign besides the owner."""
+    """The id of the additional signer, which may sign besides the owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalletRequest:
-    """A wallet that is wanted; `signer` may use it without its owner, and is never added later."""
+    """A wallet to create; its additional `signer` cannot be added later."""
 
     signer: str | None = None
 
@@ -56,7 +56,7 @@ class SandboxUser:
 
 
 class AccountsConflictError(Exception):
-    """Some of the accounts belong to `owner` already, and not all of them."""
+    """Some, but not all, of the accounts belong to `owner`."""
 
     def __init__(self, owner: SandboxUser) -> None:
         super().__init__(owner.subject)
@@ -85,19 +85,22 @@ class UserStore:
         return self._wallets.get(wallet_id)
 
     def owner_of_email(self, accounts: Sequence[Account]) -> SandboxUser | None:
-        """An e-mail user whose address one of these OAuth accounts gives as its own."""
+        """The user with an e-mail account whose address one of these OAuth accounts has."""
         keys = filter(None, map(claimed_email, accounts))
         return next((self._by_account[key] for key in keys if key in self._by_account), None)
 
     def owner_of(self, accounts: Sequence[Account]) -> SandboxUser | None:
-        """The one user who has all of these accounts, or None if nobody has any."""
-        owners = [self._by_account.get(identity_key(account)) for account in accounts]
-        someone = next((owner for owner in owners if owner is not None), None)
-        if someone is not None and any(owner is not someone for owner in owners):
-            raise AccountsConflictError(someone)
-        return someone
+        """Returns the user who has all of these accounts, or None if no user has any.
 
-    def make(
+        Raises AccountsConflictError if only some of them are a user's.
+        """
+        owners = [self._by_account.get(identity_key(account)) for account in accounts]
+        first_owner = next((owner for owner in owners if owner is not None), None)
+        if first_owner is not None and any(owner is not first_owner for owner in owners):
+            raise AccountsConflictError(first_owner)
+        return first_owner
+
+    def create(
         self,
         accounts: list[Account],
         wallets: Sequence[WalletRequest],
@@ -105,31 +108,31 @@ class UserStore:
     ) -> SandboxUser:
         user = SandboxUser(f"did:privy:{_new_cuid()}", int(time.time()), accounts, custom_metadata)
         user.wallets = [_new_wallet(index, order) for index, order in enumerate(wallets)]
-        self._admit(user)
+        self._index_user(user)
         user.sequence = self._journal.append(_user_record(user))
         return user
 
     def add_wallets(
         self, user: SandboxUser, wallets: Sequence[WalletRequest], idempotency_key: str | None
     ) -> None:
-        """Each call makes new ones, as the vendor's does, unless its key was used before."""
+        """Creates wallets in each call, as the vendor does, unless the key was used before."""
         if idempotency_key is not None and idempotency_key in user.spent_keys:
             return
-        first = len(user.wallets)
-        new = [_new_wallet(first + offset, order) for offset, order in enumerate(wallets)]
-        self._equip(user, new, idempotency_key)
+        next_index = len(user.wallets)
+        new = [_new_wallet(next_index + offset, order) for offset, order in enumerate(wallets)]
+        self._attach_wallets(user, new, idempotency_key)
         record = {"kind": "wallets", "subject": user.subject, "idempotency_key": idempotency_key}
         user.sequence = self._journal.append({**record, "wallets": _wallet_records(new)})
 
     def link(self, user: SandboxUser, account: Account) -> None:
-        """The account is this user's; whoever had it has it no more."""
+        """Moves the account to this user from whichever user had it."""
         if self._by_account.get(identity_key(account)) is not user:
             self._move(user, account)
             record = {"kind": "linked", "subject": user.subject, "account": account}
             user.sequence = self._journal.append({**record, "wallets": []})
 
     def page(self, after: str | None, limit: int) -> Sequence[SandboxUser]:
-        """Users in the order of their making. Raises KeyError for a cursor of nobody."""
+        """Users in order of creation, after a cursor. Raises KeyError for an unknown cursor."""
         start = 0 if after is None else self._positions[after] + 1
         return self._order[start : start + limit]
 
@@ -137,16 +140,17 @@ class UserStore:
         return self._journal.is_durable(user.sequence)
 
     async def saved(self, user: SandboxUser) -> SandboxUser:
+        """Returns the user once all of its records are on disk."""
         await self._journal.wait_durable(user.sequence)
         return user
 
     def apply_record(self, record: Record) -> None:
-        """Take back one record of the journal."""
+        """Applies one record of the journal at the start."""
         wallets = [_wallet_from(row) for row in _rows(record["wallets"])]
         if record["kind"] == "wallets":
             key = record["idempotency_key"]
             user = self._users[str(record["subject"])]
-            self._equip(user, wallets, key if isinstance(key, str) else None)
+            self._attach_wallets(user, wallets, key if isinstance(key, str) else None)
             return
         if record["kind"] == "linked":
             account = record["account"]
@@ -155,7 +159,7 @@ class UserStore:
             return
         metadata = record["custom_metadata"]
         assert isinstance(metadata, dict)
-        self._admit(
+        self._index_user(
             SandboxUser(
                 str(record["subject"]),
                 int(str(record["created_at"])),
@@ -165,7 +169,7 @@ class UserStore:
             )
         )
 
-    def _admit(self, user: SandboxUser) -> None:
+    def _index_user(self, user: SandboxUser) -> None:
         self._users[user.subject] = user
         self._positions[user.subject] = len(self._order)
         self._order.append(user)
@@ -175,17 +179,17 @@ class UserStore:
         self._index_wallets(user, user.wallets)
 
     def _move(self, user: SandboxUser, account: Account) -> None:
-        """Under the names that it had."""
+        """Moves the account with the fields that it had at its former owner."""
         key = identity_key(account)
         former = self._by_account.get(key)
         if former is not None:
-            (account,) = [one for one in former.accounts if identity_key(one) == key]
+            (account,) = [each for each in former.accounts if identity_key(each) == key]
             former.accounts.remove(account)
         user.accounts.append(account)
-        for each in index_keys(account):
-            self._by_account[each] = user
+        for index in index_keys(account):
+            self._by_account[index] = user
 
-    def _equip(
+    def _attach_wallets(
         self, user: SandboxUser, wallets: list[EmbeddedWallet], idempotency_key: str | None
     ) -> None:
         user.wallets.extend(wallets)
@@ -206,9 +210,9 @@ def _new_cuid() -> str:
 def _new_wallet(index: int, order: WalletRequest) -> EmbeddedWallet:
     key = coincurve.PrivateKey()
     address = Address(keccak(key.public_key.format(compressed=False)[1:])[-20:])
-    made_at = int(time.time())
+    created_at = int(time.time())
     return EmbeddedWallet(
-        _new_cuid(), checksummed(address), key.secret, index, made_at, order.signer
+        _new_cuid(), checksummed(address), key.secret, index, created_at, order.signer
     )
 
 

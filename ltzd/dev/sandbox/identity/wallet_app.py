@@ -1,7 +1,8 @@
-"""A page that plays a user's wallet app: its owner gets codes that link the wallet to a site.
+"""A page that plays a user's wallet app, where the user gets codes that link the wallet to a site.
 
-It logs the owner of an e-mail address in, as the identity door does, and asks ltzd's `/site-links`
-with his access token. Nothing is kept: each form carries the address.
+Each request logs the owner of an e-mail address in, as the identity control endpoint does, and
+calls ltzd's `/site-links` with the owner's access token. The page keeps no session: each form
+carries the address.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,10 +23,10 @@ _END = f"{WALLET_APP}end"
 _TITLE = "Your wallet app"
 _DAILY_ALLOWANCE = "500"
 _TIMEOUT = aiohttp.ClientTimeout(total=20, sock_connect=5)
-_NO_LTZD = "ltzd does not answer: it may be starting."
+_UNAVAILABLE = "ltzd does not answer; it may be starting."
 
 LogIn = Callable[[str], Awaitable[tuple[str, str]]]
-"""An access token and the wallet of an e-mail address's owner."""
+"""Returns an access token and the wallet of an e-mail address's owner."""
 
 
 class WalletApp:
@@ -49,29 +50,29 @@ class WalletApp:
         return _log_in_page(request.query.get("email", ""))
 
     async def _open(self, request: web.Request) -> web.Response:
-        return await self._for_owner(request, _show_nothing_more)
+        return await self._for_owner(request, _no_action)
 
     async def _code(self, request: web.Request) -> web.Response:
-        async def work(owner: "_Owner", given: Mapping[str, str]) -> Html:
-            order: dict[str, object] = {"host": given["host"].strip()}
+        async def action(owner: "_Owner", given: Mapping[str, str]) -> Html:
+            link: dict[str, object] = {"host": given["host"].strip()}
             amount = given["dailyAllowance"].strip()
-            order["dailyAllowance"] = int(amount) if amount.isdecimal() else amount
-            status, body = await owner.ask("POST", "", order)
+            link["dailyAllowance"] = int(amount) if amount.isdecimal() else amount
+            status, body = await owner.ask("POST", "", link)
             return _code_shown(body) if status == 201 else _refused(body)
 
-        return await self._for_owner(request, work, "host", "dailyAllowance")
+        return await self._for_owner(request, action, "host", "dailyAllowance")
 
     async def _end(self, request: web.Request) -> web.Response:
-        async def work(owner: "_Owner", given: Mapping[str, str]) -> Html:
+        async def action(owner: "_Owner", given: Mapping[str, str]) -> Html:
             status, body = await owner.ask("DELETE", f"/{quote(given['host'], safe='')}")
             if status == 204:
                 return pages.note(f"The link to {given['host']} is ended.")
             return _refused(body)
 
-        return await self._for_owner(request, work, "host")
+        return await self._for_owner(request, action, "host")
 
     async def _for_owner(
-        self, request: web.Request, work: "_OwnerAction", *names: str
+        self, request: web.Request, action: "_OwnerAction", *names: str
     ) -> web.Response:
         if not is_own_form(request):
             return json_reply({"error": "Origin: must be the page's own"}, 403)
@@ -85,15 +86,15 @@ class WalletApp:
         async with aiohttp.ClientSession(timeout=_TIMEOUT) as http:
             owner = _Owner(http, f"{self._ltzd_url}/site-links", token)
             try:
-                news = await work(owner, given)
+                outcome = await action(owner, given)
                 _, body = await owner.ask("GET", "")
             except (aiohttp.ClientError, TimeoutError, ValueError):
-                return _page(pages.alert(_NO_LTZD), status=503)
-        return _wallet_page(email, wallet, news, body)
+                return _page(pages.alert(_UNAVAILABLE), status=503)
+        return _wallet_page(email, wallet, outcome, body)
 
 
 class _Owner:
-    """ltzd's `/site-links`, asked with the owner's access token."""
+    """A client of ltzd's `/site-links` with the owner's access token."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str, token: str) -> None:
         self._http = http
@@ -103,19 +104,19 @@ class _Owner:
     async def ask(
         self, method: str, path: str, body: object = None
     ) -> tuple[int, Mapping[str, Any]]:
-        """Raises ClientError, TimeoutError or ValueError where ltzd gives no answer of its own."""
+        """Returns status and body. Raises ClientError, TimeoutError or ValueError."""
         url = self._url + path
         async with self._http.request(method, url, json=body, headers=self._headers) as answer:
             content = {} if answer.status == 204 else await answer.json()
             if not isinstance(content, dict):
-                raise ValueError("no JSON object")
+                raise ValueError("the answer is not a JSON object")
             return answer.status, content
 
 
 _OwnerAction = Callable[[_Owner, Mapping[str, str]], Awaitable[Html]]
 
 
-async def _show_nothing_more(_owner: _Owner, _given: Mapping[str, str]) -> Html:
+async def _no_action(_owner: _Owner, _given: Mapping[str, str]) -> Html:
     return Html("")
 
 
@@ -143,12 +144,12 @@ def _log_in_page(email: str, fault: str = "") -> web.Response:
     )
 
 
-def _wallet_page(email: str, wallet: str, news: Html, body: Mapping[str, Any]) -> web.Response:
+def _wallet_page(email: str, wallet: str, outcome: Html, body: Mapping[str, Any]) -> web.Response:
     return _page(
         pages.facts([("Owner", pages.text(email)), ("Wallet", pages.text(wallet))]),
-        news,
+        outcome,
         pages.heading("Link a site"),
-        pages.note("The site may then spend from this wallet, up to so much a day."),
+        pages.note("The site may then spend from this wallet, up to the daily limit."),
         pages.form(
             _CODE,
             "Get a code",
@@ -186,9 +187,9 @@ def _links_shown(email: str, body: Mapping[str, Any]) -> Html:
 
 
 def _code_shown(body: Mapping[str, Any]) -> Html:
-    words = f"Type this code at {body['host']} before {body['expiresAt']}. It works once."
-    return Html(pages.note(words) + pages.code(str(body["code"])))
+    text = f"Type this code at {body['host']} before {body['expiresAt']}. It works once."
+    return Html(pages.note(text) + pages.code(str(body["code"])))
 
 
 def _refused(body: Mapping[str, Any]) -> Html:
-    return pages.alert(str(body.get("error", "ltzd gives no reason.")))
+    return pages.alert(str(body.get("error", "ltzd gave no reason.")))

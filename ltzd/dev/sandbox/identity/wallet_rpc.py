@@ -1,8 +1,8 @@
-"""Wallet RPC of the identity provider: really signs EIP-712 data, for whoever may ask.
+"""Wallet RPC of the identity provider: signs EIP-712 data with a user's wallet.
 
-A user's wallet signs for its user and for the further signer that it was made with. Being the app
-is not enough: without a signature of that signer over the request the answer is 401, in the words
-that the live service was seen to use.
+A wallet signs for its user and for the additional signer that it was created with. The app's
+credentials alone are not enough: without that signer's signature over the request the answer is
+401, with the text of the live service.
 """
 
 import base64
@@ -33,14 +33,14 @@ from ltzd.dev.sandbox.requests import (
 from ltzd.values import hex_of
 
 _METHOD = "eth_signTypedData_v4"
-_LONGEST_KEY = 256
-_MOST_ANSWERS = 10_000
+_MAX_KEY_LENGTH = 256
+_MAX_ANSWERS = 10_000
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 @dataclass(frozen=True, slots=True)
 class AppSigner:
-    """The further signer of the app's wallets: id and P-256 key, as an operator would set them."""
+    """The additional signer of the app's wallets: id and P-256 key, as in ltzd's settings."""
 
     id: str
     key: ec.EllipticCurvePrivateKey = field(repr=False)
@@ -60,7 +60,7 @@ def signer_id_of(app_id: str) -> str:
 
 
 def app_signer(app: AppCredentials) -> AppSigner:
-    """Follows from the app's secret, so that it lives as long as the app does."""
+    """Derived from the app's secret, so that it stays the same for as long as the app exists."""
     seed = hashlib.sha256(b"further signer of " + app.app_secret.encode()).digest()
     secret = int.from_bytes(seed, "big") % (_P256_ORDER - 1) + 1
     return AppSigner(signer_id_of(app.app_id), ec.derive_private_key(secret, ec.SECP256R1()))
@@ -71,8 +71,8 @@ class WalletRpc:
         self._users = users
         self._app_id = app.app_id
         self._signer = app_signer(app)
-        # By idempotency key: what was asked with it, and what was answered.
-        self._answered: LRUCache[str, tuple[bytes, dict[str, object]]] = LRUCache(_MOST_ANSWERS)
+        # The request and its answer, by idempotency key.
+        self._answers: LRUCache[str, tuple[bytes, dict[str, object]]] = LRUCache(_MAX_ANSWERS)
 
     async def answer(self, request: web.Request) -> web.Response:
         body = await json_object(request)
@@ -120,20 +120,20 @@ class WalletRpc:
         key = request.headers.get("privy-idempotency-key")
         if key is None:
             return json_reply(_signed(body, wallet))
-        if not 0 < len(key) <= _LONGEST_KEY:
+        if not 0 < len(key) <= _MAX_KEY_LENGTH:
             raise BadInputError("privy-idempotency-key", "must be text of 1 to 256 characters")
-        asked = msgspec.json.encode([wallet.id, body], order="sorted")
-        if key not in self._answered:
-            self._answered[key] = asked, _signed(body, wallet)
-        known, answer = self._answered[key]
-        if known != asked:
+        fingerprint = msgspec.json.encode([wallet.id, body], order="sorted")
+        if key not in self._answers:
+            self._answers[key] = fingerprint, _signed(body, wallet)
+        first_fingerprint, answer = self._answers[key]
+        if first_fingerprint != fingerprint:
             raise BadInputError("privy-idempotency-key", "was used for another request")
         return json_reply(answer)
 
 
 def _signed(body: Body, wallet: EmbeddedWallet) -> dict[str, object]:
     if text_in(body, "method") != _METHOD:
-        raise BadInputError("method", f"the sandbox knows {_METHOD} only")
+        raise BadInputError("method", f"must be {_METHOD}; the sandbox supports no other")
     typed_data = object_in(object_in(body, "params"), "typed_data")
     message = _checked(typed_data)
     try:
@@ -141,7 +141,7 @@ def _signed(body: Body, wallet: EmbeddedWallet) -> dict[str, object]:
             encode_typed_data(full_message=message), wallet.private_key
         )
     except Exception as error:
-        raise BadInputError("params.typed_data", "is no EIP-712 data") from error
+        raise BadInputError("params.typed_data", "is not valid EIP-712 data") from error
     return {
         "method": _METHOD,
         "data": {"signature": hex_of(signature.signature), "encoding": "hex"},
@@ -149,7 +149,7 @@ def _signed(body: Body, wallet: EmbeddedWallet) -> dict[str, object]:
 
 
 def _checked(typed_data: Body) -> dict[str, object]:
-    """In the form of eth-account, which calls the primary type otherwise."""
+    """The message as eth-account expects it, with `primaryType` for `primary_type`."""
     parts: Mapping[str, object] = {
         name: object_in(typed_data, name) for name in ("types", "domain", "message")
     }

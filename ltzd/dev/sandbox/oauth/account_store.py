@@ -1,7 +1,7 @@
-"""Which accounts the OAuth providers have, and who is what in which Discord guild.
+"""The accounts of the OAuth providers and the members of Discord guilds, kept in a journal.
 
-Every account whose id can be somebody's exists, under a made-up username, until a door says
-otherwise; what a door has said is kept in a journal.
+Every account with a plausible id exists, with a generated username, until the control endpoint
+changes it.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ class ProviderAccount:
 
     @property
     def number(self) -> int:
-        """Some number of his, for providers that have another id beside the one known to us."""
+        """A number derived from the id, for providers that have a second id."""
         return int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:5], "big")
 
 
 @dataclass(frozen=True, slots=True)
 class GuildMember:
-    """Somebody in a guild, or who has been: `roles` is None for one who is no member."""
+    """A user's roles and level in a guild; `roles` is None if the user is not a member."""
 
     roles: tuple[str, ...] | None = None
     level: int | None = None
@@ -39,66 +39,66 @@ class GuildMember:
 class AccountStore:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._people: dict[tuple[OAuthProvider, str], ProviderAccount] = {}
+        self._accounts: dict[tuple[OAuthProvider, str], ProviderAccount] = {}
         self._members: dict[tuple[str, str], GuildMember] = {}
 
     def find(self, provider: OAuthProvider, account_id: str) -> ProviderAccount | None:
-        """Whom the provider knows."""
-        person = self._people.get((provider, account_id))
-        if person is not None:
-            return person if person.is_known else None
+        """Returns the account if it exists at the provider."""
+        account = self._accounts.get((provider, account_id))
+        if account is not None:
+            return account if account.is_known else None
         username = generated_username(provider, account_id)
         return (
             ProviderAccount(account_id, username)
-            if _can_be(provider, account_id, username)
+            if _is_plausible(provider, account_id, username)
             else None
         )
 
-    def find_named(self, provider: OAuthProvider, username: str) -> ProviderAccount | None:
-        """Letter case never matters."""
-        for (of, _), person in self._people.items():
-            if of == provider and person.username.lower() == username.lower():
-                return person if person.is_known else None
+    def find_by_username(self, provider: OAuthProvider, username: str) -> ProviderAccount | None:
+        """Returns the account of a username, without regard to letter case."""
+        for (of, _), account in self._accounts.items():
+            if of == provider and account.username.lower() == username.lower():
+                return account if account.is_known else None
         digits = int(hashlib.sha256(username.lower().encode()).hexdigest(), 16) % 10**12
         account_id = f"17841{digits:012}"
         return (
             ProviderAccount(account_id, username)
-            if _can_be(provider, account_id, username)
+            if _is_plausible(provider, account_id, username)
             else None
         )
 
     def member(self, guild: str, user: str) -> GuildMember:
         return self._members.get((guild, user), GuildMember())
 
-    async def set_person(
+    async def set_account(
         self,
         provider: OAuthProvider,
         account_id: str,
         username: str | None,
         is_known: bool | None,
     ) -> ProviderAccount:
-        """None leaves as it was."""
-        before = self._people.get((provider, account_id)) or ProviderAccount(
+        """Changes an account; an argument that is None leaves its value as it was."""
+        before = self._accounts.get((provider, account_id)) or ProviderAccount(
             account_id, generated_username(provider, account_id)
         )
-        person = replace(
+        account = replace(
             before,
             username=before.username if username is None else username,
             is_known=before.is_known if is_known is None else is_known,
         )
-        await self._keep(
+        await self._save(
             {
                 "kind": "person",
                 "provider": provider,
                 "id": account_id,
-                "username": person.username,
-                "known": person.is_known,
+                "username": account.username,
+                "known": account.is_known,
             }
         )
-        return person
+        return account
 
     async def set_member(self, guild: str, user: str, member: GuildMember) -> None:
-        await self._keep(
+        await self._save(
             {
                 "kind": "member",
                 "guild": guild,
@@ -109,31 +109,31 @@ class AccountStore:
         )
 
     def apply_record(self, record: Record) -> None:
-        """Take one record of the journal. Raises KeyError or TypeError for what is none."""
+        """Applies one record of the journal. Raises KeyError or TypeError if it is malformed."""
         account_id = str(record["id"])
         if record["kind"] == "person":
             provider = _BY_NAME[str(record["provider"])]
-            person = ProviderAccount(account_id, str(record["username"]), record["known"] is True)
-            self._people[provider, account_id] = person
+            account = ProviderAccount(account_id, str(record["username"]), record["known"] is True)
+            self._accounts[provider, account_id] = account
             return
         roles, level = record["roles"], record["level"]
         if not isinstance(roles, list | None) or not isinstance(level, int | None):
             raise TypeError
-        kept_roles = None if roles is None else tuple(map(str, roles))
-        self._members[str(record["guild"]), account_id] = GuildMember(kept_roles, level)
+        role_ids = None if roles is None else tuple(map(str, roles))
+        self._members[str(record["guild"]), account_id] = GuildMember(role_ids, level)
 
-    async def _keep(self, record: Record) -> None:
+    async def _save(self, record: Record) -> None:
         self.apply_record(record)
         await self._journal.wait_durable(self._journal.append(record))
 
 
 def generated_username(provider: OAuthProvider, account_id: str) -> str:
-    """Of a form that every provider takes; the same as the identity provider's part makes up."""
+    """A username valid at every provider; equal to the one that `identity.accounts` generates."""
     name = "u" + hashlib.sha256(account_id.encode()).hexdigest()[:12]
     return f"{name}@google.example" if provider == "google" else name
 
 
-def _can_be(provider: OAuthProvider, account_id: str, username: str) -> bool:
+def _is_plausible(provider: OAuthProvider, account_id: str, username: str) -> bool:
     try:
         check_id(provider, account_id)
         check_username(provider, username)

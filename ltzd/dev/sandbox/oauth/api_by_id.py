@@ -1,4 +1,4 @@
-"""GitHub, Twitter, Telegram and Google, as far as they tell of an account by its id."""
+"""The look-ups of an account by id at GitHub, Twitter, Telegram and Google."""
 
 from aiohttp import web
 
@@ -34,13 +34,13 @@ class ByIdApi:
         ]
 
     async def _github(self, request: web.Request) -> web.Response:
-        """Strangers are answered, too."""
+        """Answers unauthenticated requests too, as GitHub does."""
         if "User-Agent" not in request.headers:
             return web.Response(status=403, text="Request forbidden by administrative rules.")
         if "Authorization" in request.headers and not self._has_bearer(request, "github"):
             return _github_error(401, "Bad credentials")
-        person = self._store.find("github", request.match_info["id"])
-        return _github_error(404, "Not Found") if person is None else _github_user(person)
+        account = self._store.find("github", request.match_info["id"])
+        return _github_error(404, "Not Found") if account is None else _github_user(account)
 
     async def _twitter(self, request: web.Request) -> web.Response:
         account_id = request.match_info["id"]
@@ -50,28 +50,28 @@ class ByIdApi:
             return json_reply(body, 401)
         if not _is_id("twitter", account_id):
             return _twitter_invalid(account_id)
-        person = self._store.find("twitter", account_id)
-        if person is None:
+        account = self._store.find("twitter", account_id)
+        if account is None:
             return _twitter_unknown(account_id)
-        user = {"id": person.id, "name": person.username, "username": person.username}
+        user = {"id": account.id, "name": account.username, "username": account.username}
         return json_reply({"data": user})
 
     async def _telegram(self, request: web.Request) -> web.Response:
         if not self._credentials.matches("telegram", request.match_info["token"]):
             return _telegram_error(401, "Unauthorized")
-        sent = request.query if request.method == "GET" else await request.post()
-        chat_id = str(sent.get("chat_id", ""))
+        parameters = request.query if request.method == "GET" else await request.post()
+        chat_id = str(parameters.get("chat_id", ""))
         if not chat_id:
             return _telegram_error(400, "Bad Request: chat_id is empty")
-        person = self._store.find("telegram", chat_id)
-        if person is None:
+        account = self._store.find("telegram", chat_id)
+        if account is None:
             return _telegram_error(400, "Bad Request: chat not found")
         chat = {
-            "id": int(person.id),
-            "first_name": person.username,
-            "username": person.username,
+            "id": int(account.id),
+            "first_name": account.username,
+            "username": account.username,
             "type": "private",
-            "active_usernames": [person.username],
+            "active_usernames": [account.username],
             "accent_color_id": 1,
             "max_reaction_count": 11,
         }
@@ -90,11 +90,11 @@ class ByIdApi:
         if not request.query.get("personFields"):
             text = "personFields mask is required. Please specify one or more valid paths."
             return _google_error(400, text, "INVALID_ARGUMENT")
-        person = self._store.find("google", request.match_info["id"])
-        if person is None:
+        account = self._store.find("google", request.match_info["id"])
+        if account is None:
             return _google_error(404, "Requested entity was not found.", "NOT_FOUND")
-        etag = f"%EgUBAi43PRoEAQIFByIM{person.number:x}"
-        return json_reply({"resourceName": f"people/{person.id}", "etag": etag})
+        etag = f"%EgUBAi43PRoEAQIFByIM{account.number:x}"
+        return json_reply({"resourceName": f"people/{account.id}", "etag": etag})
 
     def _has_bearer(self, request: web.Request, name: str) -> bool:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -109,14 +109,14 @@ def _is_id(provider: OAuthProvider, text: str) -> bool:
     return True
 
 
-def _github_user(person: ProviderAccount) -> web.Response:
+def _github_user(account: ProviderAccount) -> web.Response:
     return json_reply(
         {
-            "login": person.username,
-            "id": int(person.id),
-            "node_id": f"U_kgDO{person.number:x}",
-            "avatar_url": f"https://avatars.githubusercontent.com/u/{person.id}?v=4",
-            "html_url": f"https://github.com/{person.username}",
+            "login": account.username,
+            "id": int(account.id),
+            "node_id": f"U_kgDO{account.number:x}",
+            "avatar_url": f"https://avatars.githubusercontent.com/u/{account.id}?v=4",
+            "html_url": f"https://github.com/{account.username}",
             "type": "User",
             "user_view_type": "public",
             "site_admin": False,

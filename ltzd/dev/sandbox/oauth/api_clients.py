@@ -1,4 +1,4 @@
-"""Spotify, Instagram and TikTok: asked with tokens, and the last two by username."""
+"""The look-ups at Spotify by id, and at Instagram and TikTok by username, all with tokens."""
 
 import re
 from collections.abc import Mapping
@@ -44,8 +44,8 @@ class ClientsApi:
         ]
 
     async def _spotify_token(self, request: web.Request) -> web.Response:
-        right = aiohttp.encode_basic_auth(CLIENT_ID, self._credentials.of["spotify"])
-        if request.headers.get("Authorization") != right:
+        expected = aiohttp.encode_basic_auth(CLIENT_ID, self._credentials.of["spotify"])
+        if request.headers.get("Authorization") != expected:
             return _oauth_error("invalid_client", "Invalid client")
         if (await request.post()).get("grant_type") != _GRANT:
             return _oauth_error("unsupported_grant_type", f"grant_type must be {_GRANT}")
@@ -57,8 +57,8 @@ class ClientsApi:
             return _spotify_error(401, "No token provided")
         if not self.spotify_tokens.is_valid(given):
             return _spotify_error(401, "The access token expired")
-        person = self._store.find("spotify", request.match_info["id"])
-        return _spotify_error(404, "User not found") if person is None else _spotify_user(person)
+        account = self._store.find("spotify", request.match_info["id"])
+        return _spotify_error(404, "User not found") if account is None else _spotify_user(account)
 
     async def _instagram(self, request: web.Request) -> web.Response:
         if not self._credentials.matches("instagram", request.query.get("access_token")):
@@ -66,25 +66,29 @@ class ClientsApi:
             return _graph_error(400, 190, text)
         if request.match_info["id"] != INSTAGRAM_USER:
             return _graph_error(400, 100, "Unsupported get request.", error_subcode=33)
-        asked = _DISCOVERY.fullmatch(request.query.get("fields", ""))
-        if asked is None:
+        discovery = _DISCOVERY.fullmatch(request.query.get("fields", ""))
+        if discovery is None:
             return _graph_error(400, 100, "(#100) The fields cannot be read")
-        person = self._store.find_named("instagram", asked[1])
-        if person is None:
-            return _not_professional(asked[1])
-        known = {"id": f"17841{person.number:012}", "ig_id": person.id, "username": person.username}
-        chosen = {name: known[name] for name in asked[2].split(",") if name in known}
-        found = {"id": known["id"]} | chosen
-        return json_reply({"business_discovery": found, "id": INSTAGRAM_USER})
+        account = self._store.find_by_username("instagram", discovery[1])
+        if account is None:
+            return _not_professional(discovery[1])
+        fields = {
+            "id": f"17841{account.number:012}",
+            "ig_id": account.id,
+            "username": account.username,
+        }
+        chosen = {name: fields[name] for name in discovery[2].split(",") if name in fields}
+        result = {"id": fields["id"]} | chosen
+        return json_reply({"business_discovery": result, "id": INSTAGRAM_USER})
 
     async def _tiktok_token(self, request: web.Request) -> web.Response:
-        """Also this refusal comes with status 200."""
+        """Refuses a wrong client secret with status 200, as TikTok does."""
         form = await request.post()
         key, secret = form.get("client_key"), form.get("client_secret")
         if key != CLIENT_ID or not self._credentials.matches("tiktok", str(secret)):
             text = "Client key or secret is incorrect."
-            said = {"error": "invalid_client", "error_description": text, "log_id": _TRACE}
-            return json_reply(said)
+            error = {"error": "invalid_client", "error_description": text, "log_id": _TRACE}
+            return json_reply(error)
         if form.get("grant_type") != _GRANT:
             text = f"grant_type must be {_GRANT}"
             return json_reply({"error": "invalid_request", "error_description": text})
@@ -98,11 +102,13 @@ class ClientsApi:
             username = (await json_object(request)).get("username")
         except BadInputError:
             username = None
-        person = self._store.find_named("tiktok", username) if isinstance(username, str) else None
-        if person is None or "fields" not in request.query:
+        account = (
+            self._store.find_by_username("tiktok", username) if isinstance(username, str) else None
+        )
+        if account is None or "fields" not in request.query:
             text = "Invalid or missing parameters: the user cannot be found"
             return _tiktok_reply({}, "invalid_params", text, 400)
-        return _tiktok_reply({"display_name": person.username}, "ok", "", 200)
+        return _tiktok_reply({"display_name": account.username}, "ok", "", 200)
 
 
 def _token_reply(token: str, kind: str) -> web.Response:
@@ -118,17 +124,17 @@ def _spotify_error(status: int, message: str) -> web.Response:
     return json_reply({"error": {"status": status, "message": message}}, status)
 
 
-def _spotify_user(person: ProviderAccount) -> web.Response:
+def _spotify_user(account: ProviderAccount) -> web.Response:
     return json_reply(
         {
-            "display_name": person.username,
-            "external_urls": {"spotify": f"https://open.spotify.com/user/{person.id}"},
+            "display_name": account.username,
+            "external_urls": {"spotify": f"https://open.spotify.com/user/{account.id}"},
             "followers": {"href": None, "total": 0},
-            "href": f"https://api.spotify.com/v1/users/{person.id}",
-            "id": person.id,
+            "href": f"https://api.spotify.com/v1/users/{account.id}",
+            "id": account.id,
             "images": [],
             "type": "user",
-            "uri": f"spotify:user:{person.id}",
+            "uri": f"spotify:user:{account.id}",
         }
     )
 
@@ -145,7 +151,7 @@ def _graph_error(status: int, code: int, message: str, **more: object) -> web.Re
 
 
 def _not_professional(username: str) -> web.Response:
-    """The same for a personal account and for none."""
+    """The error for a personal account, which is also the error for an unknown one."""
     return _graph_error(
         400,
         110,

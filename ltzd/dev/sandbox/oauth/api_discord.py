@@ -1,4 +1,4 @@
-"""Discord: users, members of guilds and, beside it, the levelling bot's levels."""
+"""Discord's users and guild members, and the levels of a levelling bot."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ LEVELS = f"{PREFIX}/levels"
 
 
 class DiscordApi:
-    """Our bot is in every guild, and anybody may ask for levels."""
+    """ltzd's bot is in every guild; the levels need no authentication."""
 
     def __init__(self, store: AccountStore, credentials: AccountCredentials) -> None:
         self._store = store
@@ -32,23 +32,23 @@ class DiscordApi:
         refusal = self._refusal(request, "user")
         if refusal is not None:
             return refusal
-        person = self._store.find("discord", request.match_info["user"])
-        return _error(404, "Unknown User", 10013) if person is None else json_reply(_user(person))
+        account = self._store.find("discord", request.match_info["user"])
+        return _error(404, "Unknown User", 10013) if account is None else json_reply(_user(account))
 
     async def _member(self, request: web.Request) -> web.Response:
         refusal = self._refusal(request, "guild", "user")
         if refusal is not None:
             return refusal
         guild, user = request.match_info["guild"], request.match_info["user"]
-        person = self._store.find("discord", user)
-        if person is None:
+        account = self._store.find("discord", user)
+        if account is None:
             return _error(404, "Unknown User", 10013)
         roles = self._store.member(guild, user).roles
         if roles is None:
             return _error(404, "Unknown Member", 10007)
         return json_reply(
             {
-                "user": _user(person),
+                "user": _user(account),
                 "nick": None,
                 "avatar": None,
                 "banner": None,
@@ -83,10 +83,10 @@ def _level_reply(level: int) -> web.Response:
     return json_reply({"level": level})
 
 
-def _user(person: ProviderAccount) -> dict[str, object]:
-    name, _, number = person.username.partition("#")
+def _user(account: ProviderAccount) -> dict[str, object]:
+    name, _, number = account.username.partition("#")
     return {
-        "id": person.id,
+        "id": account.id,
         "username": name,
         "avatar": None,
         "discriminator": number or "0",

@@ -1,4 +1,4 @@
-"""The OAuth providers' part of the sandbox, put together. It keeps a journal of its own."""
+"""Puts the OAuth providers of the sandbox together, with a journal of their own."""
 
 from pathlib import Path
 from typing import Self
@@ -16,7 +16,7 @@ from ltzd.errors import Misconfigured
 from ltzd.providers.oauth import policy as access
 from ltzd.providers.oauth.policy import AccountLookupPolicy
 
-DOOR = "/doors/accounts"
+CONTROL_PATH = "/doors/accounts"
 
 
 class AccountApis:
@@ -46,11 +46,11 @@ class AccountApis:
             *DiscordApi(self._store, self._credentials).routes(),
             *ByIdApi(self._store, self._credentials).routes(),
             *self._clients.routes(),
-            web.post(DOOR, AccountControl(self._store).open),
+            web.post(CONTROL_PATH, AccountControl(self._store).handle),
         ]
 
     def policy(self, url: str) -> AccountLookupPolicy:
-        """Refusals are not kept, so that what a door says counts at once."""
+        """ltzd's policy; missing accounts are not cached, so that changes apply at once."""
         of = self._credentials.of
         return AccountLookupPolicy(
             discord=access.DiscordAccess(of["discord"], url + API),
@@ -67,20 +67,20 @@ class AccountApis:
         )
 
     def revoke_client_tokens(self) -> None:
-        """As the providers do when they please."""
+        """Ends all client tokens, as the providers may at any time."""
         self._clients.spotify_tokens.revoke_all()
         self._clients.tiktok_tokens.revoke_all()
 
 
 def levels_url(url: str) -> str:
-    """Where the levelling bot tells a level: {guild_id} and {user_id} stand for the ids."""
+    """The URL template of a level, with {guild_id} and {user_id} as placeholders."""
     return f"{url}{LEVELS}/{{guild_id}}/{{user_id}}"
 
 
 async def _restore(
     journal: Journal, records: list[Record]
 ) -> tuple[AccountCredentials, AccountStore]:
-    """What the journal remembers; a new journal gets credentials first."""
+    """Reads the journal; a new journal gets new credentials as its first record."""
     store = AccountStore(journal)
     if not records:
         credentials = AccountCredentials.new()

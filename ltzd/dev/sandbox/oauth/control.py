@@ -1,7 +1,8 @@
-"""The door that says which accounts exist, under which username, and who is what in a guild.
+"""The control endpoint for OAuth accounts: existence, username, and membership in Discord guilds.
 
-POST {"provider", "id", "username"?, "known"?}; of a Discord account also "guildId" with "roles",
-"level" or "member": roles make him a member, `"member": false` ends that. What is left out stays.
+POST {"provider", "id", "username"?, "known"?}. A Discord account also takes "guildId" with "roles",
+"level" or "member": roles make the user a member, `"member": false` removes the user. Omitted
+fields keep their values.
 """
 
 from dataclasses import replace
@@ -26,15 +27,15 @@ from ltzd.rules.oauth.accounts import PROVIDERS, OAuthProvider
 from ltzd.rules.oauth.ids import OAuthIdInvalid, bare_username, check_id, check_username
 
 _GUILD_FIELDS: Final = ("guildId", "roles", "level", "member")
-_MOST_ROLES: Final = 250
-_HIGHEST_LEVEL: Final = 1_000_000_000
+_MAX_ROLES: Final = 250
+_MAX_LEVEL: Final = 1_000_000_000
 
 
 class AccountControl:
     def __init__(self, store: AccountStore) -> None:
         self._store = store
 
-    async def open(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.Response:
         body = await control_body(request)
         allow_only(body, "provider", "id", "username", "known", *_GUILD_FIELDS)
         provider = _provider_in(body)
@@ -42,25 +43,25 @@ class AccountControl:
         username = _username_in(body, provider)
         member = self._member_in(body, provider, account_id)
         is_known = _flag_in(body, "known")
-        person = await self._store.set_person(provider, account_id, username, is_known)
-        said: dict[str, object] = {
+        account = await self._store.set_account(provider, account_id, username, is_known)
+        answer: dict[str, object] = {
             "provider": provider,
             "id": account_id,
-            "username": person.username,
-            "known": person.is_known,
+            "username": account.username,
+            "known": account.is_known,
         }
         if member is not None:
             guild = text_in(body, "guildId")
             await self._store.set_member(guild, account_id, member)
-            said |= {"guildId": guild, "roles": member.roles, "level": member.level}
-        return json_reply(said)
+            answer |= {"guildId": guild, "roles": member.roles, "level": member.level}
+        return json_reply(answer)
 
     def _member_in(self, body: Body, provider: OAuthProvider, user: str) -> GuildMember | None:
-        """None if no guild is named."""
+        """Returns the changed member, or None if the request names no guild."""
         if "guildId" not in body:
             for name in _GUILD_FIELDS:
                 if name in body:
-                    raise BadInputError("guildId", f"is needed with {name}")
+                    raise BadInputError("guildId", f"is required with {name}")
             return None
         if provider != "discord":
             raise BadInputError("guildId", "is for discord only")
@@ -69,7 +70,7 @@ class AccountControl:
             raise BadInputError("guildId", "must be 17 to 20 digits")
         member = self._store.member(guild, user)
         if "level" in body:
-            member = replace(member, level=whole_number_in(body, "level", 0, _HIGHEST_LEVEL))
+            member = replace(member, level=whole_number_in(body, "level", 0, _MAX_LEVEL))
         if "roles" in body:
             member = replace(member, roles=_roles_in(body))
         return _with_membership(member, _flag_in(body, "member"))
@@ -117,8 +118,8 @@ def _flag_in(body: Body, name: str) -> bool | None:
 
 
 def _roles_in(body: Body) -> tuple[str, ...]:
-    roles = list_in(body, "roles", _MOST_ROLES)
-    found = tuple(role for role in roles if isinstance(role, str) and is_snowflake(role))
-    if len(found) < len(roles):
+    roles = list_in(body, "roles", _MAX_ROLES)
+    role_ids = tuple(role for role in roles if isinstance(role, str) and is_snowflake(role))
+    if len(role_ids) < len(roles):
         raise BadInputError("roles", "must be a list of ids, each 17 to 20 digits in quotes")
-    return found
+    return role_ids

@@ -1,4 +1,4 @@
-"""What the sandbox's OAuth providers are asked with: made once, kept in the journal."""
+"""Credentials of ltzd at the OAuth providers, created once and kept in the journal."""
 
 import hmac
 import secrets
@@ -20,21 +20,21 @@ _NAMES: Final = (
 )
 CLIENT_ID: Final = "ltzd-sandbox"
 INSTAGRAM_USER: Final = "17841405822304914"
-"""Whose business discovery is used."""
+"""The account whose business discovery ltzd uses."""
 TOKEN_SECONDS: Final = 3600
 
 
 class AccountCredentials:
-    """`of` is a provider's token, key or client secret."""
+    """`of` maps each provider to its token, key or client secret."""
 
-    def __init__(self, kept: Mapping[str, str]) -> None:
-        self.of = kept
+    def __init__(self, by_provider: Mapping[str, str]) -> None:
+        self.of = by_provider
 
     @classmethod
     def new(cls) -> Self:
-        made = {name: secrets.token_hex(24) for name in _NAMES}
+        generated = {name: secrets.token_hex(24) for name in _NAMES}
         bot = f"{secrets.randbelow(9 * 10**9) + 10**9}"
-        return cls(made | {"telegram": f"{bot}:{secrets.token_urlsafe(26)}"})
+        return cls(generated | {"telegram": f"{bot}:{secrets.token_urlsafe(26)}"})
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
@@ -48,7 +48,7 @@ class AccountCredentials:
 
 
 class ClientTokenStore:
-    """Tokens for client credentials; they end with the process."""
+    """Tokens granted for client credentials, in memory only."""
 
     def __init__(self) -> None:
         self._ends: dict[str, float] = {}

@@ -1,6 +1,6 @@
-"""How each OAuth provider says that it will not answer now: the body, and where it says how long.
+"""The replies of each OAuth provider to an ordered fault: body, and headers with the time to wait.
 
-For faults that a test orders, of any status; the refusals that mean something stand with the API.
+Refusals that depend on the request are in the provider's own API module.
 """
 
 import time
@@ -19,10 +19,10 @@ _TEXT = "A fault ordered at the sandbox"
 
 
 def ordered_fault(path: str, status: int, wait: int | None) -> web.Response:
-    """In the shape of the provider that the path belongs to; `wait` in seconds is for a 429."""
+    """The provider's reply with this status; `wait` in seconds applies to a 429."""
     vendor = path.removeprefix(PREFIX).strip("/").partition("/")[0]
-    say = _SHAPES.get(vendor, _levels)
-    body, headers = say(status, wait if status == 429 else None)
+    shape = _SHAPES.get(vendor, _levels)
+    body, headers = shape(status, wait if status == 429 else None)
     reply = json_reply(body, status)
     reply.headers.update(headers)
     return reply

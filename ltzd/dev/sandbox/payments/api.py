@@ -1,4 +1,4 @@
-"""The payment provider's API, as its own client library speaks it."""
+"""The payment provider's API, compatible with the vendor's client library."""
 
 import hashlib
 import hmac
@@ -23,7 +23,7 @@ PREFIX = "/payments"
 
 _SESSIONS = f"{PREFIX}/v1/checkout/sessions"
 _VERSION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:\.[a-z]+)?")
-_LONGEST_KEY = 255
+_MAX_KEY_LENGTH = 255
 
 Json = dict[str, object]
 
@@ -41,8 +41,8 @@ class ApiCall:
 
     @property
     def fingerprint(self) -> str:
-        asked = (self.request.path, sorted(self.form.fields.items()))
-        return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
+        parameters = (self.request.path, sorted(self.form.fields.items()))
+        return hashlib.sha256(msgspec.json.encode(parameters)).hexdigest()
 
 
 Operation = Callable[[ApiCall], tuple[Change, Json]]
@@ -56,10 +56,10 @@ class PaymentsApi:
 
     def routes(self) -> list[web.RouteDef]:
         return [
-            web.post(_SESSIONS, self._guarded(self._once(self._create))),
+            web.post(_SESSIONS, self._guarded(self._idempotent(self._create))),
             web.get(_SESSIONS + "/{id}", self._guarded(self._retrieve), allow_head=False),
-            web.post(_SESSIONS + "/{id}/expire", self._guarded(self._once(self._expire))),
-            web.post(f"{PREFIX}/v1/refunds", self._guarded(self._once(self._refund))),
+            web.post(_SESSIONS + "/{id}/expire", self._guarded(self._idempotent(self._expire))),
+            web.post(f"{PREFIX}/v1/refunds", self._guarded(self._idempotent(self._refund))),
             web.route("*", PREFIX + "/{rest:.*}", self._guarded(_unrecognized)),
         ]
 
@@ -82,17 +82,17 @@ class PaymentsApi:
     def _authorize(self, request: web.Request) -> None:
         given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
         if not hmac.compare_digest(given, self._authorization):
-            words = "Invalid API key provided." if given else "You did not provide an API key."
-            raise ProviderError(words, status=401)
+            message = "Invalid API key provided." if given else "You did not provide an API key."
+            raise ProviderError(message, status=401)
 
-    def _once(self, work: Operation) -> CallHandler:
-        """A repetition under the same key gets the first answer; a refusal is not kept."""
+    def _idempotent(self, operation: Operation) -> CallHandler:
+        """A repeated key gets the first answer again; a refusal is not stored."""
 
         async def answer(call: ApiCall) -> web.Response:
             repeated = self._repeated(call)
             if repeated is not None:
                 return repeated
-            change, content = work(call)
+            change, content = operation(call)
             key = call.idempotency_key
             kept = None if key is None else KeptReply(key, call.fingerprint, content)
             await self._operations.apply(change, {"id": call.id, "idempotency_key": key}, kept)
@@ -102,36 +102,36 @@ class PaymentsApi:
 
     def _repeated(self, call: ApiCall) -> web.Response | None:
         key = call.idempotency_key
-        kept = None if key is None else self._operations.store.reply(key)
+        kept = None if key is None else self._operations.sessions.reply(key)
         if key is None or kept is None:
             return None
         if kept.fingerprint != call.fingerprint:
-            words = "This idempotency key was first used with other parameters."
-            raise ProviderError(words, type="idempotency_error")
-        if not self._operations.store.is_reply_saved(key):
-            words = "Another request with this idempotency key is in progress."
+            message = "This idempotency key was first used with other parameters."
+            raise ProviderError(message, type="idempotency_error")
+        if not self._operations.sessions.is_reply_saved(key):
+            message = "Another request with this idempotency key is in progress."
             code = "idempotency_key_in_use"
-            raise ProviderError(words, status=409, type="idempotency_error", code=code)
+            raise ProviderError(message, status=409, type="idempotency_error", code=code)
         reply = json_reply(kept.content)
         reply.headers["Idempotent-Replayed"] = "true"
         return reply
 
     def _create(self, call: ApiCall) -> tuple[Change, Json]:
         expand = _expanded(call.form)
-        session = parse_session(call.form, self._operations.store.now())
-        call.form.refuse_the_rest()
+        session = parse_session(call.form, self._operations.sessions.now())
+        call.form.refuse_unread()
         content = payment_objects.session(session, call.origin, expand)
         return Change(session), content
 
     async def _retrieve(self, call: ApiCall) -> web.Response:
         expand = _expanded(call.form)
-        call.form.refuse_the_rest()
-        session = await self._operations.store.saved(self._session(call))
+        call.form.refuse_unread()
+        session = await self._operations.sessions.saved(self._session(call))
         return json_reply(payment_objects.session(session, call.origin, expand))
 
     def _expire(self, call: ApiCall) -> tuple[Change, Json]:
         expand = _expanded(call.form)
-        call.form.refuse_the_rest()
+        call.form.refuse_unread()
         change = payment_changes.expired(self._session(call))
         return change, payment_objects.session(change.session, expand=expand)
 
@@ -140,20 +140,20 @@ class PaymentsApi:
         intent_id, amount = form.text("payment_intent"), form.whole_number("amount", 1)
         reason = form.one_of("reason", "duplicate", "fraudulent", "requested_by_customer")
         metadata = form.metadata()
-        form.refuse_the_rest()
+        form.refuse_unread()
         if intent_id is None:
             raise missing("payment_intent")
-        session = self._operations.store.session_of_intent(intent_id)
+        session = self._operations.sessions.session_of_intent(intent_id)
         if session is None or session.payment is None:
             raise _unknown("payment_intent", intent_id, "payment_intent")
-        now = self._operations.store.now()
+        now = self._operations.sessions.now()
         change = payment_changes.refunded(session, now, amount, reason, metadata)
-        made = change.session.refunds[-1]
-        return change, payment_objects.refund(change.session, session.payment, made)
+        refund = change.session.refunds[-1]
+        return change, payment_objects.refund(change.session, session.payment, refund)
 
     def _session(self, call: ApiCall) -> CheckoutSession:
         session_id = call.request.match_info["id"]
-        session = self._operations.store.session(session_id)
+        session = self._operations.sessions.session(session_id)
         if session is None:
             raise _unknown("checkout.session", session_id, "session")
         return session
@@ -165,8 +165,8 @@ async def _unrecognized(call: ApiCall) -> web.Response:
 
 
 def _unknown(kind: str, given: str, param: str) -> ProviderError:
-    words = f"No such {kind}: '{given[:100]}'"
-    return ProviderError(words, status=404, code="resource_missing", param=param)
+    message = f"No such {kind}: '{given[:100]}'"
+    return ProviderError(message, status=404, code="resource_missing", param=param)
 
 
 def _version(request: web.Request) -> str:
@@ -180,9 +180,9 @@ def _idempotency_key(request: web.Request) -> str | None:
     key = request.headers.get("Idempotency-Key") or None
     if request.method != "POST" or key is None:
         return None
-    if len(key) > _LONGEST_KEY:
-        words = f"An idempotency key has at most {_LONGEST_KEY} characters."
-        raise ProviderError(words, type="idempotency_error")
+    if len(key) > _MAX_KEY_LENGTH:
+        message = f"An idempotency key has at most {_MAX_KEY_LENGTH} characters."
+        raise ProviderError(message, type="idempotency_error")
     return key
 
 
@@ -194,14 +194,14 @@ async def _form(request: web.Request) -> Form:
     except web.HTTPRequestEntityTooLarge:
         raise ProviderError("The request is too large.", status=413) from None
     if content and request.content_type != "application/x-www-form-urlencoded":
-        words = "Send parameters as application/x-www-form-urlencoded."
-        raise ProviderError(words)
+        message = "Send parameters as application/x-www-form-urlencoded."
+        raise ProviderError(message)
     return Form.parsed(content)
 
 
 def _expanded(form: Form) -> list[str]:
     names = form.listed("expand")
-    known = (payment_objects.INTENT, payment_objects.CHARGE)
-    if any(name not in known for name in names):
-        raise ProviderError(f"Only {' and '.join(known)} can be expanded.", param="expand")
+    expandable = (payment_objects.INTENT, payment_objects.CHARGE)
+    if any(name not in expandable for name in names):
+        raise ProviderError(f"Only {' and '.join(expandable)} can be expanded.", param="expand")
     return names

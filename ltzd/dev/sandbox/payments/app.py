@@ -1,7 +1,6 @@
-"""The payment provider's part of the sandbox, put together.
+"""Puts the payment provider of the sandbox together, with a journal of its own.
 
-It keeps a journal of its own. Events go to one address, which may be told at any time; until then
-they wait.
+Events are sent to one URL, which may be set at any time; until then they wait.
 """
 
 from pathlib import Path
@@ -21,7 +20,7 @@ from ltzd.dev.sandbox.payments.sessions import SessionStore
 from ltzd.errors import Misconfigured
 from ltzd.providers.payments import PaymentsPolicy
 
-DOOR = "/doors/pay"
+CONTROL_PATH = "/doors/pay"
 
 
 class PaymentProvider:
@@ -48,11 +47,11 @@ class PaymentProvider:
     def routes(self) -> list[web.RouteDef]:
         operations = PaymentOperations(self._store, self._sender)
         api = PaymentsApi(operations, self._account.secret_key)
-        door = web.post(DOOR, PaymentControl(operations).open)
-        return [*api.routes(), *PayPages(operations).routes(), door]
+        control = web.post(CONTROL_PATH, PaymentControl(operations).handle)
+        return [*api.routes(), *PayPages(operations).routes(), control]
 
     def set_payment_events_url(self, url: str) -> None:
-        self._sender.address(url)
+        self._sender.set_url(url)
 
     def start_sending(self) -> None:
         self._sender.start(self._store.undelivered())
@@ -65,7 +64,7 @@ class PaymentProvider:
 
 
 async def _restore(journal: Journal, records: list[Record]) -> tuple[PaymentsAccount, SessionStore]:
-    """What the journal remembers; a new journal gets credentials first."""
+    """Reads the journal; a new journal gets a new account as its first record."""
     store = SessionStore(journal)
     if not records:
         account = PaymentsAccount.new()

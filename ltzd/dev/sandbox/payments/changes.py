@@ -1,7 +1,7 @@
-"""What can happen to a checkout session, and the news that the provider then tells.
+"""The transitions of a checkout session and the events that announce them, without I/O.
 
-Pure: a session and the time give the session as it becomes and its news. What cannot happen
-raises ProviderError, as the provider would answer it, and changes nothing.
+Each function returns the changed session and its events. A transition that is not possible raises
+ProviderError, as the provider would answer it.
 """
 
 from dataclasses import dataclass, replace
@@ -21,25 +21,25 @@ Json = dict[str, object]
 @dataclass(frozen=True, slots=True)
 class Change:
     session: CheckoutSession
-    news: tuple[tuple[str, Json], ...] = ()
-    """An event's type and the object that it is about."""
+    events: tuple[tuple[str, Json], ...] = ()
+    """Pairs of an event's type and its object."""
 
 
 def completed(session: CheckoutSession, now: float, *, is_paid: bool) -> Change:
-    """The payer went through; with a delayed method the money may come later."""
+    """The payer completed the checkout; with a delayed method the money arrives later."""
     if session.status != "open":
         raise _unexpected(f"This checkout session is {session.status}.")
     payment = SessionPayment(new_id("pi"), new_id("ch"), int(now), is_settled=is_paid)
-    done = replace(session, status="complete", payment=payment if session.amount else None)
-    return _told(done, "checkout.session.completed")
+    changed = replace(session, status="complete", payment=payment if session.amount else None)
+    return _with_events(changed, "checkout.session.completed")
 
 
 def settled(session: CheckoutSession) -> Change:
-    """The money of a delayed method came."""
+    """The money of a delayed payment method arrived."""
     if session.payment is None or session.payment.is_settled:
-        raise _unexpected("This checkout session waits for no money.")
-    done = replace(session, payment=replace(session.payment, is_settled=True))
-    return _told(done, "checkout.session.async_payment_succeeded")
+        raise _unexpected("This checkout session is not waiting for money.")
+    changed = replace(session, payment=replace(session.payment, is_settled=True))
+    return _with_events(changed, "checkout.session.async_payment_succeeded")
 
 
 def expired(session: CheckoutSession) -> Change:
@@ -47,8 +47,8 @@ def expired(session: CheckoutSession) -> Change:
         raise ProviderError(
             f"Only open checkout sessions can expire; this one is {session.status}."
         )
-    done = replace(session, status="expired")
-    return Change(done, (("checkout.session.expired", objects.session(done)),))
+    changed = replace(session, status="expired")
+    return Change(changed, (("checkout.session.expired", objects.session(changed)),))
 
 
 def refunded(
@@ -58,7 +58,7 @@ def refunded(
     reason: str | None = None,
     metadata: dict[str, str] | None = None,
 ) -> Change:
-    """The last of the session's refunds is the new one; all that is left is its default amount."""
+    """Appends a refund of `amount`, by default of all that is not refunded yet."""
     payment = _settled_payment(session)
     if session.dispute is not None:
         raise ProviderError(f"{payment.charge_id} has been charged back.", code="charge_disputed")
@@ -70,12 +70,12 @@ def refunded(
     if amount is not None and amount > left:
         raise ProviderError(f"Only {left} of the charge is not refunded yet.", param="amount")
     refund = ChargeRefund(new_id("re"), int(now), amount or left, reason, metadata or {})
-    done = replace(session, refunds=(*session.refunds, refund))
+    changed = replace(session, refunds=(*session.refunds, refund))
     return Change(
-        done,
+        changed,
         (
-            ("charge.refunded", objects.charge_with_refunds(done, payment)),
-            ("refund.created", objects.refund(done, payment, refund)),
+            ("charge.refunded", objects.charge_with_refunds(changed, payment)),
+            ("refund.created", objects.refund(changed, payment, refund)),
         ),
     )
 
@@ -86,16 +86,16 @@ def disputed(session: CheckoutSession, now: float, reason: str = "fraudulent") -
     if session.dispute is not None or left == 0:
         raise _unexpected("Nothing of this charge is left to dispute.")
     dispute = ChargeDispute(new_id("du"), int(now), left, reason)
-    done = replace(session, dispute=dispute)
-    told = objects.dispute(done, payment, dispute)
-    return Change(done, (("charge.dispute.created", told),))
+    changed = replace(session, dispute=dispute)
+    object_ = objects.dispute(changed, payment, dispute)
+    return Change(changed, (("charge.dispute.created", object_),))
 
 
-def _told(session: CheckoutSession, kind: str) -> Change:
-    news = [(kind, objects.session(session))]
+def _with_events(session: CheckoutSession, kind: str) -> Change:
+    events = [(kind, objects.session(session))]
     if session.payment is not None and session.payment.is_settled:
-        news.append(("payment_intent.succeeded", objects.intent(session, session.payment)))
-    return Change(session, tuple(news))
+        events.append(("payment_intent.succeeded", objects.intent(session, session.payment)))
+    return Change(session, tuple(events))
 
 
 def _settled_payment(session: CheckoutSession) -> SessionPayment:

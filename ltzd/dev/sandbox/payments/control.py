@@ -1,4 +1,4 @@
-"""The door through which a test pays: what a payer, a bank or the merchant's people would do."""
+"""The control endpoint of payments: pays, refunds or disputes a checkout session for a test."""
 
 from aiohttp import web
 
@@ -19,16 +19,19 @@ from ltzd.dev.sandbox.requests import (
 
 _KINDS = ("payment", "refund", "dispute")
 _PAYMENT_STATUSES = ("paid", "unpaid")
-_LONGEST_WAIT_SECONDS = 5.0
-_MOST_CENTS = 99_999_999
+_MAX_WAIT_SECONDS = 5.0
+_MAX_CENTS = 99_999_999
 
 
 class PaymentControl:
     def __init__(self, operations: PaymentOperations) -> None:
         self._operations = operations
 
-    async def open(self, request: web.Request) -> web.Response:
-        """Answers when the news has been tried once; it may have minted by then."""
+    async def handle(self, request: web.Request) -> web.Response:
+        """POST {"sessionId", "kind"?, "paymentStatus"?, "amount"?}.
+
+        Answers after the first delivery attempt of each event, at most five seconds.
+        """
         body = await control_body(request)
         allow_only(body, "sessionId", "kind", "paymentStatus", "amount")
         session_id = text_in(body, "sessionId")
@@ -36,21 +39,21 @@ class PaymentControl:
             _one_of(body, "kind", _KINDS),
             _one_of(body, "paymentStatus", _PAYMENT_STATUSES),
         )
-        amount = whole_number_in(body, "amount", 1, _MOST_CENTS) if "amount" in body else None
+        amount = whole_number_in(body, "amount", 1, _MAX_CENTS) if "amount" in body else None
         _check_belongs(body, kind)
-        session = self._operations.store.session(session_id)
+        session = self._operations.sessions.session(session_id)
         if session is None:
             return json_reply({"error": "No such session", "field": "sessionId"}, 404)
         try:
             change = self._change(session, kind, status, amount)
         except ProviderError as error:
             return json_reply({"error": error.message, "code": error.code or "refused"}, 409)
-        return await self._told(session, change)
+        return await self._reply(session, change)
 
     def _change(
         self, session: CheckoutSession, kind: str, status: str, amount: int | None
     ) -> Change | None:
-        now = self._operations.store.now()
+        now = self._operations.sessions.now()
         match kind:
             case "refund":
                 return payment_changes.refunded(session, now, amount)
@@ -65,14 +68,14 @@ class PaymentControl:
             return payment_changes.settled(session)
         return payment_changes.completed(session, now, is_paid=status == "paid")
 
-    async def _told(self, session: CheckoutSession, change: Change | None) -> web.Response:
-        """Without a change the news of the last one is sent again."""
+    async def _reply(self, session: CheckoutSession, change: Change | None) -> web.Response:
+        """Applies the change; without one, sends the events of the last change again."""
         if change is None:
             events = await self._operations.resend(session)
         else:
             session, events = change.session, await self._operations.apply(change)
-        await self._operations.wait_first_attempts(events, _LONGEST_WAIT_SECONDS)
-        store = self._operations.store
+        await self._operations.wait_first_attempts(events, _MAX_WAIT_SECONDS)
+        sessions = self._operations.sessions
         return json_reply(
             {
                 "sessionId": session.id,
@@ -83,7 +86,7 @@ class PaymentControl:
                     {
                         "id": event.id,
                         "type": event.type,
-                        "delivered": not store.is_undelivered(event),
+                        "delivered": not sessions.is_undelivered(event),
                     }
                     for event in events
                 ],
@@ -92,7 +95,7 @@ class PaymentControl:
 
 
 def _one_of(body: Body, name: str, choices: tuple[str, ...]) -> str:
-    """The first is the default."""
+    """Returns the field's value; the first choice is the default."""
     value = body.get(name, choices[0])
     if not isinstance(value, str) or value not in choices:
         raise BadInputError(name, f"must be one of {', '.join(choices)}")

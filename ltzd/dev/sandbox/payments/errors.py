@@ -1,4 +1,4 @@
-"""How the payment provider says no: its error object, in every answer that is not a success."""
+"""The payment provider's error object, which every answer without success has."""
 
 import secrets
 import string
@@ -18,7 +18,7 @@ def new_id(prefix: str, letters: int = 24) -> str:
 
 @dataclass(eq=False)
 class ProviderError(Exception):
-    """`param` is a parameter's full name as it was sent, `line_items[0][quantity]`."""
+    """`param` is the full name of the parameter, such as `line_items[0][quantity]`."""
 
     message: str
     status: int = 400
@@ -28,8 +28,8 @@ class ProviderError(Exception):
 
     def as_json(self) -> dict[str, object]:
         fields = {"type": self.type, "message": self.message, "code": self.code}
-        given = {**fields, "param": self.param}
-        return {"error": {name: value for name, value in given.items() if value is not None}}
+        all_fields = {**fields, "param": self.param}
+        return {"error": {name: value for name, value in all_fields.items() if value is not None}}
 
 
 def error_reply(error: ProviderError, headers: Mapping[str, str]) -> web.Response:
@@ -39,7 +39,7 @@ def error_reply(error: ProviderError, headers: Mapping[str, str]) -> web.Respons
 
 
 def ordered_fault(status: int) -> web.Response:
-    """Refused by order of a test; the provider's own clients cannot read another shape."""
+    """The reply to an ordered fault, in the shape that the provider's clients expect."""
     kinds = {429: ("invalid_request_error", "rate_limit"), 402: ("card_error", "card_declined")}
     default = ("api_error" if status >= 500 else "invalid_request_error", None)
     kind, code = kinds.get(status, default)

@@ -1,8 +1,7 @@
-"""The payment provider's signed events: each is sent until its receiver answers 2xx.
+"""Sends the payment provider's signed events, each until its receiver answers 2xx.
 
-Attempts on one event follow each other with growing pauses for as long as the sandbox lives, and go
-on after a restart. Events do not wait for each other, so their order is not promised; an event may
-come twice.
+Attempts are repeated with growing pauses, also after a restart of the sandbox. Events are sent
+concurrently, so their order is not guaranteed, and an event may be delivered twice.
 """
 
 import asyncio
@@ -19,15 +18,15 @@ from structlog import get_logger
 from ltzd.dev.sandbox.payments.sessions import SignedEvent
 
 FIRST_PAUSE_SECONDS = 0.25
-LONGEST_PAUSE_SECONDS = 10.0
+MAX_PAUSE_SECONDS = 10.0
 _ATTEMPT_SECONDS = 10.0
-_AT_ONCE = 16
+_CONCURRENCY = 16
 
 _log = get_logger(__name__)
 
 
 def signature_header(signing_secret: str, signed_at: int, body: bytes) -> str:
-    """The whole secret is the key, its prefix too."""
+    """The Stripe-Signature header; the whole secret is the key, including its prefix."""
     signed = str(signed_at).encode() + b"." + body
     digest = hmac.new(signing_secret.encode(), signed, hashlib.sha256).hexdigest()
     return f"t={signed_at},v1={digest}"
@@ -49,7 +48,7 @@ class EventSender:
         self._session: aiohttp.ClientSession | None = None
         self._waiting: list[SignedEvent] = []
         self._deliveries: dict[str, _Delivery] = {}
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_CONCURRENCY)
 
     def start(self, undelivered: Iterable[SignedEvent]) -> None:
         self._session = aiohttp.ClientSession(
@@ -59,8 +58,8 @@ class EventSender:
         )
         self.send(undelivered)
 
-    def address(self, url: str) -> None:
-        """Where events go from now on, those under way too."""
+    def set_url(self, url: str) -> None:
+        """Sets the URL of all further attempts, also for events that are under way."""
         self._url = url
         waiting, self._waiting = self._waiting, []
         self.send(waiting)
@@ -85,11 +84,13 @@ class EventSender:
                 self._deliveries[event.id] = _Delivery(task, tried)
 
     async def wait_first_attempts(self, events: Iterable[SignedEvent], seconds: float) -> None:
-        """Wait until each has been tried once, and not for longer than this."""
-        found = [self._deliveries[event.id] for event in events if event.id in self._deliveries]
+        """Waits until each event has been tried once, at most `seconds`."""
+        deliveries = [
+            self._deliveries[event.id] for event in events if event.id in self._deliveries
+        ]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                for delivery in found:
+                for delivery in deliveries:
                     await delivery.tried.wait()
 
     async def _deliver(self, event: SignedEvent, tried: asyncio.Event) -> None:
@@ -100,7 +101,7 @@ class EventSender:
                     _log.warning("payment_event_refused", event_id=event.id, reason=refusal)
                 tried.set()
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+                pause = min(pause * 2, MAX_PAUSE_SECONDS)
             self._delivered(event)
             _log.info("payment_event_delivered", event_id=event.id, type=event.type)
         finally:
@@ -108,7 +109,7 @@ class EventSender:
             tried.set()
 
     async def _attempt(self, event: SignedEvent) -> str | None:
-        """Why it was not delivered, or None."""
+        """Returns the reason of a failure, or None after a delivery."""
         async with self._slots:
             assert self._session is not None
             assert self._url is not None
@@ -123,5 +124,5 @@ class EventSender:
                 ) as reply:
                     return None if 200 <= reply.status < 300 else f"status {reply.status}"
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                # A timeout is an OSError, too.
+                # TimeoutError is an OSError.
                 return type(error).__name__

@@ -1,4 +1,4 @@
-"""The payment provider's objects as it shows them, in its API and in its events."""
+"""The payment provider's objects as JSON, for its API and its events."""
 
 from collections.abc import Collection, Mapping
 
@@ -10,16 +10,16 @@ from ltzd.dev.sandbox.payments.sessions import (
 )
 
 API_VERSION = "2026-10-28.endive"
-"""Of the events, and of answers to a request that names none."""
+"""The API version of events, and of answers to requests that name no version."""
 
 INTENT, CHARGE = "payment_intent", "payment_intent.latest_charge"
-"""What of a session can be expanded; the charge is shown within its intent."""
+"""The expandable fields of a session; the charge is expanded within its intent."""
 
 Json = dict[str, object]
 
 
 def session(of: CheckoutSession, origin: str | None = None, expand: Collection[str] = ()) -> Json:
-    """`origin` is where the pay page lives; only an open session has a URL."""
+    """A session; `origin` is that of its pay page, whose URL only an open session has."""
     return {
         **_object(of.id, "checkout.session", of.created),
         "amount_subtotal": of.amount,
@@ -93,7 +93,7 @@ def charge(of: CheckoutSession, payment: SessionPayment) -> Json:
 
 
 def charge_with_refunds(of: CheckoutSession, payment: SessionPayment) -> Json:
-    """The newest refund is the first."""
+    """A charge with its refunds, the newest first."""
     refunds: list[Json] = [refund(of, payment, each) for each in reversed(of.refunds)]
     shown = {
         "object": "list",
@@ -118,7 +118,7 @@ def refund(of: CheckoutSession, payment: SessionPayment, made: ChargeRefund) -> 
         "receipt_number": None,
         "status": "succeeded",
     }
-    # A refund is the one object of these that says nothing of its mode.
+    # A refund is the only object here without a mode.
     del shown["livemode"]
     return shown
 
@@ -141,7 +141,7 @@ def dispute(of: CheckoutSession, payment: SessionPayment, raised: ChargeDispute)
 def event(
     event_id: str, kind: str, about: Mapping[str, object], now: float, cause: Mapping[str, object]
 ) -> Json:
-    """`cause` tells the API request behind the event: `id` and `idempotency_key`, maybe None."""
+    """`cause` has the `id` and `idempotency_key` of the API request, each None without one."""
     return {
         **_object(event_id, "event", int(now)),
         "api_version": API_VERSION,

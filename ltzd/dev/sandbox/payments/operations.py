@@ -1,4 +1,4 @@
-"""Where a change of a checkout session becomes fact: kept first, then told."""
+"""Applies changes to checkout sessions: stores a change first, then sends its events."""
 
 import msgspec
 
@@ -13,33 +13,36 @@ from ltzd.dev.sandbox.payments.sessions import (
     SignedEvent,
 )
 
-NOBODY: dict[str, object] = {"id": None, "idempotency_key": None}
-"""The cause of what no API request did."""
+NO_REQUEST: dict[str, object] = {"id": None, "idempotency_key": None}
+"""The cause of a change that no API request made."""
 
 
 class PaymentOperations:
-    def __init__(self, store: SessionStore, sender: EventSender) -> None:
-        self.store = store
+    def __init__(self, sessions: SessionStore, sender: EventSender) -> None:
+        self.sessions = sessions
         self._sender = sender
 
     async def apply(
         self,
         change: Change,
-        cause: dict[str, object] = NOBODY,
+        cause: dict[str, object] = NO_REQUEST,
         reply: KeptReply | None = None,
     ) -> tuple[SignedEvent, ...]:
-        """A kill -9 before it returns may undo all of it, and nobody has heard of it then."""
-        events = tuple(self._event(kind, about, cause) for kind, about in change.news)
-        # Nothing may be awaited between the caller's look at the session and this line.
-        self.store.keep(change.session, events, reply)
-        await self.store.saved(change.session)
+        """Stores the change and starts sending its events; returns once the change is on disk.
+
+        The session must not have changed since the caller computed the change: the caller awaits
+        nothing in between.
+        """
+        events = tuple(self._event(kind, about, cause) for kind, about in change.events)
+        self.sessions.store_change(change.session, events, reply)
+        await self.sessions.saved(change.session)
         self._sender.send(events)
         return events
 
     async def resend(self, session: CheckoutSession) -> tuple[SignedEvent, ...]:
-        """What told of the session's payment, once more; the provider repeats itself, too."""
-        await self.store.saved(session)
-        events = self.store.completion_events(session.id)
+        """Sends the events of the session's payment again, as the provider may do."""
+        await self.sessions.saved(session)
+        events = self.sessions.completion_events(session.id)
         self._sender.send(events)
         return events
 
@@ -48,5 +51,5 @@ class PaymentOperations:
 
     def _event(self, kind: str, about: dict[str, object], cause: dict[str, object]) -> SignedEvent:
         event_id = new_id("evt")
-        body = objects.event(event_id, kind, about, self.store.now(), cause)
+        body = objects.event(event_id, kind, about, self.sessions.now(), cause)
         return SignedEvent(event_id, kind, msgspec.json.encode(body).decode())

@@ -1,8 +1,8 @@
-"""The payment provider's checkout sessions: in memory for reading, in the journal for keeping.
+"""The payment provider's checkout sessions, in memory and in a journal.
 
-One record holds a session as it has become, the events that tell of it and the reply under an
-idempotency key, so that a kill -9 keeps all of them or none. Nobody is told before `saved`.
-Amounts are in the currency's smallest unit (cents), times in Unix seconds.
+A journal record has the changed session, its events and the reply to an idempotency key, so that a
+kill -9 keeps all of them or none. A session may appear in an answer only after `saved`. Amounts
+are in the currency's smallest unit (cents), times in Unix seconds.
 """
 
 import time
@@ -31,7 +31,7 @@ class SessionPayment:
     charge_id: str
     created: int
     is_settled: bool
-    """False while a delayed method, a bank transfer say, has not brought the money."""
+    """False until the money of a delayed method, such as a bank transfer, has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class SignedEvent:
 
 @dataclass(frozen=True, slots=True)
 class KeptReply:
-    """What was answered under an idempotency key; the fingerprint is of the request."""
+    """The answer to an idempotency key, with the fingerprint of its request."""
 
     key: str
     fingerprint: str
@@ -129,9 +129,9 @@ class SessionStore:
     def session_of_intent(self, intent_id: str) -> CheckoutSession | None:
         return self.session(self._of_intents.get(intent_id, ""))
 
-    def newest(self, most: int) -> list[CheckoutSession]:
+    def newest(self, limit: int) -> list[CheckoutSession]:
         return [
-            session.at(self.now()) for session in list(self._sessions.values())[: -most - 1 : -1]
+            session.at(self.now()) for session in list(self._sessions.values())[: -limit - 1 : -1]
         ]
 
     def reply(self, key: str) -> KeptReply | None:
@@ -142,7 +142,7 @@ class SessionStore:
         return self._journal.is_durable(self._replies[key][1])
 
     def completion_events(self, session_id: str) -> tuple[SignedEvent, ...]:
-        """The events that told of the session's newest turn for the better."""
+        """The events of the session's newest completion or settlement."""
         return self._completions.get(session_id, ())
 
     def undelivered(self) -> list[SignedEvent]:
@@ -151,30 +151,31 @@ class SessionStore:
     def is_undelivered(self, event: SignedEvent) -> bool:
         return event.id in self._undelivered
 
-    def keep(
+    def store_change(
         self, session: CheckoutSession, events: tuple[SignedEvent, ...], reply: KeptReply | None
     ) -> None:
         step = _Step(session, events, reply)
         sequence = self._journal.append({"kind": "step", **msgspec.to_builtins(step)})
-        self._admit(step, sequence)
+        self._index(step, sequence)
 
     async def saved(self, session: CheckoutSession) -> CheckoutSession:
+        """Returns the session once it is on disk."""
         await self._journal.wait_durable(self._sequences[session.id])
         return session
 
     def mark_delivered(self, event: SignedEvent) -> None:
-        """A kill -9 may forget this: then the event is sent once more, as the provider may too."""
+        """Records a delivery without waiting; after a kill -9 the event may be sent again."""
         if self._undelivered.pop(event.id, None) is not None:
             self._journal.append({"kind": "delivered", "event": event.id})
 
     def apply_record(self, record: Record) -> None:
-        """Take back one record of the journal."""
+        """Applies one record of the journal at the start."""
         if record["kind"] == "delivered":
             self._undelivered.pop(str(record["event"]), None)
         else:
-            self._admit(msgspec.convert(record, _Step), 0)
+            self._index(msgspec.convert(record, _Step), 0)
 
-    def _admit(self, step: _Step, sequence: int) -> None:
+    def _index(self, step: _Step, sequence: int) -> None:
         session = step.session
         self._sessions[session.id] = session
         self._sequences[session.id] = sequence

@@ -1,4 +1,4 @@
-"""What the pay pages show of a checkout session."""
+"""HTML of a checkout session for the payment pages."""
 
 from ltzd.dev.sandbox import pages
 from ltzd.dev.sandbox.pages import Html, text
@@ -7,24 +7,24 @@ from ltzd.dev.sandbox.payments.sessions import CheckoutSession, LineItem
 BASE = "/pay"
 
 
-def row(session: CheckoutSession) -> list[Html]:
+def session_row(session: CheckoutSession) -> list[Html]:
     return [
         pages.link(f"{BASE}/{session.id}", f"{session.id[:14]}…{session.id[-6:]}"),
         text(_money(session, session.amount)),
         text(session.customer_email or "unknown"),
         _state(session),
-        _ways_back(session),
+        _reversal_buttons(session),
     ]
 
 
-def bought(session: CheckoutSession) -> list[tuple[str, Html]]:
+def session_facts(session: CheckoutSession) -> list[tuple[str, Html]]:
     lines = [(f"{line.quantity} x {line.name}", _price(session, line)) for line in session.lines]
     payer = [("For", text(session.customer_email))] if session.customer_email else []
     total = ("Total", text(_money(session, session.amount), "good"))
     return [*lines, total, *payer, ("State", _state(session))]
 
 
-def next_steps(session: CheckoutSession) -> list[Html]:
+def session_actions(session: CheckoutSession) -> list[Html]:
     match session.status, session.payment_status:
         case "open", _:
             buttons = [_button(session, "pay", f"Pay {_money(session, session.amount)}")]
@@ -32,16 +32,19 @@ def next_steps(session: CheckoutSession) -> list[Html]:
                 buttons.append(_button(session, "cancel", "Cancel", style="plain"))
             return [pages.note("Nothing is charged: this is the sandbox."), pages.actions(buttons)]
         case "complete", "unpaid":
-            words = "The payer chose a slow way to pay: the money is not here yet."
-            return [pages.note(words), pages.actions([_button(session, "pay", "Let it arrive")])]
+            message = "The payer chose a delayed payment method; the money has not arrived yet."
+            return [
+                pages.note(message),
+                pages.actions([_button(session, "pay", "Let the money arrive")]),
+            ]
         case "complete", _:
-            return [pages.note("This is paid. Paying twice is not possible.")]
-    return [pages.note("This can no longer be paid. Begin again in the shop.")]
+            return [pages.note("This is paid. It cannot be paid twice.")]
+    return [pages.note("This can no longer be paid. Start again in the shop.")]
 
 
-def _ways_back(session: CheckoutSession) -> Html:
-    is_gone = session.dispute is not None or session.amount_refunded == session.amount
-    if session.payment_status != "paid" or is_gone:
+def _reversal_buttons(session: CheckoutSession) -> Html:
+    is_reversed = session.dispute is not None or session.amount_refunded == session.amount
+    if session.payment_status != "paid" or is_reversed:
         return text("")
     return pages.actions(
         [
@@ -61,8 +64,8 @@ def _state(session: CheckoutSession) -> Html:
     if session.dispute is not None:
         return text("disputed", "bad")
     if session.refunds:
-        whole = "refunded" if session.amount_refunded == session.amount else "partly refunded"
-        return text(f"{whole}, {_money(session, session.amount_refunded)}", "bad")
+        state = "refunded" if session.amount_refunded == session.amount else "partly refunded"
+        return text(f"{state}, {_money(session, session.amount_refunded)}", "bad")
     match session.status, session.payment_status:
         case "complete", "unpaid":
             return text("waiting for the money")

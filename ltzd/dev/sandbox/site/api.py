@@ -1,9 +1,9 @@
-"""The host site's REST API, as far as ltzd asks it and an attacker uses it.
+"""The part of WordPress's REST API that ltzd and an attacker use.
 
-Speaks WordPress's. A cookie counts with a nonce of its session only: without one its bearer is a
-stranger, and with a wrong one he is refused. An application password needs none. As in WordPress
-core, a user changes his own e-mail address at once and without any confirmation; the site then says
-that the new one is unconfirmed, unless it stands for core alone.
+A log-in cookie needs a nonce of its session: without a nonce the request is anonymous, and with a
+wrong nonce it is refused. An application password needs no nonce. As in WordPress core, a user can
+change the e-mail address of the account without confirmation. The site then reports the new address
+as unconfirmed, unless it plays a site without ltzd's plugin.
 """
 
 import base64
@@ -38,9 +38,9 @@ class SiteApi:
         return [
             web.get(f"{users}/me", self._me),
             *(
-                web.route(method, f"{users}/{which}", self._change)
+                web.route(method, f"{users}/{target}", self._change)
                 for method in ("POST", "PUT", "PATCH")
-                for which in ("me", "{id:[0-9]+}")
+                for target in ("me", "{id:[0-9]+}")
             ),
             web.route("*", f"{rest}/{{path:.*}}", self._no_route),
         ]
@@ -52,10 +52,10 @@ class SiteApi:
         user, nonce = self._log_in(request)
         if isinstance(user, web.Response):
             return user
-        return _with_nonce(_told(request, user), nonce)
+        return _with_nonce(_user_reply(request, user), nonce)
 
     async def _change(self, request: web.Request) -> web.Response:
-        """POST {"email"}: the address changes at once; other fields are passed over."""
+        """POST {"email"}: changes the address at once; ignores all other fields."""
         user, nonce = self._log_in(request)
         if isinstance(user, web.Response):
             return user
@@ -80,11 +80,11 @@ class SiteApi:
     def _log_in(
         self, request: web.Request
     ) -> tuple[HostSiteUser | web.Response | None, str | None]:
-        """The request's user, or the refusal of the log-in, and a fresh nonce for a cookie's."""
+        """Returns the user or the refusal, and for a cookie log-in a fresh nonce."""
         session = self._sessions.session_in(request.cookies)
-        given = None if session.user is not None else _password_login(request)
-        if given is not None:
-            return self._by_password(*given), None
+        login = None if session.user is not None else _password_login(request)
+        if login is not None:
+            return self._by_password(*login), None
         nonce = request.query.get("_wpnonce", request.headers.get(NONCE))
         if nonce is None:
             return None, None
@@ -113,7 +113,7 @@ def _site_of(request: web.Request) -> str:
 
 
 def _password_login(request: web.Request) -> tuple[str, str] | None:
-    """Name and password of a Basic header; what is none is passed over."""
+    """Returns name and password of a Basic header; ignores any other header."""
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     try:
         pair = base64.b64decode(encoded.strip(), validate=True).decode()
@@ -123,7 +123,7 @@ def _password_login(request: web.Request) -> tuple[str, str] | None:
     return (login, password) if scheme.lower() == "basic" and colon else None
 
 
-def _told(request: web.Request, user: HostSiteUser | None) -> web.Response:
+def _user_reply(request: web.Request, user: HostSiteUser | None) -> web.Response:
     context = request.query.get("context", "view")
     if context not in _CONTEXTS:
         return site_errors.bad_context(_CONTEXTS)
@@ -152,8 +152,8 @@ def user_as_json(user: HostSiteUser, site: str, context: str) -> dict[str, objec
 
 def _for_editing(user: HostSiteUser) -> dict[str, object]:
     role = dict.fromkeys(user.roles, True)
-    confirmed = {} if user.email_confirmed is None else {CONFIRMED_FIELD: user.email_confirmed}
-    return confirmed | {
+    confirmation = {} if user.email_confirmed is None else {CONFIRMED_FIELD: user.email_confirmed}
+    return confirmation | {
         "username": user.username,
         "email": user.email,
         "first_name": "",

@@ -1,6 +1,6 @@
-"""The sandbox's host site, put together: users, log-ins, pages, and the door that makes both first.
+"""Puts the host site together: users, log-ins, REST API, demo pages and the control endpoint.
 
-It keeps a journal of its own, whose first record is the secret that signs cookies and nonces.
+The site has a journal of its own, whose first record is the secret that signs cookies and nonces.
 """
 
 import secrets
@@ -23,15 +23,21 @@ from ltzd.dev.sandbox.site.api import REST_PREFIX, SiteApi
 from ltzd.dev.sandbox.site.demo_pages import DemoSite
 from ltzd.dev.sandbox.site.demo_proxy import NAMESPACE, DemoSiteProxy
 from ltzd.dev.sandbox.site.sessions import SiteSessions
-from ltzd.dev.sandbox.site.users import DEMO_USERNAME, HOST, SiteUsers, is_username, shown
+from ltzd.dev.sandbox.site.users import (
+    DEMO_USERNAME,
+    HOST,
+    SiteUsers,
+    display_password,
+    is_username,
+)
 from ltzd.errors import Misconfigured
 
-DOOR = "/doors/site-session"
+CONTROL_PATH = "/doors/site-session"
 
-_LONGEST_USERNAME = 60
+_MAX_USERNAME_LENGTH = 60
 
 WalletOf = Callable[[str], Awaitable[str]]
-"""The wallet that the identity provider has, or makes, for an e-mail address."""
+"""Returns the wallet of an e-mail address, which the identity provider creates if needed."""
 
 
 class HostSite:
@@ -54,21 +60,21 @@ class HostSite:
         return cls(journal, users, SiteSessions(secret, users))
 
     def routes(self, wallet_of: WalletOf) -> list[web.RouteDef]:
-        async def door(request: web.Request) -> web.Response:
-            return await self._open_session(request, wallet_of)
+        async def control(request: web.Request) -> web.Response:
+            return await self._handle_control(request, wallet_of)
 
         return [
             *DemoSite(self._users, self._sessions).routes(),
             *self._proxy.routes(),
             *SiteApi(self._users, self._sessions).routes(),
-            web.post(DOOR, door),
+            web.post(CONTROL_PATH, control),
         ]
 
     def set_ltzd_url(self, url: str) -> None:
-        """Where its loyalty routes lead; before this they are answered with 503."""
+        """Sets where the loyalty routes lead; before that they answer 503."""
         self._proxy.set_ltzd_url(url)
 
-    def door(self) -> dict[str, str]:
+    def section(self) -> dict[str, str]:
         """The `site` part of dev.json."""
         user = self._users.by_username(DEMO_USERNAME)
         assert user is not None
@@ -78,24 +84,24 @@ class HostSite:
             "restPrefix": REST_PREFIX,
             "namespace": NAMESPACE,
             "username": user.username,
-            "applicationPassword": shown(user.application_password),
+            "applicationPassword": display_password(user.application_password),
         }
 
     async def close(self) -> None:
         await self._proxy.close()
         await self._journal.close()
 
-    async def _open_session(self, request: web.Request, wallet_of: WalletOf) -> web.Response:
-        """POST {"username", "emailConfirmed"?}: logs a user in, whom it registers if need be.
+    async def _handle_control(self, request: web.Request, wallet_of: WalletOf) -> web.Response:
+        """POST {"username", "emailConfirmed"?}: logs a user in, after registering a new one.
 
-        `emailConfirmed` is what the site says of the user's address from now on; "absent" stands
-        for a site without our plugin, which never says anything. Otherwise nothing is said of a
-        user until his address changes, and that the new one is unconfirmed afterwards.
+        `emailConfirmed` is the confirmation state that the site reports from now on; "absent" plays
+        a site without ltzd's plugin, which reports none. By default the site reports none until the
+        user's address changes, and then reports the new one as unconfirmed.
         """
         body = await control_body(request)
         allow_only(body, "username", "emailConfirmed")
         confirmed = _confirmed_in(body)
-        username = text_in(body, "username", longest=_LONGEST_USERNAME)
+        username = text_in(body, "username", longest=_MAX_USERNAME_LENGTH)
         if not is_username(username):
             raise BadInputError("username", "may hold letters, digits, inner spaces and _ . @ -")
         user = await self._users.find_or_create(username)
@@ -123,7 +129,7 @@ def _confirmed_in(body: Body) -> bool | None:
 
 
 async def _restore(journal: Journal, records: list[Record]) -> tuple[bytes, SiteUsers]:
-    """What the journal remembers; a new journal gets a secret first."""
+    """Reads the journal; a new journal gets a new secret as its first record."""
     users = SiteUsers(journal)
     if not records:
         secret = secrets.token_bytes(32)

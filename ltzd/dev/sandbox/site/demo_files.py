@@ -1,6 +1,6 @@
-"""What the demo site sends to a browser, out of the folder `dev/demo/site`.
+"""The files of the demo site, from the folder `dev/demo/site`.
 
-Pages load nothing from anywhere else, and the policy header holds the browser to that.
+Pages load nothing from other origins, which their Content-Security-Policy enforces.
 """
 
 import html
@@ -17,7 +17,7 @@ _POLICY = "; ".join(
         "form-action 'self'",
         "base-uri 'none'",
         "frame-ancestors 'none'",
-        # Text from the API is set as text: the browser refuses any script that makes HTML of it.
+        # Scripts insert the API's text as text; the browser refuses to parse strings as HTML.
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
     )
@@ -25,14 +25,14 @@ _POLICY = "; ".join(
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
-    # With no-referrer a browser sends our own forms with the Origin null, which the gate refuses.
+    # With no-referrer a browser sends forms with the Origin null, which `access` refuses.
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
 
 class DemoSiteFiles:
-    """Read once, when it is made."""
+    """Reads all files once, when it is created."""
 
     def __init__(self) -> None:
         folder = resources.files("ltzd.dev").joinpath("demo/site")
@@ -44,7 +44,7 @@ class DemoSiteFiles:
 
     @property
     def names(self) -> list[str]:
-        """Of the files that are sent as they are."""
+        """The names of the static files."""
         return sorted(self._texts)
 
     def file(self, name: str) -> web.Response:
@@ -52,7 +52,7 @@ class DemoSiteFiles:
         return web.Response(text=self._texts[name], content_type=kind, headers=_HEADERS)
 
     def page(self, content: str, status: int = 200, **values: str) -> web.Response:
-        """`content` is the file inside the frame; values become text, never markup."""
+        """Renders the file `content` inside the frame; values are escaped."""
         escaped = {name: html.escape(value) for name, value in values.items()}
         inside = self._templates[content].substitute(escaped)
         text = self._templates["frame.html"].substitute(escaped | {"content": inside})

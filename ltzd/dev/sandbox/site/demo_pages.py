@@ -1,7 +1,7 @@
-"""The demo site: the pages of a small café, whose visitors use nothing but the site API.
+"""The demo site: the pages of a small café, whose visitors use the site plugin's API.
 
-A log-in takes a user name alone: this is a sandbox. It sets the host platform's cookie; what else
-the pages show, their script asks of the API with the nonce that the page holds.
+A log-in needs only a user name and sets the host platform's cookie. The page's script reads
+everything else from the API, with the nonce that the page contains.
 """
 
 from urllib.parse import urlencode
@@ -91,7 +91,7 @@ class DemoSite:
 
 
 def is_own_form(request: web.Request) -> bool:
-    """The gate lets other loopback origins pass; nobody else's page may log a visitor in or out."""
+    """Whether the form is this origin's: `access` admits other loopback origins too."""
     return request.headers.get("Origin") in (None, str(request.url.origin()))
 
 

@@ -1,7 +1,7 @@
-"""The loyalty routes of the host site: carried to ltzd, as the site's plugin carries them.
+"""Forwards the host site's loyalty routes to ltzd, as the site's plugin does.
 
-ltzd hears method, body and query, the site's name as Host and, of the visitor's headers, his
-log-in, his nonce and the body's type. He hears the status, the body and its type, and a new nonce.
+Forwarded to ltzd: method, query, body, Content-Type, the visitor's log-in cookies and nonce, and
+the site's name as Host. Returned to the visitor: status, body, Content-Type and a new nonce.
 """
 
 import aiohttp
@@ -17,7 +17,7 @@ from ltzd.providers.host_sites import LOGIN_COOKIES
 NAMESPACE = "loyalty"
 
 _ROUTES = f"/{REST_PREFIX}/{NAMESPACE}/v1"
-# A redemption is answered once it is mined.
+# ltzd answers a redemption once it is mined.
 _TIMEOUT = aiohttp.ClientTimeout(total=100, sock_connect=5)
 
 _log = get_logger(__name__)
@@ -29,35 +29,39 @@ class DemoSiteProxy:
         self._http: aiohttp.ClientSession | None = None
 
     def set_ltzd_url(self, ltzd_url: str) -> None:
-        """Where ltzd's public surface is; before this, every request is answered with 503."""
+        """Sets ltzd's public URL; before that, every request is answered with 503."""
         self._ltzd_url = ltzd_url.rstrip("/")
 
     def routes(self) -> list[web.RouteDef]:
-        """One word after the version, as all of ltzd's are; the rest is no route of the site."""
-        return [web.route("*", f"{PREFIX}{_ROUTES}/{{path:[A-Za-z0-9_-]+}}", self._carry)]
+        """Each route has one path segment after the version."""
+        return [web.route("*", f"{PREFIX}{_ROUTES}/{{path:[A-Za-z0-9_-]+}}", self._forward)]
 
     async def close(self) -> None:
         http, self._http = self._http, None
         if http is not None:
             await http.close()
 
-    async def _carry(self, request: web.Request) -> web.Response:
+    async def _forward(self, request: web.Request) -> web.Response:
         if self._ltzd_url is None:
             return _unavailable("The loyalty programme is not connected to this site yet.")
         path = f"{self._ltzd_url}{_ROUTES}/{request.match_info['path']}"
         url = URL(f"{path}?{request.rel_url.raw_query_string}", encoded=True)
         try:
-            return await self._answered(request, url)
+            return await self._forwarded(request, url)
         except web.HTTPRequestEntityTooLarge:
             return site_errors.refusal(413, "rest_too_large", "The request is too large.")
         except (aiohttp.ClientError, TimeoutError) as error:
-            _log.warning("ltzd_does_not_answer_the_site", error=type(error).__name__)
+            _log.warning("demo_site_proxy_failed", error=type(error).__name__)
             return _unavailable("The loyalty programme does not answer. Please try again soon.")
 
-    async def _answered(self, request: web.Request, url: URL) -> web.Response:
+    async def _forwarded(self, request: web.Request, url: URL) -> web.Response:
         body = await request.read()
         async with self._client().request(
-            request.method, url, data=body or None, headers=_told(request), allow_redirects=False
+            request.method,
+            url,
+            data=body or None,
+            headers=_forwarded_headers(request),
+            allow_redirects=False,
         ) as answer:
             headers = {
                 name: answer.headers[name]
@@ -72,7 +76,7 @@ class DemoSiteProxy:
 
     def _client(self) -> aiohttp.ClientSession:
         if self._http is None:
-            # A connection for each, as PHP has: one kept open may be dead at the next request.
+            # A new connection for each request, as in PHP: ltzd may have closed an idle one.
             self._http = aiohttp.ClientSession(
                 timeout=_TIMEOUT,
                 connector=aiohttp.TCPConnector(limit=0, force_close=True),
@@ -82,7 +86,7 @@ class DemoSiteProxy:
         return self._http
 
 
-def _told(request: web.Request) -> dict[str, str]:
+def _forwarded_headers(request: web.Request) -> dict[str, str]:
     headers = {"Host": HOST, "Accept-Encoding": "identity"}
     for name in ("Content-Type", NONCE):
         if name in request.headers:
@@ -95,5 +99,5 @@ def _told(request: web.Request) -> dict[str, str]:
     return headers | ({"Cookie": "; ".join(login)} if login else {})
 
 
-def _unavailable(words: str) -> web.Response:
-    return site_errors.refusal(503, "api_error", words)
+def _unavailable(message: str) -> web.Response:
+    return site_errors.refusal(503, "api_error", message)

@@ -1,4 +1,4 @@
-"""How the host platform says no: a code, a text, and the status once more."""
+"""The host platform's error replies: code, message and status, as in WordPress."""
 
 from collections.abc import Mapping
 
@@ -38,7 +38,7 @@ def bad_context(known: tuple[str, ...]) -> web.Response:
 
 
 def bad_email(reason: str) -> web.Response:
-    """An address that is malformed, in the words of the platform's schema check."""
+    """The reply to a malformed address, as from the platform's schema check."""
     return refusal(
         400,
         "rest_invalid_param",

@@ -1,7 +1,7 @@
-"""The users of the sandbox's host site, in memory for reading and in a journal for keeping.
+"""The users of the host site, in memory and in a journal.
 
-A name means one user in any letter case, as in the host platform's own database. Application
-passwords are kept as they are, because `dev.json` shows the demo user's at every start.
+User names are case-insensitive, as in the platform's own database. Application passwords are stored
+in plain text, because `dev.json` shows the demo user's at every start.
 """
 
 import hmac
@@ -31,14 +31,14 @@ class HostSiteUser:
     registered_at: int
     roles: tuple[str, ...] = ("subscriber",)
     email_confirmed: bool | None = None
-    """What the site says of the address; None as long as it says nothing."""
+    """The state that the site reports for the address, or None if it reports none."""
     is_core_alone: bool = False
-    """Whether the site never says anything of this user's address, as without our plugin."""
+    """Whether the site reports no state for this user, as a site without ltzd's plugin."""
     application_password: str | None = field(default=None, repr=False)
 
 
 def is_username(text: str) -> bool:
-    """Whether the host platform lets somebody register so."""
+    """Whether the platform accepts this user name at registration."""
     return _USERNAME.fullmatch(text) is not None
 
 
@@ -56,47 +56,47 @@ class SiteUsers:
         return self._by_email.get(email.lower())
 
     async def find_or_create(self, username: str) -> HostSiteUser:
-        user = self.by_username(username) or self._make(username, None)
+        user = self.by_username(username) or self._create(username, None)
         await self._journal.wait_durable(self._newest)
         return user
 
     async def change_email(self, user: HostSiteUser, email: str) -> HostSiteUser | None:
-        """The user with the address, confirmed by nobody; None if another user has the address."""
+        """Returns the changed user, or None if another user has the address."""
         owner = self.by_email(email)
         if owner is not None and owner.id != user.id:
             return None
         if email == user.email:
             return user
         confirmed = None if user.is_core_alone else False
-        return await self._keep(replace(user, email=email, email_confirmed=confirmed))
+        return await self._save(replace(user, email=email, email_confirmed=confirmed))
 
     async def set_confirmed(self, user: HostSiteUser, confirmed: bool | None) -> HostSiteUser:
-        """With None the site says nothing of the address from now on, as WordPress's core."""
+        """Sets the reported state; `confirmed` None plays WordPress core, which reports none."""
         is_core_alone = confirmed is None
-        return await self._keep(
+        return await self._save(
             replace(user, email_confirmed=confirmed, is_core_alone=is_core_alone)
         )
 
-    async def _keep(self, user: HostSiteUser) -> HostSiteUser:
-        self._admit(user)
+    async def _save(self, user: HostSiteUser) -> HostSiteUser:
+        self._index(user)
         self._newest = self._journal.append(_record_of(user))
         await self._journal.wait_durable(self._newest)
         return user
 
     async def create_demo_user(self) -> None:
-        """Unless he is there already: a kill may have come before him."""
+        """Creates the demo user if there is none, which a kill may have prevented before."""
         if self.by_username(DEMO_USERNAME) is None:
-            self._make(DEMO_USERNAME, _new_password())
+            self._create(DEMO_USERNAME, _new_password())
         await self._journal.wait_durable(self._newest)
 
     def apply_record(self, record: Record) -> None:
-        """Raises KeyError, TypeError or ValueError for a record that is none."""
+        """Applies one record; raises KeyError, TypeError or ValueError if it is malformed."""
         roles, password = record["roles"], record["application_password"]
-        # Journals of older versions have neither of the two.
+        # Journals of older versions lack these two fields.
         confirmed, is_core_alone = record.get("email_confirmed"), record.get("is_core_alone")
         if not isinstance(roles, list):
             raise TypeError
-        self._admit(
+        self._index(
             HostSiteUser(
                 int(str(record["id"])),
                 str(record["username"]),
@@ -109,41 +109,41 @@ class SiteUsers:
             )
         )
 
-    def _make(self, username: str, password: str | None) -> HostSiteUser:
+    def _create(self, username: str, password: str | None) -> HostSiteUser:
         user_id = len(self._by_name) + 1
         email = self._free_email(username.lower(), user_id)
         user = HostSiteUser(
             user_id, username, email, int(time.time()), application_password=password
         )
-        self._admit(user)
+        self._index(user)
         self._newest = self._journal.append(_record_of(user))
         return user
 
     def _free_email(self, name: str, user_id: int) -> str:
-        """By the name, where that makes an address which nobody has."""
-        wished = name if _EMAIL.fullmatch(name) else f"{name}@{HOST}"
-        if _EMAIL.fullmatch(wished) and wished not in self._by_email:
-            return wished
+        """An address made of the name if it is valid and free, else one made of the id."""
+        preferred = name if _EMAIL.fullmatch(name) else f"{name}@{HOST}"
+        if _EMAIL.fullmatch(preferred) and preferred not in self._by_email:
+            return preferred
         return f"member-{user_id}@{HOST}"
 
-    def _admit(self, user: HostSiteUser) -> None:
-        """A new user, or a known one as he is from now on."""
-        earlier = self.by_username(user.username)
-        if earlier is not None:
-            del self._by_email[earlier.email.lower()]
+    def _index(self, user: HostSiteUser) -> None:
+        """Adds a new user or replaces an existing one."""
+        previous = self.by_username(user.username)
+        if previous is not None:
+            del self._by_email[previous.email.lower()]
         self._by_name[user.username.lower()] = user
         self._by_email[user.email.lower()] = user
 
 
 def is_password_of(user: HostSiteUser, given: str) -> bool:
-    """Spaces and whatever else is no letter or digit do not count."""
-    kept = user.application_password
+    """Compares the passwords without spaces and other characters that are no letter or digit."""
+    stored = user.application_password
     plain = re.sub(r"[^A-Za-z0-9]", "", given)
-    return kept is not None and hmac.compare_digest(kept.encode(), plain.encode())
+    return stored is not None and hmac.compare_digest(stored.encode(), plain.encode())
 
 
-def shown(password: str) -> str:
-    """As the host platform shows it to its owner, once."""
+def display_password(password: str) -> str:
+    """The password in groups of four characters, as the platform displays it."""
     return " ".join(password[at : at + 4] for at in range(0, len(password), 4))
 
 

@@ -1,6 +1,6 @@
-"""The webhook deliveries that came, the newest MOST of them, on disk before they are answered.
+"""A log of the newest MAX_DELIVERIES webhook deliveries, each on disk before it is answered.
 
-The journal is written anew, without what is forgotten, when that has grown to more than is kept.
+The journal is compacted once it has more than twice as many lines as deliveries are kept.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ import msgspec
 from ltzd.dev.sandbox.journal import Journal, Record
 from ltzd.errors import Misconfigured
 
-MOST: Final = 10_000
+MAX_DELIVERIES: Final = 10_000
 
 _CAME, _ANSWERED, _EMPTIED = "came", "answered", "emptied"
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedDelivery:
-    """`status` is None until it is answered, and for good if the sender has not waited."""
+    """`status` is None until the answer is sent; it stays None if the sender disconnected."""
 
     brand_id: str
     received_at: str
@@ -31,14 +31,14 @@ class ReceivedDelivery:
 
 
 class DeliveryLog:
-    def __init__(self, path: Path, most: int = MOST) -> None:
+    def __init__(self, path: Path, max_deliveries: int = MAX_DELIVERIES) -> None:
         self._path = path
-        self._most = most
+        self._max_deliveries = max_deliveries
         self._journal: Journal | None = None
-        self._kept: dict[int, ReceivedDelivery] = {}
+        self._deliveries: dict[int, ReceivedDelivery] = {}
         self._next = 0
         self._lines = 0
-        self._turn = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     def open(self) -> Self:
         """Raises Misconfigured."""
@@ -58,65 +58,65 @@ class DeliveryLog:
             await journal.close()
 
     def deliveries(self) -> list[ReceivedDelivery]:
-        """The oldest first."""
-        return list(self._kept.values())
+        """All deliveries, the oldest first."""
+        return list(self._deliveries.values())
 
-    async def came(self, delivery: ReceivedDelivery) -> int:
-        """The number under which it is on disk now."""
+    async def record_arrival(self, delivery: ReceivedDelivery) -> int:
+        """Returns the delivery's number once it is on disk."""
         number = self._next
         self._next += 1
         await self._write({"kind": _CAME, "number": number, "delivery": asdict(delivery)})
         return number
 
-    async def answered(self, number: int, status: int) -> None:
+    async def record_answer(self, number: int, status: int) -> None:
         await self._write({"kind": _ANSWERED, "number": number, "status": status})
 
-    async def empty(self) -> None:
+    async def clear(self) -> None:
         await self._write({"kind": _EMPTIED})
 
     async def _write(self, record: Record) -> None:
-        async with self._turn:
-            if self._lines > 2 * self._most:
+        async with self._write_lock:
+            if self._lines > 2 * self._max_deliveries:
                 await self._compact()
-            journal = self._opened()
+            journal = self._open_journal()
             sequence = journal.append(record)
             self._apply(record)
         await journal.wait_durable(sequence)
 
     def _apply(self, record: Record) -> None:
-        """One line of the journal, new or remembered."""
+        """Applies one record, new or read from the journal."""
         self._lines += 1
         if record["kind"] == _EMPTIED:
-            self._kept.clear()
+            self._deliveries.clear()
             return
         number = msgspec.convert(record["number"], int)
         if record["kind"] == _CAME:
-            self._kept[number] = msgspec.convert(record["delivery"], ReceivedDelivery)
+            self._deliveries[number] = msgspec.convert(record["delivery"], ReceivedDelivery)
             self._next = max(self._next, number + 1)
-            if len(self._kept) > self._most:
-                del self._kept[next(iter(self._kept))]
-        elif number in self._kept:
+            if len(self._deliveries) > self._max_deliveries:
+                del self._deliveries[next(iter(self._deliveries))]
+        elif number in self._deliveries:
             status = msgspec.convert(record["status"], int)
-            self._kept[number] = replace(self._kept[number], status=status)
+            self._deliveries[number] = replace(self._deliveries[number], status=status)
 
     async def _compact(self) -> None:
-        """Whoever waits for the old journal's disk is served by its end."""
-        await self._opened().close()
+        """Rewrites the journal; closing the old one completes all writes that are waited for."""
+        await self._open_journal().close()
         records: list[Record] = [
             {"kind": _CAME, "number": number, "delivery": asdict(delivery)}
-            for number, delivery in self._kept.items()
+            for number, delivery in self._deliveries.items()
         ]
         await asyncio.to_thread(_replace, self._path, records)
         self._journal, _ = Journal.open(self._path)
         self._lines = len(records)
 
-    def _opened(self) -> Journal:
+    def _open_journal(self) -> Journal:
         assert self._journal is not None, "the sandbox has not started"
         return self._journal
 
 
 def _replace(path: Path, records: list[Record]) -> None:
-    """The file is the old or the new one, whenever the machine stops."""
+    """Replaces the file atomically."""
     unfinished = path.with_suffix(".new")
     with unfinished.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)

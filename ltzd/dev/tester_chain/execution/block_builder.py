@@ -113,7 +113,7 @@ class _BlockFiller:
             transaction.nonce < self._state.nonce(transaction.sender)
             or self._state.balance(transaction.sender) < transaction.gas * price + transaction.value
             or transaction.gas > self._header.gas_limit
-            or transaction.gas < transaction.least_gas
+            or transaction.gas < transaction.min_gas_limit
         )
 
     def _fits(self, transaction: EvmTransaction) -> bool:

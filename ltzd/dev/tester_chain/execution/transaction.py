@@ -56,7 +56,7 @@ class TransactionFields:
         )
 
     @property
-    def least_gas(self) -> int:
+    def min_gas_limit(self) -> int:
         initcode_words = 0 if self.to else (len(self.data) + 31) // 32
         return self.intrinsic_gas + 2 * initcode_words
 

@@ -85,8 +85,8 @@ def _check(
             "insufficient funds for gas * price + value: "
             f"address {checksummed(request.sender)} have {balance} want {request.value}"
         )
-    if unsigned.gas < unsigned.least_gas:
-        raise refused(f"intrinsic gas too low: have {unsigned.gas}, want {unsigned.least_gas}")
+    if unsigned.gas < unsigned.min_gas_limit:
+        raise refused(f"intrinsic gas too low: have {unsigned.gas}, want {unsigned.min_gas_limit}")
 
 
 def _allowance(context: MethodContext, block: MinedBlock, request: CallRequest) -> int:

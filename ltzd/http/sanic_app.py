@@ -1,0 +1,66 @@
+"""Creates Sanic applications with ltzd's settings."""
+
+import itertools
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+from sanic import Sanic
+from sanic.config import Config
+from sanic.exceptions import SanicException
+from sanic.http import Http
+from sanic.request import Request
+
+from ltzd.http.errors import ErrorResponder
+from ltzd.http.requests.json_body import DRAIN_LIMIT
+
+App: TypeAlias = Sanic[Config, SimpleNamespace]
+
+RESPONSE_TIMEOUT_SECONDS = 90
+"""Longer than any handler waits: at this timeout Sanic answers 503 in the handler's place."""
+
+HEAD_LIMIT = 32_768
+"""Bytes of the request line and headers. A long token must fit, so that its refusal is a 401."""
+
+Http.HEADER_CEILING = HEAD_LIMIT  # Sanic's upper bound of REQUEST_MAX_HEADER_SIZE
+
+_app_numbers = itertools.count(1)
+
+
+def new_app(name: str, errors: ErrorResponder) -> App:
+    app: App = Sanic(
+        f"{name}-{next(_app_numbers)}",  # Sanic requires unique names, and tests build many apps
+        config=Config(
+            {
+                "ACCESS_LOG": False,
+                "AUTO_EXTEND": False,
+                "MOTD": False,
+                "REQUEST_MAX_HEADER_SIZE": HEAD_LIMIT,
+                "REQUEST_MAX_SIZE": DRAIN_LIMIT,
+                "REQUEST_TIMEOUT": 30,
+                "RESPONSE_TIMEOUT": RESPONSE_TIMEOUT_SECONDS,
+            },
+            env_prefix=None,  # only daemon/settings/settings.py reads the environment
+        ),
+        error_handler=errors,
+        request_class=AnswerableRequest,
+        configure_logging=False,
+    )
+    return app
+
+
+class AnswerableRequest(Request):
+    """Lets Sanic answer a head that it cannot parse.
+
+    Sanic answers it through a stand-in request with the method NONE and the same URL. Here the
+    stand-in also works if the URL itself cannot be parsed, and it knows its connection.
+    """
+
+    def __init__(self, url_bytes: bytes, *args: Any, **options: Any) -> None:
+        try:
+            super().__init__(url_bytes, *args, **options)
+        except SanicException:
+            if options.get("method") != "NONE":
+                raise
+            super().__init__(b"*", *args, **options)
+        if options.get("method") == "NONE":
+            self.conn_info = options["transport"].get_protocol().conn_info
