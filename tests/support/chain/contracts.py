@@ -1,7 +1,7 @@
 """The four contracts on a dev chain of a test's own, with a real key for every role.
 
-Calls are encoded by web3 (`ltzd.chain.contracts.web3_contracts`), and users' typed data is signed by
-eth-account, as wallets do.
+Calls are encoded by web3 (`ltzd.chain.contracts.web3_contracts`); eth-account signs users' typed data,
+as wallets do.
 """
 
 from collections.abc import AsyncIterator
