@@ -1,6 +1,6 @@
 """The four contracts on a dev chain of a test's own, with a real key for every role.
 
-Calls are encoded by web3 (`ltzd.chain.contracts.web3_contracts`); eth-account signs users' typed data,
+web3 encodes the calls (`ltzd.chain.contracts.web3_contracts`); eth-account signs users' typed data,
 as wallets do.
 """
 
