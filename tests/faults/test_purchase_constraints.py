@@ -285,8 +285,8 @@ async def test_an_invalidation_under_an_evaluation_outlives_its_late_result(shop
 
 async def test_an_api_in_trouble_allows_nothing_and_is_asked_anew(shop: Shop) -> None:
     troubles = (
-        *(brand_api.never, brand_api.fail, brand_api.redirect),
-        *(brand_api.say_too_much, brand_api.say_nothing_in_json),
+        *(brand_api.never_answer, brand_api.fail, brand_api.redirect),
+        *(brand_api.answer_too_much, brand_api.answer_html),
     )
     users = [await shop.user() for _ in troubles]
     for user, trouble in zip(users, troubles, strict=True):
@@ -294,7 +294,7 @@ async def test_an_api_in_trouble_allows_nothing_and_is_asked_anew(shop: Shop) ->
         shop.api.behave(user.wallet, trouble)
 
     await asyncio.gather(*(shop.refused(user) for user in users))
-    assert shop.api.astray == 0
+    assert shop.api.followed_redirects == 0
     shop.api.recover()
     await asyncio.gather(*(shop.claimed(user) for user in users))
 

@@ -167,8 +167,8 @@ async def test_a_known_account_is_told_in_the_providers_own_shape(shape: Shape, 
 
     status, body = await site.ask(shape)
 
-    assert status == shape.found[0]
-    assert difference(body, shape.found[1], shape.free) is None
+    assert status == shape.existing[0]
+    assert difference(body, shape.existing[1], shape.free) is None
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
