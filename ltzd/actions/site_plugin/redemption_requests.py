@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ltzd.actions.relayer.relayer import RelayRequest
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.chain.contracts import ltz, perk_nft, points_sale, reverts
 from ltzd.chain.node.node import Node
@@ -17,7 +16,7 @@ from ltzd.chain.relayer.calls import Question, RelayContracts
 from ltzd.chain.typed_data import DOMAIN_NAMES
 from ltzd.errors import NodeUnavailable, RedemptionRefused
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.rules.relayer.calls import RelayAsk, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, SignedPermit
 from ltzd.rules.site_plugin import redemptions as redeeming
 from ltzd.rules.site_plugin.redemptions import Offer, RedemptionFacts
 from ltzd.store.site_plugin.members import Member
@@ -38,7 +37,7 @@ class OnChain(Protocol):
     def item_id(self) -> int | None: ...
 
 
-def speaker_of(member: Member) -> TokenUser | None:
+def token_user_of(member: Member) -> TokenUser | None:
     """Who a linked member is to whoever keeps the wallets."""
     return None if member.subject is None else TokenUser(member.subject, None)
 
@@ -62,16 +61,16 @@ class RedemptionRequests:
         except ValueError as error:
             raise NodeUnavailable("The node's answer is not what the contract returns") from error
 
-    async def request(
-        self, member: Member, one: SiteRedemption, standing: RedemptionFacts
-    ) -> RelayRequest:
+    async def request(self, one: SiteRedemption, standing: RedemptionFacts) -> RelayRequest:
         to = self._contracts.perk_nft if one.item_id is None else self._contracts.points_sale
         permit = await self._permit(one, to, standing.permit_nonce) if one.price > 0 else None
         return RelayRequest(
-            RelayAsk(to, _call(one, standing.claims), one.wallet, permit=permit),
-            one.idempotency_key,
-            one.fingerprint,
-            speaker_of(member),
+            to,
+            _call(one, standing.claims),
+            one.wallet,
+            permit=permit,
+            idempotency_key=one.idempotency_key,
+            fingerprint=one.fingerprint,
         )
 
     async def _permit(self, one: SiteRedemption, spender: Address, nonce: int) -> SignedPermit:

@@ -13,7 +13,7 @@ from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.relayer.calls import decode_relay
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, functions_of
-from ltzd.rules.relayer.calls import RelayAsk, RequestedClaim, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, RequestedClaim, SignedPermit
 from ltzd.values import Address, checksummed
 from tests.support.relays.allowed_calls import (
     AMOUNT,
@@ -62,7 +62,7 @@ def chain_for(name: str) -> Chain:
     return Chain()
 
 
-def refusal(ask: RelayAsk, chain: Chain | None = None) -> ValidationFailed:
+def refusal(ask: RelayRequest, chain: Chain | None = None) -> ValidationFailed:
     with pytest.raises(ValidationFailed) as caught:
         relayed(ask, chain)
     return caught.value
@@ -167,7 +167,9 @@ def test_another_contract_is_refused_by_its_checksummed_name() -> None:
     foreign = Address(b"\xab" * 20)
 
     with pytest.raises(ContractNotWhitelisted) as caught:
-        decode_relay(RelayAsk(foreign, MOVES["PerkNFT.claimFor"](USER), USER.address), CONTRACTS)
+        decode_relay(
+            RelayRequest(foreign, MOVES["PerkNFT.claimFor"](USER), USER.address), CONTRACTS
+        )
 
     assert caught.value.details == {
         "contract": checksummed(foreign),
@@ -448,7 +450,7 @@ def test_the_first_permit_of_an_owner_may_be_a_used_one() -> None:
     relayed(an_ask("PerkNFT", call, permit=used), Chain(nonce=1))
 
 
-def spending_asks(given: SignedPermit) -> list[RelayAsk]:
+def spending_asks(given: SignedPermit) -> list[RelayRequest]:
     return [
         an_ask("LTZ", multicall(permit(given), transfer_from())),
         an_ask("LTZ", transfer_from(), permit=given),

@@ -21,7 +21,7 @@ from ltzd.chain.relayer.calls import decode_relay
 from ltzd.chain.relayer.decoding import calls_in
 from ltzd.errors import ContractNotWhitelisted, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, AllowedCall
-from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
+from ltzd.rules.relayer.calls import RelayPlan, RelayRequest, SignedPermit
 from ltzd.values import Address, address_of, bytes_of, checksummed
 from tests.support.relays.allowed_calls import (
     AMOUNT,
@@ -158,7 +158,7 @@ def judge_move(contract: str, call: Opened, deal: Deal) -> None:
         assert signer_of(contract, *SIGNED[call.function], fields, last) == ME
 
 
-def judge(plan: RelayPlan, ask: RelayAsk, chain: Chain) -> None:
+def judge(plan: RelayPlan, ask: RelayRequest, chain: Chain) -> None:
     assert plan.to == ask.to
     assert plan.user == ask.user == USER.address
     contract = NAMES[plan.to]
@@ -340,11 +340,11 @@ def datas(draw: st.DrawFn, contract: str) -> bytes:
 
 
 @st.composite
-def asks(draw: st.DrawFn) -> RelayAsk:
+def asks(draw: st.DrawFn) -> RelayRequest:
     contract = draw(st.sampled_from(artifacts.CONTRACTS))
     to = draw(st.sampled_from([AT[contract]] * 40 + ADDRESSES))
     beside = draw(st.sampled_from([*[None] * 60, *PERMITS_GIVEN]))
-    return RelayAsk(to, draw(datas(contract)), USER.address, permit=beside)
+    return RelayRequest(to, draw(datas(contract)), USER.address, permit=beside)
 
 
 NOBODY = Address(bytes(20))
@@ -368,7 +368,7 @@ def test_nothing_outside_the_table_ever_passes() -> None:
 
     @settings(derandomize=True, deadline=None, max_examples=600)
     @given(asks(), chains)
-    def whatever_passes_is_in_the_table(ask: RelayAsk, chain: Chain) -> None:
+    def whatever_passes_is_in_the_table(ask: RelayRequest, chain: Chain) -> None:
         try:
             plan = relayed(ask, chain)
         except (ContractNotWhitelisted, ValidationFailed):
@@ -390,7 +390,7 @@ def test_a_good_call_that_was_changed_is_another_good_call_or_refused(
     data = MOVES[name](USER)
     for change in changes:
         data = change(data)
-    ask = RelayAsk(AT[name.partition(".")[0]], data, USER.address)
+    ask = RelayRequest(AT[name.partition(".")[0]], data, USER.address)
 
     try:
         plan = relayed(ask, chain)
@@ -421,7 +421,7 @@ def test_rubbish_is_refused_and_breaks_nothing(
     to: Address, data: bytes, beside: SignedPermit | None
 ) -> None:
     try:
-        asked = decode_relay(RelayAsk(to, data, USER.address, permit=beside), CONTRACTS)
+        asked = decode_relay(RelayRequest(to, data, USER.address, permit=beside), CONTRACTS)
         asked.plan(Chain().answers(asked), OPERATORS)
     except (ContractNotWhitelisted, ValidationFailed):
         return

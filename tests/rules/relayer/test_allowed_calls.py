@@ -72,7 +72,7 @@ def test_whatever_ends_with_a_signature_names_the_message_unless_it_is_a_permit(
     names = [one["name"] for one in inputs_of(row)]
     ends_signed = names[-1] == "sig" or names[-3:] == ["v", "r", "s"]
 
-    assert ends_signed == (row.signs is not None or row.part is CallRole.PERMIT)
+    assert ends_signed == (row.signs is not None or row.role is CallRole.PERMIT)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from ltzd.chain.typed_data import (
     TransferWithAuthorization,
     TypedMessage,
 )
-from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
+from ltzd.rules.relayer.calls import RelayPlan, RelayRequest, SignedPermit
 from ltzd.values import Address, address_of
 
 
@@ -80,13 +80,13 @@ class Chain:
         return encode(["uint256"], [number])
 
 
-def relayed(ask: RelayAsk, chain: Chain | None = None) -> RelayPlan:
+def relayed(ask: RelayRequest, chain: Chain | None = None) -> RelayPlan:
     asked = decode_relay(ask, CONTRACTS)
     return asked.plan((chain or Chain()).answers(asked), OPERATORS)
 
 
-def an_ask(contract: str, data: bytes, user: Address = USER.address, **more: Any) -> RelayAsk:
-    return RelayAsk(AT[contract], data, user, **more)
+def an_ask(contract: str, data: bytes, user: Address = USER.address, **more: Any) -> RelayRequest:
+    return RelayRequest(AT[contract], data, user, **more)
 
 
 def multicall(*calls: bytes) -> bytes:
