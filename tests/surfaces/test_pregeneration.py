@@ -579,7 +579,7 @@ def test_each_answer_has_examples_that_fit_its_model() -> None:
     (operation,) = OPERATIONS
     assert_examples_fit(operation)
     for body in operation.request_examples.values():
-        PregenerateUserBody.from_json(body).pregeneration_request()
+        PregenerateUserBody.from_json(body).to_request()
 
 
 def test_every_form_of_a_400_has_an_example() -> None:

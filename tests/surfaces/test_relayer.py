@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -33,7 +33,7 @@ from ltzd.http.relayer.models import RelayResponse, fingerprint
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.requests.fields import MAX_DATA_BYTES
 from ltzd.http.services import HttpPolicy
-from ltzd.rules.relayer.calls import RelayAsk, RelayStatus, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, RelayStatus, SignedPermit
 from ltzd.rules.relayer.gas_budgets import identity_exhausted, total_exhausted
 from ltzd.values import address_of, checksummed
 from tests.support.surfaces.http_surface import (
@@ -446,7 +446,7 @@ async def test_what_is_asked_first_is_refused_first(surface: Surface) -> None:
     await look()
     body = a_call(value="x")
     await look()
-    assert "standing" not in relays.calls
+    assert "usage" not in relays.calls
     body = a_call()
     await look()
     assert "submit" not in relays.calls
@@ -706,7 +706,7 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
     )
     await post(surface, body)
     (relay,) = surface.relays.requests
-    assert relay.ask == RelayAsk(
+    assert relay == RelayRequest(
         to=address_of(CONTRACT.lower()),
         data=b"\x01\xab",
         user=WALLET,
@@ -719,8 +719,8 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
             deadline=1_800_000_000,
             signature=bytes(31) + b"\x01" + b"\x0b" * 32 + b"\x1c",
         ),
+        fingerprint=relay.fingerprint,
     )
-    assert relay.idempotency_key is None
 
 
 async def test_optional_fields_may_be_absent_or_null(surface: Surface) -> None:
@@ -728,8 +728,8 @@ async def test_optional_fields_may_be_absent_or_null(surface: Surface) -> None:
     nothing = dict.fromkeys(("action", "perkId", "permit", "idempotencyKey"))
     for body in (a_call(), a_call(**nulls), a_call(metadata={}), a_call(metadata=nothing)):
         assert (await post(surface, body)).status == 200
-    plain = RelayAsk(to=address_of(CONTRACT.lower()), data=b"\x01\xab", user=WALLET)
-    assert [relay.ask for relay in surface.relays.requests] == [plain] * 4
+    plain = RelayRequest(to=address_of(CONTRACT.lower()), data=b"\x01\xab", user=WALLET)
+    assert [replace(each, fingerprint=b"") for each in surface.relays.requests] == [plain] * 4
 
 
 CHECKSUM = "must have the right checksum (EIP-55), or letters of one case"
@@ -766,7 +766,7 @@ async def test_addresses(surface: Surface, text: object, fault: str | None) -> N
     answer = await post(surface, a_call(userAddress=text))
     if fault is None:
         assert answer.status == 200
-        assert surface.relays.requests[0].ask.user == WALLET
+        assert surface.relays.requests[0].user == WALLET
     else:
         assert answer.faults == [f"userAddress: {fault}"]
         assert (await post(surface, a_call(to=text))).faults == [f"to: {fault}"]
@@ -794,7 +794,7 @@ async def test_data(surface: Surface, data: object, fault: str | None) -> None:
     answer = await post(surface, a_call(data=data))
     if fault is None:
         assert answer.status == 200
-        assert surface.relays.requests[0].ask.data == bytes.fromhex(str(data)[2:])
+        assert surface.relays.requests[0].data == bytes.fromhex(str(data)[2:])
     else:
         assert answer.faults == [f"data: {fault}"]
 
@@ -831,9 +831,9 @@ async def test_amounts(surface: Surface, value: object, wanted: int | str) -> No
     """Of the call and of the permit, which has no default."""
     answer = await post(surface, a_call(value=value, metadata={"permit": a_permit(value=value)}))
     if isinstance(wanted, int):
-        call = surface.relays.requests[0].ask
-        assert call.permit is not None
-        assert (call.value, call.permit.value) == (wanted, wanted)
+        relay = surface.relays.requests[0]
+        assert relay.permit is not None
+        assert (relay.value, relay.permit.value) == (wanted, wanted)
     else:
         assert answer.faults == [f"value: {wanted}", f"metadata.permit.value: {wanted}"]
 
@@ -856,7 +856,7 @@ async def test_amounts(surface: Surface, value: object, wanted: int | str) -> No
 async def test_gas_limits(surface: Surface, gas: object, fault: str | None) -> None:
     answer = await post(surface, a_call(gasLimit=gas))
     if fault is None:
-        assert surface.relays.requests[0].ask.gas_limit == gas
+        assert surface.relays.requests[0].gas_limit == gas
     else:
         assert answer.faults == [f"gasLimit: {fault}"]
 
@@ -936,7 +936,7 @@ async def test_the_parts_of_a_permit(
     if fault is not None:
         assert answer.faults == [f"metadata.permit.{field}: {fault}"]
         return
-    permit = surface.relays.requests[0].ask.permit
+    permit = surface.relays.requests[0].permit
     assert permit is not None
     signature = permit.signature
     parts: dict[str, object] = {
