@@ -1,7 +1,7 @@
 """Reads TOML files of people, and finds the line of each fault.
 
-The standard library's parser keeps no positions, so a light scan finds the lines. The scan knows plain
-`key = value` lines, but not inline tables, dotted keys and nested sections.
+The standard library's parser keeps no positions, so a light scan finds the lines. The scan knows
+plain `key = value` lines, but not inline tables, dotted keys and nested sections.
 """
 
 import re
