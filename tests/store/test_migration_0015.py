@@ -25,8 +25,8 @@ TABLES = {
 COLUMNS = {
     ("chains", "number"): "cursor_number",
     ("chains", "hash"): "cursor_hash",
-    ("relays", "serialized_per_user"): "serialized_per_user",
-    ("relays", "max_cost_wei"): "max_cost_wei",
+    ("relays", "takes_turns"): "serialized_per_user",
+    ("relays", "worst_wei"): "max_cost_wei",
     ("retired_secrets", "until"): "expires_at",
     ("site_redemptions", "answered_at"): "completed_at",
     ("site_members", "wrong_codes"): "failed_code_count",
@@ -55,8 +55,8 @@ ROWS = (
     "INSERT INTO standing_totals VALUES ('{brand}', 'streaks', 'all', '1970-01-01', 3, 1)",
     "INSERT INTO chains VALUES (31337, '{hash}', '{wallet}', 1, 4, 9, '{hash}', 12, 5)",
     (
-        "INSERT INTO relays (user_address, to_address, data, function, serialized_per_user, fingerprint, "
-        "gas_limit, max_cost_wei, window_start, state) "
+        "INSERT INTO relays (user_address, to_address, data, function, takes_turns, fingerprint, "
+        "gas_limit, worst_wei, window_start, state) "
         "VALUES ('{wallet}', '{wallet}', '', 'f', true, '', 21000, 7, now(), 'queued')"
     ),
     (

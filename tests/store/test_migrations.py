@@ -425,8 +425,8 @@ async def test_todays_relays_count_for_their_wallets_when_gas_budgets_come(
     ):
         await connection.execute(
             """
-            INSERT INTO relays (user_address, to_address, data, function, serialized_per_user, fingerprint,
-                                gas_limit, max_cost_wei, window_start, state, failure, brand_id,
+            INSERT INTO relays (user_address, to_address, data, function, takes_turns, fingerprint,
+                                gas_limit, worst_wei, window_start, state, failure, brand_id,
                                 created_at)
             VALUES ($1, $1, '', 'f', false, '', 1, $2,
                     CASE WHEN $3 = 'queued' AND $5::bytea IS NULL THEN now() END, $3,
