@@ -1,8 +1,8 @@
 """The public HTTP application: every surface, and the middleware around each request.
 
 The middleware gives each request an id (the caller's `X-Request-Id` if it is well-formed), shown in
-the response and in logs, applies CORS, and observes the duration. It also runs for requests that
-are refused and for unknown paths. Sanic's signals are not used: they cost more than all of it.
+the response and in logs, applies CORS, and observes the duration. The middleware also runs for
+refused requests and unknown paths. Sanic's signals are not used: they cost more than all of this.
 """
 
 import itertools

@@ -36,8 +36,8 @@ async def serve(
 ) -> None:
     """Serve until `stop` is set, then wait for requests in flight for at most the app's grace.
 
-    With `tls` it serves HTTPS only. Calls `on_listening` with the port, which the system chooses if
-    `port` is 0. Raises Misconfigured if it cannot listen on the address.
+    With `tls` the server accepts HTTPS only. `on_listening` is called with the port, which the
+    system chooses if `port` is 0. Raises Misconfigured if the address cannot be bound.
     """
     listener = listen(host, port)
     try:
@@ -56,8 +56,8 @@ async def serve(
 
 
 async def _server(app: App, listener: socket.socket, tls: ssl.SSLContext | None) -> Any:
-    # The first app makes Sanic rewrite its own classes without unused signals (TOUCHUP). It cannot
-    # do that twice in a process, so apps start one at a time.
+    # The first app makes Sanic rewrite its own classes without unused signals (TOUCHUP). Sanic
+    # cannot do that twice in a process, so apps start one at a time.
     async with _start_lock:
         return await _start(app, listener, tls)
 

@@ -1,4 +1,4 @@
-"""What a surface brings to the application: its routes, and the format of its errors."""
+"""The parts of the application that a surface brings: its routes and its error formats."""
 
 from dataclasses import dataclass
 

@@ -189,7 +189,7 @@ class HostSiteClient(AsyncCloseable):
 
 
 def login_headers(credentials: HostCredentials) -> Mapping[str, str] | None:
-    """Returns the headers that are forwarded to a site; None without any proof of a log-in.
+    """Returns the headers that are forwarded to a site, or None without any proof of a log-in.
 
     The platform ignores a cookie without its nonce, and prefers a cookie to a password.
     """

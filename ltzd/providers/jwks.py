@@ -1,8 +1,8 @@
 """The keys of a JSON Web Key Set (RFC 7517) that may have signed a token. Decided without I/O.
 
-PyJWT reads each key. Refused here are private members, other uses than to verify, keys of another
-algorithm than the settings name, and RSA keys that are too weak or too slow to check. Such a row is
-skipped, as is one that holds no key: a set may have rows for other programs.
+PyJWT reads each key. This module skips keys for another use than to verify, keys for an algorithm
+that the settings do not name, and RSA keys that are too weak or too slow to check. A row that holds
+no key is skipped as well: a set may have rows for other programs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

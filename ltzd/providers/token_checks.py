@@ -16,7 +16,7 @@ MAX_TOKEN_LENGTH = 16 * 1024
 CLOCK_SKEW_SECONDS = 5.0
 """How far our clock may be behind the issuer's: a token is used in the second it is made.
 
-There is no such allowance for `exp`. It would only lengthen the life of a token that may be stolen;
+`exp` has no such allowance: that would only lengthen the life of a token that may be stolen, and
 the user's program has had a new token for minutes.
 """
 

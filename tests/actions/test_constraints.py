@@ -45,8 +45,8 @@ from tests.support.services.chat_platform import (
     ROLE,
     ChatServer,
     a_chat_server,
+    answering,
     limited,
-    saying,
 )
 from tests.support.waiting import until
 
@@ -365,7 +365,7 @@ async def test_closing_ends_what_is_under_way(world: World) -> None:
     await world.apply(asks())
     async with world.asking() as task:
         await world.constraints.close()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(Unavailable):
             await task
     assert await world.kept() == 0
 
@@ -523,7 +523,7 @@ async def test_the_account_that_the_wallet_was_made_for_is_asked_about(chat: Cha
     chat.server.roles[GUILD, ADA] = [OTHER_ROLE, ROLE]
 
     assert await chat.allows()
-    assert chat.server.asked == [("role", GUILD, ADA)]
+    assert chat.server.requests == [("role", GUILD, ADA)]
     assert not await chat.allows(user=BOB), "another wallet"
 
 
@@ -577,7 +577,7 @@ async def test_who_has_no_account_is_told_to_link_one(
         "reason": "account_not_linked",
         "provider": "discord",
     }
-    assert (chat.server.asked, await chat.world.kept()) == ([], 0)
+    assert (chat.server.requests, await chat.world.kept()) == ([], 0)
 
 
 async def test_who_has_an_account_without_the_role_is_not_told_to_link_one(chat: Chat) -> None:
@@ -701,14 +701,14 @@ async def test_what_the_platform_says_is_kept_for_its_time(chat: Chat) -> None:
     chat.server.roles.clear()
     chat.server.levels.clear()
     assert await chat.allows()
-    assert len(chat.server.asked) == 2
+    assert len(chat.server.requests) == 2
     await chat.world.ledger.block(perk_ledger.claimed(token_of(BADGE, 1), ANN))
     assert not await chat.allows(), "the wallet was touched: all that was said of it is gone"
 
 
 @pytest.mark.parametrize(
     "trouble",
-    [saying(403, {"code": 50001}), saying(503), limited(60)],
+    [answering(403, {"code": 50001}), answering(503), limited(60)],
     ids=["refusal", "outage", "limit"],
 )
 async def test_a_platform_that_says_nothing_satisfies_nothing_and_nothing_is_kept(
@@ -726,7 +726,7 @@ async def test_one_account_unheard_of_leaves_nothing_kept(chat: Chat) -> None:
     await chat.world.apply(HAS_ROLE)
     await chat.pregenerate(ADA)
     speaker = by_identity_token(OAuthAccount("discord", BEN))
-    chat.server.next[GUILD].append(saying(503))
+    chat.server.next[GUILD].append(answering(503))
     assert not await chat.allows(speaker)
     assert await chat.world.kept() == 0
     chat.server.roles[GUILD, BEN] = [ROLE]
@@ -745,7 +745,7 @@ async def test_a_crowd_of_one_user_asks_the_platform_once(chat: Chat) -> None:
     await chat.pregenerate(ADA)
     chat.server.roles[GUILD, ADA] = [ROLE]
     assert all(await asyncio.gather(*(chat.allows() for _ in range(CROWD))))
-    assert len(chat.server.asked) == 1
+    assert len(chat.server.requests) == 1
 
 
 async def test_no_url_of_a_brand_forgets_what_the_platform_said(chat: Chat) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -120,7 +120,7 @@ class World:
         """In the mint lane's place: tells whoever waits a hash, if there is a reward."""
         while True:
             await asyncio.sleep(0.01)
-            for reward in list(self.hashes._waiting) if self.is_minting else ():
+            for reward in self.hashes.awaited() if self.is_minting else ():
                 if await value(self.pool, "SELECT true FROM rewards WHERE id = $1", reward):
                     self.hashes.deliver([reward], MINT)
 
@@ -128,7 +128,7 @@ class World:
         return await self.payments.mint(session_id)
 
     async def tell(self, event: object, **signature: Any) -> None:
-        await self.payments.hear(*signed(event, **signature))
+        await self.payments.process_event(*signed(event, **signature))
 
 
 @asynccontextmanager
@@ -393,7 +393,7 @@ async def test_a_provider_that_is_not_there_is_away(
 )
 async def test_an_answer_that_makes_no_sense_is_none(idle: Idle, said: bytes) -> None:
     world, shop = idle
-    shop.says = said
+    shop.raw_answer = said
     with pytest.raises(PaymentsUnavailable):
         await world.payments.open_checkout(an_order())
     with pytest.raises(PaymentsUnavailable):
@@ -413,7 +413,7 @@ async def test_what_the_provider_refuses_is_a_fault_of_its_field(
     idle: Idle, param: str, field: str
 ) -> None:
     world, shop = idle
-    shop.refuses = {"param": param, "message": "ann@shop.example is no good"}
+    shop.creation_error = {"param": param, "message": "ann@shop.example is no good"}
     with pytest.raises(InvalidFields) as refused:
         await world.payments.open_checkout(an_order())
     assert refused.value.details["errors"] == [f"{field}: the payment provider refuses it"]
@@ -422,7 +422,7 @@ async def test_what_the_provider_refuses_is_a_fault_of_its_field(
 async def test_what_the_provider_has_against_our_own_part_is_no_callers_fault(
     world: World, shop: FakePayments
 ) -> None:
-    shop.refuses = {"param": "mode", "message": "no"}
+    shop.creation_error = {"param": "mode", "message": "no"}
     with pytest.raises(PaymentsUnavailable):
         await world.payments.open_checkout(an_order())
 
@@ -514,7 +514,7 @@ async def test_a_paid_session_is_minted_once_and_repeats_say_the_same(
     assert (first.already_processed, again.already_processed) == (False, True)
     assert (first.payment, first.transaction_hash) == (again.payment, again.transaction_hash)
     assert first.transaction_hash == MINT
-    assert shop.looked == [session_id], "a known session needs no provider"
+    assert shop.retrieved == [session_id], "a known session needs no provider"
     reward = payments.reward_id(session_id)
     wallet = address_of(WALLET_TEXT)
     assert await rewards(world) == [(reward, 2, NO_BRAND, wallet, 5_000)]
@@ -608,7 +608,7 @@ async def test_a_paused_brands_payments_are_recorded_and_wait(
             with pytest.raises(MintPending):
                 await world.mint(session_id)
     assert len(await rewards(world)) == 1
-    assert world.hashes._waiting == {}
+    assert world.hashes.awaited() == []
 
 
 async def test_without_a_hash_the_mint_is_pending_and_comes_later(
@@ -632,7 +632,7 @@ async def test_a_session_that_was_refunded_meanwhile_is_not_minted(
     world: World, shop: FakePayments
 ) -> None:
     at_provider, told_before = shop.make(), shop.make()
-    shop.give_back(at_provider, 500)
+    shop.refund(at_provider, 500)
     await world.tell(a_refund(f"pi_{told_before[-1]}"))
 
     for session_id in (at_provider, told_before):
@@ -643,7 +643,7 @@ async def test_a_session_that_was_refunded_meanwhile_is_not_minted(
 
 async def test_a_partial_refund_stops_no_mint(world: World, shop: FakePayments) -> None:
     session_id = shop.make()
-    shop.give_back(session_id, 499)
+    shop.refund(session_id, 499)
     assert (await world.mint(session_id)).payment.ltz == 5_000
 
 
@@ -694,7 +694,7 @@ async def test_fifty_at_once_through_one_door_have_one_that_minted(
     answers = await asyncio.gather(*(world.mint(session_id) for _ in range(50)))
     assert sum(not answer.already_processed for answer in answers) == 1
     assert len(await rewards(world)) == 1
-    assert world.payments._waiting == {}
+    assert world.hashes.awaited() == []
 
 
 async def test_a_caller_who_gives_up_takes_no_ones_hash_with_him(
@@ -704,8 +704,8 @@ async def test_a_caller_who_gives_up_takes_no_ones_hash_with_him(
     session_id = shop.make()
     await world.tell(a_session_event(session_id))
     reward = payments.reward_id(session_id)
-    hasty, patient = (asyncio.create_task(world.payments._shared_wait(reward)) for _ in range(2))
-    await until(lambda: some(world.hashes._waiting))
+    hasty, patient = (asyncio.create_task(world.hashes.wait(reward, 5.0)) for _ in range(2))
+    await until(lambda: some(world.hashes.awaited()))
     hasty.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await hasty
@@ -713,7 +713,7 @@ async def test_a_caller_who_gives_up_takes_no_ones_hash_with_him(
     assert await patient == MINT
 
 
-async def some(things: Mapping[UUID, object]) -> bool:
+async def some(things: Sequence[UUID]) -> bool:
     return bool(things)
 
 
@@ -759,7 +759,7 @@ async def test_nothing_follows_from_other_events(idle: Idle, event: object) -> N
     assert shop.make() == "cs_test_1"
     await world.tell(event)
     assert await rewards(world) == []
-    assert shop.looked == []
+    assert shop.retrieved == []
 
 
 EVENT = a_session_event("cs_test_1")
@@ -790,7 +790,7 @@ async def test_what_the_provider_has_not_signed_lately_is_refused(
     world, shop = idle
     shop.make()
     with pytest.raises(PaymentRefused, match=r"^Stripe-Signature: "):
-        await world.payments.hear(*forge(*signed(EVENT)))
+        await world.payments.process_event(*forge(*signed(EVENT)))
     assert await rewards(world) == []
 
 
@@ -823,7 +823,7 @@ async def test_an_event_signed_with_two_secrets_is_heard(world: World, shop: Fak
     """As the provider does while a secret is rotated."""
     raw, header = signed(a_session_event(shop.make()))
     at, good = header.split(",")
-    await world.payments.hear(raw, f"{at},v1={'0' * 64},{good},v0=1")
+    await world.payments.process_event(raw, f"{at},v1={'0' * 64},{good},v0=1")
     assert len(await rewards(world)) == 1
 
 
@@ -860,7 +860,7 @@ async def test_a_refunded_session_that_is_told_of_is_no_alarm(
     world: World, shop: FakePayments
 ) -> None:
     session_id = shop.make()
-    shop.give_back(session_id, 500)
+    shop.refund(session_id, 500)
     with capture_logs() as logs:
         await world.tell(a_session_event(session_id))
     assert {line["log_level"] for line in logs} == {"warning"}

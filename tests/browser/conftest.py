@@ -1,4 +1,4 @@
-"""A real browser, one for all tests of this folder, and visitors of the demo site in it."""
+"""One real browser for all tests of this folder, and visitors of the demo site in it."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -15,7 +15,7 @@ from tests.support.tools import chromium_path
 async def browser() -> AsyncIterator[Browser]:
     path = chromium_path()
     async with async_playwright() as playwright:
-        # Its own sandbox does not work for root, and only our own pages are looked at.
+        # Chromium's sandbox does not work for root; the tests open our own pages only.
         browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         await browser.close()
@@ -23,7 +23,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture
 async def new_visitor(browser: Browser, one_instance: Instance) -> AsyncIterator[NewVisitor]:
-    """Each in a profile of his own; at the end all of them have seen only what they may."""
+    """Makes visitors with a profile each; at the end their browsers' records are checked."""
     site = f"{one_instance.dev_json['sandboxUrl']}/site/"
     async with AsyncExitStack() as stack:
 
@@ -40,6 +40,6 @@ async def visitor(new_visitor: NewVisitor) -> Visitor:
 
 @pytest_asyncio.fixture
 async def member(visitor: Visitor) -> Visitor:
-    """A visitor who is logged in, for the first time."""
+    """A visitor who has logged in for the first time."""
     await visitor.log_in()
     return visitor

@@ -40,7 +40,7 @@ async def test_a_check_in_shows_the_streak_and_its_ltz_once_the_block_is_there(
     await expect(member.at("next-milestone")).to_contain_text("6 more days to your 7-day bonus")
     await expect(member.at("balance")).to_have_text(str(before + 10))
     await expect(member.at("pending")).to_be_hidden()
-    assert member.times_asked("POST checkin") == 1
+    assert member.request_count("POST checkin") == 1
     await it_asks_no_longer(member)
 
     await member.page.reload()
@@ -51,12 +51,12 @@ async def test_a_check_in_shows_the_streak_and_its_ltz_once_the_block_is_there(
 
 
 async def it_asks_no_longer(member: Visitor) -> None:
-    """Nothing that a timer does within half a minute asks for the balance."""
-    looks = member.times_asked("GET me")
+    """No timer requests the balance within half a minute."""
+    looks = member.request_count("GET me")
     await member.page.clock.fast_forward(30_000)
     async with member.page.expect_response("**/leaderboard*"):
         await member.page.get_by_role("radio", name="All time").check()
-    assert member.times_asked("GET me") == looks
+    assert member.request_count("GET me") == looks
 
 
 async def test_a_free_perk_gives_a_code_to_read_aloud(member: Visitor) -> None:
@@ -75,12 +75,12 @@ async def test_a_free_perk_gives_a_code_to_read_aloud(member: Visitor) -> None:
     await expect(member.at("code-list")).to_contain_text(
         f"Free coffee\n{code}", use_inner_text=True
     )
-    assert member.times_asked("POST redeem") >= 1
+    assert member.request_count("POST redeem") >= 1
 
 
 async def size_of(member: Visitor, id_: str) -> str:
-    found: str = await member.at(id_).evaluate("each => getComputedStyle(each).fontSize")
-    return found.removesuffix("px")
+    size: str = await member.at(id_).evaluate("each => getComputedStyle(each).fontSize")
+    return size.removesuffix("px")
 
 
 async def test_a_milestone_is_claimed_once_and_what_it_brings_buys_a_perk(member: Visitor) -> None:
@@ -113,10 +113,10 @@ async def test_a_big_spender_leads_the_board_that_everybody_may_see(
     )
     await one_instance.minted(event.event_id)
     stranger = await new_visitor()
-    for visitor, told in ((member, " you"), (stranger, "")):
+    for visitor, suffix in ((member, " you"), (stranger, "")):
         await visitor.arrive()
         line = visitor.at("board").get_by_role("row").filter(has_text=member.name)
-        shown = re.compile(rf"{member.name}{told}\s+2,000,000 LTZ$")
+        shown = re.compile(rf"{member.name}{suffix}\s+2,000,000 LTZ$")
         await expect(line).to_have_text(shown, use_inner_text=True)
     assert "@" not in await stranger.at("board").inner_text()
 
@@ -128,23 +128,29 @@ async def test_the_board_follows_the_choice(member: Visitor) -> None:
     for metric, unit in (("Activity", "Rewards"), ("Streak", "Days in a row")):
         await member.page.get_by_role("radio", name=metric).check()
         await expect(board.get_by_role("columnheader").last).to_have_text(unit)
-        for period, asked in (("This month", "month"), ("All time", "all"), ("This week", "week")):
-            async with member.page.expect_response(f"**/leaderboard?*period={asked}") as told:
+        for period, parameter in (
+            ("This month", "month"),
+            ("All time", "all"),
+            ("This week", "week"),
+        ):
+            async with member.page.expect_response(
+                f"**/leaderboard?*period={parameter}"
+            ) as response:
                 await member.page.get_by_role("radio", name=period).check()
-            ranked = (await (await told.value).json())["leaderboard"]
+            ranked = (await (await response.value).json())["leaderboard"]
             assert ranked
             names = board.locator(".name")
             await expect(names).to_have_text([entry["username"] for entry in ranked])
 
 
-# --- what the site may spend, and links ----------------------------------------------------------
+# --- spending limits, and links ------------------------------------------------------------------
 
 MUG = "Enamel mug"
 CLASSES = "Ten yoga classes"
 
 
 async def with_foreign_ltz(member: Visitor, instance: Instance) -> None:
-    """Checked in at the site for 10 LTZ, and 10 more that another brand gave to the wallet."""
+    """A member with 10 LTZ from a check-in at the site, and 10 more from another brand."""
     foreign = {"brandId": OTHER_BRAND, "domain": "other.example"}
     event = await instance.post_event(await member.email(), **foreign)
     await instance.minted(event.event_id)
@@ -187,7 +193,7 @@ async def test_a_code_from_the_wallet_app_lets_the_site_spend_the_rest_until_it_
     await expect(member.news).to_contain_text("The link is ended")
     await expect(member.at("spendable")).to_have_text("0 LTZ")
     await expect(member.button("End the link")).to_be_hidden()
-    assert member.times_asked("DELETE link") == 1
+    assert member.request_count("DELETE link") == 1
     await member.page.reload()
     await expect(member.at("spendable")).to_have_text("0 LTZ")
 
@@ -211,15 +217,15 @@ async def test_a_wrong_code_is_told_beside_its_field(member: Visitor) -> None:
     page, field = member.page, member.page.get_by_label("Code from your wallet app")
     await page.get_by_text("LTZ from elsewhere?").click()
     await field.fill("ABCD2345")
-    async with page.expect_response("**/link") as told:
+    async with page.expect_response("**/link") as response:
         await member.button("Link the wallet").click()
-    said = await (await told.value).json()
-    assert said["code"] == "link_failed"
-    await expect(member.at("link-fault")).to_have_text(said["message"])
+    answer = await (await response.value).json()
+    assert answer["code"] == "link_failed"
+    await expect(member.at("link-fault")).to_have_text(answer["message"])
     await expect(field).to_have_attribute("aria-invalid", "true")
     await expect(field).to_be_focused()
     await expect(field).to_have_value("ABCD2345")
-    member.refused = 1
+    member.expected_refusals = 1
 
     await field.fill(await member.link_code())
     await member.button("Link the wallet").click()
@@ -239,7 +245,7 @@ async def test_a_code_works_once(member: Visitor, new_visitor: NewVisitor) -> No
     await other.button("Link the wallet").click()
     await expect(other.at("link-fault")).not_to_have_text("")
     await expect(other.button("End the link")).to_be_hidden()
-    other.refused = 1
+    other.expected_refusals = 1
 
 
 # --- prices ---------------------------------------------------------------------------------------
@@ -263,11 +269,11 @@ async def test_a_perk_is_redeemed_for_no_more_than_the_page_showed(
         await expect(member.news).to_contain_text("Press Redeem again to take it at that price.")
         await expect(card).to_contain_text("45.5 LTZ")
         await expect(member.at("balance")).to_have_text("100")
-        member.refused = 1
+        member.expected_refusals = 1
 
-        async with member.page.expect_request("**/redeem") as asked:
+        async with member.page.expect_request("**/redeem") as request:
             await redeem.click()
-        order = (await asked.value).post_data_json
+        order = (await request.value).post_data_json
         assert order is not None
         assert order["maxCost"] == 46
         await expect(member.page.get_by_role("dialog", name=CLASSES)).to_be_visible()
@@ -278,7 +284,7 @@ async def test_a_perk_is_redeemed_for_no_more_than_the_page_showed(
 
 
 async def price_of_classes(instance: Instance, price: str) -> None:
-    """Changed on the chain by the REGISTRAR, and read by ltzd."""
+    """The REGISTRAR changes the price on chain, and ltzd reads it."""
     key = str(instance.data_dir / "keys/admin")
     place = ("--key", key, "--data-dir", str(instance.data_dir))
     command = ("collection", "set", "2", "--price", price, *place)
@@ -297,12 +303,12 @@ async def price_of_classes(instance: Instance, price: str) -> None:
 
 async def test_who_is_no_longer_logged_in_hears_it(member: Visitor) -> None:
     await member.page.context.clear_cookies()
-    async with member.page.expect_response("**/checkin") as told:
+    async with member.page.expect_response("**/checkin") as response:
         await member.button("Check in").click()
-    said = await (await told.value).json()
-    assert said["code"] == "not_logged_in"
-    await expect(member.news).to_have_text(said["message"])
-    member.refused = 1
+    answer = await (await response.value).json()
+    assert answer["code"] == "not_logged_in"
+    await expect(member.news).to_have_text(answer["message"])
+    member.expected_refusals = 1
     await member.button("Log out").click()
     await expect(member.button("Log in")).to_be_visible()
 
@@ -374,7 +380,7 @@ async def fits_and_reads_well(page: Page) -> None:
     assert len(grounds) == len(SCHEMES)
 
 
-# Texts whose contrast is below WCAG's AA. A colour is read as the screen would show it.
+# Texts whose contrast is below WCAG's AA. Colours are read as they are rendered.
 UNREADABLE = """() => {
   const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
   const channels = (color) => {
@@ -412,7 +418,7 @@ UNREADABLE = """() => {
     .filter(({ ratio, isLarge }) => !(ratio >= (isLarge ? 3 : 4.5)));
 }"""
 
-# What can be pressed or filled in and has no name for who cannot see it.
+# Controls without an accessible name.
 NAMELESS = """() =>
   [...document.querySelectorAll("button, input, textarea, progress, dialog, table")]
     .filter((each) => each.checkVisibility())

@@ -1,6 +1,7 @@
-"""The WordPress plugin's page in a real browser: its markup and script, before a live ltzd.
+"""The WordPress plugin's page in a real browser: its markup and script, with a live ltzd.
 
-PHP serves it with the stubs of tests/wordpress; a real WordPress has it in test_real_wordpress.py.
+PHP serves the page with the stubs of tests/wordpress; test_real_wordpress.py has it in a real
+WordPress.
 """
 
 from collections.abc import AsyncIterator
@@ -35,7 +36,7 @@ class Member:
         await expect(self.part("balance")).not_to_have_text("…")
 
     async def code(self) -> str:
-        """As the wallet's owner gets one."""
+        """Returns a code, which the wallet's owner requests."""
         control_url = self.instance.dev_json["sandbox"]["identityTokenUrl"]
         async with self.instance.http.post(control_url, json={"email": self.email}) as answer:
             token = (await answer.json())["accessToken"]
@@ -83,10 +84,10 @@ async def test_the_page_shows_the_wallet_and_redeems_at_the_price_it_shows(
     await expect(member.part("balance")).to_have_text("100 LTZ")
     await expect(member.part("spendable")).to_have_text("100 LTZ")
 
-    async with member.page.expect_request("**/redeem") as asked:
+    async with member.page.expect_request("**/redeem") as request:
         await member.page.get_by_role("button", name=f"Redeem {MUG}").click()
 
-    order = (await asked.value).post_data_json
+    order = (await request.value).post_data_json
     assert order is not None
     assert order["maxCost"] == 15
     await expect(member.news).to_contain_text("Your code: ")

@@ -42,7 +42,7 @@ async def server() -> AsyncIterator[RedisServer]:
 @pytest_asyncio.fixture
 async def redis(server: RedisServer) -> AsyncIterator[RedisServer]:
     """The module's server, emptied."""
-    async with server.asked() as client:
+    async with server.client() as client:
         await client.flushall()
     yield server
 
@@ -166,7 +166,7 @@ async def test_a_window_ends_though_refused_hits_go_on(redis: RedisServer, is_sh
 
 async def test_a_hit_is_one_call(redis: RedisServer, limits: RateLimits) -> None:
     await limits.hit(TEN, "x")
-    async with redis.asked() as client:
+    async with redis.client() as client:
         await client.config_resetstat()
         await hits(limits, 15, "x")
         calls = await client.info("commandstats")
@@ -181,7 +181,7 @@ async def test_every_key_has_an_end(redis: RedisServer, limits: RateLimits) -> N
     await hits(limits, 30, "x")
     await hits(limits, 1, "y" * 10_000)
     await limits.use_once("nonces", 60, [("x",)])
-    async with redis.asked() as client:
+    async with redis.client() as client:
         keys = [key async for key in client.scan_iter()]
         assert len(keys) == 3
         for key in keys:
@@ -192,7 +192,7 @@ async def test_every_key_has_an_end(redis: RedisServer, limits: RateLimits) -> N
 
 async def test_a_key_that_lost_its_end_gets_another(redis: RedisServer, limits: RateLimits) -> None:
     await hits(limits, 11, "x")
-    async with redis.asked() as client:
+    async with redis.client() as client:
         [key] = [key async for key in client.scan_iter()]
         await client.persist(key)
         assert not (await limits.hit(TEN, "x")).is_within
@@ -253,7 +253,7 @@ async def test_an_emptied_redis_counts_from_the_start(
     with capture_logs() as logs:
         for command in ("FLUSHALL", "SCRIPT FLUSH"):
             await hits(limits, 20, "x")
-            async with redis.asked() as client:
+            async with redis.client() as client:
                 await client.flushall()
                 await client.execute_command(command)
             assert within(await hits(limits, 20, "x")) == 10
@@ -275,7 +275,7 @@ async def test_a_redis_that_is_not_there_is_said_once_and_counted_around() -> No
 
 async def refuses(redis: RedisServer, *settings: tuple[str, str]) -> None:
     """Hits are counted in memory while Redis has these settings, and in Redis again afterwards."""
-    async with redis.asked() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
+    async with redis.client() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
         before = {name: (await client.config_get(name))[name] for name, _ in settings}
         try:
             for name, text in settings:
@@ -292,7 +292,7 @@ async def refuses(redis: RedisServer, *settings: tuple[str, str]) -> None:
 async def comes_back(redis: RedisServer, limits: RateLimits) -> None:
     """Redis counts again, every hit, and it is said once."""
     with capture_logs() as logs:
-        async with redis.asked() as client:
+        async with redis.client() as client:
 
             async def is_stored() -> bool:
                 await limits.hit(TEN, "back")
@@ -310,7 +310,7 @@ async def test_a_full_redis_refuses_nobody(redis: RedisServer) -> None:
 
 
 async def test_a_redis_that_may_not_be_written_refuses_nobody(redis: RedisServer) -> None:
-    async with redis.asked() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
+    async with redis.client() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
         await client.replicaof("127.0.0.1", ports.free_port())
         try:
             assert within(await hits(limits, 30, "x")) == 10
@@ -415,7 +415,7 @@ async def test_closing_leaves_no_task_and_no_connection(
     redis: RedisServer, is_hanging: bool
 ) -> None:
     before = asyncio.all_tasks()
-    async with redis.asked() as client:
+    async with redis.client() as client:
         known = await client.client_list()
         limits = RateLimits(redis.url)
         await hits(limits, 50, "x")
@@ -434,7 +434,7 @@ async def test_closing_leaves_no_task_and_no_connection(
 
 async def test_a_crowd_opens_few_connections(redis: RedisServer, limits: RateLimits) -> None:
     assert within(await hits(limits, 1_000, "x")) == 10
-    async with redis.asked() as client:
+    async with redis.client() as client:
         assert len(await client.client_list()) <= 17
 
 
@@ -512,7 +512,7 @@ async def over_tls(redis: RedisServer, folder: Path) -> AsyncIterator[tuple[str,
 async def test_redis_is_reached_over_tls_if_its_certificate_is_good(
     redis: RedisServer, tmp_path: Path
 ) -> None:
-    async with over_tls(redis, tmp_path) as (url, certificate), redis.asked() as client:
+    async with over_tls(redis, tmp_path) as (url, certificate), redis.client() as client:
         async with RateLimits(url) as limits:
             assert (await limits.hit(TEN, "x")).is_within
             assert await client.dbsize() == 0
@@ -524,7 +524,7 @@ async def test_redis_is_reached_over_tls_if_its_certificate_is_good(
 async def test_redis_is_reached_over_a_unix_socket(redis: RedisServer, tmp_path: Path) -> None:
     password = redis.url.partition("@")[0].rpartition(":")[2]
     path = tmp_path / "redis.sock"
-    async with await asyncio.start_unix_server(to_redis(redis), path), redis.asked() as client:
+    async with await asyncio.start_unix_server(to_redis(redis), path), redis.client() as client:
         async with RateLimits(f"unix://:{password}@{path}?db=3") as limits:
             assert (await limits.hit(TEN, "x")).is_within
         await client.select(3)

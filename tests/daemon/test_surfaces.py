@@ -93,7 +93,7 @@ async def test_a_payments_link_is_to_the_explorer_that_the_chain_is_known_for(
 async def test_limits_are_counted_in_the_redis_of_the_settings_and_closed_with_the_rest(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with a_redis_server() as redis, redis.asked() as client:
+    async with a_redis_server() as redis, redis.client() as client:
         known = await client.client_list()
         async with an_event_surface(database_url, tmp_path, redis_url=redis.url) as surface:
             await surface.daemon.limits.hit(ONCE, "x")

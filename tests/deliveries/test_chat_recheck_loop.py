@@ -27,8 +27,8 @@ from tests.support.services.chat_platform import (
     ROLE,
     ChatServer,
     a_chat_server,
+    answering,
     limited,
-    saying,
 )
 from tests.support.waiting import until
 
@@ -95,7 +95,7 @@ class Swept:
 
     async def are_asked(self, times: int) -> None:
         async def so_often() -> bool:
-            return len(self.server.asked) >= times
+            return len(self.server.requests) >= times
 
         await until(so_often)
 
@@ -132,7 +132,7 @@ async def test_each_member_is_asked_about_once(swept: Swept) -> None:
     await swept.keep(role(), ADA, BEN, position=3)
 
     await swept.sweep()
-    assert sorted(swept.server.asked) == [
+    assert sorted(swept.server.requests) == [
         ("level", GUILD, ADA),
         ("role", GUILD, ADA),
         ("role", GUILD, BEN),
@@ -147,7 +147,7 @@ async def test_pages_are_all_looked_through(swept: Swept, monkeypatch: pytest.Mo
 
     assert await swept.sweep() == 3
     assert await swept.kept() == [(a_wallet(2), 0), (a_wallet(4), 0)]
-    assert len(swept.server.asked) == 1, "in one page or in several"
+    assert len(swept.server.requests) == 1, "in one page or in several"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,9 @@ async def test_one_of_several_accounts_is_enough(
     assert await swept.sweep() == dropped
 
 
-@pytest.mark.parametrize("trouble", [saying(503), saying(403, {"code": 50001}), saying(200, {})])
+@pytest.mark.parametrize(
+    "trouble", [answering(503), answering(403, {"code": 50001}), answering(200, {})]
+)
 async def test_an_answer_that_cannot_be_had_changes_nothing(swept: Swept, trouble: Any) -> None:
     await swept.keep(role(), ADA, BEN)
     await swept.keep(role(), BEN, position=1, outcome=False)
@@ -177,13 +179,13 @@ async def test_an_answer_that_cannot_be_had_changes_nothing(swept: Swept, troubl
 
 
 async def test_a_guild_that_says_nothing_is_left_alone_and_others_are_not(swept: Swept) -> None:
-    swept.server.always[GUILD] = saying(403, {"code": 50001})
+    swept.server.always[GUILD] = answering(403, {"code": 50001})
     for number in range(40):
         await swept.keep(role(), f"8000000000000001{number:02}", wallet=a_wallet(number + 1))
     await swept.keep(role(OTHER_GUILD), wallet=a_wallet(99))
 
     assert await swept.sweep() == 1
-    refused = [guild for _, guild, _ in swept.server.asked if guild == GUILD]
+    refused = [guild for _, guild, _ in swept.server.requests if guild == GUILD]
     assert 5 <= len(refused) < 10, "every refusal counts against our bot"
     assert len(await swept.kept()) == 40
 
@@ -194,7 +196,7 @@ async def test_a_wait_that_the_platform_asks_for_is_waited(swept: Swept) -> None
     swept.server.next[GUILD].append(limited(30))
 
     assert await swept.sweep() == 0
-    assert len(swept.server.asked) == 1
+    assert len(swept.server.requests) == 1
     assert swept.clock.slept
     assert all(29 < seconds <= 30 for seconds in swept.clock.slept)
 
@@ -207,13 +209,13 @@ async def test_after_the_wait_the_sweep_goes_on(swept: Swept) -> None:
     async with ChatPlatform(policy) as impatient:
         sweep = ChatRecheckLoop(swept.pool, swept.url, impatient)
         assert await sweep.sweep() == 1
-    assert len(swept.server.asked) == 2
+    assert len(swept.server.requests) == 2
 
 
 async def test_expired_results_are_not_asked_about_and_go(swept: Swept) -> None:
     await swept.keep(role(), seconds=0)
     assert await swept.sweep() == 0
-    assert (swept.server.asked, await swept.kept()) == ([], [])
+    assert (swept.server.requests, await swept.kept()) == ([], [])
 
 
 async def test_a_result_that_is_newer_than_the_sweeps_look_stays(swept: Swept) -> None:
@@ -249,7 +251,7 @@ async def test_what_another_version_has_asked_is_dropped(swept: Swept) -> None:
     async with session(swept.pool) as connection:
         await connection.execute("UPDATE constraint_results SET fingerprint = 'another form'")
     assert await swept.sweep() == 1
-    assert swept.server.asked == []
+    assert swept.server.requests == []
 
 
 async def test_it_sweeps_at_once_and_then_every_five_minutes(swept: Swept) -> None:
@@ -258,7 +260,7 @@ async def test_it_sweeps_at_once_and_then_every_five_minutes(swept: Swept) -> No
         for times in (1, 2, 3):
             await swept.are_asked(times)
             await until(lambda times=times: _has_slept(swept, times))  # type: ignore[misc]
-            assert len(swept.server.asked) == times
+            assert len(swept.server.requests) == times
             swept.clock.a_period_passes()
     assert set(swept.clock.slept) == {300.0}
 
@@ -273,7 +275,7 @@ async def test_one_process_sweeps_and_another_takes_over_when_it_ends(swept: Swe
         await swept.are_asked(1)
         async with running(swept.sweeper().run()):
             await until(lambda: _connections(swept, 2))
-            assert len(swept.server.asked) == 1
+            assert len(swept.server.requests) == 1
             await value(swept.pool, CUT_THE_HOLDER)
             await swept.are_asked(2)
 

@@ -1,4 +1,4 @@
-"""The chat platform's members, asked over real HTTP."""
+"""Roles and levels of the chat platform's members, over real HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.providers.chat import ChatPlatform, ChatPolicy, ChatUnavailable, validate_levels_url
 from ltzd.rules.constraints.constraints import ChatLevel, ChatRole
-from tests.support.services.brand_api import never
+from tests.support.services.brand_api import never_answer
 from tests.support.services.chat_platform import (
     ADA,
     BEN,
@@ -25,8 +25,8 @@ from tests.support.services.chat_platform import (
     TOKEN,
     ChatServer,
     a_chat_server,
+    answering,
     limited,
-    saying,
 )
 from tests.support.waiting import until
 
@@ -63,7 +63,7 @@ async def test_a_members_roles_are_asked_with_the_bots_token(
     server.roles[GUILD, ADA] = [ROLE, OTHER_ROLE]
 
     assert await platform.observe(role_in(), ADA) == [ROLE, OTHER_ROLE]
-    assert server.asked == [("role", GUILD, ADA)]
+    assert server.requests == [("role", GUILD, ADA)]
     assert server.headers[0]["Authorization"] == f"Bot {TOKEN}"
     assert server.headers[0]["User-Agent"] == f"DiscordBot (ltzd, {__version__})"
 
@@ -74,7 +74,7 @@ async def test_a_level_is_asked_without_the_bots_token(
     server.levels[GUILD, ADA] = 7
 
     assert await platform.observe(level_in(), ADA) == 7
-    assert server.asked == [("level", GUILD, ADA)]
+    assert server.requests == [("level", GUILD, ADA)]
     assert "Authorization" not in server.headers[0]
 
 
@@ -83,7 +83,7 @@ async def test_who_is_no_member_has_no_roles_and_no_level(
 ) -> None:
     assert await platform.observe(role_in(), ADA) is None
     assert await platform.observe(level_in(), ADA) is None
-    server.next[GUILD].append(saying(404, {"message": "Unknown User", "code": 10013}))
+    server.next[GUILD].append(answering(404, {"message": "Unknown User", "code": 10013}))
     assert await platform.observe(role_in(), ADA) is None
 
 
@@ -92,7 +92,7 @@ async def test_what_is_no_account_of_the_platform_is_not_asked(
     server: ChatServer, platform: ChatPlatform, account: str
 ) -> None:
     assert await platform.observe(role_in(), account) is None
-    assert server.asked == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ async def test_what_is_no_account_of_the_platform_is_not_asked(
 async def test_what_is_no_answer_about_roles_is_a_failure_and_never_no_member(
     server: ChatServer, platform: ChatPlatform, status: int, body: object
 ) -> None:
-    server.next[GUILD].append(saying(status, body, Location="/api/v10"))
+    server.next[GUILD].append(answering(status, body, Location="/api/v10"))
 
     assert (await failure(platform, role_in())).wait_seconds == 0
-    assert len(server.asked) == 1, "nothing is repeated, and no redirect followed"
+    assert len(server.requests) == 1, "nothing is repeated, and no redirect followed"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ async def test_what_is_no_answer_about_roles_is_a_failure_and_never_no_member(
 async def test_what_is_no_answer_about_a_level_is_a_failure(
     server: ChatServer, platform: ChatPlatform, status: int, body: object
 ) -> None:
-    server.next[GUILD].append(saying(status, body))
+    server.next[GUILD].append(answering(status, body))
     await failure(platform, level_in())
 
 
@@ -151,7 +151,7 @@ async def test_silence_and_a_cut_connection_are_failures(server: ChatServer) -> 
         request.transport.abort()
         return web.Response()
 
-    server.next[GUILD].append(never)
+    server.next[GUILD].append(never_answer)
     server.always[GUILD] = cut
     async with ChatPlatform(server.policy(timeout_seconds=0.2)) as platform:
         assert (await failure(platform, role_in())).reason == "no answer in time"
@@ -164,7 +164,7 @@ async def test_what_is_not_configured_is_not_asked(
 ) -> None:
     async with ChatPlatform(server.policy(**{missing: None})) as platform:
         assert "configured" in (await failure(platform, question())).reason
-    assert server.asked == []
+    assert server.requests == []
 
 
 async def test_a_short_wait_that_the_platform_asks_for_is_waited_out(
@@ -176,7 +176,7 @@ async def test_a_short_wait_that_the_platform_asks_for_is_waited_out(
 
     assert await platform.observe(role_in(), ADA) == [ROLE]
     assert asyncio.get_running_loop().time() - begun >= 0.3
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 async def test_during_a_long_wait_its_guild_is_left_alone_and_others_are_not(
@@ -187,34 +187,34 @@ async def test_during_a_long_wait_its_guild_is_left_alone_and_others_are_not(
 
     assert 29 < (await failure(platform, role_in())).wait_seconds <= 30
     assert (await failure(platform, role_in())).wait_seconds > 29
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     assert await platform.observe(role_in(OTHER_GUILD), ADA) == [ROLE]
     assert await platform.observe(level_in(), ADA) is None, "levels are another service's"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         limited(30, everywhere=True),
-        saying(429, "error code: 1015", **{"Retry-After": "30"}),
+        answering(429, "error code: 1015", **{"Retry-After": "30"}),
     ],
-    ids=["the platform", "what stands before it"],
+    ids=["the platform", "a proxy before it"],
 )
 async def test_a_wait_for_all_guilds_is_kept_everywhere(
-    server: ChatServer, platform: ChatPlatform, said: Any
+    server: ChatServer, platform: ChatPlatform, answer: Any
 ) -> None:
-    server.next[GUILD].append(said)
+    server.next[GUILD].append(answer)
 
     await failure(platform, role_in())
     assert (await failure(platform, role_in(OTHER_GUILD))).wait_seconds > 29
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 async def test_a_429_without_a_time_does_not_make_us_ask_without_end(server: ChatServer) -> None:
-    server.always[GUILD] = saying(429, {"retry_after": -1})
+    server.always[GUILD] = answering(429, {"retry_after": -1})
     async with ChatPlatform(server.policy(timeout_seconds=0.6)) as platform:
         await failure(platform, role_in())
-    assert len(server.asked) <= 3
+    assert len(server.requests) <= 3
 
 
 async def test_so_many_questions_are_under_way_at_once_and_no_more(server: ChatServer) -> None:
@@ -246,7 +246,7 @@ async def test_a_closed_client_asks_nothing(server: ChatServer) -> None:
     platform = ChatPlatform(server.policy())
     await platform.close()
     await failure(platform, role_in())
-    assert server.asked == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -284,10 +284,10 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 
 async def test_the_sandboxs_guilds_are_understood(sandbox: Sandbox) -> None:
     async def says(account: str, **member: object) -> None:
-        said = {"provider": "discord", "id": account, "guildId": GUILD, **member}
+        account_state = {"provider": "discord", "id": account, "guildId": GUILD, **member}
         async with (
             aiohttp.ClientSession() as http,
-            http.post(sandbox.control_endpoints()["accountsUrl"], json=said) as response,
+            http.post(sandbox.control_endpoints()["accountsUrl"], json=account_state) as response,
         ):
             assert response.status == 200, await response.text()
 

@@ -1,4 +1,4 @@
-"""TXT records as a real name server on loopback tells them, well and unwell."""
+"""TXT records from a real name server on loopback, working and failing."""
 
 import asyncio
 import socket
@@ -53,7 +53,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await server.stop()
 
 
-# --- what stands there --------------------------------------------------------------------------
+# --- records ------------------------------------------------------------------------------------
 
 
 async def test_every_record_of_a_name_is_told_in_one_order(world: World) -> None:
@@ -127,7 +127,7 @@ async def test_a_change_is_seen_at_once(world: World) -> None:
         assert await records.resolve(NAME) == values
 
 
-# --- nobody can tell ----------------------------------------------------------------------------
+# --- failures -----------------------------------------------------------------------------------
 
 
 async def test_a_resolver_that_is_down_is_no_missing_record() -> None:
@@ -192,7 +192,7 @@ async def test_an_answer_to_another_question_is_not_taken() -> None:
 async def test_the_second_resolver_answers_when_the_first_is_silent(world: World) -> None:
     await world.stands("there")
     policy = world.policy(1.2)
-    # Nobody listens on that address; the port is the server's.
+    # No server listens on that address; the port is the server's.
     records = TxtResolver(replace(policy, nameservers=("127.0.0.2", "127.0.0.1")))
     assert await records.resolve(NAME) == ["there"]
 
@@ -262,13 +262,13 @@ class Answerer(asyncio.DatagramProtocol):
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        said = self._answer(dns.message.from_wire(data))
-        self._transport.sendto(said if isinstance(said, bytes) else said.to_wire(), addr)
+        reply = self._answer(dns.message.from_wire(data))
+        self._transport.sendto(reply if isinstance(reply, bytes) else reply.to_wire(), addr)
 
 
 @asynccontextmanager
 async def an_answerer(answer: Answer) -> AsyncIterator[DnsPolicy]:
-    """A resolver that answers each query with what `answer` makes of it, over UDP alone."""
+    """A resolver that answers each query with the result of `answer`, over UDP alone."""
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
         lambda: Answerer(answer), local_addr=("127.0.0.1", 0)
     )

@@ -1,4 +1,4 @@
-"""Brands' own APIs: what is asked, what counts as an answer, over real HTTP."""
+"""Brands' own APIs over real HTTP: the requests, and the answers that count."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ JSON = "application/json"
 
 
 class Api:
-    """A brand's API: answers what it is told to, and keeps what it was asked."""
+    """A brand's API that gives the answer a test sets, and records its requests."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, bytes]] = []
@@ -111,7 +111,7 @@ async def test_a_post_asks_by_its_body_too(api: Api, apis: ExternalApiClient) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "value"),
+    ("body", "value"),
     [
         ("true", True),
         ("null", None),
@@ -126,9 +126,9 @@ async def test_a_post_asks_by_its_body_too(api: Api, apis: ExternalApiClient) ->
     ],
 )
 async def test_numbers_arrive_with_every_digit(
-    said: str, value: object, api: Api, apis: ExternalApiClient
+    body: str, value: object, api: Api, apis: ExternalApiClient
 ) -> None:
-    api.says(said)
+    api.says(body)
 
     answer = await apis.ask(api.question(), USER)
 
@@ -240,9 +240,9 @@ async def test_a_failure_tells_nothing_of_the_url_or_the_answer(
     with pytest.raises(ExternalApiUnavailable) as caught:
         await apis.ask(api.question(url=f"{api.base}/?key=hunter2"), USER)
 
-    told = f"{caught.value} {caught.value.reason} {caught.value.details}"
-    assert "hunter2" not in told
-    assert "127.0.0.1" not in told
+    error_text = f"{caught.value} {caught.value.reason} {caught.value.details}"
+    assert "hunter2" not in error_text
+    assert "127.0.0.1" not in error_text
 
 
 def seen(outcome: str) -> float:

@@ -1,4 +1,4 @@
-"""Host sites' users: asked of the sandbox's site, and of one that says what a test has it say.
+"""Host sites' members, from the sandbox's site and from a site with the answers that a test sets.
 
 The shapes are those of the platform's own documents, so that client and sandbox cannot drift
 together unseen.
@@ -26,7 +26,7 @@ from ltzd.providers.host_sites import (
 )
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from tests.support.chain.mint_world import true
-from tests.support.services.brand_api import never
+from tests.support.services.brand_api import never_answer
 from tests.support.sites.host_sites import a_fake_site
 from tests.support.waiting import until
 
@@ -63,11 +63,11 @@ ODD: tuple[object, ...] = (1, 0, "true", "", [], {}, [True], 1.0)
 
 
 class Site:
-    """A host site that answers the same to everybody, and keeps what it was asked."""
+    """A host site that gives the same answer to every request, and records the requests."""
 
     def __init__(self) -> None:
         self.base = ""
-        self.asked: list[str] = []
+        self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -78,11 +78,11 @@ class Site:
         self.is_silent = False
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(str(request.rel_url))
+        self.paths.append(str(request.rel_url))
         self.headers.append(dict(request.headers))
         await self.gate.wait()
         if self.is_silent:
-            return await never(request)
+            return await never_answer(request)
         if isinstance(self._body, str):
             return web.Response(status=self._status, text=self._body, headers=self._headers)
         return web.json_response(self._body, status=self._status, headers=self._headers)
@@ -126,7 +126,7 @@ async def sites(clock: Clock) -> AsyncIterator[HostSiteClient]:
     await sites.close()
 
 
-# --- what is asked ------------------------------------------------------------------------------
+# --- requests -----------------------------------------------------------------------------------
 
 
 async def test_a_cookies_user_is_told_with_a_fresh_nonce(site: Site, sites: HostSiteClient) -> None:
@@ -134,7 +134,7 @@ async def test_a_cookies_user_is_told_with_a_fresh_nonce(site: Site, sites: Host
 
     roles = ("subscriber", "customer")
     assert user == SiteUser(42, "ann", "ann@site.example", roles, "0123456789")
-    assert site.asked == ["/wp-json/wp/v2/users/me?context=edit"]
+    assert site.paths == ["/wp-json/wp/v2/users/me?context=edit"]
     assert (site.headers[0]["Cookie"], site.headers[0]["X-WP-Nonce"]) == (LOGGED_IN, NONCE)
     assert "Authorization" not in site.headers[0]
 
@@ -143,7 +143,7 @@ async def test_a_site_may_lie_below_a_path_and_have_a_rest_prefix_of_its_own(
     site: Site, sites: HostSiteClient
 ) -> None:
     await sites.user_of(f"{site.base}/blog/", COOKIE, "api")
-    assert site.asked == ["/blog/api/wp/v2/users/me?context=edit"]
+    assert site.paths == ["/blog/api/wp/v2/users/me?context=edit"]
 
 
 @pytest.mark.parametrize(
@@ -202,10 +202,10 @@ async def test_where_nothing_can_prove_a_log_in_no_site_is_asked(
     site: Site, sites: HostSiteClient, credentials: HostCredentials
 ) -> None:
     assert await sites.user_of(site.base, credentials) is None
-    assert site.asked == []
+    assert site.paths == []
 
 
-# --- what is answered ---------------------------------------------------------------------------
+# --- answers ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ async def test_whom_the_site_refuses_is_nobody(
     site.says(status, {"code": code, "message": message, "data": {"status": status}})
     assert await sites.user_of(site.base, COOKIE) is None
     assert await sites.user_of(site.base, COOKIE) is None
-    assert len(site.asked) == 2, "that somebody is nobody is not kept"
+    assert len(site.paths) == 2, "that somebody is nobody is not kept"
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ async def test_anything_else_is_the_sites_trouble_and_never_a_log_out(
     with pytest.raises(HostSiteUnavailable) as caught:
         await sites.user_of(site.base, COOKIE)
     assert "ann@" not in str(caught.value)
-    assert len(site.asked) == 1, "no redirect is followed"
+    assert len(site.paths) == 1, "no redirect is followed"
 
 
 async def test_a_site_that_is_silent_or_away_is_in_trouble(
@@ -285,7 +285,7 @@ async def test_outside_dev_mode_this_machine_is_not_asked(site: Site) -> None:
     with pytest.raises(HostSiteUnavailable):
         await sites.user_of(site.base, COOKIE)
     await sites.close()
-    assert site.asked == []
+    assert site.paths == []
 
 
 async def test_a_user_without_an_address_or_a_fresh_nonce_is_a_user(
@@ -295,7 +295,7 @@ async def test_a_user_without_an_address_or_a_fresh_nonce_is_a_user(
     assert await sites.user_of(site.base, COOKIE) == SiteUser(42, "ann", None)
 
 
-# --- how many wait -------------------------------------------------------------------------------
+# --- waiting -------------------------------------------------------------------------------------
 
 
 def a_log_in(number: int) -> HostCredentials:
@@ -303,7 +303,7 @@ def a_log_in(number: int) -> HostCredentials:
 
 
 async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Site) -> None:
-    """Of the slow host alone: it is called by two names of this machine here."""
+    """The limit is the slow host's alone; the hosts here are two names of this machine."""
     sites = HostSiteClient(host_sites.guard_policy(allow_loopback=True))
     slow = [f"{site.base}/{name}" for name in ("one", "two", "three", "four", "five", "six")]
     site.gate.clear()
@@ -312,8 +312,8 @@ async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Sit
         for origin in slow[:1]
         for number in range(50)
     ]
-    await until(lambda: true(len(site.asked) == 50))
-    for number in (0, 50):  # a log-in that is asked about already waits, too
+    await until(lambda: true(len(site.paths) == 50))
+    for number in (0, 50):  # callers with a log-in whose request is in flight wait as well
         with pytest.raises(HostSiteBusy):
             await sites.user_of(slow[0], a_log_in(number))
     async with a_fake_site() as quick:
@@ -346,14 +346,14 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
         with pytest.raises(LoginRateLimited):
             await sites.user_of(site.base, form(number))
     assert await sites.user_of(site.base, form(0)) is not None, "it is known"
-    assert len(site.asked) == MAX_FORMS
+    assert len(site.paths) == MAX_FORMS
     assert await sites.user_of(site.base, a_log_in(1)) is not None, "another session"
     clock.now += 60
     assert await sites.user_of(site.base, form(MAX_FORMS)) is not None
 
 
 async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
-    """More than any bound that all of them could share: 20 hosts with 50 each."""
+    """20 hosts with 50 requests each: more than any bound that they could share."""
     sites = HostSiteClient(
         host_sites.guard_policy(allow_loopback=True), resolve=lambda _host: now(["127.0.0.1"])
     )
@@ -364,7 +364,7 @@ async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
         for host in range(20)
         for number in range(50)
     ]
-    await until(lambda: true(len(site.asked) == 1_000))
+    await until(lambda: true(len(site.paths) == 1_000))
     async with a_fake_site() as quick:
         quick_base = quick.base.replace("127.0.0.1", "quick.localhost")
         async with asyncio.timeout(2):
@@ -413,7 +413,7 @@ async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
 
 
 @pytest.mark.parametrize(
-    ("said", "confirmed"),
+    ("fields", "confirmed"),
     [
         ({}, None),
         ({"ltzd_email_confirmed": None}, None),
@@ -424,15 +424,15 @@ async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
     ids=str,
 )
 async def test_only_true_confirms_an_address_and_only_silence_leaves_it_to_the_operator(
-    site: Site, sites: HostSiteClient, said: dict[str, object], confirmed: bool | None
+    site: Site, sites: HostSiteClient, fields: dict[str, object], confirmed: bool | None
 ) -> None:
-    site.says(200, ANN | said)
+    site.says(200, ANN | fields)
     user = await sites.user_of(site.base, COOKIE)
     assert user is not None
     assert user.email_confirmed is confirmed
 
 
-# --- what is kept -------------------------------------------------------------------------------
+# --- the cache ---------------------------------------------------------------------------------
 
 
 async def test_a_log_in_is_believed_for_less_than_a_minute(
@@ -444,7 +444,7 @@ async def test_a_log_in_is_believed_for_less_than_a_minute(
     assert await sites.user_of(site.base, COOKIE) == first
     clock.now += 6
     assert await sites.user_of(site.base, COOKIE) is None
-    assert len(site.asked) == 2
+    assert len(site.paths) == 2
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ async def test_what_does_not_prove_a_log_in_makes_no_other_of_it(
 ) -> None:
     await sites.user_of(site.base, COOKIE)
     await sites.user_of(site.base, HostCredentials(f"_ga=GA1.2; {LOGGED_IN}", NONCE))
-    assert len(site.asked) == 1
+    assert len(site.paths) == 1
 
 
 async def test_trouble_is_not_kept(site: Site, sites: HostSiteClient) -> None:
@@ -488,7 +488,7 @@ async def test_a_pages_many_requests_ask_once(site: Site, sites: HostSiteClient)
     site.gate.set()
     users = await asyncio.gather(*crowd[1:])
     assert all(user is not None and user.id == 42 for user in users)
-    assert len(site.asked) == 1
+    assert len(site.paths) == 1
 
 
 def test_secrets_and_addresses_do_not_show() -> None:
@@ -558,7 +558,7 @@ async def test_the_sandboxs_user_has_every_field_of_the_platforms(
         aiohttp.ClientSession(headers={"Authorization": basic}) as http,
         http.get(url) as response,
     ):
-        told: Json = await response.json()
-    assert {name: type(value) for name, value in told.items()} == {
+        user: Json = await response.json()
+    assert {name: type(value) for name, value in user.items()} == {
         name: type(value) for name, value in ANN.items()
     }

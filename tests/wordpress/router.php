@@ -1,11 +1,11 @@
 <?php
 /**
- * As much of WordPress as the plugin touches, for PHP's built-in server.
+ * The part of WordPress that the plugin uses, as stubs for PHP's built-in server.
  *
- * Slashes what it is given and unslashes it for the REST API, as WordPress does; sends headers as
- * they are, so that a line break in one would be seen. LTZD_TEST_FOLDER holds the options
- * (options.json) and the users (users.json), and gets the arguments of the last request that was sent
- * out (asked.json) and the mails (mails.json). The option `user` is the id of who is logged in.
+ * Input is slashed, and unslashed for the REST API, as in WordPress; headers are sent unchanged, so
+ * that a line break in one would be seen. LTZD_TEST_FOLDER holds the options (options.json) and the
+ * users (users.json); the arguments of the last request that was sent (last-request.json) and the mails
+ * (mails.json) are written there. The option `user` is the id of the logged-in user.
  */
 
 declare(strict_types=1);
@@ -313,7 +313,7 @@ function wp_die( string $message, string $title, array $arguments ): void {
 	exit;
 }
 
-/** There is no database here: a lock is always free. */
+/** Without a database every lock is free. */
 final class Database {
 	public function prepare( string $query, ...$values ): string {
 		return $query;
@@ -445,7 +445,7 @@ function register_rest_field( string $type, string $name, array $about ): void {
 	$GLOBALS['fields'][ $name ] = $about;
 }
 
-/** What WordPress's own users/me does with an address, and shows of a user. */
+/** WordPress's own users/me: changes an address, and shows a user. */
 function own_user( WP_REST_Request $request ) {
 	$user = wp_get_current_user();
 	if ( 0 === $user->ID ) {
@@ -489,7 +489,7 @@ function send( WP_REST_Response $response ): void {
 	foreach ( $response->headers as $name => $value ) {
 		header( "$name: $value" );
 	}
-	// WordPress looks for `_links` there: an object would end it.
+	// WordPress looks for `_links` in it and would fail with an object.
 	echo isset( $response->data['_links'] ) ? '' : json_encode( $response->data );
 }
 
@@ -500,7 +500,7 @@ function wp_remote_get( string $url, array $arguments ) {
 }
 
 function wp_remote_request( string $url, array $arguments ) {
-	file_put_contents( in_folder( 'asked.json' ), json_encode( [ 'url' => $url ] + $arguments ) );
+	file_put_contents( in_folder( 'last-request.json' ), json_encode( [ 'url' => $url ] + $arguments ) );
 	$body    = $arguments['body'] ?? '';
 	$headers = $arguments['headers'] ?? [];
 	if ( 'POST' === $arguments['method'] ) {

@@ -1,6 +1,6 @@
-"""The plugin for WordPress sites, run by PHP's own server with the host's functions stubbed.
+"""The plugin for WordPress sites, run by PHP's own server with WordPress's functions stubbed.
 
-It asks an ltzd that says what a test has it say, and at the end a live one.
+The tests give the plugin a fake ltzd, whose answers a test sets, and at the end a live ltzd.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from aiohttp import web
 
 from ltzd.dev.services import ports
 from tests.support.instances.instance import Instance
+from tests.support.services.web_servers import served_at
 from tests.support.sites.plugin_site import FAILURES, PLUGIN, StubbedSite, a_stubbed_site
 from tests.support.tools import php_path
 from tests.support.waiting import until
@@ -33,7 +34,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """A request as it came to ltzd."""
 
     method: str
@@ -42,17 +43,17 @@ class Asked:
     body: bytes
 
     def header(self, name: str) -> str | None:
-        found = [value for key, value in self.headers if key.lower() == name.lower()]
-        assert len(found) <= 1, f"{name} came {len(found)} times"
-        return found[0] if found else None
+        values = [value for key, value in self.headers if key.lower() == name.lower()]
+        assert len(values) <= 1, f"{name} came {len(values)} times"
+        return values[0] if values else None
 
 
 @dataclass
 class Upstream:
-    """In ltzd's place: answers all the same, and keeps what it was asked."""
+    """A fake ltzd: gives the same answer to every request and records the requests."""
 
     port: int = 0
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
     status: int = 200
     body: str = '{"success": true}'
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +71,9 @@ class Upstream:
         headers = tuple(
             (key.decode("latin-1"), value.decode("latin-1")) for key, value in request.raw_headers
         )
-        self.asked.append(Asked(request.method, request.raw_path, headers, await request.read()))
+        self.requests.append(
+            ReceivedRequest(request.method, request.raw_path, headers, await request.read())
+        )
         return web.Response(
             status=self.status,
             body=self.body.encode(),
@@ -78,8 +81,8 @@ class Upstream:
         )
 
     @property
-    def last(self) -> Asked:
-        return self.asked[-1]
+    def last(self) -> ReceivedRequest:
+        return self.requests[-1]
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -93,17 +96,14 @@ async def upstream() -> AsyncIterator[Upstream]:
     upstream = Upstream()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", upstream.answer)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    upstream.port = runner.addresses[0][1]
-    yield upstream
-    await runner.cleanup()
+    async with served_at(application) as base_url:
+        upstream.port = urlsplit(base_url).port or 0
+        yield upstream
 
 
 @pytest.fixture
 def site(server: StubbedSite, upstream: Upstream) -> StubbedSite:
-    """Set up to ask `upstream`."""
+    """A site whose plugin is configured for `upstream`."""
     server.keep(ltzd_loyalty={"url": upstream.url, "brand": BRAND, "host": ""})
     server.keep_users({1: {"login": "ann", "email": "ann@site.example", "capabilities": []}})
     (server.folder / "mails.json").unlink(missing_ok=True)
@@ -120,20 +120,20 @@ async def php(*arguments: str) -> tuple[int | None, str]:
         stderr=asyncio.subprocess.STDOUT,
     )
     async with asyncio.timeout(10):
-        said, _ = await process.communicate()
-    return process.returncode, said.decode()
+        output, _ = await process.communicate()
+    return process.returncode, output.decode()
 
 
 async def test_the_plugin_is_good_php() -> None:
-    status, said = await php("-l", str(PLUGIN))
-    assert status == 0, said
+    status, output = await php("-l", str(PLUGIN))
+    assert status == 0, output
 
 
 async def test_opened_without_wordpress_it_does_and_says_nothing() -> None:
     assert await php("-d", "display_errors=1", str(PLUGIN)) == (0, "")
 
 
-# --- what ltzd is asked -------------------------------------------------------------------------
+# --- requests to ltzd ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("route", FAILURES)
@@ -145,7 +145,7 @@ async def test_each_route_is_asked_of_ltzd_under_the_sites_name(
 
     assert (status, body) == (200, json.loads(upstream.body))
     assert "no-store" in headers["Cache-Control"]
-    assert len(upstream.asked) == 1
+    assert len(upstream.requests) == 1
     assert (upstream.last.method, upstream.last.target) == (
         FAILURES[route][0],
         f"/wp-json/loyalty/v1/{route.removeprefix('DELETE ')}",
@@ -236,14 +236,14 @@ async def test_the_sites_name_may_be_another_than_the_platforms(
         ),
     ],
 )
-async def test_only_what_proves_a_log_in_is_handed_on(
+async def test_only_what_proves_a_log_in_is_forwarded_headers(
     site: StubbedSite,
     upstream: Upstream,
     given: Mapping[str, str],
     sent: Mapping[str, str],
 ) -> None:
     await site.ask("me", headers=given)
-    assert handed_on(upstream.last) == sent
+    assert forwarded_headers(upstream.last) == sent
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ async def test_without_a_log_in_nothing_is_asked_of_ltzd(
         if route not in ("leaderboard", "perks"):
             status, body, _ = await site.ask(route, headers=given)
             assert (status, body["code"], body["data"]) == (401, "not_logged_in", {"status": 401})
-    assert upstream.asked == []
+    assert upstream.requests == []
 
 
 async def test_a_strangers_failed_log_ins_do_not_reach_ltzd(
@@ -275,22 +275,22 @@ async def test_a_strangers_failed_log_ins_do_not_reach_ltzd(
     for headers in (SESSION, {"Authorization": BASIC}):
         status, body, _ = await site.ask("me", headers=headers)
         assert (status, body["code"]) == (401, "not_logged_in")
-    assert upstream.asked == []
+    assert upstream.requests == []
 
 
 PLATFORMS = {"Host", "User-Agent", "Connection", "Accept", "Content-Length", "Content-Type"}
 
 
-def handed_on(asked: Asked) -> Mapping[str, str]:
-    """The headers that are neither the platform's own nor the same for everybody."""
-    return {name: value for name, value in asked.headers if name not in PLATFORMS}
+def forwarded_headers(request: ReceivedRequest) -> Mapping[str, str]:
+    """The headers that come from the visitor, not from the platform."""
+    return {name: value for name, value in request.headers if name not in PLATFORMS}
 
 
 async def test_a_nonce_in_the_query_counts_as_the_platform_has_it(
     site: StubbedSite, upstream: Upstream
 ) -> None:
     await site.ask(f"me?_wpnonce={NONCE}", headers={"Cookie": LOGGED_IN})
-    assert handed_on(upstream.last) == SESSION
+    assert forwarded_headers(upstream.last) == SESSION
     assert upstream.last.target == "/wp-json/loyalty/v1/me"
 
 
@@ -299,7 +299,7 @@ async def test_what_is_for_everybody_is_asked_without_anybodys_log_in(
     site: StubbedSite, upstream: Upstream, route: str
 ) -> None:
     await site.ask(route, headers={**SESSION, "Authorization": BASIC})
-    assert handed_on(upstream.last) == {}
+    assert forwarded_headers(upstream.last) == {}
 
 
 HOSTILE = {
@@ -327,11 +327,13 @@ async def test_no_value_becomes_a_header_of_its_own(
     target, headers = HOSTILE[case]
     method = FAILURES[target.partition("?")[0]][0]
     length = "Content-Length: 0\r\n" if method == "POST" else ""
-    asked = f"{method} /wp-json/loyalty/v1/{target} HTTP/1.1\r\nHost: x\r\n{length}{headers}\r\n"
-    await site.ask_raw(f"{asked}Connection: close\r\n\r\n".encode("latin-1"))
+    request_head = (
+        f"{method} /wp-json/loyalty/v1/{target} HTTP/1.1\r\nHost: x\r\n{length}{headers}\r\n"
+    )
+    await site.ask_raw(f"{request_head}Connection: close\r\n\r\n".encode("latin-1"))
 
     allowed = PLATFORMS | {"Cookie", "X-WP-Nonce", "Authorization"}
-    for request in upstream.asked:
+    for request in upstream.requests:
         names = [name for name, _ in request.headers]
         assert set(names) <= allowed
         assert len(names) == len(set(names))
@@ -340,7 +342,7 @@ async def test_no_value_becomes_a_header_of_its_own(
         assert all(value.isascii() and value.isprintable() for _, value in request.headers)
 
 
-# --- what the visitor is told -------------------------------------------------------------------
+# --- answers to the visitor ---------------------------------------------------------------------
 
 
 async def test_a_fresh_nonce_is_passed_back_and_no_other_header(
@@ -389,8 +391,8 @@ async def test_what_ltzd_refuses_is_told_in_its_own_words(
     data = {"status": status, "params": {"limit": "is none"}, "details": {}}
     refusal = {"code": code, "message": "“No”", "data": data}
     upstream.says(status, refusal)
-    told, body, _ = await site.ask(route, headers=SESSION)
-    assert (told, body) == (status, refusal)
+    answered, body, _ = await site.ask(route, headers=SESSION)
+    assert (answered, body) == (status, refusal)
 
 
 def has_failed(route: str, status: int, body: Json) -> bool:
@@ -412,7 +414,7 @@ async def test_where_ltzd_is_away_the_route_has_failed(site: StubbedSite, route:
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "answer"),
     [
         (502, "<html>Bad Gateway</html>"),
         (200, "<html>Welcome</html>"),
@@ -427,12 +429,12 @@ async def test_where_ltzd_is_away_the_route_has_failed(site: StubbedSite, route:
     ],
 )
 async def test_what_is_no_answer_of_ltzds_is_a_failure(
-    site: StubbedSite, upstream: Upstream, status: int, said: str
+    site: StubbedSite, upstream: Upstream, status: int, answer: str
 ) -> None:
-    upstream.says(status, said, Location=f"{upstream.url}/elsewhere")
-    told, body, _ = await site.ask("redeem", json=REDEEM, headers=SESSION)
-    assert has_failed("redeem", told, body)
-    assert len(upstream.asked) == 1, "no redirect is followed"
+    upstream.says(status, answer, Location=f"{upstream.url}/elsewhere")
+    answered, body, _ = await site.ask("redeem", json=REDEEM, headers=SESSION)
+    assert has_failed("redeem", answered, body)
+    assert len(upstream.requests) == 1, "no redirect is followed"
 
 
 @pytest.mark.parametrize("kept", [{}, {"ltzd_loyalty": {"url": ""}}, {"ltzd_loyalty": "x"}])
@@ -443,7 +445,7 @@ async def test_a_site_that_is_not_set_up_says_so(
     for route in FAILURES:
         status, body, _ = await site.ask(route, json={}, headers=SESSION)
         assert (status, body["code"], body["data"]) == (500, "not_configured", {"status": 500})
-    assert upstream.asked == []
+    assert upstream.requests == []
 
 
 # --- Settings -> Loyalty ------------------------------------------------------------------------
@@ -513,8 +515,8 @@ async def test_the_page_shows_what_is_kept_and_whether_ltzd_knows_it(
     assert f'value="{upstream.url}"' in page
     assert "ltzd serves site.example." in page
     assert "ltzd knows the brand." in page
-    asked = [(one.header("Host"), one.target) for one in upstream.asked]
-    assert asked == [
+    targets = [(request.header("Host"), request.target) for request in upstream.requests]
+    assert targets == [
         ("site.example", "/wp-json/loyalty/v1/leaderboard?limit=1"),
         (f"127.0.0.1:{upstream.port}", f"/service-api/event-config?brandId={BRAND}"),
     ]
@@ -561,7 +563,7 @@ async def test_of_a_plugin_that_is_removed_no_confirmation_is_left(site: Stubbed
     assert "ltzd_loyalty_secret" not in site.options()
 
 
-# --- e-mail addresses; what WordPress itself does with them, test_real_wordpress.py shows ---------
+# --- e-mail addresses; WordPress's own part is in test_real_wordpress.py --------------------------
 
 
 async def test_a_member_gives_himself_no_unconfirmed_address(site: StubbedSite) -> None:
@@ -682,7 +684,7 @@ async def test_a_live_ltzd_refuses_a_stranger_through_the_plugin(
 async def test_a_member_who_takes_a_strangers_address_spends_nothing_of_the_strangers(
     site: StubbedSite, one_instance: Instance
 ) -> None:
-    """The site lets a user change his address at once, as WordPress's core does."""
+    """The site lets a user change the address at once, as WordPress's core does."""
     host = one_instance.dev_json["site"]["host"]
     site.keep(home=f"https://{host}", ltzd_loyalty={"url": one_instance.base_url})
     rich = "rich@shop.example"

@@ -1,4 +1,4 @@
-"""The plugin in a real WordPress: what a subscriber can make of his e-mail address.
+"""The plugin in a real WordPress: the changes of address that a subscriber may and may not make.
 
 Skipped where Debian's packages wordpress, mariadb-server-core and php-mysql are not installed.
 """
@@ -33,14 +33,14 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WordPr
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(core: WordPressSite) -> WordPressSite:
-    """With the plugin."""
+    """A site with the plugin."""
     await core.activate()
     return core
 
 
 @pytest_asyncio.fixture
 async def core_alone(site: WordPressSite) -> AsyncIterator[WordPressSite]:
-    """Without the plugin, for one test."""
+    """The site without the plugin, for one test."""
     await site.deactivate()
     yield site
     await site.activate()
@@ -66,7 +66,7 @@ async def newest_link(member: Session, address: str) -> str:
 
 
 async def confirm(member: Session) -> str:
-    """Asks for a link and opens it; the address."""
+    """Asks for a link and opens it; returns the address."""
     email: str = (await member.me())["email"]
     assert await send_link(member) == (200, {"success": True, "confirmed": False})
     status, page = await member.open(await newest_link(member, email))
@@ -80,7 +80,7 @@ async def confirm(member: Session) -> str:
 async def test_core_alone_lets_a_subscriber_take_a_strangers_address(
     core_alone: WordPressSite,
 ) -> None:
-    """The attack, as WordPress has it: this test shows that the next ones can fail."""
+    """The attack on WordPress without the plugin: it shows that the next tests can fail."""
     member = await a_member(core_alone)
     status, user = await member.ask("POST", ME, json={"email": "stranger@shop.example"})
     assert (status, user["email"]) == (200, "stranger@shop.example")
@@ -153,7 +153,7 @@ async def test_a_subscriber_takes_no_address_over_xml_rpc(member: Session) -> No
 
 
 async def test_another_plugins_form_writes_no_unconfirmed_address(member: Session) -> None:
-    """Whatever way a change comes, it ends in wp_update_user: here as the member, in a page."""
+    """Every change ends in wp_update_user: here it is called as the member, in a page."""
     user = await member.me()
     code = (
         "wp_set_current_user( (int) $argv[1] );"
@@ -165,7 +165,7 @@ async def test_another_plugins_form_writes_no_unconfirmed_address(member: Sessio
 
 
 async def test_woocommerces_account_form_is_told_of_the_refusal(member: Session) -> None:
-    """WooCommerce is not installed here: its hook is called as its account form calls it."""
+    """Without WooCommerce: its hook is called as its account form would call it."""
     user = await member.me()
     code = (
         "wp_set_current_user( (int) $argv[1] );"
@@ -201,7 +201,7 @@ async def test_an_administrator_changes_an_address_which_is_unconfirmed_then(
     assert (status, changed["email"]) == (200, address)
     again = await member.me()
     assert (again["email"], again[FIELD]) == (address, False)
-    # Back to the confirmed one: that, too, is a change.
+    # Back to the confirmed address: that is a change as well.
     assert (await admin.ask("POST", path, json={"email": user["email"]}))[0] == 200
     assert (await member.me())[FIELD] is False
 
@@ -262,7 +262,7 @@ async def test_a_member_confirms_nothing_by_writing_the_field_or_the_meta(member
     }
     await member.ask("POST", ME, json=forged)
     assert (await member.me())[FIELD] is False
-    # Another plugin's form writes whatever meta it is given: without the secret it is no proof.
+    # Another plugin's form may write any user meta: without the secret it proves nothing.
     code = (
         "$forged = [ '1', md5( $argv[2] ), hash( 'sha256', $argv[2] ), [ 'proof' => 1 ] ];"
         "foreach ( $forged as $value ) {"
@@ -288,7 +288,7 @@ async def test_one_members_proof_is_nothing_at_another_member(member: Session) -
     assert (await member.me())[FIELD] is True
 
 
-# --- what ltzd reads, and the page --------------------------------------------------------------
+# --- ltzd's reading, and the page ---------------------------------------------------------------
 
 
 @pytest_asyncio.fixture
@@ -300,7 +300,7 @@ async def ltzd() -> AsyncIterator[HostSiteClient]:
 
 
 async def read_by(ltzd: HostSiteClient, member: Session) -> tuple[str | None, bool | None]:
-    """Address and confirmation, as ltzd has them of the member's session."""
+    """Returns the address and its confirmation, as ltzd reads them by the member's session."""
     credentials = HostCredentials(member.headers["Cookie"], member.headers["X-WP-Nonce"])
     user = await ltzd.user_of(member.site.url, credentials)
     assert user is not None
@@ -391,7 +391,7 @@ async def test_a_link_ends_with_its_day_and_with_the_next_link(member: Session) 
     )
     await member.site.run(late, str(user["id"]))
     assert (await member.open(second))[0] == 400
-    # Nor does an end that somebody has moved make the link good again.
+    # A forged end does not make the link valid again.
     await member.site.run(late.replace("- 1", "+ 99"), str(user["id"]))
     assert (await member.open(second))[0] == 400
     assert (await member.me())[FIELD] is False
@@ -475,7 +475,7 @@ async def test_a_link_ends_when_the_address_is_changed_meanwhile(member: Session
 
 
 async def profile_form(member: Session, email: str) -> tuple[int, str]:
-    """WordPress's own profile page, filled in."""
+    """Fills in WordPress's own profile page."""
     url = f"{member.site.url}/wp-admin/profile.php"
     _, page = await member.open(url)
     fields = {"email": email, "nickname": "ann", "action": "update", "from": "profile"}
@@ -494,7 +494,7 @@ async def test_wordpresss_own_link_changes_the_address_and_confirms_it(member: S
     link = await newest_link(member, address)
     assert "profile.php?newuseremail=" in link
 
-    # Whoever guesses changes nothing.
+    # A guessed key changes nothing.
     page, _, _ = link.rpartition("=")
     for guess in ("", "0", "0" * 32):
         await member.open(f"{page}={guess}")
@@ -508,7 +508,7 @@ async def test_wordpresss_own_link_changes_the_address_and_confirms_it(member: S
 
 
 async def test_a_password_that_was_set_by_mail_confirms_nothing(member: Session) -> None:
-    """The mail's reader need not be the one who holds an application password of this user."""
+    """The reader of the mail need not be the holder of this user's application password."""
     user = await member.me()
     code = "retrieve_password( $argv[1] );"
     await member.site.run(code, user["username"])

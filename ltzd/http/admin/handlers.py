@@ -138,7 +138,7 @@ class AdminHandlers:
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
 
     async def _facts(self) -> StatusFacts | None:
-        """None while the database does not answer."""
+        """Returns None while the database does not answer."""
         try:
             async with asyncio.timeout(FACTS_TIMEOUT_SECONDS):
                 return await self._sources.facts()

@@ -90,7 +90,7 @@ ERROR_HEADERS: Mapping[str, ResponseHeader] = {
 
 @dataclass(frozen=True, slots=True)
 class RateWindow:
-    """The X-RateLimit headers of an endpoint. `statuses` are those that carry them; None is all."""
+    """The X-RateLimit headers of an endpoint. `statuses` carry them; if it is None, all do."""
 
     counts: str
     statuses: frozenset[int] | None = None

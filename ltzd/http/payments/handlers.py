@@ -110,7 +110,7 @@ class PaymentHandlers:
     async def payment_webhook(self, request: Request) -> Reply:
         """200 once the event's effects are committed. Otherwise the provider sends it again."""
         raw = await read_body(request, WEBHOOK_LIMIT)
-        await self._payments.hear(raw, _signature(request))
+        await self._payments.process_event(raw, _signature(request))
         return json_reply(_RECEIVED)
 
 

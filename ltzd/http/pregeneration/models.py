@@ -54,7 +54,7 @@ class PregenerateUserBody(RequestModel):
             raise MissingFields(missing)
         return super().from_json(body)
 
-    def pregeneration_request(self) -> PregenerationRequest:
+    def to_request(self) -> PregenerationRequest:
         """Raises ProviderUnknown and OAuthIdInvalid."""
         return PregenerationRequest(
             brand_id=address_of(self.brand_id),
@@ -101,7 +101,7 @@ def _is_name(text: str) -> bool:
 
 
 class PregenerateUserResponse(ResponseModel):
-    """An account's wallet (spec 4.5). It is the same for every request and every brand."""
+    """The wallet of an account (spec 4.5), the same for every request and every brand."""
 
     model_config = ConfigDict(alias_generator=None)
 

@@ -13,7 +13,7 @@ def key_lines(request: Request) -> list[str]:
 
 
 def key_faults(lines: Sequence[str]) -> list[str]:
-    """What is wrong with the header, as "field: reason"; empty if nothing is."""
+    """The faults of the header, as "field: reason"."""
     if len(lines) > 1:
         return ["Idempotency-Key: must be given once"]
     try:

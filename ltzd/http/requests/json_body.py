@@ -117,7 +117,10 @@ def parse_object(raw: bytes) -> dict[str, Any]:
 
 
 def _reason(raw: bytes, error: msgspec.DecodeError) -> str:
-    """msgspec's text, which names positions and no values. It calls a lone surrogate truncated."""
+    """msgspec's text, which names positions and no values.
+
+    For a lone surrogate msgspec reports truncated input.
+    """
     text = str(error).removeprefix("JSON is malformed: ")
     if not raw.strip():
         return "it is empty"

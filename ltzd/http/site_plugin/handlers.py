@@ -19,10 +19,12 @@ from ltzd.errors import (
     DatabaseUnavailable,
     HostSiteBusy,
     HostSiteUnavailable,
+    IdentityUnavailable,
     LinkRefused,
     LoginRateLimited,
     MilestoneRefused,
     NotLoggedIn,
+    RateLimited,
     RedemptionRefused,
     Refused,
     SiteUnknown,
@@ -79,6 +81,8 @@ LOG_IN_ERRORS = (
     HostSiteUnavailable,
     HostSiteBusy,
     LoginRateLimited,
+    RateLimited,
+    IdentityUnavailable,
 )
 BODY_ERRORS = (BodyUnreadable, BodyTooLarge)
 

@@ -38,7 +38,7 @@ class CreateSiteLinkBody(RequestModel):
 
 
 class SiteLinkCodeResponse(ResponseModel):
-    """A code for one member of one site. It works once, and cannot be read again."""
+    """A code for one member of one site. The code works once, and cannot be read again."""
 
     code: str = Field(min_length=CODE_LENGTH, max_length=CODE_LENGTH)
     host: str

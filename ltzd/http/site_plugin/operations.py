@@ -10,7 +10,7 @@ from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
 from ltzd.actions.site_plugin.links import LinkedWallet
 from ltzd.actions.site_plugin.members import no_email
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
-from ltzd.errors import LtzdError, RedemptionRefused, Refused
+from ltzd.errors import LtzdError, RateLimited, RedemptionRefused, Refused
 from ltzd.http.openapi.operations import (
     Operation,
     Parameter,
@@ -41,6 +41,7 @@ from ltzd.http.site_plugin.models import (
     UnlinkResponse,
 )
 from ltzd.rules.brands.configuration import Perk
+from ltzd.rules.event_handler.brand_limits import RATE_REASON
 from ltzd.rules.site_plugin.redemptions import check_cost, code_of
 from ltzd.rules.site_plugin.spending import Allowance, PotAmounts, pay
 from ltzd.rules.site_plugin.streaks import Milestone, StreakSummary
@@ -96,6 +97,9 @@ _BOARD = Leaderboard(
 _LOG_IN_EXAMPLES: dict[str, LtzdError] = {
     "no e-mail address": no_email(),
     "too many failed log-ins": too_many_log_ins(42),
+    "too many new members": RateLimited(
+        "Rate limit exceeded", reason=RATE_REASON, retryAfterSeconds=600
+    ),
 }
 _LOG_IN = (
     Parameter(NONCE_HEADER, "header", {"type": "string"}, required=False),

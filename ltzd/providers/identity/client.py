@@ -1,9 +1,10 @@
 """The one client of the identity provider's users, through its server API (Privy).
 
-It tells the wallet of an e-mail address or of an account at an OAuth provider, what is linked to a
-user, and has users' wallets sign. A missing user or wallet is made. Asking again, from any process
-and at any time, gives the same wallet: the provider refuses a second user for a name, and of
-several wallets the one with the lowest index counts. E-mail addresses are compared in lower case.
+The client finds the wallet of an e-mail address or of an account at an OAuth provider, lists a
+user's wallets and accounts, and has users' wallets sign. A missing user or wallet is made. Asking
+again, from any process and at any time, gives the same wallet: the provider refuses a second user
+for a name, and of several wallets the one with the lowest index counts. E-mail addresses are
+compared in lower case.
 
 Raises IdentityUnavailable when no trustworthy answer comes in time, InvalidFields when the provider
 refuses an e-mail address, and AccountRefused for an account. No address or account reaches a log or
@@ -74,7 +75,7 @@ class IdentityClient(AsyncCloseable):
         return await self._links.accounts_of(subject)
 
     async def profile_of(self, subject: str) -> UserProfile | None:
-        """Returns the user's profile, not older than a minute; None without an embedded wallet.
+        """Returns the user's profile, not older than a minute, or None without an embedded wallet.
 
         `home` is the wallet with the lowest index: the one that the user's addresses and accounts
         get when they are looked up.

@@ -124,7 +124,7 @@ class LinkedAccountCache:
         return await self._read(subject)
 
     async def _read(self, subject: str) -> UserLinks:
-        return await self._flights.share(subject, lambda: self._read_into_cache(subject))
+        return await self._flights.call(subject, lambda: self._read_into_cache(subject))
 
     async def _read_into_cache(self, subject: str) -> UserLinks:
         # The time of the request: a link that was made before the answer may be missing from it.
@@ -152,7 +152,7 @@ class LinkedAccountCache:
 
 
 def _home_wallet(rows: Sequence[object]) -> Address | None:
-    """None for a damaged address, which is no reason to refuse the user's other wallets."""
+    """Returns None for a damaged address: it is no reason to refuse the user's other wallets."""
     with contextlib.suppress(MalformedAnswerError):
         return first_wallet(rows)
     return None

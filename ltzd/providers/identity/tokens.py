@@ -45,10 +45,10 @@ _ES256 = jwt.PyJWS(algorithms=["ES256"])
 
 @dataclass(frozen=True, slots=True)
 class TokenUser:
-    """`wallets` are those that an identity token names; None for an access token.
+    """`wallets` is what an identity token lists; it is None for an access token.
 
     `accounts` are those that an identity token names as verified. `emails` are its verified
-    addresses, in lower case; None if the keeper of the wallets must be asked for them.
+    addresses, in lower case, or None if the keeper of the wallets must be asked for them.
     """
 
     subject: str

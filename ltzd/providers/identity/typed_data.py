@@ -1,7 +1,7 @@
 """EIP-712 data of any types: the signed digest, the signer, and the form that the provider takes.
 
-eth-account encodes. It is imported at the first use: the import takes half a second, and most
-processes never sign. eth-account is lenient: it takes a missing field for zero, any text for true
+eth-account encodes. The first use imports it: the import takes half a second, and most processes
+never sign. eth-account is lenient: it takes a missing field for zero, any text for true
 or for bytes, and an array of any length for one of a fixed length. A signature would then stand for
 other data than the caller meant, so `_check` refuses these first.
 

@@ -112,7 +112,7 @@ def refused_or_unexpected(
 
 
 def name_in(row: Mapping[str, object], field: str) -> str | None:
-    """None for a name that is empty or that nobody could read."""
+    """Returns None for a name that is empty or that nobody could read."""
     value = row.get(field)
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         return None

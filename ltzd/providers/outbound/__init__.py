@@ -1,4 +1,4 @@
-"""What every provider's client sends its requests with.
+"""HTTP for the clients of all providers.
 
 `http_client` opens connections to a service that the settings name, bounds its answers and maps its
 failures; `retries` repeats a request that may succeed later. `guarded_http` is for URLs that

@@ -1,8 +1,8 @@
 """The HTTP client under every provider that the settings name.
 
-It bounds the size of an answer and the time of a request, follows no redirect, keeps no cookie and
-uses no proxy. It does not repeat a request (`retries` does) and does not bound how many of them
-wait: the provider's own client does both, since only that knows which answers are worth repeating.
+The client bounds the size of an answer and the time of a request, follows no redirect, keeps no
+cookie and uses no proxy. Repeats (`retries`) and a bound on waiting requests are for the provider's
+own client to add: only that knows which answers are worth a repeat.
 
 Every failure is a RequestFailed. Its reason is fit for a log: it holds nothing of the URL, whose
 path or query may hold a name or a secret, and nothing of the bodies.

@@ -28,7 +28,7 @@ def decode_json(body: bytes) -> object:
 
 
 def finite_number(value: object) -> float | None:
-    """Reads a number, or the text of one; None for any other value, infinity and NaN."""
+    """Reads a number or its text; returns None for any other value, infinity and NaN."""
     try:
         number = float(value) if isinstance(value, int | float | str) else math.nan
     except (ValueError, OverflowError):

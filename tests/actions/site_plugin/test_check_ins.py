@@ -33,7 +33,7 @@ from ltzd.store.wakeups import REWARDS, Wakeup, WakeupHub
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, a_wallet, value
-from tests.support.sites.members import linked, on_record
+from tests.support.sites.members import insert_member, linked
 from tests.support.surfaces.event_action import SEALER, a_brand
 
 SITE: dict[str, Any] = {
@@ -85,7 +85,7 @@ class World:
     async def meet(self, *members: Member) -> None:
         """As their first log-ins do."""
         for member in members:
-            await on_record(self.pool, member)
+            await insert_member(self.pool, member)
 
     async def at(self, moment: datetime) -> None:
         """Set the database's clock."""

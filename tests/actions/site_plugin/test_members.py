@@ -44,7 +44,7 @@ async def test_a_host_names_its_brand_and_a_disabled_brands_nobody(world: World)
             world.members.brand_of(host)
         with pytest.raises(SiteUnknown):
             await world.members.member(host, a_log_in())
-    assert world.site.asked == []
+    assert world.site.requests == []
 
     await value(
         world.pool, "UPDATE brands SET disabled_at = now(), revision = nextval('brand_revisions')"
@@ -58,7 +58,7 @@ async def test_a_host_names_its_brand_and_a_disabled_brands_nobody(world: World)
 async def test_each_host_is_asked_at_its_own_address(world: World) -> None:
     one, other = await world.log_in(HOST), await world.log_in("other.example")
 
-    assert world.site.asked == [
+    assert world.site.requests == [
         "/site.example/api/wp/v2/users/me?context=edit",
         "/other.example/api/wp/v2/users/me?context=edit",
     ]
@@ -193,7 +193,7 @@ async def test_without_credentials_nobody_is_asked(world: World) -> None:
     for credentials in (HostCredentials(), HostCredentials(cookie=a_log_in().cookie)):
         with pytest.raises(NotLoggedIn):
             await world.members.member(HOST, credentials)
-    assert world.site.asked == []
+    assert world.site.requests == []
 
 
 # --- what the site says of the address ----------------------------------------------------------

@@ -19,7 +19,14 @@ from ltzd.store.site_plugin.members import Member
 from ltzd.values import LTZ
 from tests.support.chain.mint_world import short_pauses
 from tests.support.rows.core import BRAND, value
-from tests.support.sites.members import checked_in, expire, gave, linked, mint, on_record
+from tests.support.sites.members import (
+    checked_in,
+    expire,
+    insert_earnings,
+    insert_member,
+    linked,
+    mint,
+)
 from tests.support.sites.redemptions import CODE, Sites, code_of, refusal_of
 from tests.support.waiting import until
 
@@ -210,7 +217,7 @@ async def test_members_of_one_wallet_at_once_spend_no_ltz_twice(sites: Sites) ->
     """Over two processes: what both may spend by themselves is there once."""
     perks = [await sites.collection(30) for _ in range(4)]
     ann = await sites.member(100, given=50)
-    same = await on_record(
+    same = await insert_member(
         sites.pool, replace(ann, site_user_id=999, user_id=ann.user_id, host="other.example")
     )
     other = await sites.process()
@@ -254,7 +261,7 @@ async def test_what_is_not_mined_yet_or_no_longer_is_not_spent(sites: Sites) -> 
     assert await sites.spendable(ann) == 0
     reward = await value(sites.pool, "SELECT id FROM rewards")
     await mint(sites.pool, reward)
-    await gave(sites.pool, BRAND, ann.wallet, 30)
+    await insert_earnings(sites.pool, BRAND, ann.wallet, 30)
     assert await sites.spendable(ann) == 30
     await value(
         sites.pool,

@@ -401,7 +401,7 @@ async def test_a_provider_that_is_away_fails_nobody_and_is_asked_again_later(
     policy = replace(provider.policy, max_attempts=1)
     provider.break_down()
     async with IdentityClient(policy) as hasty:
-        following = WalletMigration(vendor.pool, hasty, vendor.ticks)
+        following = WalletMigration(vendor.pool, hasty, vendor.clock)
         token_users = TokenAuthenticator(vendor.tokens, hasty, following)
         for _ in range(2):
             assert await token_users.wallets_of(user) == (address_of(given["walletAddress"]),)
@@ -435,7 +435,7 @@ def a_person(id_: str, number: int, *emails: str) -> UserProfile:
 
 def following_of(world: World, *persons: UserProfile) -> tuple[WalletMigration, Told]:
     told = Told(*persons)
-    return WalletMigration(world.pool, told, world.ticks), told  # type: ignore[arg-type]
+    return WalletMigration(world.pool, told, world.clock), told  # type: ignore[arg-type]
 
 
 async def test_of_two_who_prove_an_address_at_once_one_gets_it(local: LocalWorld) -> None:

@@ -23,7 +23,7 @@ async def page_of(shop: Shop, url: str | None) -> str:
 
 
 async def test_a_person_pays_on_the_page_and_lands_in_the_shop(shop: Shop) -> None:
-    made = await shop.ordered()
+    made = await shop.create_session()
     page = await page_of(shop, made.url)
     assert "2 x 5,000 &lt;LTZ&gt;" in page
     assert "Pay 5.00 USD" in page
@@ -40,14 +40,14 @@ async def test_a_person_pays_on_the_page_and_lands_in_the_shop(shop: Shop) -> No
             assert reply.headers["Location"] == (
                 f"https://shop.example/thanks?session={made.id}&%C3%A9=1"
             )
-    await shop.hears("checkout.session.completed")
-    await shop.hears("payment_intent.succeeded")
+    await shop.wait_for_event("checkout.session.completed")
+    await shop.wait_for_event("payment_intent.succeeded")
     assert len(shop.events) == 2
     assert "This is paid" in await page_of(shop, made.url)
 
 
 async def test_a_browser_may_follow_the_button_out_of_the_sandbox(shop: Shop) -> None:
-    made = await shop.ordered()
+    made = await shop.create_session()
     async with shop.http.get(str(made.url)) as reply:
         # With no-referrer it would send Origin null, which is refused; and it holds the redirect
         # that answers a form to the policy of the form's page.
@@ -58,7 +58,7 @@ async def test_a_browser_may_follow_the_button_out_of_the_sandbox(shop: Shop) ->
 
 
 async def test_cancel_leads_back_and_leaves_the_session_open(shop: Shop) -> None:
-    made = await shop.ordered()
+    made = await shop.create_session()
 
     async with shop.http.post(f"{made.url}/cancel", allow_redirects=False) as reply:
         assert (reply.status, reply.headers["Location"]) == (303, ORDER["cancel_url"])
@@ -68,7 +68,7 @@ async def test_cancel_leads_back_and_leaves_the_session_open(shop: Shop) -> None
 
 
 async def test_without_a_cancel_url_there_is_no_way_to_cancel(shop: Shop) -> None:
-    made = await shop.ordered(cancel_url=None)
+    made = await shop.create_session(cancel_url=None)
 
     assert "/cancel" not in await page_of(shop, made.url)
     async with shop.http.post(f"{made.url}/cancel", allow_redirects=False) as reply:
@@ -76,7 +76,7 @@ async def test_without_a_cancel_url_there_is_no_way_to_cancel(shop: Shop) -> Non
 
 
 async def test_a_page_of_another_site_cannot_pay(shop: Shop) -> None:
-    made = await shop.ordered()
+    made = await shop.create_session()
 
     for origin in ("https://evil.example", "null"):
         async with shop.http.post(f"{made.url}/pay", headers={"Origin": origin}) as reply:
@@ -86,26 +86,26 @@ async def test_a_page_of_another_site_cannot_pay(shop: Shop) -> None:
 
 
 async def test_a_slow_payment_is_settled_on_its_page(shop: Shop) -> None:
-    made = await shop.ordered()
-    await shop.knock(made.id, paymentStatus="unpaid")
+    made = await shop.create_session()
+    await shop.control_payment(made.id, paymentStatus="unpaid")
     assert "the money has not arrived yet" in await page_of(shop, made.url)
 
     async with shop.http.post(f"{made.url}/pay", allow_redirects=False) as reply:
         assert reply.status == 303
 
-    await shop.hears("checkout.session.async_payment_succeeded")
+    await shop.wait_for_event("checkout.session.async_payment_succeeded")
     assert (await shop.read(made.id)).payment_status == "paid"
 
 
 async def test_an_expired_session_says_so_and_cannot_be_paid(shop: Shop) -> None:
-    made = await shop.ordered()
+    made = await shop.create_session()
     expire = shop.client().v1.checkout.sessions.expire_async
     expired = await expire(made.id)
 
     assert (expired.status, expired.payment_status, expired.url) == ("expired", "unpaid", None)
-    told = await shop.hears("checkout.session.expired")
-    assert told["data"]["object"]["id"] == made.id
-    assert (await shop.knock(made.id))[0] == 409
+    event = await shop.wait_for_event("checkout.session.expired")
+    assert event["data"]["object"]["id"] == made.id
+    assert (await shop.control_payment(made.id))[0] == 409
     for action in ("pay", "cancel"):
         async with shop.http.post(f"{made.url}/{action}", allow_redirects=False) as reply:
             assert (reply.status, "expired" in await reply.text()) == (409, True)
@@ -117,9 +117,9 @@ async def test_an_expired_session_says_so_and_cannot_be_paid(shop: Shop) -> None
 
 
 async def test_the_list_refunds_and_disputes_what_is_paid_and_nothing_else(shop: Shop) -> None:
-    unpaid, refunded, disputed = [await shop.ordered() for _ in range(3)]
-    await shop.knock(refunded.id)
-    await shop.knock(disputed.id)
+    unpaid, refunded, disputed = [await shop.create_session() for _ in range(3)]
+    await shop.control_payment(refunded.id)
+    await shop.control_payment(disputed.id)
     page = await page_of(shop, shop.sandbox.url + "/pay")
     assert f'action="/pay/{unpaid.id}/refund"' not in page
     for made in (refunded, disputed):
@@ -134,8 +134,8 @@ async def test_the_list_refunds_and_disputes_what_is_paid_and_nothing_else(shop:
     assert "refunded, 5.00 USD" in page
     assert ">disputed<" in page
     assert "<button" not in page
-    assert (await shop.hears("refund.created"))["data"]["object"]["amount"] == 500
-    await shop.hears("charge.dispute.created")
+    assert (await shop.wait_for_event("refund.created"))["data"]["object"]["amount"] == 500
+    await shop.wait_for_event("charge.dispute.created")
     async with shop.http.post(f"{shop.sandbox.url}/pay/{unpaid.id}/refund") as reply:
         assert (reply.status, reply.content_type) == (409, "text/html")
 

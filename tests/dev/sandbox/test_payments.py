@@ -1,4 +1,4 @@
-"""The sandbox's payment provider, spoken to by the provider's own client library."""
+"""The sandbox's payment provider, called by the provider's own client library."""
 
 import asyncio
 import threading
@@ -37,7 +37,7 @@ def test_largest_payments_by_the_hundred_leave_the_dev_instances_mint_limit_unsp
 
 
 async def test_a_made_session_is_open_unpaid_and_what_was_ordered(shop: Shop) -> None:
-    made = await shop.ordered()
+    made = await shop.create_session()
     read = await shop.read(made.id)
 
     assert read.to_dict() == made.to_dict()
@@ -52,7 +52,7 @@ async def test_a_made_session_is_open_unpaid_and_what_was_ordered(shop: Shop) ->
 
 
 async def test_an_answer_echoes_the_version_and_names_the_request(shop: Shop) -> None:
-    made = await shop.ordered()
+    made = await shop.create_session()
     retrieve = shop.client().v1.checkout.sessions.retrieve_async
     read = await retrieve(made.id, {}, {"stripe_version": "2025-01-27.acacia"})
     assert read.last_response is not None
@@ -65,9 +65,9 @@ async def test_an_answer_echoes_the_version_and_names_the_request(shop: Shop) ->
 
 
 async def test_a_paid_session_shows_its_intent_and_the_intent_its_charge(shop: Shop) -> None:
-    made = await shop.ordered()
-    await shop.knock(made.id)
-    await shop.knock(made.id, kind="refund", amount=120)
+    made = await shop.create_session()
+    await shop.control_payment(made.id)
+    await shop.control_payment(made.id, kind="refund", amount=120)
 
     plain = await shop.read(made.id)
     with_intent = (await shop.read(made.id, "payment_intent")).payment_intent
@@ -127,7 +127,7 @@ async def test_a_bad_parameter_is_named(
     shop: Shop, changes: Json, code: str | None, param: str | None
 ) -> None:
     with pytest.raises(stripe.InvalidRequestError) as refused:
-        await shop.ordered(**changes)
+        await shop.create_session(**changes)
 
     error = refused.value
     assert (error.http_status, error.code, error.param) == (400, code, param)
@@ -137,8 +137,8 @@ async def test_the_limits_themselves_are_taken(shop: Shop) -> None:
     full = {f"{n:0>40}": "v" * 500 for n in range(50)}
     expires_at = int(time.time()) + 1800
 
-    least = await shop.ordered(line_items=priced(50), expires_at=expires_at)
-    most = await shop.ordered(line_items=priced(99_999_999), metadata=full)
+    least = await shop.create_session(line_items=priced(50), expires_at=expires_at)
+    most = await shop.create_session(line_items=priced(99_999_999), metadata=full)
 
     assert (least.amount_total, least.expires_at) == (50, expires_at)
     assert most.amount_total == 99_999_999
@@ -203,8 +203,8 @@ def test_an_open_session_expires_by_the_clock_and_a_complete_one_does_not() -> N
 
 
 async def test_one_key_makes_one_session_however_often_and_at_once(shop: Shop) -> None:
-    made = await asyncio.gather(*(shop.ordered("k-1") for _ in range(3)))
-    again = await shop.ordered("k-1")
+    made = await asyncio.gather(*(shop.create_session("k-1") for _ in range(3)))
+    again = await shop.create_session("k-1")
 
     assert len({session.id for session in [*made, again]}) == 1
     assert again.last_response is not None
@@ -222,11 +222,11 @@ async def test_a_key_whose_first_request_is_not_kept_yet_is_in_use(
         write(descriptor, content)
 
     monkeypatch.setattr(journal, "_write_and_sync", slow)
-    first = asyncio.create_task(shop.ordered("k-1"))
+    first = asyncio.create_task(shop.create_session("k-1"))
     await asyncio.to_thread(begun.wait, 10)
     try:
         with pytest.raises(stripe.APIError) as refused:
-            await shop.ordered("k-1", repeats=0)
+            await shop.create_session("k-1", repeats=0)
     finally:
         may_end.set()
 
@@ -240,35 +240,35 @@ async def test_a_key_whose_first_request_is_not_kept_yet_is_in_use(
             }
         },
     )
-    assert (await first).id == (await shop.ordered("k-1")).id
+    assert (await first).id == (await shop.create_session("k-1")).id
 
 
 async def test_one_key_with_other_parameters_is_refused_and_a_refusal_keeps_no_key(
     shop: Shop,
 ) -> None:
     with pytest.raises(stripe.InvalidRequestError):
-        await shop.ordered("k-1", mode="setup")
-    await shop.ordered("k-1")
+        await shop.create_session("k-1", mode="setup")
+    await shop.create_session("k-1")
 
     with pytest.raises(stripe.IdempotencyError) as refused:
-        await shop.ordered("k-1", customer_email="bob@shop.example")
+        await shop.create_session("k-1", customer_email="bob@shop.example")
     assert refused.value.http_status == 400
 
 
 async def test_a_key_is_good_after_the_payment_and_after_a_restart(shop: Shop) -> None:
-    made = await shop.ordered("k-1")
-    await shop.knock(made.id)
+    made = await shop.create_session("k-1")
+    await shop.control_payment(made.id)
     await shop.restart()
 
-    again = await shop.ordered("k-1")
+    again = await shop.create_session("k-1")
 
     assert (again.id, again.status) == (made.id, "open")
 
 
 async def test_a_lost_answer_is_repaired_by_the_librarys_own_key(shop: Shop) -> None:
-    await shop.order_fault(drop="reply")
+    await shop.set_fault(drop="reply")
 
-    made = await shop.ordered()
+    made = await shop.create_session()
 
     async with shop.http.get(shop.sandbox.url + "/pay/") as reply:
         assert (await reply.text()).count("ann@shop.example") == 1
@@ -280,31 +280,35 @@ async def test_a_lost_answer_is_repaired_by_the_librarys_own_key(shop: Shop) -> 
 
 
 async def test_a_refund_in_parts_is_told_with_what_went_back_so_far(shop: Shop) -> None:
-    made = await shop.ordered()
-    _, paid = await shop.knock(made.id)
+    made = await shop.create_session()
+    _, paid = await shop.control_payment(made.id)
     intent = paid["paymentIntentId"]
 
-    part = await shop.refunded(
+    part = await shop.create_refund(
         payment_intent=intent, amount=120, reason="duplicate", metadata={"a": "b"}
     )
-    rest = await shop.refunded(payment_intent=intent)
+    rest = await shop.create_refund(payment_intent=intent)
 
     assert (part.amount, rest.amount, rest.status) == (120, 380, "succeeded")
-    await shop.hears("refund.created", times=2)
-    await shop.hears("charge.refunded", times=2)
-    refunds = {event["data"]["object"]["id"]: event for event in shop.told("refund.created")}
-    told = refunds[part.id]["data"]["object"]
-    assert (told["amount"], told["reason"], told["payment_intent"]) == (120, "duplicate", intent)
-    assert told["metadata"] == {"a": "b"}
+    await shop.wait_for_event("refund.created", times=2)
+    await shop.wait_for_event("charge.refunded", times=2)
+    refunds = {event["data"]["object"]["id"]: event for event in shop.events_of("refund.created")}
+    refund = refunds[part.id]["data"]["object"]
+    assert (refund["amount"], refund["reason"], refund["payment_intent"]) == (
+        120,
+        "duplicate",
+        intent,
+    )
+    assert refund["metadata"] == {"a": "b"}
     assert refunds[part.id]["request"]["id"].startswith("req_")
     assert refunds[part.id]["request"]["idempotency_key"]
-    charges = [event["data"]["object"] for event in shop.told("charge.refunded")]
+    charges = [event["data"]["object"] for event in shop.events_of("charge.refunded")]
     first, last = sorted(charges, key=lambda charge: int(charge["amount_refunded"]))
     assert (first["amount_refunded"], first["refunded"]) == (120, False)
     assert (last["amount_refunded"], last["refunded"]) == (500, True)
     assert [refund["id"] for refund in last["refunds"]["data"]] == [rest.id, part.id]
     assert last["payment_intent"] == intent
-    assert last["id"] == told["charge"]
+    assert last["id"] == refund["charge"]
 
 
 @pytest.mark.parametrize(
@@ -321,27 +325,29 @@ async def test_a_refund_in_parts_is_told_with_what_went_back_so_far(shop: Shop) 
 async def test_a_bad_refund_is_refused(
     shop: Shop, ask: Json, status: int, code: str | None, param: str
 ) -> None:
-    made = await shop.ordered()
-    _, paid = await shop.knock(made.id)
+    made = await shop.create_session()
+    _, paid = await shop.control_payment(made.id)
     asked = {"payment_intent": paid["paymentIntentId"], **ask}
 
     with pytest.raises(stripe.InvalidRequestError) as refused:
-        await shop.refunded(**{name: value for name, value in asked.items() if value is not None})
+        await shop.create_refund(
+            **{name: value for name, value in asked.items() if value is not None}
+        )
 
     error = refused.value
     assert (error.http_status, error.code, error.param) == (status, code, param)
 
 
 async def test_what_went_back_cannot_go_back_again(shop: Shop) -> None:
-    returned, disputed = [await shop.ordered() for _ in range(2)]
+    returned, disputed = [await shop.create_session() for _ in range(2)]
     for session, kind, code in (
         (returned, "refund", "charge_already_refunded"),
         (disputed, "dispute", "charge_disputed"),
     ):
-        _, paid = await shop.knock(session.id)
-        await shop.knock(session.id, kind=kind)
+        _, paid = await shop.control_payment(session.id)
+        await shop.control_payment(session.id, kind=kind)
         with pytest.raises(stripe.InvalidRequestError) as refused:
-            await shop.refunded(payment_intent=paid["paymentIntentId"])
+            await shop.create_refund(payment_intent=paid["paymentIntentId"])
         assert (refused.value.http_status, refused.value.code) == (400, code)
 
 
@@ -363,8 +369,8 @@ async def test_an_ordered_fault_reaches_the_library_as_the_providers_own_error(
     shop: Shop, fault: Json, error: type[Exception]
 ) -> None:
     create = shop.client(repeats=0).v1.checkout.sessions.expire_async
-    made = await shop.ordered()
-    await shop.order_fault(**fault)
+    made = await shop.create_session()
+    await shop.set_fault(**fault)
 
     with pytest.raises(error):
         await create(made.id)
@@ -378,7 +384,7 @@ async def test_ltzds_own_client_sells_and_finds_what_was_paid(shop: Shop) -> Non
     async with PaymentProvider(shop.sandbox.payments_policy()) as provider:
         opened = await provider.open_session(order, "k-1")
         assert await provider.open_session(order, "k-1") == opened
-        await shop.knock(opened.id)
+        await shop.control_payment(opened.id)
         session = await provider.session(opened.id)
         assert session is not None
         assert payment_of(session).ltz == 5_000
@@ -387,6 +393,6 @@ async def test_ltzds_own_client_sells_and_finds_what_was_paid(shop: Shop) -> Non
         with pytest.raises(InvalidFields) as refused:
             await provider.open_session(replace(order, success_url="ftp://a.example"), "k-2")
         assert "successUrl" in str(refused.value.details)
-        await shop.order_fault(status=403)
+        await shop.set_fault(status=403)
         with pytest.raises(PaymentsUnavailable):
             await provider.session(opened.id)

@@ -1,4 +1,4 @@
-"""Wallets of accounts at OAuth providers: whose they are, and whose they never become."""
+"""Wallets of accounts at OAuth providers: their owners, and the users who never get them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -15,7 +15,7 @@ from ltzd.providers.identity.accounts import MAX_ACCOUNTS, account_query, accoun
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 from ltzd.values import address_of
-from tests.support.services.identity import EMAIL, Provider, Ticks, a_provider, served
+from tests.support.services.identity import EMAIL, ManualClock, Provider, a_provider, served
 
 DID = "did:privy:cann"
 WALLET = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -52,7 +52,7 @@ def named(account: OAuthAccount) -> str:
     return account.provider
 
 
-# --- whose wallet it is --------------------------------------------------------------------------
+# --- owners -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("account", EVERY_KIND, ids=named)
@@ -80,9 +80,9 @@ async def test_accounts_of_one_id_at_two_providers_have_two_wallets(
 
 
 async def test_ids_that_differ_in_letter_case_are_two_accounts(client: IdentityClient) -> None:
-    one = await client.wallet_of_account(replace(TIKTOK, user_id="aB-1"))
+    first = await client.wallet_of_account(replace(TIKTOK, user_id="aB-1"))
 
-    assert await client.wallet_of_account(replace(TIKTOK, user_id="Ab-1")) != one
+    assert await client.wallet_of_account(replace(TIKTOK, user_id="Ab-1")) != first
 
 
 async def test_an_account_that_somebody_linked_to_his_user_has_that_users_wallet(
@@ -157,7 +157,7 @@ async def test_a_passing_fault_makes_no_second_user_or_wallet(
 
     user = await client.wallet_of_account(account)
 
-    assert [found["id"] for found in await provider.users()] == [user.subject]
+    assert [listed["id"] for listed in await provider.users()] == [user.subject]
     assert await client.wallets_of(user.subject) == (user.wallet,)
 
 
@@ -168,7 +168,7 @@ async def test_the_providers_limit_is_waited_for_or_told(
     for number in range(2):
         await client.wallet_of_account(OAuthAccount("telegram", str(number)))
 
-    # It names a minute, and nobody waits that long for us.
+    # The provider names a minute, and no caller waits that long.
     with pytest.raises(IdentityUnavailable):
         await client.wallet_of_account(OAuthAccount("telegram", "2"))
 
@@ -177,7 +177,7 @@ async def test_the_providers_limit_is_waited_for_or_told(
     assert await client.wallet_of_account(OAuthAccount("telegram", "2"))
 
 
-# --- whose it never becomes ----------------------------------------------------------------------
+# --- other users --------------------------------------------------------------------------------
 
 
 async def test_another_users_email_address_never_joins_an_account_to_him(
@@ -304,7 +304,7 @@ async def test_only_a_refusal_of_the_account_itself_is_the_callers_fault(
     assert EMAIL not in repr(refusal.value) + str(getattr(refusal.value, "details", ""))
 
 
-# --- what is refused before anybody is asked -----------------------------------------------------
+# --- refused before the provider is asked --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_a_refused_username_is_told_with_what_the_identity_provider_takes() -> N
     assert "the identity provider takes 2 to 32 letters and digits, no dot and no _" in hint
 
 
-# --- which accounts a user has -------------------------------------------------------------------
+# --- a user's accounts ---------------------------------------------------------------------------
 
 
 async def test_one_question_tells_a_users_wallets_and_accounts(
@@ -391,7 +391,7 @@ async def test_one_question_tells_a_users_wallets_and_accounts(
 async def test_accounts_are_not_told_from_memory_once_it_is_a_minute_old(
     provider: Provider,
 ) -> None:
-    ticks = Ticks()
+    ticks = ManualClock()
     policy = replace(provider.policy, max_attempts=1)
     async with IdentityClient(policy, ticks) as client:
         user = await client.wallet_of_account(DISCORD)

@@ -1,4 +1,4 @@
-"""Reading the provider's headers and errors, without a provider."""
+"""The provider's headers and errors, read without a provider."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The identity client against the sandbox and against providers that misbehave, over real HTTP."""
+"""The identity client against the sandbox and against failing providers, over real HTTP."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ async def api(sandbox: Sandbox) -> AsyncIterator["Api"]:
 
 
 class Api:
-    """The provider as another of its customers' programs uses it."""
+    """Uses the provider as another program of the operator would."""
 
     def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
         self._session = session
@@ -68,12 +68,12 @@ class Api:
 
     async def users(self) -> list[dict[str, object]]:
         async with self._session.get(f"{self._base}/v1/users") as response:
-            found: list[dict[str, object]] = (await response.json())["data"]
-            return found
+            users: list[dict[str, object]] = (await response.json())["data"]
+            return users
 
 
 class ScriptedProvider:
-    """Answers each (method, path) from its script in order, the last answer for ever."""
+    """Gives the scripted answers of each (method, path) in order and repeats the last one."""
 
     def __init__(self, script: dict[str, list[Answer]]) -> None:
         self._script = script
@@ -92,7 +92,7 @@ class ScriptedProvider:
 
 
 @asynccontextmanager
-async def asked(provider: ScriptedProvider, **policy: float) -> AsyncIterator[IdentityClient]:
+async def serving(provider: ScriptedProvider, **policy: float) -> AsyncIterator[IdentityClient]:
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", provider.answer)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
@@ -139,7 +139,7 @@ async def test_a_new_address_gets_a_user_with_a_wallet(client: IdentityClient, a
 
     assert user.subject.startswith("did:privy:")
     assert len(user.wallet) == 20
-    assert [found["id"] for found in await api.users()] == [user.subject]
+    assert [listed["id"] for listed in await api.users()] == [user.subject]
 
 
 async def test_a_known_address_keeps_its_wallet_in_any_letter_case(client: IdentityClient) -> None:
@@ -277,7 +277,7 @@ async def test_a_lost_reply_to_the_creation_of_a_wallet_makes_no_second_one(
     await api.make_user_without_wallet(EMAIL)
     policy = replace(sandbox.identity_policy(), **QUICK)  # type: ignore[arg-type]
     async with IdentityClient(policy) as client:
-        # Look-up and re-read are answered, the third request is the creation.
+        # Look-up and re-read succeed; the third request is the creation.
         sandbox.faults.order("identity", Fault(times=3, drops_reply=True))
         user = await client.wallet_of_email(EMAIL)
 
@@ -342,7 +342,7 @@ async def test_a_wish_to_wait_longer_than_the_deadline_is_not_waited_for() -> No
         return web.Response(status=429, headers={"Retry-After": "60"})
 
     provider = ScriptedProvider({LOOK_UP: [busy]})
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         started = asyncio.get_running_loop().time()
         with pytest.raises(IdentityUnavailable):
             await client.wallet_of_email(EMAIL)
@@ -356,7 +356,7 @@ async def test_a_wish_to_wait_is_granted() -> None:
         return web.Response(status=429, headers={"retry-after-ms": "300"})
 
     provider = ScriptedProvider({LOOK_UP: [busy, (200, a_user(a_wallet()))]})
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         started = asyncio.get_running_loop().time()
         await client.wallet_of_email(EMAIL)
 
@@ -380,7 +380,7 @@ async def test_a_conflict_leads_to_the_user_it_names(conflict: object) -> None:
             f"GET /v1/users/{DID}": [(200, a_user(a_wallet()))],
         }
     )
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         user = await client.wallet_of_email(EMAIL)
 
     assert (user.subject, user.wallet) == (DID, address_of(WALLET))
@@ -388,7 +388,7 @@ async def test_a_conflict_leads_to_the_user_it_names(conflict: object) -> None:
 
 async def test_a_conflict_that_names_nobody_is_unavailable() -> None:
     provider = ScriptedProvider({LOOK_UP: [MISS], "POST /v1/users": [(422, {"error": "no"})]})
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         with pytest.raises(IdentityUnavailable):
             await client.wallet_of_email(EMAIL)
 
@@ -402,7 +402,7 @@ async def test_a_creation_that_finds_an_old_user_without_wallet_makes_one() -> N
             f"POST /v1/users/{DID}/wallets": [(200, a_user(a_wallet()))],
         }
     )
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         assert (await client.wallet_of_email(EMAIL)).wallet == address_of(WALLET)
 
 
@@ -414,7 +414,7 @@ async def test_a_failed_creation_of_a_wallet_is_repeated_only_after_reading_agai
             f"POST /v1/users/{DID}/wallets": [(500, {})],
         }
     )
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         await client.wallet_of_email(EMAIL)
 
     assert provider.requests.count(f"POST /v1/users/{DID}/wallets") == 1
@@ -432,7 +432,7 @@ async def test_the_embedded_ethereum_wallet_of_the_lowest_index_counts() -> None
         a_wallet(WALLET, 1),
     ]
     provider = ScriptedProvider({LOOK_UP: [(200, a_user(*accounts))]})
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         assert (await client.wallet_of_email(EMAIL)).wallet == address_of(WALLET)
 
 
@@ -459,7 +459,7 @@ async def test_the_embedded_ethereum_wallet_of_the_lowest_index_counts() -> None
 )
 async def test_an_answer_of_no_sense_is_unavailable(body: object) -> None:
     provider = ScriptedProvider({LOOK_UP: [(200, body)]})
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         with pytest.raises(IdentityUnavailable):
             await client.wallet_of_email(EMAIL)
 
@@ -485,7 +485,7 @@ async def test_a_user_who_does_not_have_the_address_is_never_taken_for_the_one_w
             f"GET /v1/users/{DID}": [stranger],
         }
     )
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         for _ in range(2):
             with pytest.raises(IdentityUnavailable):
                 await client.wallet_of_email(EMAIL)
@@ -499,7 +499,7 @@ async def test_an_endless_miss_after_making_a_wallet_is_unavailable() -> None:
             f"POST /v1/users/{DID}/wallets": [(200, a_user())],
         }
     )
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         with pytest.raises(IdentityUnavailable):
             await client.wallet_of_email(EMAIL)
 
@@ -509,7 +509,7 @@ async def test_a_redirect_is_not_followed() -> None:
         return web.Response(status=302, headers={"Location": "/v1/users/elsewhere"})
 
     provider = ScriptedProvider({LOOK_UP: [elsewhere]})
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         with pytest.raises(IdentityUnavailable):
             await client.wallet_of_email(EMAIL)
 
@@ -519,7 +519,7 @@ async def test_a_redirect_is_not_followed() -> None:
 @pytest.mark.parametrize("status", [401, 403])
 async def test_refused_credentials_are_unavailable_and_not_tried_again(status: int) -> None:
     provider = ScriptedProvider({LOOK_UP: [(status, {"error": "no"})]})
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         with pytest.raises(IdentityUnavailable, match="credentials"):
             await client.wallet_of_email(EMAIL)
         assert len(provider.requests) == 1
@@ -528,7 +528,7 @@ async def test_refused_credentials_are_unavailable_and_not_tried_again(status: i
 async def test_an_address_that_the_provider_refuses_is_the_callers_fault() -> None:
     refusal = {"error": f"Invalid email {EMAIL}", "code": "invalid_data"}
     provider = ScriptedProvider({LOOK_UP: [MISS], "POST /v1/users": [(400, refusal)]})
-    async with asked(provider) as client:
+    async with serving(provider) as client:
         with pytest.raises(InvalidFields) as refused:
             await client.wallet_of_email(EMAIL)
 
@@ -551,7 +551,7 @@ async def test_requests_under_way_are_bounded() -> None:
 
     emails = [f"{n}@shop.example" for n in range(20)]
 
-    async with asked(ScriptedProvider({LOOK_UP: [slow]}), max_concurrent=4) as client:
+    async with serving(ScriptedProvider({LOOK_UP: [slow]}), max_concurrent=4) as client:
         callers = asyncio.gather(*map(client.wallet_of_email, emails))
         await full.wait()
         go.set()
@@ -612,10 +612,10 @@ async def test_neither_secrets_nor_addresses_are_printed_or_logged(
         with pytest.raises(IdentityUnavailable) as failure:
             await client.wallet_of_email(EMAIL)
 
-    told = "".join((*capsys.readouterr(), caplog.text, repr(policy), repr(failure.value)))
-    assert "identity_unavailable" in told
-    assert EMAIL not in told
-    assert policy.app_secret not in told
+    output = "".join((*capsys.readouterr(), caplog.text, repr(policy), repr(failure.value)))
+    assert "identity_unavailable" in output
+    assert EMAIL not in output
+    assert policy.app_secret not in output
 
 
 async def wallets_of_everyone(api: Api) -> list[bytes]:

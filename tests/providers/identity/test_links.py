@@ -1,4 +1,4 @@
-"""Which wallets a user has: how long an answer is good for, and what is known without one."""
+"""A user's wallets: how long an answer is used, and what is known while the provider is away."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from aiohttp import web
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.client import IdentityClient, IdentityUser, UserProfile
 from ltzd.values import Address, address_of
-from tests.support.services.identity import Provider, Ticks, a_provider, served
+from tests.support.services.identity import ManualClock, Provider, a_provider, served
 
 QUICK: dict[str, Any] = {"max_attempts": 1, "timeout_seconds": 0.3}
 DID = "did:privy:cann"
@@ -28,18 +28,18 @@ async def provider(tmp_path: Path) -> AsyncIterator[Provider]:
 
 
 @pytest.fixture
-def ticks() -> Ticks:
-    return Ticks()
+def ticks() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-async def client(provider: Provider, ticks: Ticks) -> AsyncIterator[IdentityClient]:
+async def client(provider: Provider, ticks: ManualClock) -> AsyncIterator[IdentityClient]:
     async with IdentityClient(replace(provider.policy, **QUICK), ticks) as client:
         yield client
 
 
 async def test_a_users_wallets_are_asked_for_once_a_minute(
-    provider: Provider, client: IdentityClient, ticks: Ticks
+    provider: Provider, client: IdentityClient, ticks: ManualClock
 ) -> None:
     given = await provider.log_in()
     wallet = address_of(given["walletAddress"])
@@ -52,14 +52,14 @@ async def test_a_users_wallets_are_asked_for_once_a_minute(
 
     await provider.add_wallet(given["subject"])
     ticks.at += 0.1
-    asked = provider.requests
+    requests_before = provider.requests
 
     assert len(await client.wallets_of(given["subject"], wanted=wallet)) == 2
-    assert provider.requests == asked + 1
+    assert provider.requests == requests_before + 1
 
 
 async def test_a_wallet_that_is_not_known_yet_is_looked_for_once_in_three_seconds(
-    provider: Provider, client: IdentityClient, ticks: Ticks
+    provider: Provider, client: IdentityClient, ticks: ManualClock
 ) -> None:
     subject = (await provider.log_in())["subject"]
     provider.count_requests()
@@ -70,10 +70,10 @@ async def test_a_wallet_that_is_not_known_yet_is_looked_for_once_in_three_second
     await provider.add_wallet(subject)
     ticks.at += 3
 
-    asked = provider.requests
+    requests_before = provider.requests
     for _ in range(10):
         assert len(await client.wallets_of(subject, wanted=NEW_WALLET)) == 2
-    assert provider.requests == asked + 1
+    assert provider.requests == requests_before + 1
 
 
 async def test_a_hundred_callers_for_one_user_share_one_request(
@@ -120,7 +120,7 @@ async def test_what_is_no_subject_has_no_wallets_and_reaches_no_url(
 
 
 async def test_known_wallets_count_for_an_hour_while_the_provider_is_away(
-    provider: Provider, client: IdentityClient, ticks: Ticks
+    provider: Provider, client: IdentityClient, ticks: ManualClock
 ) -> None:
     given = await provider.log_in()
     subject, wallet = given["subject"], address_of(given["walletAddress"])
@@ -136,7 +136,7 @@ async def test_known_wallets_count_for_an_hour_while_the_provider_is_away(
 
 
 async def test_a_failure_is_followed_by_a_pause_for_whom_the_known_wallets_will_do(
-    provider: Provider, client: IdentityClient, ticks: Ticks
+    provider: Provider, client: IdentityClient, ticks: ManualClock
 ) -> None:
     subject = (await provider.log_in())["subject"]
     await client.wallets_of(subject)
@@ -155,7 +155,7 @@ async def test_a_failure_is_followed_by_a_pause_for_whom_the_known_wallets_will_
 
 
 async def test_nobody_can_tell_whether_an_unknown_wallet_is_a_users_while_the_provider_is_away(
-    provider: Provider, client: IdentityClient, ticks: Ticks
+    provider: Provider, client: IdentityClient, ticks: ManualClock
 ) -> None:
     subject = (await provider.log_in())["subject"]
     provider.break_down()
@@ -261,8 +261,8 @@ def embedded(address: str, index: int) -> dict[str, object]:
     return a_row(address, **kind)
 
 
-def an_email(address: object, **said: object) -> dict[str, object]:
-    return {"type": "email", "address": address, "latest_verified_at": 1} | said
+def an_email(address: object, **details: object) -> dict[str, object]:
+    return {"type": "email", "address": address, "latest_verified_at": 1} | details
 
 
 @pytest.mark.parametrize(

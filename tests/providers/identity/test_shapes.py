@@ -1,8 +1,8 @@
-"""The identity provider's protocol as its vendor documents it, held against both who speak it here:
-every request that the client sends and every answer that the sandbox gives.
+"""The identity provider's documented protocol, compared with both programs that speak it here.
 
-The shapes are written down from the vendor's documents, and from neither of the two. They are
-exact: a field that is not among them fails, as does an endpoint, a status or a header.
+Every request that the client sends and every answer that the sandbox gives must have a documented
+shape. The shapes come from the vendor's documents, not from either program. They are exact: an
+undocumented field fails, as does an undocumented endpoint, status or header.
 """
 
 import base64
@@ -34,7 +34,7 @@ QUICK: dict[str, Any] = {"first_pause_seconds": 0.01, "rate_limit_pause_seconds"
 # --- shapes --------------------------------------------------------------------------------------
 
 Shape = Any
-"""A type, a value, a pattern, a list of one shape, `OneOf`, `Fields`, or a function that judges."""
+"""A type, a value, a pattern, a list of one shape, `OneOf`, `Fields`, or a predicate."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class OneOf(tuple[Shape, ...]):
 
 
 def faults(shape: Shape, value: object, place: str = "") -> list[str]:
-    """Where `value` is not of the shape; nothing if it is."""
+    """Returns the places where `value` does not have the shape."""
     match shape:
         case Fields():
             return _field_faults(shape, value, place)
@@ -74,12 +74,12 @@ def _field_faults(shape: Fields, value: object, place: str) -> list[str]:
     if not isinstance(value, dict):
         return [f"{place}: no object"]
     known = {**shape.required, **shape.optional}
-    found = [f"{place}.{name}: missing" for name in shape.required if name not in value]
-    found += [f"{place}.{name}: unknown" for name in value if name not in known]
+    problems = [f"{place}.{name}: missing" for name in shape.required if name not in value]
+    problems += [f"{place}.{name}: unknown" for name in value if name not in known]
     for name, each in known.items():
         if name in value:
-            found += faults(each, value[name], f"{place}.{name}")
-    return found
+            problems += faults(each, value[name], f"{place}.{name}")
+    return problems
 
 
 def text(pattern: str) -> re.Pattern[str]:
@@ -99,7 +99,7 @@ NAMES = {
 }
 ASCII = text(r"[\x20-\x7e]{1,256}")
 
-# The fields by which an account is imported. Optional ones exist, and we send none of them.
+# The fields by which an account is imported. We send none of the optional ones.
 IMPORTED = {
     "email": {"type": "email", "address": str},
     "discord": {
@@ -185,7 +185,7 @@ NOTHING = None
 
 @dataclass(frozen=True)
 class Endpoint:
-    """`headers` are the vendor's own that it may get, besides the app's id."""
+    """`headers` are the vendor's own headers that are allowed besides the app's id."""
 
     method: str
     path: re.Pattern[str]
@@ -252,7 +252,7 @@ DOCUMENTED = {
     ),
 }
 
-# --- who listens ---------------------------------------------------------------------------------
+# --- recording -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -262,34 +262,34 @@ class Exchange:
     headers: Mapping[str, str]
     sent: bytes
     status: int
-    told: bytes
-    told_type: str
+    answer_body: bytes
+    answer_type: str
 
 
-class Ear:
-    """Between the client and the sandbox: passes everything on and remembers it."""
+class RecordingProxy:
+    """Stands between the client and the sandbox: forwards and records every exchange."""
 
     def __init__(self, session: aiohttp.ClientSession, behind: str) -> None:
         self._session = session
         self._behind = behind
-        self.heard: list[Exchange] = []
+        self.exchanges: list[Exchange] = []
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
         sent = await request.read()
         url = self._behind + request.path_qs
-        # The Host header too: a request's own signature is over the address that was asked.
+        # Forwards the Host header as well: a request's signature covers the address.
         async with self._session.request(
             request.method, url, data=sent, headers=request.headers
         ) as answer:
-            told = await answer.read()
-        self.heard.append(
+            answer_body = await answer.read()
+        self.exchanges.append(
             Exchange(
                 request.method,
                 request.path_qs.removeprefix("/identity"),
                 {name.lower(): value for name, value in request.headers.items()},
                 sent,
                 answer.status,
-                told,
+                answer_body,
                 answer.content_type,
             )
         )
@@ -297,35 +297,40 @@ class Ear:
             name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers
         }
         return web.Response(
-            body=told, status=answer.status, content_type=answer.content_type, headers=headers
+            body=answer_body,
+            status=answer.status,
+            content_type=answer.content_type,
+            headers=headers,
         )
 
     @property
     def calls(self) -> set[tuple[str, int]]:
-        """Which endpoints answered with which status. Fails for what nobody documents."""
-        return {(named(exchange), exchange.status) for exchange in self.heard}
+        """The endpoints and statuses that were recorded. Fails for an undocumented endpoint."""
+        return {(named(exchange), exchange.status) for exchange in self.exchanges}
 
 
 def named(exchange: Exchange) -> str:
     for name, endpoint in DOCUMENTED.items():
         if exchange.method == endpoint.method and endpoint.path.fullmatch(exchange.path):
             return name
-    raise AssertionError(f"nobody documents {exchange.method} {exchange.path}")
+    raise AssertionError(f"undocumented: {exchange.method} {exchange.path}")
 
 
 def undocumented(exchange: Exchange, policy: IdentityPolicy) -> list[str]:
     name = named(exchange)
     endpoint = DOCUMENTED[name]
-    found = faults(endpoint.body, json.loads(exchange.sent) if exchange.sent else None, "request")
-    found += _header_faults(exchange.headers, endpoint, policy)
+    problems = faults(
+        endpoint.body, json.loads(exchange.sent) if exchange.sent else None, "request"
+    )
+    problems += _header_faults(exchange.headers, endpoint, policy)
     answers = {200: endpoint.answer, **REFUSALS, **endpoint.also}
     if exchange.status not in answers:
-        found.append(f"status {exchange.status}")
-    elif exchange.told_type != "application/json":
-        found.append(f"content type {exchange.told_type}")
+        problems.append(f"status {exchange.status}")
+    elif exchange.answer_type != "application/json":
+        problems.append(f"content type {exchange.answer_type}")
     else:
-        found += faults(answers[exchange.status], json.loads(exchange.told), "answer")
-    return [f"{name} {each}" for each in found]
+        problems += faults(answers[exchange.status], json.loads(exchange.answer_body), "answer")
+    return [f"{name} {each}" for each in problems]
 
 
 def _header_faults(
@@ -337,24 +342,24 @@ def _header_faults(
         "privy-app-id": policy.app_id,
         "content-type": "application/json",
     }
-    found = [
+    problems = [
         f"header {name}: {headers.get(name)}"
         for name, value in demanded.items()
         if headers.get(name) != value and not endpoint.is_open
     ]
     own = {name for name in headers if name.startswith("privy-")} - {"privy-app-id"}
-    return found + [f"header {name}: unknown here" for name in own - endpoint.headers]
+    return problems + [f"header {name}: unknown here" for name in own - endpoint.headers]
 
 
 @dataclass(frozen=True)
 class Conversation:
     provider: Provider
-    ear: Ear
+    proxy: RecordingProxy
     policy: IdentityPolicy
 
     def assert_documented(self) -> None:
-        assert self.ear.heard
-        assert [f for each in self.ear.heard for f in undocumented(each, self.policy)] == []
+        assert self.proxy.exchanges
+        assert [f for each in self.proxy.exchanges for f in undocumented(each, self.policy)] == []
 
 
 @pytest.fixture
@@ -366,15 +371,15 @@ async def conversation(tmp_path: Path) -> AsyncIterator[Conversation]:
 @asynccontextmanager
 async def overheard(provider: Provider) -> AsyncIterator[Conversation]:
     async with aiohttp.ClientSession(auto_decompress=False) as session:
-        ear = Ear(session, provider.sandbox.url)
+        proxy = RecordingProxy(session, provider.sandbox.url)
         application = web.Application()
-        application.router.add_route("*", "/{path:.*}", ear.pass_on)
+        application.router.add_route("*", "/{path:.*}", proxy.pass_on)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}/identity"
         try:
-            yield Conversation(provider, ear, replace(provider.policy, base_url=url, **QUICK))
+            yield Conversation(provider, proxy, replace(provider.policy, base_url=url, **QUICK))
         finally:
             await runner.cleanup()
 
@@ -412,7 +417,7 @@ async def test_an_address_is_looked_up_and_imported_as_documented(
         await client.wallet_of_email(EMAIL)
 
     conversation.assert_documented()
-    assert conversation.ear.calls == {("email", 404), ("create", 200), ("email", 200)}
+    assert conversation.proxy.calls == {("email", 404), ("create", 200), ("email", 200)}
 
 
 @pytest.mark.parametrize("name", ACCOUNTS)
@@ -426,8 +431,8 @@ async def test_an_account_is_looked_up_and_imported_with_the_fields_its_type_dem
 
     conversation.assert_documented()
     looked_up = set() if name in WITHOUT_LOOK_UP else {(name, 404), (name, 200)}
-    assert conversation.ear.calls == {("create", 200), ("read", 200), *looked_up}
-    imports = [each for each in conversation.ear.heard if named(each) == "create"]
+    assert conversation.proxy.calls == {("create", 200), ("read", 200), *looked_up}
+    imports = [each for each in conversation.proxy.exchanges if named(each) == "create"]
     rows = [row for each in imports for row in json.loads(each.sent)["linked_accounts"]]
     assert [faults(Fields(IMPORTED[name]), row) for row in rows] == [[]] * len(imports)
 
@@ -440,7 +445,7 @@ async def test_a_wallet_is_added_and_signs_as_documented(conversation: Conversat
         assert await client.ping()
 
     conversation.assert_documented()
-    assert conversation.ear.calls == {
+    assert conversation.proxy.calls == {
         *(("email", 200), ("read", 200), ("wallets", 200)),
         *(("wallet", 200), ("rpc", 200), ("list", 200)),
     }
@@ -454,7 +459,7 @@ async def test_tokens_keys_are_asked_for_and_told_as_documented(
         await tokens.user_of(given["identityToken"])
 
     conversation.assert_documented()
-    assert conversation.ear.calls == {("keys", 200)}
+    assert conversation.proxy.calls == {("keys", 200)}
 
 
 # --- refusals ------------------------------------------------------------------------------------
@@ -481,7 +486,7 @@ async def test_refusals_are_told_as_documented(conversation: Conversation) -> No
             await client.wallet_of_email("cid@shop.example")
 
     conversation.assert_documented()
-    assert conversation.ear.calls >= {
+    assert conversation.proxy.calls >= {
         *(("create", 422), ("create", 400), ("read", 404), ("wallet", 404)),
         *(("email", 503), ("create", 429)),
     }
@@ -519,9 +524,9 @@ async def test_credentials_that_do_not_do_are_refused_as_documented(
         with suppress(IdentityUnavailable):
             await client.sign_typed_data((await client.wallet_of_email(EMAIL)).wallet, MAIL)
 
-    spoken = [undocumented(exchange, policy) for exchange in conversation.ear.heard]
+    spoken = [undocumented(exchange, policy) for exchange in conversation.proxy.exchanges]
     assert spoken == [[]] * len(spoken)
-    assert call in conversation.ear.calls
+    assert call in conversation.proxy.calls
 
 
 # --- tokens --------------------------------------------------------------------------------------
@@ -569,7 +574,7 @@ async def test_tokens_have_the_documented_header_claims_and_rows(
     async with IdentityClient(conversation.policy) as client:
         for account in ACCOUNTS.values():
             await client.wallet_of_account(replace(account, user_id="9" + account.user_id[1:]))
-    for exchange in conversation.ear.heard:
+    for exchange in conversation.proxy.exchanges:
         if named(exchange) == "create":
             row = json.loads(exchange.sent)["linked_accounts"][0]
             key = "telegram_user_id" if row["type"] == "telegram" else "subject"
@@ -583,9 +588,9 @@ async def test_tokens_have_the_documented_header_claims_and_rows(
         assert faults(Fields({"alg": "ES256", "typ": "JWT", "kid": str}), header) == []
         claims = jwt.decode(given[name], options={"verify_signature": False})
         assert faults(shape, claims) == []
-    told = json.loads(claims["linked_accounts"])
-    assert faults(SHORT_ROWS, told) == []
-    assert len(told) == len(rows) + 1
+    listed_rows = json.loads(claims["linked_accounts"])
+    assert faults(SHORT_ROWS, listed_rows) == []
+    assert len(listed_rows) == len(rows) + 1
     async with IdentityTokens(provider.policy) as tokens:
         user = await tokens.user_of(given["identityToken"])
     assert {account.provider for account in user.accounts} == set(PROVIDERS)
@@ -593,7 +598,7 @@ async def test_tokens_have_the_documented_header_claims_and_rows(
     assert len(user.wallets) == 1
 
 
-# --- what ltzd asks of it ------------------------------------------------------------------------
+# --- the parts that ltzd uses ---------------------------------------------------------------------
 
 
 async def test_the_client_answers_all_that_is_asked_of_who_keeps_the_wallets(
@@ -605,15 +610,15 @@ async def test_the_client_answers_all_that_is_asked_of_who_keeps_the_wallets(
     ):
         identities: IdentityProvider = client
         tokens: TokenVerifier = keys
-        asked = [
+        used_methods = [
             name
             for kind in (IdentityProvider, TokenVerifier)
             for name in vars(kind)
             if name[0] != "_"
         ]
 
-        assert sorted(asked) == sorted(
-            name for name in asked if hasattr(identities, name) or hasattr(tokens, name)
+        assert sorted(used_methods) == sorted(
+            name for name in used_methods if hasattr(identities, name) or hasattr(tokens, name)
         )
 
 

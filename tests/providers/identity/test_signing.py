@@ -1,4 +1,4 @@
-"""Signatures by users' wallets through the provider's RPC: whose they are, and who may ask."""
+"""Signatures by users' wallets through the provider's RPC: accepted, refused and foreign ones."""
 
 import asyncio
 import base64
@@ -59,7 +59,7 @@ PERMIT: dict[str, Any] = {
 
 
 def readable(data: dict[str, Any]) -> dict[str, Any]:
-    """With the domain's contract as text, as eth-account wants it."""
+    """Returns the data with the domain's contract as text, which eth-account demands."""
     return {**data, "domain": {**data["domain"], "verifyingContract": "0x" + "0c" * 20}}
 
 
@@ -85,7 +85,7 @@ async def client(provider: Provider) -> AsyncIterator[IdentityClient]:
         yield client
 
 
-# --- who signs -----------------------------------------------------------------------------------
+# --- signatures -----------------------------------------------------------------------------------
 
 
 async def test_a_wallet_that_we_made_signs_what_we_ask(client: IdentityClient) -> None:
@@ -110,10 +110,10 @@ async def test_a_wallets_id_is_looked_up_once(provider: Provider, client: Identi
     wallet = (await client.wallet_of_email(EMAIL)).wallet
     provider.count_requests()
 
-    one = await client.sign_typed_data(wallet, PERMIT)
+    signature = await client.sign_typed_data(wallet, PERMIT)
     other = {**PERMIT, "message": {**PERMIT["message"], "nonce": 1}}
 
-    assert await client.sign_typed_data(wallet, other) != one
+    assert await client.sign_typed_data(wallet, other) != signature
     assert provider.requests == 3
 
 
@@ -156,7 +156,7 @@ async def test_a_lasting_fault_is_told_within_the_deadline(provider: Provider) -
     assert asyncio.get_running_loop().time() - started < 1.0
 
 
-# --- who may not ask -----------------------------------------------------------------------------
+# --- refused requests ----------------------------------------------------------------------------
 
 
 async def refused(client: IdentityClient, wallet: Address) -> None:
@@ -220,7 +220,7 @@ def test_a_signers_key_may_bear_its_vendors_prefix() -> None:
     )
 
 
-# --- what is no signature of the wallet ----------------------------------------------------------
+# --- signatures that are not the wallet's -------------------------------------------------------
 
 
 def a_user(wallet: Address = WALLET, **other: object) -> dict[str, object]:
@@ -283,8 +283,8 @@ async def test_a_v_of_0_or_1_is_told_as_27_or_28(provider: Provider) -> None:
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/v1/users/wallet/address":
             return web.json_response(a_user())
-        told = signature[:64] + bytes((signature[64] - 27,))
-        return web.json_response({"data": {"signature": hex_of(told)}})
+        low_v_signature = signature[:64] + bytes((signature[64] - 27,))
+        return web.json_response({"data": {"signature": hex_of(low_v_signature)}})
 
     async with served(answer, provider.policy) as policy, IdentityClient(policy) as client:
         assert await client.sign_typed_data(WALLET, PERMIT) == signature
@@ -311,20 +311,20 @@ async def test_a_wallet_whose_key_the_provider_does_not_hold_is_unavailable(
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 422])
 async def test_a_refusal_is_unavailable_and_not_repeated(provider: Provider, status: int) -> None:
-    asked = 0
+    signing_requests = 0
 
     async def answer(request: web.Request) -> web.Response:
-        nonlocal asked
+        nonlocal signing_requests
         if not request.path.endswith("/rpc"):
             return web.json_response(a_user())
-        asked += 1
+        signing_requests += 1
         return web.json_response({"data": {"signature": hex_of(signed_by(KEY))}}, status=status)
 
     async with served(answer, provider.policy) as policy, IdentityClient(policy) as client:
         with pytest.raises(IdentityUnavailable) as failure:
             await client.sign_typed_data(WALLET, PERMIT)
 
-    assert asked == 1
+    assert signing_requests == 1
     assert ("does not let us sign" in failure.value.message) == (status in {401, 403})
 
 
@@ -384,8 +384,8 @@ async def test_neither_key_nor_signature_is_printed_or_logged(
     async with IdentityClient(policy) as client:
         await refused(client, (await client.wallet_of_email(EMAIL)).wallet)
 
-    told = "".join((*capsys.readouterr(), caplog.text, repr(policy)))
-    assert "identity_signing_refused" in told
-    assert "zero_correct_authorization_signatures" in told
-    assert str(policy.signer_key) not in told
-    assert EMAIL not in told
+    output = "".join((*capsys.readouterr(), caplog.text, repr(policy)))
+    assert "identity_signing_refused" in output
+    assert "zero_correct_authorization_signatures" in output
+    assert str(policy.signer_key) not in output
+    assert EMAIL not in output

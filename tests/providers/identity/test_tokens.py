@@ -1,4 +1,4 @@
-"""Users' tokens against the sandbox's key set, over real HTTP: who passes, and who never does."""
+"""Users' tokens against the sandbox's key set, over HTTP: accepted, refused and forged ones."""
 
 import asyncio
 import json
@@ -24,7 +24,14 @@ from ltzd.providers.outbound.http_client import HttpResponse, MalformedAnswerErr
 from ltzd.providers.token_checks import MAX_TOKEN_LENGTH
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import address_of
-from tests.support.services.identity import Provider, Ticks, a_provider, as_base64, as_json, served
+from tests.support.services.identity import (
+    ManualClock,
+    Provider,
+    a_provider,
+    as_base64,
+    as_json,
+    served,
+)
 from tests.support.waiting import until
 
 T = TypeVar("T")
@@ -42,12 +49,12 @@ async def provider(tmp_path: Path) -> AsyncIterator[Provider]:
 
 
 @pytest.fixture
-def ticks() -> Ticks:
-    return Ticks()
+def ticks() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-async def tokens(provider: Provider, ticks: Ticks) -> AsyncIterator[IdentityTokens]:
+async def tokens(provider: Provider, ticks: ManualClock) -> AsyncIterator[IdentityTokens]:
     async with IdentityTokens(replace(provider.policy, **QUICK), clock=ticks) as tokens:
         yield tokens
 
@@ -58,7 +65,7 @@ async def refused(tokens: IdentityTokens, token: str) -> None:
     assert refusal.value.details == {}
 
 
-# --- who passes ---------------------------------------------------------------------------------
+# --- accepted tokens ----------------------------------------------------------------------------
 
 
 async def test_an_access_token_tells_its_user_and_no_wallets(
@@ -140,7 +147,7 @@ async def test_the_issuer_is_a_setting(provider: Provider) -> None:
         await refused(tokens, provider.token())
 
 
-# --- who never does -----------------------------------------------------------------------------
+# --- refused tokens ----------------------------------------------------------------------------
 
 
 def headed(provider: Provider, **changes: object) -> str:
@@ -286,7 +293,7 @@ async def test_a_huge_expiry_is_a_number_like_others(
 
 
 async def test_a_token_ends_in_the_second_it_says(provider: Provider) -> None:
-    clock = Ticks(time.time())
+    clock = ManualClock(time.time())
     token = provider.token(exp=int(clock.at) + 60)
     async with IdentityTokens(provider.policy, clock) as tokens:
         clock.at = int(clock.at) + 59.9
@@ -301,7 +308,7 @@ async def test_a_token_ends_in_the_second_it_says(provider: Provider) -> None:
 async def test_a_token_of_the_future_is_refused_beyond_five_seconds(
     provider: Provider, claim: str
 ) -> None:
-    clock = Ticks(time.time())
+    clock = ManualClock(time.time())
     async with IdentityTokens(provider.policy, clock) as tokens:
         assert await tokens.user_of(provider.token(**{claim: clock.at + 4.5}))
         await refused(tokens, provider.token(**{claim: clock.at + 5.5}))
@@ -330,7 +337,7 @@ async def test_no_mutation_of_a_token_passes(provider: Provider, tokens: Identit
     honest = [given_tokens["accessToken"], given_tokens["identityToken"]]
     for token in honest:
         await tokens.user_of(token)
-    # The one look-up of an unknown key in ten seconds is spent, so no check waits for anything.
+    # The look-up that an unknown key may cause in ten seconds is used up, so no check waits.
     await refused(tokens, headed(provider, kid="unknown"))
 
     @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -375,7 +382,7 @@ async def test_no_claims_make_a_check_fail_otherwise_than_by_refusing(
 
 
 def at_once(check: Coroutine[Any, Any, T]) -> T:
-    """The answer of a coroutine that has nothing to wait for."""
+    """Runs a coroutine that never waits and returns its result."""
     try:
         check.send(None)
     except StopIteration as end:
@@ -426,7 +433,7 @@ async def test_both_keys_count_while_the_set_has_both(
 
 
 async def test_invented_keys_are_looked_for_once_in_ten_seconds(
-    provider: Provider, tokens: IdentityTokens, ticks: Ticks
+    provider: Provider, tokens: IdentityTokens, ticks: ManualClock
 ) -> None:
     provider.count_requests()
     await refused(tokens, headed(provider, kid="invented"))
@@ -455,7 +462,7 @@ async def test_what_the_provider_would_never_sign_costs_it_no_request(
 
 
 async def test_a_key_that_is_new_while_inventors_drum_counts_within_ten_seconds(
-    provider: Provider, tokens: IdentityTokens, ticks: Ticks
+    provider: Provider, tokens: IdentityTokens, ticks: ManualClock
 ) -> None:
     await tokens.user_of(provider.token())
     await refused(tokens, headed(provider, kid="invented"))
@@ -469,7 +476,7 @@ async def test_a_key_that_is_new_while_inventors_drum_counts_within_ten_seconds(
 
 
 async def test_keys_are_read_again_in_the_background_before_they_are_old(
-    provider: Provider, tokens: IdentityTokens, ticks: Ticks
+    provider: Provider, tokens: IdentityTokens, ticks: ManualClock
 ) -> None:
     old = provider.token()
     await tokens.user_of(old)
@@ -485,7 +492,7 @@ async def test_keys_are_read_again_in_the_background_before_they_are_old(
 
 
 async def test_after_an_hour_without_tokens_the_first_one_waits_for_the_keys_of_now(
-    provider: Provider, tokens: IdentityTokens, ticks: Ticks
+    provider: Provider, tokens: IdentityTokens, ticks: ManualClock
 ) -> None:
     old = provider.token()
     await tokens.user_of(old)
@@ -495,20 +502,20 @@ async def test_after_an_hour_without_tokens_the_first_one_waits_for_the_keys_of_
     await refused(tokens, old)
 
 
-# --- a provider in trouble ----------------------------------------------------------------------
+# --- failures of the provider -------------------------------------------------------------------
 
 
 async def test_without_any_key_and_provider_nobody_can_tell(
-    provider: Provider, tokens: IdentityTokens, ticks: Ticks
+    provider: Provider, tokens: IdentityTokens, ticks: ManualClock
 ) -> None:
     provider.break_down()
     with pytest.raises(IdentityUnavailable):
         await tokens.user_of(provider.token())
-    asked = provider.requests
+    requests_before = provider.requests
 
     with pytest.raises(IdentityUnavailable):
         await tokens.user_of(provider.token())
-    assert provider.requests == asked, "pauses between failures"
+    assert provider.requests == requests_before, "pauses between failures"
 
     provider.count_requests()
     ticks.at += 10
@@ -516,7 +523,7 @@ async def test_without_any_key_and_provider_nobody_can_tell(
 
 
 async def test_known_keys_count_however_old_while_the_provider_is_away(
-    provider: Provider, tokens: IdentityTokens, ticks: Ticks
+    provider: Provider, tokens: IdentityTokens, ticks: ManualClock
 ) -> None:
     token = provider.token(exp=4_000_000_000)
     await tokens.user_of(token)
@@ -531,7 +538,7 @@ async def test_known_keys_count_however_old_while_the_provider_is_away(
 
 
 async def test_keys_of_now_count_again_once_the_provider_is_back(
-    provider: Provider, tokens: IdentityTokens, ticks: Ticks
+    provider: Provider, tokens: IdentityTokens, ticks: ManualClock
 ) -> None:
     await tokens.user_of(provider.token())
     provider.break_down()
@@ -546,7 +553,7 @@ async def test_keys_of_now_count_again_once_the_provider_is_back(
 
 
 async def test_a_slow_provider_keeps_nobody_waiting_whose_key_is_known(
-    provider: Provider, tokens: IdentityTokens, ticks: Ticks
+    provider: Provider, tokens: IdentityTokens, ticks: ManualClock
 ) -> None:
     await tokens.user_of(provider.token())
     provider.break_down(delay_seconds=30)
@@ -556,7 +563,7 @@ async def test_a_slow_provider_keeps_nobody_waiting_whose_key_is_known(
 
 
 async def test_a_slow_provider_keeps_waiting_only_the_first_of_those_whose_key_is_old(
-    provider: Provider, tokens: IdentityTokens, ticks: Ticks
+    provider: Provider, tokens: IdentityTokens, ticks: ManualClock
 ) -> None:
     await tokens.user_of(provider.token())
     provider.break_down(delay_seconds=30)
@@ -695,7 +702,7 @@ async def test_a_set_of_no_sense_leaves_the_known_keys_as_they_are(provider: Pro
         status, body = answers.pop(0)
         return web.Response(status=status, body=body, content_type="application/json")
 
-    ticks = Ticks()
+    ticks = ManualClock()
     async with (
         served(answer, provider.policy) as policy,
         IdentityTokens(policy, clock=ticks) as tokens,
@@ -713,7 +720,7 @@ async def test_a_set_of_no_sense_leaves_the_known_keys_as_they_are(provider: Pro
         assert await tokens.user_of(provider.token())
 
 
-# --- what is told -------------------------------------------------------------------------------
+# --- logs and errors ---------------------------------------------------------------------------
 
 
 async def test_checks_are_counted_by_their_verdict(
@@ -761,18 +768,18 @@ async def test_neither_tokens_nor_what_is_in_them_is_printed_or_logged(
     given = await provider.log_in()
     await tokens.user_of(given["identityToken"])
     broken = given["identityToken"][:-4] + "AAAA"
-    told = []
+    errors_and_logs = []
     for token in (broken, headed(provider, kid="secret-kid"), headed(provider, crit=["hush"])):
         with pytest.raises(Unauthorized) as refusal:
             await tokens.user_of(token)
-        told += [repr(refusal.value), repr(refusal.value.__cause__)]
+        errors_and_logs += [repr(refusal.value), repr(refusal.value.__cause__)]
     provider.break_down()
     with pytest.raises(IdentityUnavailable) as failure:
         async with IdentityTokens(replace(provider.policy, **QUICK)) as others:
             await others.user_of(given["identityToken"])
 
-    told += [repr(failure.value), *capsys.readouterr(), caplog.text]
-    everything = "".join(told)
+    errors_and_logs += [repr(failure.value), *capsys.readouterr(), caplog.text]
+    everything = "".join(errors_and_logs)
     assert "identity_unavailable" in everything
     for secret in (broken[:40], given["subject"], "ann@", given["walletAddress"], "-kid", "hush"):
         assert secret.lower() not in everything.lower()

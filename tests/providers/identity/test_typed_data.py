@@ -1,4 +1,4 @@
-"""EIP-712 digests of any types against eth-account, and signatures told from others."""
+"""EIP-712 digests of any types, the data that are refused, and the signers of signatures."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def typed_data(draw: st.DrawFn) -> dict[str, Any]:
-    """Two structs, the second in the first, with arrays of either kind of length."""
+    """Two structs, the first inside the second, with arrays of fixed and of any length."""
     kinds = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=5))
     leaf = [{"name": f"f{place}", "type": kind} for place, kind in enumerate(kinds)]
     leaves = st.fixed_dictionaries({f"f{n}": VALUES[kind] for n, kind in enumerate(kinds)})

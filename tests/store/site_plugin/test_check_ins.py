@@ -22,7 +22,7 @@ from ltzd.store.site_plugin.members import Member
 from ltzd.store.wakeups import REWARDS
 from ltzd.values import Address
 from tests.support.rows.core import BRAND, a_wallet, value
-from tests.support.sites.members import on_record
+from tests.support.sites.members import insert_member
 
 WALLET = a_wallet(0xA11CE)
 DAY = date(2026, 3, 10)
@@ -61,7 +61,7 @@ def a_budget(maximum: int) -> Quota:
 
 async def write(pool: Pool, *those: NewCheckIn) -> list[bool]:
     for new in those:
-        await on_record(pool, new.member)
+        await insert_member(pool, new.member)
     async with session(pool) as connection:
         return [await check_ins.write_check_in(connection, new) for new in those]
 
@@ -164,7 +164,7 @@ async def test_of_many_at_once_one_is_written(pool: Pool) -> None:
 async def test_what_is_rolled_back_leaves_nothing(pool: Pool) -> None:
     nothing = await everything(pool)
 
-    await on_record(pool, a_member())
+    await insert_member(pool, a_member())
     async with session(pool) as connection:
         undone = connection.transaction()
         await undone.start()

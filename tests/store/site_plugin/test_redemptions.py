@@ -38,7 +38,7 @@ from tests.support.chain.fake_node import FakeNode
 from tests.support.relays.lanes import a_plan, a_relay, a_relay_lane, row_states, send, write
 from tests.support.rows import reorgs
 from tests.support.rows.core import BRAND, a_hash, a_wallet, follow, save, value
-from tests.support.sites.members import on_record
+from tests.support.sites.members import insert_member
 from tests.support.surfaces.event_action import SEALER, a_brand
 from tests.support.waiting import until
 
@@ -448,7 +448,7 @@ async def test_what_cannot_be_paid_any_more_is_reversed_once_and_the_brand_is_to
     async with session(pool) as connection:
         brand = a_brand(id=hex_of(BRAND), webhook_url="https://shop.example/hook")
         await brands.apply(connection, brand, SEALER)
-    await on_record(pool, ANN)
+    await insert_member(pool, ANN)
     one = await begun(pool)
     await relayed(pool, one)
     lane = await a_relay_lane(pool)

@@ -1,7 +1,7 @@
-"""What the OAuth providers document: each question about an account, and the answers to it.
+"""The OAuth providers' documented requests about an account, and the documented answers.
 
-Client and sandbox are both held against these, so neither can drift without a test that fails; they
-are written down from the providers' documents and change only with those.
+Client and sandbox are both compared with these shapes, so neither can drift without a failing test.
+The shapes come from the providers' documents and change only with those.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ from ltzd.providers.oauth.policy import (
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 
 Json = Any
-Said = tuple[int, Json]
-"""A status and a body."""
+CannedAnswer = tuple[int, Json]
+"""Status and body."""
 
 TELEGRAM_TOKEN = "4839574812:AAFD39kkdpWt3ywyRZergyOLMaJhac60qcK"
 OUR_INSTAGRAM = "17841405822304914"
@@ -31,13 +31,13 @@ OUR_INSTAGRAM = "17841405822304914"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`path` is under the provider's base URL; in `found` what is `free` may differ by account."""
+    """`path` is under the provider's base URL; `existing`'s `free` fields differ by account."""
 
     account: OAuthAccount
     path: str
     headers: Mapping[str, str]
-    found: Said
-    unknown: Said
+    existing: CannedAnswer
+    unknown: CannedAnswer
     method: str = "GET"
     query: Mapping[str, str] = field(default_factory=dict)
     body: Json = None
@@ -240,28 +240,35 @@ def policy_at(base: str, **changes: Any) -> AccountLookupPolicy:
     return AccountLookupPolicy(**policy | changes)
 
 
-def difference(found: Json, documented: Json, free: tuple[str, ...], place: str = "") -> str | None:
-    """The first place where a body lacks what is documented; of what is free the type counts."""
+def difference(
+    actual: Json, documented: Json, free: tuple[str, ...], place: str = ""
+) -> str | None:
+    """Returns the first place where a body lacks a documented value, or None.
+
+    Of a `free` field only the type is compared.
+    """
     if isinstance(documented, Mapping):
-        if not isinstance(found, Mapping):
-            return f"{place}: {found!r} is no object"
+        if not isinstance(actual, Mapping):
+            return f"{place}: {actual!r} is no object"
         for name, value in documented.items():
             where = f"{place}.{name}"
-            if name not in found:
+            if name not in actual:
                 return f"{where} is missing"
             if name in free and isinstance(value, str):
-                if not isinstance(found[name], str | None):
-                    return f"{where}: {found[name]!r} is no text"
+                if not isinstance(actual[name], str | None):
+                    return f"{where}: {actual[name]!r} is no text"
                 continue
-            told = difference(found[name], value, free, where)
-            if told is not None:
-                return told
+            fault = difference(actual[name], value, free, where)
+            if fault is not None:
+                return fault
         return None
     if isinstance(documented, list):
-        if not isinstance(found, list) or len(found) != len(documented):
-            return f"{place}: {found!r} is not such a list"
-        pairs = enumerate(zip(found, documented, strict=True))
-        tellings = (difference(one, other, free, f"{place}[{at}]") for at, (one, other) in pairs)
-        return next((told for told in tellings if told is not None), None)
-    same = type(found) is type(documented) and found == documented
-    return None if same else f"{place}: {found!r} is not {documented!r}"
+        if not isinstance(actual, list) or len(actual) != len(documented):
+            return f"{place}: {actual!r} is not such a list"
+        pairs = enumerate(zip(actual, documented, strict=True))
+        faults = (
+            difference(item, expected, free, f"{place}[{at}]") for at, (item, expected) in pairs
+        )
+        return next((fault for fault in faults if fault is not None), None)
+    same = type(actual) is type(documented) and actual == documented
+    return None if same else f"{place}: {actual!r} is not {documented!r}"

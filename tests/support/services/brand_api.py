@@ -1,4 +1,4 @@
-"""A brand's own API on this machine, which purchase constraints ask about users."""
+"""A brand's own API on loopback, which purchase constraints ask about users."""
 
 import asyncio
 from collections import Counter
@@ -8,20 +8,22 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from tests.support.services.web_servers import served_at
+
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BIG = 10 * 2**20
 
 
 @dataclass
 class BrandApi:
-    """Says `{"allowed": …}` of a user, or does whatever a test has it do for him."""
+    """Answers `{"allowed": …}` for a user, or behaves as a test has set for that user."""
 
     allowed: set[str] = field(default_factory=set)
     behaviours: dict[str, Behaviour] = field(default_factory=dict)
-    asked: Counter[str] = field(default_factory=Counter)
-    """How often, by the user's address in lower case."""
-    astray: int = 0
-    """Requests for anything else, such as the goal of a redirect."""
+    requests: Counter[str] = field(default_factory=Counter)
+    """Request counts, by the user's address in lower case."""
+    followed_redirects: int = 0
+    """Requests for the target of `redirect`."""
     base: str = ""
 
     @property
@@ -41,26 +43,26 @@ class BrandApi:
         self.behaviours.clear()
 
     def count(self, wallet: str) -> int:
-        return self.asked[wallet.lower()]
+        return self.requests[wallet.lower()]
 
     async def check(self, request: web.Request) -> web.StreamResponse:
         user = request.query["user"].lower()
-        self.asked[user] += 1
+        self.requests[user] += 1
         behaviour = self.behaviours.get(user)
         return self.answer(user) if behaviour is None else await behaviour(request)
 
     def answer(self, wallet: str) -> web.Response:
         return web.json_response({"allowed": wallet.lower() in self.allowed})
 
-    async def lead_astray(self, _request: web.Request) -> web.Response:
-        self.astray += 1
+    async def follow_redirect(self, _request: web.Request) -> web.Response:
+        self.followed_redirects += 1
         return web.json_response({"allowed": True})
 
 
-# What an API may do instead of answering; all say somewhere that the user is allowed.
+# Failures of an API. Each of them says somewhere that the user is allowed.
 
 
-async def never(_request: web.Request) -> web.StreamResponse:
+async def never_answer(_request: web.Request) -> web.StreamResponse:
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -73,11 +75,11 @@ async def redirect(_request: web.Request) -> web.StreamResponse:
     return web.json_response({"allowed": True}, status=302, headers={"Location": "/elsewhere"})
 
 
-async def say_too_much(_request: web.Request) -> web.StreamResponse:
+async def answer_too_much(_request: web.Request) -> web.StreamResponse:
     return web.json_response({"allowed": True, "padding": "x" * BIG})
 
 
-async def say_nothing_in_json(_request: web.Request) -> web.StreamResponse:
+async def answer_html(_request: web.Request) -> web.StreamResponse:
     return web.Response(text='<p>{"allowed": true}</p>', content_type="text/html")
 
 
@@ -86,12 +88,6 @@ async def a_brand_api() -> AsyncIterator[BrandApi]:
     api = BrandApi()
     application = web.Application()
     application.router.add_get("/check/{collection}", api.check)
-    application.router.add_get("/elsewhere", api.lead_astray)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    api.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    application.router.add_get("/elsewhere", api.follow_redirect)
+    async with served_at(application) as api.base:
         yield api
-    finally:
-        await runner.cleanup()

@@ -1,4 +1,4 @@
-"""The chat platform's guilds and a levelling bot on this machine, as their documents tell."""
+"""The chat platform's guilds and a levelling bot on loopback, as their documents describe them."""
 
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from ltzd.providers.chat import ChatPolicy
+from tests.support.services.web_servers import served_at
 
 GUILD, OTHER_GUILD = "197038439483310086", "197038439483310090"
 ROLE, OTHER_ROLE = "197038439483310087", "197038439483310088"
@@ -16,10 +17,9 @@ ADA, BEN = "800000000000000001", "800000000000000002"
 TOKEN = "bot.token.of-ours"
 
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Said = dict[str, Any]
 
 
-def saying(status: int, body: object = None, **headers: str) -> Behaviour:
+def answering(status: int, body: object = None, **headers: str) -> Behaviour:
     async def answer(_request: web.Request) -> web.StreamResponse:
         return web.json_response(body, status=status, headers=headers)
 
@@ -28,14 +28,15 @@ def saying(status: int, body: object = None, **headers: str) -> Behaviour:
 
 def limited(seconds: float, *, everywhere: bool = False) -> Behaviour:
     body = {"message": "You are being rate limited.", "retry_after": seconds, "global": everywhere}
-    return saying(429, body)
+    return answering(429, body)
 
 
 @dataclass
 class ChatServer:
-    """Guilds that our bot is in, their members' roles, and levels; `asked` is who was asked about.
+    """The guilds that our bot is in, their members' roles and levels.
 
-    What a test has it do next in a guild comes before its answers.
+    `requests` lists each request's kind, guild and user. Behaviours in `next`, then the one in
+    `always`, replace a guild's true answers.
     """
 
     base: str = ""
@@ -44,22 +45,22 @@ class ChatServer:
     levels: dict[tuple[str, str], object] = field(default_factory=dict)
     next: dict[str, deque[Behaviour]] = field(default_factory=lambda: defaultdict(deque))
     always: dict[str, Behaviour] = field(default_factory=dict)
-    asked: list[tuple[str, str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
     def policy(self, **changed: Any) -> ChatPolicy:
-        said: Said = {
+        settings: dict[str, Any] = {
             "base_url": f"{self.base}/api/v10",
             "token": TOKEN,
             "levels_url": f"{self.base}/levels/{{guild_id}}/{{user_id}}",
         }
-        return ChatPolicy(**(said | changed))
+        return ChatPolicy(**(settings | changed))
 
     async def member(self, request: web.Request) -> web.StreamResponse:
         guild, user = request.match_info["guild"], request.match_info["user"]
-        odd = self._behaviour("role", guild, user, request)
-        if odd is not None:
-            return await odd(request)
+        behaviour = self._behaviour("role", guild, user, request)
+        if behaviour is not None:
+            return await behaviour(request)
         if request.headers.get("Authorization") != f"Bot {TOKEN}":
             return web.json_response({"message": "401: Unauthorized", "code": 0}, status=401)
         if guild not in self.guilds:
@@ -71,9 +72,9 @@ class ChatServer:
 
     async def level(self, request: web.Request) -> web.StreamResponse:
         guild, user = request.match_info["guild"], request.match_info["user"]
-        odd = self._behaviour("level", guild, user, request)
-        if odd is not None:
-            return await odd(request)
+        behaviour = self._behaviour("level", guild, user, request)
+        if behaviour is not None:
+            return await behaviour(request)
         if (guild, user) not in self.levels:
             return web.json_response({"error": "not found"}, status=404)
         return web.json_response({"level": self.levels[guild, user]})
@@ -81,10 +82,10 @@ class ChatServer:
     def _behaviour(
         self, kind: str, guild: str, user: str, request: web.Request
     ) -> Behaviour | None:
-        self.asked.append((kind, guild, user))
+        self.requests.append((kind, guild, user))
         self.headers.append(dict(request.headers))
-        waiting = self.next[guild]
-        return waiting.popleft() if waiting else self.always.get(guild)
+        behaviours = self.next[guild]
+        return behaviours.popleft() if behaviours else self.always.get(guild)
 
 
 @asynccontextmanager
@@ -93,11 +94,5 @@ async def a_chat_server() -> AsyncIterator[ChatServer]:
     application = web.Application()
     application.router.add_get("/api/v10/guilds/{guild}/members/{user}", server.member)
     application.router.add_get("/levels/{guild}/{user}", server.level)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with served_at(application) as server.base:
         yield server
-    finally:
-        await runner.cleanup()

@@ -1,4 +1,4 @@
-"""The sandbox's identity provider for tests of clients: log-ins, forgeries, counted requests."""
+"""The sandbox's identity provider for tests of its clients: log-ins, forgeries, request counts."""
 
 import base64
 import json
@@ -20,12 +20,13 @@ from ltzd.dev.sandbox.faults import Fault
 from ltzd.dev.sandbox.identity.limits import CONTROL_PATH as LIMIT_PATH
 from ltzd.dev.sandbox.identity.wallet_rpc import app_signer
 from ltzd.providers.identity.client import IdentityPolicy
+from tests.support.services.web_servers import served_at
 
 EMAIL = "ann@shop.example"
 _MANY = 100_000
 
 
-class Ticks:
+class ManualClock:
     """A clock that stands still until it is moved."""
 
     def __init__(self, at: float = 1_000_000.0) -> None:
@@ -36,7 +37,7 @@ class Ticks:
 
 
 class Provider:
-    """What a test may do that no customer of the provider can."""
+    """The sandbox's identity provider, with the actions that only a test may take."""
 
     def __init__(self, sandbox: Sandbox, session: aiohttp.ClientSession) -> None:
         self.sandbox = sandbox
@@ -56,8 +57,8 @@ class Provider:
         url = self.sandbox.control_endpoints()["identityTokenUrl"]
         async with self._session.post(url, json=body) as answer:
             assert answer.status == 200, await answer.text()
-            given: dict[str, Any] = await answer.json()
-            return given
+            log_in: dict[str, Any] = await answer.json()
+            return log_in
 
     async def add_wallet(self, subject: str) -> None:
         body = {"wallets": [{"chain_type": "ethereum"}]}
@@ -65,25 +66,25 @@ class Provider:
         assert status == 200
 
     async def make(self, *accounts: object, wallets: int = 1) -> dict[str, Any]:
-        """A user whom another program of the operator's has imported."""
+        """Imports a user as another program of the operator would."""
         body = {"linked_accounts": accounts, "wallets": [{"chain_type": "ethereum"}] * wallets}
         status, user = await self.ask("POST", "/v1/users", body)
         assert status == 200, user
         return user
 
     async def users(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = (await self.ask("GET", "/v1/users"))[1]["data"]
-        return found
+        users: list[dict[str, Any]] = (await self.ask("GET", "/v1/users"))[1]["data"]
+        return users
 
     async def ask(
         self, method: str, path: str, body: object = None, **headers: str
     ) -> tuple[int, dict[str, Any]]:
-        """The provider as another of its customer's programs uses it."""
+        """Sends a request with the credentials of the operator's application."""
         password = aiohttp.encode_basic_auth(self.policy.app_id, self.policy.app_secret)
-        ours = {"Authorization": password, "privy-app-id": self.policy.app_id}
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        credentials = {"Authorization": password, "privy-app-id": self.policy.app_id}
+        further = {name.replace("_", "-"): value for name, value in headers.items()}
         async with self._session.request(
-            method, self.policy.base_url + path, json=body, headers=ours | named
+            method, self.policy.base_url + path, json=body, headers=credentials | further
         ) as answer:
             return answer.status, await answer.json()
 
@@ -93,11 +94,11 @@ class Provider:
             assert await answer.json() == body
 
     def break_down(self, **fault: Any) -> None:
-        """Until `count_requests` or another fault."""
+        """Fails every request until `count_requests` or another fault."""
         self.sandbox.faults.order("identity", Fault(times=_MANY, **(fault or {"status": 500})))
 
     def count_requests(self) -> None:
-        """From here on; they are answered."""
+        """Counts requests from here on; the provider answers them."""
         self.sandbox.faults.order("identity", Fault(times=_MANY, delay_seconds=0.001))
 
     @property
@@ -144,7 +145,7 @@ class Provider:
         key: Any = None,
         algorithm: str = "ES256",
     ) -> str:
-        """Whatever the header says, and without the checks of a library that makes tokens."""
+        """Signs with any header, without the checks of a library that makes tokens."""
         head = header if isinstance(header, bytes) else as_json(header or self.header())
         signing_input = as_base64(head) + b"." + as_base64(payload)
         signer = get_default_algorithms()[algorithm]
@@ -153,7 +154,7 @@ class Provider:
 
 
 def changed(honest: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-    """None leaves a member out."""
+    """Applies the changes; a change to None removes the member."""
     return {name: value for name, value in {**honest, **changes}.items() if value is not None}
 
 
@@ -180,14 +181,8 @@ async def a_provider(data_dir: Path) -> AsyncIterator[Provider]:
 async def served(
     answer: Callable[[web.Request], Awaitable[web.StreamResponse]], policy: IdentityPolicy
 ) -> AsyncIterator[IdentityPolicy]:
-    """A provider that answers everything with `answer`, and quickly what is asked again."""
+    """A provider that answers every request with `answer`; clients repeat after a short pause."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        base_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with served_at(application) as base_url:
         yield replace(policy, base_url=base_url, first_pause_seconds=0.01)
-    finally:
-        await runner.cleanup()

@@ -1,4 +1,4 @@
-"""An OpenID Connect issuer on loopback: real keys, real documents over HTTP, and its troubles."""
+"""An OpenID Connect issuer on loopback, with real keys, documents over HTTP, and failures."""
 
 import asyncio
 import time
@@ -12,9 +12,10 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm, get_default_
 
 from ltzd.providers.oidc.policy import Algorithm, OidcPolicy
 from tests.support.services.identity import as_base64, as_json, changed
+from tests.support.services.web_servers import served_at
 
 AUDIENCE = "ltzd"
-# Making one takes longer than a whole test.
+# Made once: it takes longer than a whole test.
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 _WRITERS: dict[type, Any] = {
@@ -35,7 +36,7 @@ def public_row(kid: str, key: Any, **members: object) -> dict[str, object]:
 
 
 class Issuer:
-    """`keys` are those of now, by their ids; the first one of an algorithm's kind signs."""
+    """`keys` are the current keys by their ids; the first key of an algorithm's kind signs."""
 
     def __init__(self) -> None:
         self.base = ""
@@ -94,7 +95,7 @@ class Issuer:
         key: Any = None,
         **header: object,
     ) -> str:
-        """Whatever the header says; `key` signs instead of ours."""
+        """Signs with any header; `key` replaces the issuer's key."""
         kid = {"E": "e", "R": "r", "P": "r"}.get(algorithm[0], "r")
         kid = "o" if algorithm == "EdDSA" else kid
         kid = next(each for each in self.keys if each.startswith(kid))
@@ -111,12 +112,8 @@ async def an_issuer() -> AsyncIterator[Issuer]:
     application.router.add_get("/realm/.well-known/openid-configuration", issuer.discovery)
     application.router.add_get("/elsewhere", issuer.discovery)
     application.router.add_get("/keys", issuer.key_set)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    issuer.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield issuer
-    finally:
-        issuer.may_answer.set()
-        await runner.cleanup()
+    async with served_at(application) as issuer.base:
+        try:
+            yield issuer
+        finally:
+            issuer.may_answer.set()

@@ -1,7 +1,7 @@
-"""A payment provider on this machine that speaks the real one's protocol, and behaves.
+"""A payment provider on loopback that follows the real provider's protocol.
 
-It opens checkout sessions from forms, repeats its answer to an idempotency key, tells sessions as
-they are, takes payments and gives them back when a test says so, and signs events.
+The fake opens checkout sessions from forms, repeats its answer to an idempotency key, reads
+sessions, pays and refunds them when a test says so, and signs events.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import stripe
 from aiohttp import web
 
 from ltzd.providers.payments import PaymentsPolicy
+from tests.support.services.web_servers import served_at
 
 SECRET_KEY = "sk_test_of_this_machine"
 SIGNING_SECRET = "whsec_of_this_machine"
@@ -26,40 +27,40 @@ Json = dict[str, Any]
 
 
 def metadata(**changes: str | None) -> dict[str, str]:
-    """Of a good session of five dollars; None leaves a value out."""
-    said = {"wallet": WALLET_TEXT, "usd_amount": "5.00", "ltz_amount": "5000"} | changes
-    return {name: text for name, text in said.items() if text is not None}
+    """The metadata of a valid session of five dollars; a change to None removes the value."""
+    values = {"wallet": WALLET_TEXT, "usd_amount": "5.00", "ltz_amount": "5000"} | changes
+    return {name: text for name, text in values.items() if text is not None}
 
 
 @dataclass
 class FakePayments:
-    """`faults` are what happens to the next requests: a status, or nothing for good ("silence")."""
+    """Each of `faults` fails one request: with a status, or with no answer at all ("silence")."""
 
     base: str = ""
     sessions: dict[str, Json] = field(default_factory=dict)
-    kept: dict[str, tuple[Mapping[str, str], Json]] = field(default_factory=dict)
+    answered: dict[str, tuple[Mapping[str, str], Json]] = field(default_factory=dict)
     forms: list[Mapping[str, str]] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
-    looked: list[str] = field(default_factory=list)
-    """Ids of sessions that were asked for."""
+    retrieved: list[str] = field(default_factory=list)
+    """Ids of the sessions that were requested."""
     faults: list[int | str] = field(default_factory=list)
-    says: bytes | None = None
-    """Instead of any answer."""
-    refuses: Mapping[str, str] | None = None
-    """The error that a new session meets."""
+    raw_answer: bytes | None = None
+    """Replaces every answer."""
+    creation_error: Mapping[str, str] | None = None
+    """The error with which new sessions are refused."""
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     def policy(self, **changes: Any) -> PaymentsPolicy:
         return PaymentsPolicy(self.base, SECRET_KEY, SIGNING_SECRET, **changes)
 
     def make(self, cents: int = 500, **changes: Any) -> str:
-        """A paid session with good metadata, unless `changes` say otherwise; its id."""
+        """Makes a paid session with valid metadata and returns its id."""
         session_id = self._new(cents, metadata())
         self.pay(session_id)
         self.sessions[session_id] |= changes
         return session_id
 
-    def _new(self, cents: int, said: Mapping[str, str]) -> str:
+    def _new(self, cents: int, metadata: Mapping[str, str]) -> str:
         session_id = f"cs_test_{next(self._numbers)}"
         self.sessions[session_id] = {
             "id": session_id,
@@ -70,13 +71,13 @@ class FakePayments:
             "currency": "usd",
             "amount_total": cents,
             "payment_intent": None,
-            "metadata": dict(said),
+            "metadata": dict(metadata),
             "url": f"{self.base}/pay/{session_id}",
         }
         return session_id
 
     def pay(self, session_id: str) -> str:
-        """The payment intent's id."""
+        """Returns the payment intent's id."""
         session, number = self.sessions[session_id], session_id.rpartition("_")[2]
         intent = {"id": f"pi_{number}", "object": "payment_intent"}
         charge = {"id": f"ch_{number}", "object": "charge", "amount_refunded": 0}
@@ -84,7 +85,7 @@ class FakePayments:
         session["payment_intent"] = intent | {"latest_charge": charge}
         return f"pi_{number}"
 
-    def give_back(self, session_id: str, cents: int) -> None:
+    def refund(self, session_id: str, cents: int) -> None:
         self.sessions[session_id]["payment_intent"]["latest_charge"]["amount_refunded"] += cents
 
     # --- its API --------------------------------------------------------------------------------
@@ -93,28 +94,28 @@ class FakePayments:
         form = {name: str(value) for name, value in (await request.post()).items()}
         self.forms.append(form)
         self.headers.append(request.headers)
-        trouble = await self._trouble()
-        if trouble is not None:
-            return trouble
-        if self.refuses is not None:
-            return _error(400, **self.refuses)
+        failure = await self._injected_failure()
+        if failure is not None:
+            return failure
+        if self.creation_error is not None:
+            return _error(400, **self.creation_error)
         key = request.headers["Idempotency-Key"]
-        if key not in self.kept:
-            said = {name[9:-1]: form[name] for name in form if name.startswith("metadata[")}
+        if key not in self.answered:
+            sent = {name[9:-1]: form[name] for name in form if name.startswith("metadata[")}
             cents = int(form["line_items[0][price_data][unit_amount]"])
-            self.kept[key] = (form, self.sessions[self._new(cents, said)])
-        first, session = self.kept[key]
+            self.answered[key] = (form, self.sessions[self._new(cents, sent)])
+        first, session = self.answered[key]
         if first != form:
             return _error(400, type="idempotency_error", message="with other parameters")
         return web.json_response(session, headers=_REQUEST_ID)
 
     async def retrieve(self, request: web.Request) -> web.StreamResponse:
         session_id = request.match_info["id"]
-        self.looked.append(session_id)
+        self.retrieved.append(session_id)
         self.headers.append(request.headers)
-        trouble = await self._trouble()
-        if trouble is not None:
-            return trouble
+        failure = await self._injected_failure()
+        if failure is not None:
+            return failure
         if session_id not in self.sessions:
             message = f"No such checkout.session: {session_id}"
             return _error(404, code="resource_missing", message=message, param="session")
@@ -124,9 +125,9 @@ class FakePayments:
             session["payment_intent"] = intent["id"]
         return web.json_response(session, headers=_REQUEST_ID)
 
-    async def _trouble(self) -> web.StreamResponse | None:
-        if self.says is not None:
-            return web.Response(body=self.says, content_type="application/json")
+    async def _injected_failure(self) -> web.StreamResponse | None:
+        if self.raw_answer is not None:
+            return web.Response(body=self.raw_answer, content_type="application/json")
         fault = self.faults.pop(0) if self.faults else None
         if fault == "silence":
             await asyncio.Event().wait()
@@ -135,8 +136,8 @@ class FakePayments:
         return None
 
 
-def _error(status: int, **said: str) -> web.Response:
-    error = {"type": "invalid_request_error"} | said
+def _error(status: int, **details: str) -> web.Response:
+    error = {"type": "invalid_request_error"} | details
     return web.json_response({"error": error}, status=status, headers=_REQUEST_ID)
 
 
@@ -149,14 +150,8 @@ async def payment_provider() -> AsyncIterator[FakePayments]:
     application = web.Application()
     application.router.add_post("/v1/checkout/sessions", fake.create)
     application.router.add_get("/v1/checkout/sessions/{id}", fake.retrieve)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    fake.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with served_at(application) as fake.base:
         yield fake
-    finally:
-        await runner.cleanup()
 
 
 # --- its events ---------------------------------------------------------------------------------
@@ -165,7 +160,7 @@ async def payment_provider() -> AsyncIterator[FakePayments]:
 def signed(
     event: object, *, age_seconds: float = 0.0, secret: str = SIGNING_SECRET
 ) -> tuple[bytes, str]:
-    """A body, as it is if it is text, and its signature's header."""
+    """Returns the event's body (a text stays as it is) and the signature's header."""
     body = event if isinstance(event, str) else json.dumps(event)
     at = int(time.time() - age_seconds)
     header = stripe.WebhookSignature.generate_signature_header(body, secret, at)
@@ -183,15 +178,15 @@ def a_session_event(
 
 
 def a_refund(intent: str, cents: int = 500, id_: str = "re_1", **changes: object) -> Json:
-    said = {"id": id_, "payment_intent": intent, "amount": cents, "currency": "usd"}
-    return an_event("refund.created", said | {"status": "succeeded", "reason": None} | changes)
+    refund = {"id": id_, "payment_intent": intent, "amount": cents, "currency": "usd"}
+    return an_event("refund.created", refund | {"status": "succeeded", "reason": None} | changes)
 
 
 def a_refunded_charge(intent: str, total: int = 500, **changes: object) -> Json:
-    said = {"id": "ch_1", "payment_intent": intent, "amount_refunded": total, "currency": "usd"}
-    return an_event("charge.refunded", said | changes)
+    charge = {"id": "ch_1", "payment_intent": intent, "amount_refunded": total, "currency": "usd"}
+    return an_event("charge.refunded", charge | changes)
 
 
 def a_dispute(intent: str, cents: int = 500, id_: str = "dp_1", **changes: object) -> Json:
-    said = {"id": id_, "payment_intent": intent, "amount": cents, "currency": "usd"}
-    return an_event("charge.dispute.created", said | {"reason": "fraudulent"} | changes)
+    dispute = {"id": id_, "payment_intent": intent, "amount": cents, "currency": "usd"}
+    return an_event("charge.dispute.created", dispute | {"reason": "fraudulent"} | changes)

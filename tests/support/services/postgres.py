@@ -34,14 +34,14 @@ class Databases:
         return f"{self._server_url.rpartition('/')[0]}/{database}"
 
     async def fresh_database(self) -> str:
-        """The URL of a new copy of the prepared database."""
+        """Returns the URL of a new copy of the prepared database."""
         name = f"test_{next(self._numbers)}"
-        # Half the time of the default, which is for servers that must not make a checkpoint.
+        # Takes half the time of the default, which avoids a checkpoint.
         await self._execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY FILE_COPY")
         return self.url_of(name)
 
     async def drop(self, url: str) -> None:
-        """Drop the database, whoever is still connected to it."""
+        """Drops the database even if clients are connected to it."""
         await self._execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
     @asynccontextmanager
@@ -66,9 +66,9 @@ class Databases:
 
 @asynccontextmanager
 async def a_postgres(prepare: Callable[[str], Awaitable[None]]) -> AsyncIterator[Databases]:
-    """A server for one test run; `prepare` migrates the database that all others are copied from.
+    """Runs a server for one test run; `prepare` migrates the database that is the others' template.
 
-    It must leave no connection open: PostgreSQL copies only a database nobody uses.
+    `prepare` must leave no connection open: PostgreSQL copies only a database without clients.
     """
     async with a_data_directory() as folder:
         server = await postgres.start(folder, postgres.UNSAFE_BUT_FAST)

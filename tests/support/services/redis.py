@@ -1,4 +1,4 @@
-"""A real Redis for tests, which can hang, end and come back."""
+"""A real Redis for tests, which a test can suspend, stop and start again."""
 
 import os
 import signal
@@ -22,19 +22,19 @@ class RedisServer:
 
     @property
     def service(self) -> Service:
-        found = processes.find_running(self.folder, redis.NAME)
-        assert found is not None
-        return found
+        service = processes.find_running(self.folder, redis.NAME)
+        assert service is not None
+        return service
 
     @asynccontextmanager
-    async def asked(self) -> AsyncIterator[Any]:
-        """A client of its own, for looking at what is stored."""
+    async def client(self) -> AsyncIterator[Any]:
+        """A client of the test's own, to look at what is stored."""
         async with Redis.from_url(self.url) as client:
             yield client
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """It takes connections and answers nobody."""
+        """Suspends the server: it accepts connections and answers no command."""
         pid = self.service.pid
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -51,7 +51,7 @@ class RedisServer:
         await processes.ended_within(service, 10.0)
 
     async def start(self) -> None:
-        """Once more on the same port, with what it had kept."""
+        """Starts again on the same port, with the data that were stored."""
         port = processes.remembered_port(self.folder, redis.NAME)
         argv = [redis._program(), str(self.folder / "redis" / "redis.conf")]
         service = await processes.start(self.folder, redis.NAME, argv, port=port or 0)
@@ -66,6 +66,6 @@ async def a_redis_server() -> AsyncIterator[RedisServer]:
 
 @asynccontextmanager
 async def a_redis() -> AsyncIterator[str]:
-    """The URL of an empty server, gone afterwards."""
+    """Gives the URL of an empty server, which is removed at the end of the block."""
     async with a_redis_server() as server:
         yield server.url

@@ -1,4 +1,4 @@
-"""A shop beside a sandbox: sells through the provider's client library, and takes its events."""
+"""A shop beside a sandbox: sells through the payment provider's SDK and receives its events."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,7 +36,7 @@ ORDER: Json = {
 
 
 class Shop:
-    """`answers` are the statuses of the next events' answers; after them all is 200."""
+    """`answers` are the statuses with which the next events are answered; later ones get 200."""
 
     def __init__(self, data_dir: Path, http: aiohttp.ClientSession) -> None:
         self.http = http
@@ -54,7 +54,7 @@ class Shop:
         await self._begin()
 
     async def restart(self) -> None:
-        """The sandbox, not the shop."""
+        """Restarts the sandbox, not the shop."""
         await self.sandbox.stop()
         self.sandbox = Sandbox(self._data_dir, 0, "http://127.0.0.1:1", None)
         await self._begin()
@@ -78,8 +78,10 @@ class Shop:
             max_network_retries=repeats,
         )
 
-    async def ordered(self, key: str | None = None, repeats: int = 2, **changes: object) -> Session:
-        """The order with these changes; None leaves a parameter out."""
+    async def create_session(
+        self, key: str | None = None, repeats: int = 2, **changes: object
+    ) -> Session:
+        """Opens a session for ORDER with these changes; a change to None removes the parameter."""
         fields: Any = {n: value for n, value in {**ORDER, **changes}.items() if value is not None}
         options: stripe.RequestOptions = {} if key is None else {"idempotency_key": key}
         sessions = self.client(repeats=repeats).v1.checkout.sessions
@@ -89,17 +91,17 @@ class Shop:
         sessions = self.client().v1.checkout.sessions
         return await sessions.retrieve_async(session_id, {"expand": [*expand]})
 
-    async def refunded(self, **fields: Any) -> stripe.Refund:
+    async def create_refund(self, **fields: Any) -> stripe.Refund:
         params: Any = fields
         return await self.client().v1.refunds.create_async(params)
 
-    async def knock(self, session_id: object, **fields: object) -> tuple[int, Json]:
-        """At the door that pays."""
+    async def control_payment(self, session_id: object, **fields: object) -> tuple[int, Json]:
+        """Posts to the sandbox's `payUrl`."""
         return await self.post(
             self.sandbox.control_endpoints()["payUrl"], {"sessionId": session_id, **fields}
         )
 
-    async def order_fault(self, **fault: object) -> None:
+    async def set_fault(self, **fault: object) -> None:
         order = {"service": "payments", "times": 1, **fault}
         assert (await self.post(self.sandbox.control_endpoints()["faultUrl"], order))[0] == 200
 
@@ -108,22 +110,22 @@ class Shop:
             return reply.status, await reply.json()
 
     async def _take(self, request: web.Request) -> web.Response:
-        """Fails, and so answers 500, for what the provider did not sign."""
+        """Fails, and so answers 500, for an event that the provider did not sign."""
         body, signature = await request.text(), request.headers["Stripe-Signature"]
         secret = self.sandbox.payments_policy().signing_secret
         self.events.append(stripe.Webhook.construct_event(body, signature, secret))
         status = self.answers.pop(0) if self.answers else 200
         return web.Response(status=status, headers={"Location": "/elsewhere"})
 
-    def told(self, kind: str) -> list[Json]:
+    def events_of(self, kind: str) -> list[Json]:
         return [event.to_dict() for event in self.events if event.type == kind]
 
-    async def hears(self, kind: str, times: int = 1) -> Json:
-        """The newest of so many events."""
+    async def wait_for_event(self, kind: str, times: int = 1) -> Json:
+        """Waits until `times` events of this kind have come and returns the newest."""
 
         async def enough() -> list[Json]:
-            told = self.told(kind)
-            return told if len(told) >= times else []
+            events = self.events_of(kind)
+            return events if len(events) >= times else []
 
         return (await until(enough))[-1]
 
@@ -140,7 +142,7 @@ async def a_shop(data_dir: Path) -> AsyncIterator[Shop]:
 
 
 def priced(unit_amount: object, currency: str = "usd", quantity: object = 1) -> list[Json]:
-    """One line item."""
+    """Line items with one position."""
     product = {"name": "LTZ"}
     price = {"currency": currency, "unit_amount": unit_amount, "product_data": product}
     return [{"quantity": quantity, "price_data": price}]

@@ -1,6 +1,6 @@
-"""Brands with webhook endpoints, rewards that are minted for them, and a receiver on this machine.
+"""Brands with webhook endpoints, rewards that are minted for them, and a receiver on loopback.
 
-from tests.support.webhooks import receiver, world  # in a conftest
+from tests.support.services.webhooks import receiver, world  # in a conftest
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from ltzd.store.wakeups import WEBHOOKS, WakeupHub
 from ltzd.values import LTZ, Address, reward_reference
 from tests.support.rows import reorgs
 from tests.support.rows.core import a_hash, a_lane, a_wallet, running
+from tests.support.services.web_servers import served_at
 from tests.support.waiting import until
 
 SEALER = Sealer([b"\x05" * 32])
@@ -58,7 +59,7 @@ class Post:
         return content
 
     def verified_by(self, secret: str) -> bool:
-        """As a brand's server does it, but for the clock, which tests move."""
+        """Verifies as a brand's server does, without the check of the clock, which tests move."""
         sent_at = datetime.fromtimestamp(int(self.headers["webhook-timestamp"]), UTC)
         signed = Webhook(secret).sign(self.id, sent_at, self.body.decode())
         return signed in self.headers["webhook-signature"].split(" ")
@@ -78,7 +79,7 @@ async def hanging(_request: web.Request) -> web.StreamResponse:
 
 @dataclass
 class Receiver:
-    """Takes everything, or does whatever a test has it do on a path."""
+    """Accepts every webhook, or behaves as a test has set for a path."""
 
     base: str = ""
     posts: dict[str, list[Post]] = field(default_factory=lambda: defaultdict(list))
@@ -102,7 +103,7 @@ class Receiver:
             self._at_once[path] -= 1
 
     async def got(self, path: str, number: int = 1) -> list[Post]:
-        """The first posts to this path, once there are so many."""
+        """Waits until `number` posts to this path have come and returns them."""
 
         async def there() -> bool:
             return len(self.posts[path]) >= number
@@ -116,19 +117,13 @@ async def a_receiver() -> AsyncIterator[Receiver]:
     receiver = Receiver()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", receiver.take)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    receiver.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with served_at(application) as receiver.base:
         yield receiver
-    finally:
-        await runner.cleanup()
 
 
 @dataclass
 class Clock:
-    """Goes on by itself, and further when a test says so."""
+    """Real time, ahead by as much as a test says."""
 
     ahead: timedelta = timedelta(0)
 
@@ -164,13 +159,15 @@ class World:
 
     async def secrets(self, brand: Brand) -> list[str]:
         async with session(self.pool) as connection:
-            found = await brand_keys.secrets_of(connection, brand.address, "webhook_secret", SEALER)
-        return [one.text for one in found]
+            secrets = await brand_keys.secrets_of(
+                connection, brand.address, "webhook_secret", SEALER
+            )
+        return [secret.text for secret in secrets]
 
     async def owed(
         self, brand: Brand, ltz: int = 100, kind: int = 1, *, event: bool = True
     ) -> UUID:
-        """A reward that is not minted yet, of a user of its own."""
+        """Inserts a reward that is not minted yet, for a new user."""
         id_, user, number = uuid4(), uuid4(), next(self._numbers)
         wallet = a_wallet(number)
         async with transaction(self.pool) as connection:
@@ -210,7 +207,7 @@ class World:
         return id_
 
     async def mint(self, *ids: UUID, block: int = 7) -> None:
-        """The indexer sees their mints in this block."""
+        """Inserts the rewards' mints in this block, as the indexer does."""
         async with transaction(self.pool) as connection:
             rows = await connection.fetch(
                 "SELECT id, kind, seq, wallet, ltz FROM rewards WHERE id = ANY($1::uuid[])", ids
@@ -242,10 +239,10 @@ class World:
             assert set(failed) == set(ids)
 
     async def rows(self) -> list[dict[str, Any]]:
-        """All webhooks, oldest first."""
+        """Returns all webhooks, oldest first."""
         async with session(self.pool) as connection:
-            found = await connection.fetch("SELECT * FROM webhooks ORDER BY created_at, id")
-        return [dict(row) for row in found]
+            rows = await connection.fetch("SELECT * FROM webhooks ORDER BY created_at, id")
+        return [dict(row) for row in rows]
 
     async def row(self) -> dict[str, Any]:
         (row,) = await self.rows()
@@ -266,7 +263,7 @@ class World:
 
     @asynccontextmanager
     async def sending(self, **changed: Any) -> AsyncIterator[None]:
-        """A sender that works until the block ends: as abruptly as a kill."""
+        """Runs a sender, which is cancelled at the end of the block as by a kill."""
         policy = brand_webhooks.guard_policy(allow_loopback=True)
         http = BrandWebhooks(changed.pop("policy", policy), changed.pop("resolve", None))
         sender = Sender(self.pool, self.wakeups, SEALER, http, now=self.clock.now)

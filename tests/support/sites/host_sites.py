@@ -1,4 +1,4 @@
-"""Host sites: one that says what a test has it say, and how any of them is asked."""
+"""A host site whose members a test sets, and the policy and log-ins to request it with."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,21 +9,22 @@ from aiohttp import web
 
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.outbound.guarded_http import GuardPolicy
+from tests.support.services.web_servers import served_at
 
 SHORT = GuardPolicy(allow_loopback=True, timeout_seconds=1.0)
-"""For asking a host site of this machine, which a test may have hang."""
+"""For a host site on loopback, which a test may suspend."""
 
 
 class FakeSite:
-    """Tells everybody who brings a log-in that he is `user`."""
+    """Answers every log-in with `user`."""
 
     def __init__(self) -> None:
         self.base = ""
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.user: dict[str, Any] = {"id": 42, "username": "ann", "email": "Ann@site.example"}
 
     async def answer(self, request: web.Request) -> web.Response:
-        self.asked.append(str(request.rel_url))
+        self.requests.append(str(request.rel_url))
         return web.json_response(self.user | {"roles": ["subscriber"]})
 
 
@@ -32,16 +33,10 @@ async def a_fake_site() -> AsyncIterator[FakeSite]:
     site = FakeSite()
     application = web.Application()
     application.router.add_get("/{path:.*}", site.answer)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    site.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with served_at(application) as site.base:
         yield site
-    finally:
-        await runner.cleanup()
 
 
 def a_log_in() -> HostCredentials:
-    """One that nobody has asked about yet."""
+    """Returns a log-in that no test has used yet."""
     return HostCredentials(cookie=f"wordpress_logged_in_a=ann%7C{uuid4().hex}", nonce="a1b2c3d4e5")

@@ -1,5 +1,7 @@
-"""People who log in at a brand's sites and own wallets, as one process of ltzd serves them: on
-PostgreSQL, the sandbox's identity provider and a site that tells whatever a test has it tell.
+"""Members who log in at a brand's sites and own wallets, as one process of ltzd serves them.
+
+The parts are real: PostgreSQL, the sandbox's identity provider, and a site whose member a test
+sets.
 """
 
 from collections.abc import AsyncIterator
@@ -30,7 +32,7 @@ SITE = {"hosts": (HOST, "other.example")}
 
 
 class World:
-    """One process's worth of the action, and what stands around it."""
+    """The site actions of one process, with their database, site and identity provider."""
 
     def __init__(self, pool: Pool, sandbox: Sandbox, site: FakeSite) -> None:
         self.pool = pool
@@ -48,7 +50,7 @@ class World:
             await self.book.refresh(connection)
 
     async def log_in(self, host: str = HOST, **user: object) -> Member:
-        """As whoever the site says from now on."""
+        """Logs in as the site's member, after these changes."""
         self.site.user |= user
         return (await self.members.member(host, a_log_in())).member
 
@@ -62,7 +64,7 @@ class World:
     async def code(
         self, email: str, allowance: int = 500, *, host: str = HOST, **more: object
     ) -> LinkCode:
-        """As the owner of this address is told it."""
+        """Returns a code for the owner of this address."""
         tokens = await self.token(email, **more)
         owner = await self.links.owner_of(tokens["accessToken"])
         return await self.links.new_code(owner, host, allowance)
@@ -83,8 +85,8 @@ async def a_world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
         sites = HostSiteClient(SHORT)
         stack.push_async_callback(sites.close)
         policy = SitePolicy(world.site.base + "/{host}", "api")
-        newcomers = UserRegistration(pool, identity)
-        world.members = SiteMembers(pool, world.book, newcomers, sites, policy)
+        registration = UserRegistration(pool, identity)
+        world.members = SiteMembers(pool, world.book, registration, sites, policy)
         world.users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
         world.links = SiteLinks(pool, world.members, world.users, SEALER)
         yield world

@@ -1,4 +1,4 @@
-"""Members of sites as their log-ins, their check-ins and their links leave them in the database."""
+"""Rows of site members: as their log-ins, check-ins and links leave them in the database."""
 
 from datetime import date, timedelta
 from typing import Any
@@ -17,8 +17,8 @@ from tests.support.rows.core import a_hash, value
 FIRST_DAY = date(2026, 1, 1)
 
 
-async def on_record(pool: Pool, member: Member, *, proven: bool = False) -> Member:
-    """With an e-mail address of his own, whose wallet his is."""
+async def insert_member(pool: Pool, member: Member, *, proven: bool = False) -> Member:
+    """Inserts the member with an e-mail address of its own, which has the same wallet."""
     await value(
         pool,
         "INSERT INTO users (id, email_key, identity_subject, wallet, proven_by) "
@@ -44,8 +44,10 @@ async def on_record(pool: Pool, member: Member, *, proven: bool = False) -> Memb
     return member
 
 
-async def gave(pool: Pool, brand: Address, wallet: Address, ltz: int, bought: int = 0) -> None:
-    """What the indexer writes once the brand's rewards are mined."""
+async def insert_earnings(
+    pool: Pool, brand: Address, wallet: Address, ltz: int, bought: int = 0
+) -> None:
+    """Writes what the indexer writes once the brand's rewards are mined."""
     await value(
         pool,
         "INSERT INTO earnings VALUES ($1, 'all', '1970-01-01', $2, $3, 1, $4) "
@@ -61,26 +63,26 @@ async def gave(pool: Pool, brand: Address, wallet: Address, ltz: int, bought: in
 async def checked_in(
     pool: Pool, member: Member, ltz: int, *, own_ltz: int | None = None, mined: bool = True
 ) -> None:
-    """On the next day that neither he nor his wallet has claimed."""
+    """Checks in on the next day that neither the member nor the wallet has claimed."""
     async with session(pool) as connection:
-        standing = await check_ins.read_snapshot(connection, member)
-        last = None if standing.streak is None else standing.streak.last_day
-        claimed = [day for day in (last, standing.checked_in_on) if day is not None]
+        snapshot = await check_ins.read_snapshot(connection, member)
+        last = None if snapshot.streak is None else snapshot.streak.last_day
+        claimed = [day for day in (last, snapshot.checked_in_on) if day is not None]
         day = max(claimed) + timedelta(days=1) if claimed else FIRST_DAY
-        days = 1 if standing.streak is None else standing.streak.days + 1
-        new = NewCheckIn(
+        days = 1 if snapshot.streak is None else snapshot.streak.days + 1
+        check_in = NewCheckIn(
             member=member,
-            before=standing.streak,
+            before=snapshot.streak,
             check_in=CheckIn(Streak(days, day, days), ltz),
             reward_id=uuid4(),
             budget=None,
-            own_days=min(days, standing.own_days + 1),
+            own_days=min(days, snapshot.own_days + 1),
             own_ltz=ltz if own_ltz is None else own_ltz,
         )
-        assert await check_ins.write_check_in(connection, new)
+        assert await check_ins.write_check_in(connection, check_in)
     if mined:
-        await mint(pool, new.reward_id)
-        await gave(pool, member.brand_id, member.wallet, ltz)
+        await mint(pool, check_in.reward_id)
+        await insert_earnings(pool, member.brand_id, member.wallet, ltz)
 
 
 async def mint(pool: Pool, reward: object) -> None:
@@ -102,7 +104,7 @@ async def linked(
     wallet: Address | None = None,
     subject: str = "did:owner",
 ) -> None:
-    """By a code of this owner's."""
+    """Links the member by a code of the owner `subject`."""
     code = ConsumedCode(subject, (wallet or member.wallet,), allowance)
     async with transaction(pool) as connection:
         assert await site_links.lock_member(connection, member) is not None
@@ -113,8 +115,8 @@ async def expire(pool: Pool) -> None:
     await value(pool, "UPDATE site_links SET expires_at = now() - interval '1 second'")
 
 
-async def row(pool: Pool, sql: str, *said: Any) -> tuple[Any, ...]:
+async def row(pool: Pool, sql: str, *arguments: Any) -> tuple[Any, ...]:
     async with session(pool) as connection:
-        found = await connection.fetchrow(sql, *said)
-    assert found is not None, sql
-    return tuple(found)
+        record = await connection.fetchrow(sql, *arguments)
+    assert record is not None, sql
+    return tuple(record)

@@ -1,6 +1,6 @@
-"""Somebody who comes by an e-mail address, a pregenerated account and a log-in, at either backend.
+"""A person with an e-mail address, a pregenerated account and a log-in, at either wallet backend.
 
-Events, pregenerations and tokens go through the actions that serve them, as one process has them.
+Events, pregenerations and tokens go through the actions that serve them, as in one process.
 """
 
 from collections.abc import AsyncIterator
@@ -32,20 +32,20 @@ from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, running
-from tests.support.services.identity import Provider, Ticks
+from tests.support.services.identity import ManualClock, Provider
 from tests.support.surfaces.event_action import NO_LIMITS, SEALER, a_brand, a_request
 
 ISSUER = "https://login.example/"
 TYPE = "account_creation"
 
 
-class EverybodyExists:
+class EveryAccountExists:
     async def verify(self, account: OAuthAccount) -> AccountVerification:
         return AccountVerification("exists", f"u{account.user_id}")
 
 
-class Vouching:
-    """An issuer whose tokens are what they say."""
+class FakeIssuer:
+    """An issuer whose tokens need no signature: `users` holds each token's user."""
 
     def __init__(self) -> None:
         self.users: dict[str, OidcUser] = {}
@@ -55,13 +55,13 @@ class Vouching:
 
 
 class World:
-    """One process's worth; `ticks` is the clock of what it remembers to have settled."""
+    """The actions of one process; `clock` measures how old its settled migrations are."""
 
     def __init__(self, url: str, identity: IdentityProvider, tokens: TokenVerifier) -> None:
         self.url = url
         self.identity = identity
         self.tokens = tokens
-        self.ticks = Ticks()
+        self.clock = ManualClock()
 
     @asynccontextmanager
     async def begun(self) -> AsyncIterator[None]:
@@ -69,30 +69,30 @@ class World:
             self.pool = await open_pool(self.url)
             stack.callback(self.pool.terminate)
             rule = EventRule(type=TYPE, reward=100, **NO_LIMITS)
-            book = BrandCache()
+            cache = BrandCache()
             async with transaction(self.pool) as connection:
                 brand = a_brand(rule, duplicate_window_seconds=0)
                 await brands.apply(connection, brand, SEALER)
-                await book.refresh(connection)
+                await cache.refresh(connection)
             limits = await stack.enter_async_context(RateLimits())
             wakeups = WakeupHub(self.url)
-            self.following = WalletMigration(self.pool, self.identity, self.ticks)
+            self.following = WalletMigration(self.pool, self.identity, self.clock)
             self.users = TokenAuthenticator(self.tokens, self.identity, self.following)
-            signatures = RequestSignatures(self.pool, SEALER, book)
+            signatures = RequestSignatures(self.pool, SEALER, cache)
             self.pregeneration = Pregeneration(
-                self.pool, book, self.identity, EverybodyExists(), limits, signatures
+                self.pool, cache, self.identity, EveryAccountExists(), limits, signatures
             )
             stack.push_async_callback(self.pregeneration.close)
             hashes = MintHashWaiters(self.pool, wakeups)
             capacity = MintCapacity(self.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
             self.events = EventHandler(
-                self.pool, wakeups, book, self.identity, hashes, signatures, limits, capacity
+                self.pool, wakeups, cache, self.identity, hashes, signatures, limits, capacity
             )
             await stack.enter_async_context(running(self.events.run()))
             yield
 
     async def event(self, email: str) -> Address:
-        """The wallet that it is answered with, and rewarded to."""
+        """Records an event; returns the wallet of the answer, which is the reward's as well."""
         recorded = await self.events.record(a_request(email))
         assert await self.rewarded(recorded.event_id) == recorded.wallet
         return recorded.wallet
@@ -108,18 +108,18 @@ class World:
         return (await self.pregeneration.pregenerate(request)).kept.wallet
 
     async def used(self, token: str) -> tuple[Address, ...]:
-        """The wallets that it speaks for, as /relay finds them out."""
+        """Returns the wallets that the token speaks for, as `/relay` finds them."""
         return await self.users.wallets_of(await self.users.user_of(token))
 
     async def moved_on(self) -> None:
-        """A minute later, in which nothing was asked."""
-        self.ticks.at += 61
+        """Lets a minute pass without a request."""
+        self.clock.at += 61
 
 
 class LocalWorld(World):
-    """With wallets of our own."""
+    """With wallets that ltzd keeps itself."""
 
-    issuer: Vouching
+    issuer: FakeIssuer
 
     def token(self, subject: str, *accounts: OAuthAccount, email: str | None = None) -> str:
         token = uuid4().hex
@@ -132,7 +132,7 @@ async def a_local_world(url: str) -> AsyncIterator[LocalWorld]:
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
-        issuer = Vouching()
+        issuer = FakeIssuer()
         wallets = CustodialWallets(pool, Sealer([b"\x05" * 32]), ISSUER, ())
         world = LocalWorld(url, wallets, LinkingTokenVerifier(issuer, wallets))
         world.issuer = issuer
@@ -141,7 +141,7 @@ async def a_local_world(url: str) -> AsyncIterator[LocalWorld]:
 
 
 class VendorWorld(World):
-    """With the sandbox's vendor."""
+    """With the sandbox's identity provider."""
 
     provider: Provider
 

@@ -1,6 +1,6 @@
 """The WordPress plugin, run by PHP's own server with the functions of WordPress stubbed.
 
-What it touches of WordPress, tests/wordpress/router.php has; options, users and mails are files.
+tests/wordpress/router.php has the stubs; options, users and mails are files.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _ROOT = Path(__file__).parents[3]
 PLUGIN = _ROOT / "integrations/wordpress/ltzd-loyalty/ltzd-loyalty.php"
 ROUTER = _ROOT / "tests/wordpress/router.php"
 
-# By the route, and by the method where a route has two.
+# The method, status and code of a failure, by route, or by method and route.
 FAILURES = {
     "checkin": ("POST", 400, "checkin_failed"),
     "redeem": ("POST", 400, "redeem_failed"),
@@ -40,7 +40,7 @@ Json = dict[str, Any]
 
 @dataclass
 class StubbedSite:
-    """The site: its REST API and its settings page."""
+    """A client of the site's REST API and its settings page, and its files."""
 
     folder: Path
     port: int
@@ -53,7 +53,7 @@ class StubbedSite:
         (self.folder / "users.json").write_text(json.dumps(users))
 
     def mails(self) -> list[tuple[str, str]]:
-        """Address and text of each mail that was sent."""
+        """Returns the address and the text of each mail that was sent."""
         path = self.folder / "mails.json"
         return [(to, text) for to, text in json.loads(path.read_text())] if path.exists() else []
 
@@ -62,8 +62,8 @@ class StubbedSite:
         return options
 
     def sent_with(self) -> Json:
-        """The arguments of the last request that went out."""
-        arguments: Json = json.loads((self.folder / "asked.json").read_text())
+        """Returns the arguments of the last request that the plugin sent."""
+        arguments: Json = json.loads((self.folder / "last-request.json").read_text())
         return arguments
 
     @property
@@ -82,12 +82,12 @@ class StubbedSite:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request)
         async with asyncio.timeout(10):
-            said = await reader.read()
+            answer = await reader.read()
         writer.close()
-        return said
+        return answer
 
     async def users_me(self, change: Json | None = None) -> tuple[int, Json]:
-        """WordPress's own route; with a change it writes, as core does."""
+        """Requests WordPress's own route; with a change it writes, as core does."""
         method = "GET" if change is None else "POST"
         url = f"{self.url}/wp-json/wp/v2/users/me?context=edit"
         async with self.http.request(method, url, json=change) as reply:
@@ -99,7 +99,7 @@ class StubbedSite:
             return reply.status, await reply.json()
 
     def mailed_link(self) -> str:
-        """The newest, as a path of this site."""
+        """Returns the link in the newest mail, as a path of this site."""
         _, _, rest = self.mails()[-1][1].partition("https://site.example")
         return rest.split()[0]
 
@@ -112,10 +112,11 @@ class StubbedSite:
             assert reply.status == 200, await reply.text()
             return await reply.text()
 
-    async def save(self, given: object) -> tuple[Json, Json]:
-        async with self.http.post(f"{self.url}/wp-admin/options.php", json=given) as reply:
-            told = json.loads(await reply.text())
-            return told["kept"], told["errors"]
+    async def save(self, settings: object) -> tuple[Json, Json]:
+        """Saves the settings page; returns the stored settings and the errors."""
+        async with self.http.post(f"{self.url}/wp-admin/options.php", json=settings) as reply:
+            result = json.loads(await reply.text())
+            return result["kept"], result["errors"]
 
 
 @asynccontextmanager
@@ -138,7 +139,7 @@ async def a_stubbed_site(folder: Path) -> AsyncIterator[StubbedSite]:
             stderr=output,
         )
     cookies = aiohttp.DummyCookieJar()
-    # A browser names no type for a body that is none.
+    # Like a browser, sends no content type without a body.
     async with aiohttp.ClientSession(
         cookie_jar=cookies, skip_auto_headers=["Content-Type"]
     ) as http:

@@ -1,4 +1,4 @@
-"""Sites where perks are redeemed, on the real contracts: who is logged in, what is on offer."""
+"""Sites where perks are redeemed on the real contracts: their members, perks and redemptions."""
 
 import asyncio
 import re
@@ -40,7 +40,7 @@ from tests.support.chain.contracts import Contracts as Deployed
 from tests.support.chain.contracts import Party
 from tests.support.chain.mint_world import POLICY, true
 from tests.support.rows.core import BRAND, running, value
-from tests.support.sites.members import gave, on_record
+from tests.support.sites.members import insert_earnings, insert_member
 from tests.support.waiting import until
 
 PAYOUT = Party().address
@@ -49,7 +49,7 @@ SEALER = Sealer([b"\x05" * 32])
 
 
 class Wallets(CustodialWallets):
-    """Ours, which may be away or give a key out of hand, and may wait for each other."""
+    """Wallets that ltzd keeps; a test can make them unavailable, keyless or wait for each other."""
 
     is_away = False
     keeps_no_key = False
@@ -69,7 +69,7 @@ class Wallets(CustodialWallets):
 
 @dataclass
 class Conditions:
-    """The brand's constraints, of which one stands in the way; hears who asks."""
+    """Fake purchase constraints: raises `refusal`, if it is set, and records the token users."""
 
     refusal: ValidationFailed | None = None
     speakers: list[TokenUser | None] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Conditions:
 
 
 class Process:
-    """One that serves the site: its own turns, its own waiting."""
+    """A process that serves the site, with a relayer of its own."""
 
     def __init__(self, desk: RelayContext, wallets: Wallets, conditions: Conditions) -> None:
         self.desk = desk
@@ -102,7 +102,7 @@ class Process:
 
 @dataclass
 class Sites:
-    """`perks` are on the brand's site; whoever is welcomed has LTZ that the brand gave him."""
+    """`perks` are listed on the brand's site; new members have LTZ from the brand."""
 
     pool: Pool
     url: str
@@ -128,7 +128,7 @@ class Sites:
         )
 
     async def process(self) -> Process:
-        """Another one, for as long as the test."""
+        """Starts a further process, which runs until the end of the test."""
         at = self.deployed.at
         contracts = RelayContracts(
             self.deployed.chain_id,
@@ -138,9 +138,9 @@ class Sites:
             business_escrow=at["BusinessEscrow"],
         )
         fees = FeePolicy(cap=100 * GWEI)
-        desk = RelayContext.of(self.pool, self.wakeups, self.deployed.node, contracts, fees)
+        desk = RelayContext.create(self.pool, self.wakeups, self.deployed.node, contracts, fees)
         process = Process(desk, self.wallets, self.conditions)
-        await self.stack.enter_async_context(running(desk.board.run(), process.relayer.run()))
+        await self.stack.enter_async_context(running(desk.waiters.run(), process.relayer.run()))
         return process
 
     @asynccontextmanager
@@ -158,10 +158,10 @@ class Sites:
             await until(lambda: true(lane.is_ready))
             yield
 
-    # What is on offer
+    # --- perks ---
 
-    def _listed(self, **behind: int) -> Perk:
-        perk = Perk(id=str(uuid4()), name="Free coffee", category="drinks", **behind)
+    def _add_perk(self, **contract_id: int) -> Perk:
+        perk = Perk(id=str(uuid4()), name="Free coffee", category="drinks", **contract_id)
         self.perks.append(perk)
         return perk
 
@@ -175,37 +175,37 @@ class Sites:
         is_active: bool = True,
         signs: bool = False,
     ) -> Perk:
-        said = (brand, PAYOUT, ltz * LTZ, most, each, 3, is_active, signs)
+        settings = (brand, PAYOUT, ltz * LTZ, most, each, 3, is_active, signs)
         party = self.deployed.registrar
-        receipt = await self.deployed.send(party, "PerkNFT", "createCollection", said, "")
+        receipt = await self.deployed.send(party, "PerkNFT", "createCollection", settings, "")
         created = self.deployed.event("PerkNFT", receipt, "CollectionCreated")
-        return self._listed(collection_id=created["collectionId"])
+        return self._add_perk(collection_id=created["collectionId"])
 
     async def item(self, ltz: int, stock: int = 5) -> Perk:
         id_ = uuid4().int >> 66
-        terms = (PAYOUT, ltz * LTZ, stock, 0, 1, True, False)
+        settings = (PAYOUT, ltz * LTZ, stock, 0, 1, True, False)
         party = self.deployed.registrar
-        await self.deployed.send(party, "PointsSale", "setItem", id_, BRAND, terms, bytes(32))
-        return self._listed(item_id=id_)
+        await self.deployed.send(party, "PointsSale", "setItem", id_, BRAND, settings, bytes(32))
+        return self._add_perk(item_id=id_)
 
     def nothing(self) -> Perk:
-        """It is in the file, and not on chain."""
-        return self._listed(collection_id=2**40)
+        """Lists a perk whose collection is not on chain."""
+        return self._add_perk(collection_id=2**40)
 
-    # Who is there
+    # --- members ---
 
     async def member(self, ltz: int = 0, given: int | None = None) -> Member:
-        """Who holds this much, `given` of it by the brand: all, if nothing else is said."""
+        """Adds a member with `ltz` whole LTZ, `given` of them by the brand (by default all)."""
         user = await self.wallets.wallet_of_email(f"{uuid4()}@shop.example")
         if ltz:
             reference = uuid4().bytes + b"\x01" + bytes(7) + uuid4().bytes[8:]
             await self.deployed.send(
                 self.deployed.minter, "LTZ", "mintReward", user.wallet, ltz * LTZ, reference
             )
-        await gave(self.pool, BRAND, user.wallet, ltz if given is None else given)
+        await insert_earnings(self.pool, BRAND, user.wallet, ltz if given is None else given)
         self.members += 1
         member = Member(BRAND, "site.example", self.members, "ann", uuid4(), user.wallet, None)
-        return await on_record(self.pool, member)
+        return await insert_member(self.pool, member)
 
     async def redeem(
         self,
@@ -218,7 +218,7 @@ class Sites:
         return await redemptions.redeem(self.brand, member, UUID(perk.id), max_cost)
 
     async def spendable(self, member: Member) -> int:
-        """In whole LTZ, where the index knows as much of the wallet as the chain."""
+        """Returns whole LTZ, after setting the indexed balance to the chain's."""
         await value(
             self.pool,
             "INSERT INTO balances (wallet, amount) VALUES ($1, $2) "
@@ -229,14 +229,14 @@ class Sites:
         funds = await self.first.redemptions.funds(self.brand, member)
         return funds.spendable // LTZ
 
-    # What became of it
+    # --- outcomes ---
 
     async def balance(self, member: Member) -> int:
-        """In whole LTZ."""
+        """Returns whole LTZ."""
         return int(await self.deployed.view("LTZ", "balanceOf", member.wallet)) // LTZ
 
     async def has(self, member: Member, perk: Perk) -> int:
-        """How many times, by the chain."""
+        """Returns how often the member has the perk, read from the chain."""
         if perk.collection_id is None:
             listing, _ = await self.deployed.view("PointsSale", "item", perk.item_id)
             return int(listing[3])
@@ -245,12 +245,12 @@ class Sites:
         )
 
     async def rows(self) -> list[tuple[str, str]]:
-        """States and codes, the oldest first."""
+        """Returns states and codes, oldest first."""
         async with session(self.pool) as connection:
-            found = await connection.fetch(
+            records = await connection.fetch(
                 "SELECT state, confirmation_code FROM site_redemptions ORDER BY created_at"
             )
-        return [(row[0], row[1]) for row in found]
+        return [(row[0], row[1]) for row in records]
 
     async def states(self) -> list[str]:
         return [state for state, _ in await self.rows()]
@@ -264,12 +264,12 @@ class Sites:
         )
 
     async def sent(self) -> int:
-        """Transactions of the relay wallet, those that wait too."""
+        """Returns the number of the relay wallet's transactions, pending ones included."""
         return await self.deployed.node.nonce(self.deployed.relay.address, "pending")
 
 
 async def a_follower(url: str, pool: Pool, deployed: Deployed, wakeups: WakeupHub) -> Follower:
-    """Of a chain that the database adopts at its head."""
+    """Returns a follower of a chain that the database adopts at its head."""
     head, _ = await deployed.node.head_and_final()
     genesis = await deployed.node.block(0)
     assert isinstance(genesis, Header)

@@ -1,4 +1,4 @@
-"""Who visits the demo site with a browser, and what the browser says of the visit."""
+"""Visitors of the demo site with a browser, and the browser's records of the visit."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from uuid import uuid4
 from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Request, expect
 
 API = "/wp-json/loyalty/v1/"
-PATIENCE_MILLISECONDS = 10_000
+TIMEOUT_MILLISECONDS = 10_000
 
 
 @dataclass
@@ -18,12 +18,13 @@ class Visitor:
     page: Page
     site: str
     name: str = field(default_factory=lambda: f"Ann {uuid4().hex[:12]}")
-    refused: int = 0
-    """How many requests are meant to be refused, which the browser writes to its console."""
-    asked: list[str] = field(default_factory=list)
+    expected_refusals: int = 0
+    """The browser writes each refused request to its console."""
+    api_requests: list[str] = field(default_factory=list)
     """Method and path of every request to the API."""
-    elsewhere: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    foreign_requests: list[str] = field(default_factory=list)
+    """URLs outside the site."""
+    console_errors: list[str] = field(default_factory=list)
 
     async def arrive(self) -> None:
         await self.page.goto(self.site)
@@ -51,19 +52,19 @@ class Visitor:
         return int((await self.at("balance").inner_text()).replace(",", ""))
 
     async def email(self) -> str:
-        """The address that the page hands to the wallet app."""
+        """Returns the address that the page passes to the wallet app."""
         address = await self.page.locator(".wallet-app").first.get_attribute("href")
         assert address is not None
         (email,) = parse_qs(urlsplit(address).query)["email"]
         return email
 
     async def wallet_app(self) -> Page:
-        """The page that plays the visitor's wallet app, opened as the visitor opens it."""
-        way = self.page.locator(".wallet-app:visible")
-        if not await way.count():
+        """Opens the page that stands for the visitor's wallet app, as the visitor does."""
+        link = self.page.locator(".wallet-app:visible")
+        if not await link.count():
             await self.page.get_by_text("LTZ from elsewhere?").click()
         async with self.page.context.expect_page() as opened:
-            await way.click()
+            await link.click()
         page = await opened.value
         await page.get_by_role("button", name="Open the wallet").click()
         return page
@@ -75,25 +76,25 @@ class Visitor:
         await app.close()
         return code
 
-    def times_asked(self, line: str) -> int:
-        return self.asked.count(line)
+    def request_count(self, line: str) -> int:
+        return self.api_requests.count(line)
 
     def note_request(self, request: Request) -> None:
         if not request.url.startswith(self.site):
-            self.elsewhere.append(request.url)
+            self.foreign_requests.append(request.url)
         path = urlsplit(request.url).path
         if API in path:
-            self.asked.append(f"{request.method} {path.partition(API)[2]}")
+            self.api_requests.append(f"{request.method} {path.partition(API)[2]}")
 
     def note_message(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
+            self.console_errors.append(message.text)
 
     def check(self) -> None:
-        assert self.elsewhere == []
-        refusals = [each for each in self.complaints if "Failed to load resource" in each]
-        assert len(refusals) == self.refused, self.complaints
-        assert len(self.complaints) == self.refused, self.complaints
+        assert self.foreign_requests == []
+        refusals = [error for error in self.console_errors if "Failed to load resource" in error]
+        assert len(refusals) == self.expected_refusals, self.console_errors
+        assert len(self.console_errors) == self.expected_refusals, self.console_errors
 
 
 NewVisitor = Callable[..., Awaitable[Visitor]]
@@ -102,13 +103,13 @@ NewVisitor = Callable[..., Awaitable[Visitor]]
 @asynccontextmanager
 async def a_visitor(browser: Browser, site: str, **profile: Any) -> AsyncIterator[Visitor]:
     context = await browser.new_context(**profile)
-    context.set_default_timeout(PATIENCE_MILLISECONDS)
-    expect.set_options(timeout=PATIENCE_MILLISECONDS)
+    context.set_default_timeout(TIMEOUT_MILLISECONDS)
+    expect.set_options(timeout=TIMEOUT_MILLISECONDS)
     page = await context.new_page()
     visitor = Visitor(page, site)
     page.on("request", visitor.note_request)
     page.on("console", visitor.note_message)
-    page.on("pageerror", lambda error: visitor.complaints.append(str(error)))
+    page.on("pageerror", lambda error: visitor.console_errors.append(str(error)))
     try:
         yield visitor
         visitor.check()

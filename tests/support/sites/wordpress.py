@@ -1,7 +1,8 @@
 """A real WordPress with a database of its own, served by PHP on a free port.
 
-It is Debian's package, copied, so that nothing of the machine's own sites is touched. Mail is kept
-in a file instead of sent. A machine without the packages skips the tests, which say so.
+The files are a copy of Debian's package, so the machine's own sites are not touched. Mail is
+written to a file instead of sent. On a machine without the packages the tests are skipped, with a
+message.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from tests.support.waiting import until
 SOURCE = Path("/usr/share/wordpress")
 PLUGIN = Path(__file__).parents[3] / "integrations/wordpress/ltzd-loyalty"
 PASSWORD = "a password of the tests"
-"""Everybody's, in a site that lives for a minute."""
+"""The password of every user of this short-lived site."""
 _WORKERS = 4
 _STOP_SECONDS = 10
 
@@ -69,7 +70,7 @@ update_option( 'stylesheet', 'plain' );
 """
 
 
-# As much of a theme as a page with a shortcode needs.
+# The least theme that a page with a shortcode needs.
 _THEME = {
     "style.css": "/* Theme Name: Plain */",
     "index.php": (
@@ -83,7 +84,7 @@ _THEME = {
 
 @dataclass
 class Session:
-    """A browser that is logged in: its cookies, and a nonce of the REST API."""
+    """A logged-in browser: its cookies, and a nonce of the REST API."""
 
     site: "WordPressSite"
     cookies: Mapping[str, str] = field(repr=False)
@@ -105,7 +106,7 @@ class Session:
         return user
 
     async def open(self, url: str, **form: str) -> tuple[int, str]:
-        """A page, with a form if there is one; redirects are not followed."""
+        """Requests a page, or posts `form` to it; redirects are not followed."""
         method = "POST" if form else "GET"
         headers = {"Cookie": self.headers["Cookie"]}
         async with self.site.http.request(
@@ -121,7 +122,7 @@ class WordPressSite:
         self.http = http
 
     async def run(self, code: str, *arguments: str, first: str = "") -> str:
-        """PHP inside this WordPress, as WP-CLI would run it; nobody is logged in."""
+        """Runs PHP code inside this WordPress, as WP-CLI would, without a logged-in user."""
         load = f"require '{self.folder}/wp-load.php';"
         host = f"$_SERVER['HTTP_HOST'] = '{self.url.removeprefix('http://')}';"
         process = await asyncio.create_subprocess_exec(
@@ -154,7 +155,7 @@ class WordPressSite:
         return Session(self, cookies, nonce)
 
     async def activate(self) -> None:
-        """The plugin, as it lies in this repository."""
+        """Installs and activates the plugin of this repository."""
         target = self.folder / "wp-content/plugins/ltzd-loyalty"
         shutil.copytree(PLUGIN, target)
         await self.run(
@@ -171,7 +172,7 @@ class WordPressSite:
         shutil.rmtree(self.folder / "wp-content/plugins/ltzd-loyalty")
 
     def mails(self, address: str) -> list[str]:
-        """The texts that were mailed to the address, oldest first."""
+        """Returns the texts that were mailed to the address, oldest first."""
         path = self.folder / "mail.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         mails = [json.loads(line) for line in lines]
@@ -185,7 +186,7 @@ class WordPressSite:
 
 @asynccontextmanager
 async def a_wordpress(folder: Path) -> AsyncIterator[WordPressSite]:
-    """WordPress alone, without the plugin; skips where the machine has no WordPress."""
+    """Runs WordPress without the plugin; skips the test on a machine without WordPress."""
     await _skip_unless_installed()
     site_folder = folder / "site"
     await asyncio.to_thread(_copy, site_folder)
@@ -236,8 +237,8 @@ def _copy(target: Path) -> None:
 
 @asynccontextmanager
 async def _database(folder: Path) -> AsyncIterator[str]:
-    """A MariaDB that listens on a socket alone; its path."""
-    # A socket's path may have 107 characters, and pytest's folders are longer.
+    """Runs a MariaDB that listens on a socket only; gives the socket's path."""
+    # A socket's path has at most 107 characters, and pytest's folders are longer.
     socket = Path(f"/tmp/ltzd-wordpress-{os.getpid()}.sock")
     own = [f"--datadir={folder}", "--user=root"]
     install = await asyncio.create_subprocess_exec(
@@ -279,7 +280,7 @@ async def _served(site: WordPressSite) -> AsyncIterator[None]:
         *(str(php_path()), "-S", address, "-t", str(site.folder)),
         cwd=site.folder,
         env={**os.environ, "PHP_CLI_SERVER_WORKERS": str(_WORKERS)},
-        # PHP's workers outlive their parent, so all of them are ended as a group.
+        # PHP's workers outlive their parent, so they are ended as a process group.
         start_new_session=True,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Tokens of an OpenID Connect issuer, over real HTTP: who passes, and who never does."""
+"""Tokens of an OpenID Connect issuer, over real HTTP: accepted, refused and forged ones."""
 
 import asyncio
 import hashlib
@@ -23,7 +23,7 @@ from ltzd.providers.oidc.tokens import OidcTokens
 from ltzd.providers.outbound.http_client import HttpResponse, MalformedAnswerError
 from ltzd.providers.token_checks import MAX_TOKEN_LENGTH
 from ltzd.rules.oauth.accounts import OAuthAccount
-from tests.support.services.identity import Ticks, as_base64, as_json
+from tests.support.services.identity import ManualClock, as_base64, as_json
 from tests.support.services.oidc import AUDIENCE, RSA_KEY, Issuer, a_p256_key, an_issuer, public_row
 from tests.support.waiting import until
 
@@ -40,12 +40,12 @@ async def issuer() -> AsyncIterator[Issuer]:
 
 
 @pytest.fixture
-def ticks() -> Ticks:
-    return Ticks()
+def ticks() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-async def tokens(issuer: Issuer, ticks: Ticks) -> AsyncIterator[OidcTokens]:
+async def tokens(issuer: Issuer, ticks: ManualClock) -> AsyncIterator[OidcTokens]:
     async with OidcTokens(issuer.policy(algorithms=ALL), clock=ticks) as tokens:
         yield tokens
 
@@ -58,7 +58,7 @@ async def refused(tokens: OidcTokens, token: str) -> None:
 
 
 def at_once(check: Coroutine[Any, Any, T]) -> T:
-    """The answer of a coroutine that has nothing to wait for."""
+    """Runs a coroutine that never waits and returns its result."""
     try:
         check.send(None)
     except StopIteration as end:
@@ -68,7 +68,7 @@ def at_once(check: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waits")
 
 
-# --- who passes ---------------------------------------------------------------------------------
+# --- accepted tokens ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", ALL)
@@ -129,7 +129,7 @@ async def test_what_the_issuer_vouches_for_comes_with_its_user(issuer: Issuer) -
         {"email": "a" * 300 + "@shop.example", "email_verified": True},
         {"email": ["ann@shop.example"], "email_verified": True},
         {"email": 7, "email_verified": True},
-        # Kelvin sign: its lower case is an ASCII k.
+        # The Kelvin sign: its lower case is an ASCII k.
         {"email": "\u212aim@shop.example", "email_verified": True},
         {"discord": ""},
         {"discord": True},
@@ -161,7 +161,7 @@ async def test_the_issuers_clock_may_be_five_seconds_ahead(issuer: Issuer) -> No
         await refused(tokens, issuer.token(exp=now))
 
 
-# --- who never does -----------------------------------------------------------------------------
+# --- refused tokens ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ async def test_a_public_key_is_no_secret_of_hs256(
     secret = pem_of(key) if form == "pem" else as_json(public_row(kid, key))
     head = as_json({"alg": "HS256", "typ": "JWT", "kid": kid})
     text = as_base64(head) + b"." + as_base64(as_json(issuer.claims()))
-    # Longer than any real one of HS256, so that its length alone does not refuse it.
+    # Longer than a real signature of HS256, so that its length alone does not refuse it.
     signature = hmac.new(secret, text, hashlib.sha256).digest() + bytes(32)
 
     await refused(tokens, (text + b"." + as_base64(signature)).decode())
@@ -335,7 +335,7 @@ async def test_no_change_of_a_token_passes(issuer: Issuer, tokens: OidcTokens) -
     honest = [issuer.token(algorithm) for algorithm in ALL]
     for token in honest:
         await tokens.user_of(token)
-    # The one look-up of an unknown key in ten seconds is spent, so no check waits for anything.
+    # The look-up that an unknown key may cause in ten seconds is used up, so no check waits.
     await refused(tokens, issuer.signed(as_json(issuer.claims()), kid="unknown"))
 
     @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
@@ -416,7 +416,7 @@ async def test_both_keys_count_while_the_set_has_both(issuer: Issuer, tokens: Oi
 
 
 async def test_invented_keys_are_looked_for_once_in_ten_seconds(
-    issuer: Issuer, tokens: OidcTokens, ticks: Ticks
+    issuer: Issuer, tokens: OidcTokens, ticks: ManualClock
 ) -> None:
     payload = as_json(issuer.claims())
     await tokens.user_of(issuer.token())
@@ -433,7 +433,7 @@ async def test_invented_keys_are_looked_for_once_in_ten_seconds(
 
 
 async def test_keys_are_read_again_in_the_background_before_they_are_old(
-    issuer: Issuer, tokens: OidcTokens, ticks: Ticks
+    issuer: Issuer, tokens: OidcTokens, ticks: ManualClock
 ) -> None:
     old = issuer.token()
     await tokens.user_of(old)
@@ -453,7 +453,7 @@ async def test_keys_are_read_again_in_the_background_before_they_are_old(
 
 
 async def test_a_key_set_that_moved_is_found_where_the_document_says(
-    issuer: Issuer, tokens: OidcTokens, ticks: Ticks
+    issuer: Issuer, tokens: OidcTokens, ticks: ManualClock
 ) -> None:
     old = issuer.token()
     await tokens.user_of(old)
@@ -467,7 +467,7 @@ async def test_a_key_set_that_moved_is_found_where_the_document_says(
         assert other.requests == ["/keys"]
 
 
-# --- an issuer in trouble -----------------------------------------------------------------------
+# --- failures of the issuer --------------------------------------------------------------------
 
 
 async def unavailable(tokens: OidcTokens, token: str) -> str:
@@ -477,7 +477,7 @@ async def unavailable(tokens: OidcTokens, token: str) -> str:
 
 
 async def test_without_any_key_and_issuer_nobody_can_tell(
-    issuer: Issuer, tokens: OidcTokens, ticks: Ticks
+    issuer: Issuer, tokens: OidcTokens, ticks: ManualClock
 ) -> None:
     issuer.status = 503
     await unavailable(tokens, issuer.token())
@@ -492,7 +492,7 @@ async def test_without_any_key_and_issuer_nobody_can_tell(
 
 
 async def test_known_keys_count_however_old_while_the_issuer_is_away(
-    issuer: Issuer, tokens: OidcTokens, ticks: Ticks
+    issuer: Issuer, tokens: OidcTokens, ticks: ManualClock
 ) -> None:
     token = issuer.token()
     await tokens.user_of(token)
@@ -505,7 +505,7 @@ async def test_known_keys_count_however_old_while_the_issuer_is_away(
 
 
 async def test_a_slow_issuer_is_given_up_in_time_and_keeps_nobody_waiting_whose_key_is_known(
-    issuer: Issuer, ticks: Ticks
+    issuer: Issuer, ticks: ManualClock
 ) -> None:
     policy = issuer.policy(timeout_seconds=0.2)
     async with OidcTokens(policy, clock=ticks) as tokens:
@@ -655,9 +655,9 @@ def test_a_key_serves_each_configured_algorithm_that_it_can() -> None:
 def test_a_private_key_in_a_set_counts_as_its_public_half() -> None:
     row = {**json.loads(RSAAlgorithm.to_jwk(RSA_KEY)), "kid": "k", "key_ops": ["verify"]}
 
-    found = verification_keys(HttpResponse(200, {}, as_json({"keys": [row]})), ("RS256",))
+    keys = verification_keys(HttpResponse(200, {}, as_json({"keys": [row]})), ("RS256",))
 
-    assert found == {"RS256 k": RSA_KEY.public_key()}
+    assert keys == {"RS256 k": RSA_KEY.public_key()}
 
 
 @pytest.mark.parametrize(
@@ -678,7 +678,7 @@ def test_a_set_without_a_key_for_us_or_with_too_many_makes_no_sense(body: bytes)
         verification_keys(HttpResponse(200, {}, body), ALL)
 
 
-# --- what is told -------------------------------------------------------------------------------
+# --- logs and errors ---------------------------------------------------------------------------
 
 
 async def test_neither_tokens_nor_what_is_in_them_is_printed_or_logged(
@@ -691,16 +691,16 @@ async def test_neither_tokens_nor_what_is_in_them_is_printed_or_logged(
     user = await tokens.user_of(token)
     assert user.email == "hush@shop.example"
     broken = token[:-4] + "AAAA"
-    told = []
+    errors_and_logs = []
     for each in (broken, issuer.signed(b"{}", kid="hush-kid"), issuer.token(sub="", a="hush")):
         with pytest.raises(Unauthorized) as refusal:
             await tokens.user_of(each)
-        told += [repr(refusal.value), repr(refusal.value.__cause__)]
+        errors_and_logs += [repr(refusal.value), repr(refusal.value.__cause__)]
     issuer.status = 500
     async with OidcTokens(issuer.policy()) as others:
-        told.append(await unavailable(others, token))
+        errors_and_logs.append(await unavailable(others, token))
 
-    everything = "".join([*told, *capsys.readouterr(), caplog.text])
+    everything = "".join([*errors_and_logs, *capsys.readouterr(), caplog.text])
     assert "identity_unavailable" in everything
     assert "hush" not in everything
     assert broken[:40] not in everything

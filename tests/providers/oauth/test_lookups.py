@@ -1,4 +1,4 @@
-"""The client of the OAuth providers against their documented answers, and against bad ones."""
+"""The client of the OAuth providers against documented answers and against malformed ones."""
 
 import asyncio
 import json
@@ -16,28 +16,28 @@ from ltzd import telemetry
 from ltzd.providers.oauth.lookups import AccountLookups, AccountVerification
 from ltzd.providers.oauth.policy import AccountLookupPolicy, GithubAccess, GoogleAccess
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
-from tests.support.services.account_shapes import SHAPES, TOKEN, Said, Shape, policy_at
-from tests.support.services.identity import Ticks
+from tests.support.services.account_shapes import SHAPES, TOKEN, CannedAnswer, Shape, policy_at
+from tests.support.services.identity import ManualClock
 from tests.support.waiting import until
 
 SECRETS = ("discord-token", "google-key", "instagram-token", "AAFD39", "a-client-token", "secret")
 
 
 class Providers:
-    """All eight at one server. Each answers from its script, the last answer for ever."""
+    """All eight providers at one server; each gives its scripted answers and repeats the last."""
 
     def __init__(self) -> None:
-        self.script: dict[str, list[Said]] = {}
+        self.script: dict[str, list[CannedAnswer]] = {}
         self.headers: Mapping[str, str] = {}
         self.requests: list[web.Request] = []
         self.bodies: list[bytes] = []
         self.tokens_made = 0
-        self.token: Said = (200, TOKEN)
+        self.token: CannedAnswer = (200, TOKEN)
         self.gate: asyncio.Event | None = None
         self.at_once = 0
         self.most_at_once = 0
 
-    def say(self, provider: str, *answers: Said) -> None:
+    def say(self, provider: str, *answers: CannedAnswer) -> None:
         self.script[provider] = list(answers)
 
     def paths(self) -> list[str]:
@@ -62,8 +62,8 @@ class Providers:
         return _reply(answers.pop(0) if len(answers) > 1 else answers[0], self.headers)
 
 
-def _reply(said: Said, headers: Mapping[str, str]) -> web.Response:
-    status, body = said
+def _reply(answer: CannedAnswer, headers: Mapping[str, str]) -> web.Response:
+    status, body = answer
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return web.Response(status=status, body=raw, headers=headers, content_type="application/json")
 
@@ -104,8 +104,8 @@ def an_account(provider: OAuthProvider = "discord") -> OAuthAccount:
     return SHAPES[provider].account
 
 
-def changed(said: Said, **changes: object) -> Said:
-    return said[0], {**said[1], **changes}
+def changed(answer: CannedAnswer, **changes: object) -> CannedAnswer:
+    return answer[0], {**answer[1], **changes}
 
 
 # --- the documented answers ---------------------------------------------------------------------
@@ -115,16 +115,19 @@ def changed(said: Said, **changes: object) -> Said:
 async def test_the_question_is_the_one_that_the_provider_documents(
     shape: Shape, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say(shape.account.provider, shape.found)
+    providers.say(shape.account.provider, shape.existing)
 
     await look_ups.verify(shape.account)
 
-    (asked,), (body,) = providers.requests, providers.bodies
-    assert (asked.method, asked.path) == (shape.method, f"/{shape.account.provider}{shape.path}")
-    assert dict(asked.query) == shape.query
+    (request,), (body,) = providers.requests, providers.bodies
+    assert (request.method, request.path) == (
+        shape.method,
+        f"/{shape.account.provider}{shape.path}",
+    )
+    assert dict(request.query) == shape.query
     for name, value in shape.headers.items():
-        # Of a product's name only the beginning is laid down.
-        given = asked.headers[name]
+        # The documents fix only the beginning of a product's name.
+        given = request.headers[name]
         assert given.startswith(value) if name == "User-Agent" else given == value
     assert (json.loads(body) if body else None) == shape.body
 
@@ -145,7 +148,7 @@ EXISTING: Mapping[OAuthProvider, AccountVerification] = {
 async def test_a_documented_success_is_an_account_with_its_names(
     provider: OAuthProvider, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say(provider, SHAPES[provider].found)
+    providers.say(provider, SHAPES[provider].existing)
 
     assert await look_ups.verify(an_account(provider)) == EXISTING[provider]
 
@@ -158,7 +161,7 @@ async def test_a_documented_success_is_an_account_with_its_names(
         ("twitter", "missing"),
         ("google", "missing"),
         ("spotify", "missing"),
-        # These three say the same of most accounts that there are.
+        # These three give the same answer for most existing accounts.
         ("telegram", "cannot_check"),
         ("instagram", "cannot_check"),
         ("tiktok", "cannot_check"),
@@ -169,15 +172,15 @@ async def test_the_documented_answer_of_an_unknown_account_is_missing_where_it_p
 ) -> None:
     providers.say(provider, SHAPES[provider].unknown)
 
-    found = await look_ups.verify(an_account(provider))
+    verification = await look_ups.verify(an_account(provider))
 
-    assert found.verdict == verdict
-    assert found.reason
+    assert verification.verdict == verdict
+    assert verification.reason
 
 
-# --- what is not plain --------------------------------------------------------------------------
+# --- unclear answers -----------------------------------------------------------------------------
 
-UNUSABLE: list[Said] = [
+UNUSABLE: list[CannedAnswer] = [
     (500, {}),
     (502, b"<html>Bad gateway</html>"),
     (503, {"message": "Unknown User", "code": 10013}),
@@ -212,18 +215,18 @@ async def test_no_answer_but_the_documented_ones_is_ever_missing_or_an_account(
     provider: OAuthProvider, providers: Providers, base: str
 ) -> None:
     async with AccountLookups(policy_at(base, max_attempts=1)) as look_ups:
-        for said in UNUSABLE:
-            providers.say(provider, said)
+        for answer in UNUSABLE:
+            providers.say(provider, answer)
             assert await look_ups.verify(an_account(provider)) == AccountVerification(
                 "unavailable"
-            ), said
+            ), answer
 
 
 @pytest.mark.parametrize("provider", ["discord", "github", "twitter", "telegram", "google"])
 async def test_another_account_than_the_one_asked_for_is_no_answer(
     provider: OAuthProvider, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    status, body = SHAPES[provider].found
+    status, body = SHAPES[provider].existing
     text = json.dumps(body).replace(an_account(provider).user_id, "308994132968210434")
     providers.say(provider, (status, text.encode()))
 
@@ -285,14 +288,14 @@ async def test_a_refused_credential_is_logged_for_the_operator_and_blames_no_acc
     assert not any(secret in str(logs) for secret in SECRETS)
 
 
-# --- each provider's own ways -------------------------------------------------------------------
+# --- single providers ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["bot", "system"])
 async def test_discords_bots_and_own_accounts_are_nobodys(
     kind: str, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("discord", changed(SHAPES["discord"].found, **{kind: True}))
+    providers.say("discord", changed(SHAPES["discord"].existing, **{kind: True}))
 
     assert (await look_ups.verify(an_account("discord"))).verdict == "missing"
 
@@ -300,7 +303,7 @@ async def test_discords_bots_and_own_accounts_are_nobodys(
 async def test_an_old_discord_name_has_its_number(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("discord", changed(SHAPES["discord"].found, discriminator="1337"))
+    providers.say("discord", changed(SHAPES["discord"].existing, discriminator="1337"))
 
     assert (await look_ups.verify(an_account("discord"))).username == "ann.b#1337"
 
@@ -309,13 +312,13 @@ async def test_an_old_discord_name_has_its_number(
 async def test_githubs_organizations_and_bots_are_nobodys(
     kind: str, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("github", changed(SHAPES["github"].found, type=kind))
+    providers.say("github", changed(SHAPES["github"].existing, type=kind))
 
     assert (await look_ups.verify(an_account("github"))).verdict == "missing"
 
 
 async def test_github_answers_without_a_token(providers: Providers, base: str) -> None:
-    providers.say("github", SHAPES["github"].found)
+    providers.say("github", SHAPES["github"].existing)
     policy = replace(policy_at(base), github=GithubAccess(None, f"{base}/github"))
 
     async with AccountLookups(policy) as look_ups:
@@ -351,7 +354,7 @@ async def test_what_twitter_says_of_another_user_is_no_answer(
 
 async def test_a_key_of_odd_characters_arrives_as_it_is(providers: Providers, base: str) -> None:
     key = "a&b=c%2Fd+e f#g"
-    providers.say("google", SHAPES["google"].found)
+    providers.say("google", SHAPES["google"].existing)
     policy = replace(policy_at(base), google=GoogleAccess(key, f"{base}/google"))
 
     async with AccountLookups(policy) as look_ups:
@@ -378,25 +381,25 @@ async def test_spotify_in_development_mode_can_tell_nothing(
 async def test_an_id_that_spotify_spells_otherwise_is_no_second_account(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("spotify", SHAPES["spotify"].found)
+    providers.say("spotify", SHAPES["spotify"].existing)
 
-    found = await look_ups.verify(OAuthAccount("spotify", "Wizzler"))
+    verification = await look_ups.verify(OAuthAccount("spotify", "Wizzler"))
 
-    assert found.verdict == "missing"
-    assert "letter case" in str(found.reason)
+    assert verification.verdict == "missing"
+    assert "letter case" in str(verification.reason)
 
 
 @pytest.mark.parametrize("provider", ["spotify", "tiktok"])
 async def test_a_client_token_is_kept_and_made_anew_when_it_is_refused(
     provider: OAuthProvider, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    account, found = an_account(provider), SHAPES[provider].found
+    account, existing = an_account(provider), SHAPES[provider].existing
     ids = [replace(account, user_id=f"ann{n}", username=f"ann{n}") for n in range(3)]
 
-    async def ask(one: OAuthAccount, *answers: Said) -> AccountVerification:
-        ours = changed(found, id=one.user_id) if provider == "spotify" else found
+    async def ask(account_asked: OAuthAccount, *answers: CannedAnswer) -> AccountVerification:
+        ours = changed(existing, id=account_asked.user_id) if provider == "spotify" else existing
         providers.say(provider, *answers, ours)
-        return await look_ups.verify(one)
+        return await look_ups.verify(account_asked)
 
     assert (await ask(ids[0])).verdict == "exists"
     assert (await ask(ids[1])).verdict == "exists"
@@ -419,7 +422,7 @@ async def test_a_client_token_is_kept_and_made_anew_when_it_is_refused(
     ],
 )
 async def test_without_a_client_token_nothing_is_asked_and_nothing_told(
-    provider: OAuthProvider, token: Said, providers: Providers, look_ups: AccountLookups
+    provider: OAuthProvider, token: CannedAnswer, providers: Providers, look_ups: AccountLookups
 ) -> None:
     providers.token = token
 
@@ -429,7 +432,7 @@ async def test_without_a_client_token_nothing_is_asked_and_nothing_told(
 
 async def test_a_client_token_is_replaced_before_it_ends(providers: Providers, base: str) -> None:
     providers.token = (200, {**TOKEN, "expires_in": 0.2})
-    providers.say("spotify", SHAPES["spotify"].found)
+    providers.say("spotify", SHAPES["spotify"].existing)
     async with AccountLookups(policy_at(base, exists_seconds=0.0)) as look_ups:
 
         async def two_were_made() -> bool:
@@ -467,19 +470,19 @@ async def test_a_provider_that_is_not_configured_cannot_be_checked(
         assert (await look_ups.verify(an_account(provider))).verdict == "cannot_check"
 
 
-# --- repeats, limits, keeping -------------------------------------------------------------------
+# --- retries, limits, caching -------------------------------------------------------------------
 
 
 async def test_a_passing_failure_is_asked_again(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("discord", (502, {}), (503, {}), SHAPES["discord"].found)
+    providers.say("discord", (502, {}), (503, {}), SHAPES["discord"].existing)
 
     assert (await look_ups.verify(an_account())).verdict == "exists"
     assert len(providers.requests) == 3
 
 
-LIMITS: list[tuple[OAuthProvider, Said, Callable[[], Mapping[str, str]]]] = [
+LIMITS: list[tuple[OAuthProvider, CannedAnswer, Callable[[], Mapping[str, str]]]] = [
     ("discord", (429, {"message": "", "retry_after": 0.3, "global": False}), dict),
     ("discord", (429, {}), lambda: {"X-RateLimit-Reset-After": "0.3"}),
     ("github", (429, {}), lambda: {"x-ratelimit-reset": str(time.time() + 0.3)}),
@@ -493,15 +496,15 @@ def _github_limit(seconds: float) -> Mapping[str, str]:
     return {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(time.time() + seconds)}
 
 
-@pytest.mark.parametrize(("provider", "said", "headers"), LIMITS)
+@pytest.mark.parametrize(("provider", "limit", "headers"), LIMITS)
 async def test_a_limit_is_waited_out_as_long_as_the_provider_says(
     provider: OAuthProvider,
-    said: Said,
+    limit: CannedAnswer,
     headers: Callable[[], Mapping[str, str]],
     providers: Providers,
     look_ups: AccountLookups,
 ) -> None:
-    providers.say(provider, said, SHAPES[provider].found)
+    providers.say(provider, limit, SHAPES[provider].existing)
     began = time.monotonic()
     providers.headers = headers()
 
@@ -514,7 +517,7 @@ async def test_while_a_provider_asks_for_patience_nobody_asks_it_and_others_are_
     providers: Providers, look_ups: AccountLookups
 ) -> None:
     providers.say("discord", (429, {}))
-    providers.say("github", SHAPES["github"].found)
+    providers.say("github", SHAPES["github"].existing)
     providers.headers = {"Retry-After": "600"}
 
     began = time.monotonic()
@@ -540,7 +543,7 @@ async def test_instagrams_limit_comes_with_status_400_and_is_kept_to(
 
 async def test_absurd_wishes_to_wait_do_no_harm(providers: Providers, base: str) -> None:
     for wish in ("inf", "nan", "-5", "1e400", "9" * 400, "soon"):
-        providers.say("discord", (429, {}), SHAPES["discord"].found)
+        providers.say("discord", (429, {}), SHAPES["discord"].existing)
         providers.headers = {"Retry-After": wish}
         async with AccountLookups(policy_at(base)) as look_ups:
             verdict = (await look_ups.verify(an_account())).verdict
@@ -550,31 +553,31 @@ async def test_absurd_wishes_to_wait_do_no_harm(providers: Providers, base: str)
 async def test_an_answer_is_kept_for_its_time_and_a_failure_not_at_all(
     providers: Providers, base: str
 ) -> None:
-    ticks = Ticks()
-    asked: list[int] = []
+    ticks = ManualClock()
+    request_counts: list[int] = []
     async with AccountLookups(policy_at(base, max_attempts=1), ticks) as look_ups:
-        for later, said in [
+        for later, answer in [
             (0.0, (500, {})),
             (0.0, SHAPES["discord"].unknown),
-            (59.0, SHAPES["discord"].found),
-            (2.0, SHAPES["discord"].found),
+            (59.0, SHAPES["discord"].existing),
+            (2.0, SHAPES["discord"].existing),
             (3_599.0, (500, {})),
             (2.0, (500, {})),
         ]:
             ticks.at += later
-            providers.say("discord", said)
+            providers.say("discord", answer)
             await look_ups.verify(an_account())
-            asked.append(len(providers.requests))
+            request_counts.append(len(providers.requests))
 
-    assert asked == [1, 2, 2, 3, 3, 4]
+    assert request_counts == [1, 2, 2, 3, 3, 4]
 
 
 async def test_a_kept_name_that_is_not_the_callers_is_asked_for_again(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("discord", SHAPES["discord"].found)
+    providers.say("discord", SHAPES["discord"].existing)
     assert (await look_ups.verify(an_account())).username == "ann.b"
-    providers.say("discord", changed(SHAPES["discord"].found, username="ann.c"))
+    providers.say("discord", changed(SHAPES["discord"].existing, username="ann.c"))
 
     renamed = await look_ups.verify(replace(an_account(), username="ann.c"))
 
@@ -586,7 +589,7 @@ async def test_no_more_answers_are_kept_than_allowed(providers: Providers, base:
     ids = [f"30899413296821043{n}" for n in range(4)]
     async with AccountLookups(policy) as look_ups:
         for id_ in ids:
-            providers.say("discord", changed(SHAPES["discord"].found, id=id_))
+            providers.say("discord", changed(SHAPES["discord"].existing, id=id_))
             await look_ups.verify(replace(an_account(), user_id=id_))
         providers.say("discord", (500, {}))
         verdicts = [
@@ -601,7 +604,7 @@ async def test_callers_of_one_account_share_a_question_and_one_who_leaves_takes_
     providers: Providers, look_ups: AccountLookups
 ) -> None:
     providers.gate = asyncio.Event()
-    providers.say("discord", SHAPES["discord"].found)
+    providers.say("discord", SHAPES["discord"].existing)
     callers = [asyncio.create_task(look_ups.verify(an_account())) for _ in range(50)]
 
     async def is_asked() -> bool:
@@ -660,7 +663,7 @@ async def test_too_many_waiting_and_a_closed_client_are_unavailable(
 async def test_every_request_is_timed_by_provider_and_outcome(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("twitter", (503, {}), SHAPES["twitter"].found)
+    providers.say("twitter", (503, {}), SHAPES["twitter"].existing)
     before = [_timed(outcome) for outcome in ("ok", "unavailable")]
 
     await look_ups.verify(an_account("twitter"))
@@ -693,5 +696,5 @@ async def test_failures_are_logged_without_what_was_asked(
             await look_ups.verify(an_account(provider))
 
     assert {log["provider"] for log in logs} == set(PROVIDERS)
-    told: Any = str(logs)
-    assert not any(secret in told for secret in (*SECRETS, "ann.b", "3089941329"))
+    logged: Any = str(logs)
+    assert not any(secret in logged for secret in (*SECRETS, "ann.b", "3089941329"))

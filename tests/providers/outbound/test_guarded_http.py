@@ -1,4 +1,4 @@
-"""The guard against request forgery: which addresses, which answers, how long, over real HTTP."""
+"""The guard against request forgery: addresses, answers and time limits, over real HTTP."""
 
 import asyncio
 import datetime
@@ -41,18 +41,20 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Names:
-    """A resolver of ours: each look-up of a name takes its next answer, the last one for ever."""
+    """A fake resolver: each look-up of a name takes its next answer; the last one is repeated."""
 
     def __init__(self, **answers: list[Sequence[str]]) -> None:
-        self._answers = {name.replace("_", "."): list(said) for name, said in answers.items()}
-        self.asked: list[str] = []
+        self._answers = {
+            name.replace("_", "."): list(addresses) for name, addresses in answers.items()
+        }
+        self.resolved: list[str] = []
 
     async def __call__(self, host: str) -> Sequence[str]:
-        self.asked.append(host)
+        self.resolved.append(host)
         if host not in self._answers:
             raise socket.gaierror(socket.EAI_NONAME, "no such name")
-        said = self._answers[host]
-        return said.pop(0) if len(said) > 1 else said[0]
+        addresses = self._answers[host]
+        return addresses.pop(0) if len(addresses) > 1 else addresses[0]
 
 
 @asynccontextmanager
@@ -68,7 +70,7 @@ async def guarded(
 
 @asynccontextmanager
 async def serving(handler: Handler, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[int]:
-    """A web server's port."""
+    """Gives the port of a web server."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
@@ -82,7 +84,7 @@ async def serving(handler: Handler, host: str = "127.0.0.1", **options: Any) -> 
 
 @asynccontextmanager
 async def talking(talk: Talk) -> AsyncIterator[int]:
-    """The port of a server that says what it likes, once it has read a request's head."""
+    """Gives the port of a server that sends raw bytes once it has read a request's head."""
     tasks: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -128,7 +130,7 @@ async def reason_of(asking: Awaitable[HttpResponse]) -> str:
 
 @pytest.fixture
 def sockets(monkeypatch: pytest.MonkeyPatch) -> type["RecordedSocket"]:
-    """Connections of the guard are noted and refused, so that no test reaches the internet."""
+    """Records and refuses the guard's connections, so that no test reaches the internet."""
     RecordedSocket.connected_to = []
     RecordedSocket.leads_to = None
     known = {name: getattr(socket, name) for name in dir(socket) if name.isupper()}
@@ -140,7 +142,7 @@ def sockets(monkeypatch: pytest.MonkeyPatch) -> type["RecordedSocket"]:
 class RecordedSocket(socket.socket):
     connected_to: list[Any] = []  # noqa: RUF012 - the fixture makes a new one for each test
     leads_to: tuple[str, int] | None = None
-    """As a packet filter on the way could have it."""
+    """The real target, as a packet filter on the way could change it."""
 
     def connect(self, address: Any) -> None:
         self.connected_to.append(address[:2])
@@ -245,13 +247,13 @@ async def test_the_connection_goes_to_the_address_that_was_judged(
             await reason_of(http.request("GET", "https://api.example/")) == "ClientConnectorError"
         )
         assert sockets.connected_to == [(PUBLIC, 443)]
-        assert names.asked == ["api.example"]
+        assert names.resolved == ["api.example"]
 
         again = await reason_of(http.request("GET", "https://api.example/"))
 
     assert again == "an address of the host is not allowed"
     assert sockets.connected_to == [(PUBLIC, 443)]
-    assert names.asked == ["api.example"] * 2
+    assert names.resolved == ["api.example"] * 2
 
 
 async def test_a_name_that_means_another_machine_a_moment_later_is_resolved_once() -> None:
@@ -266,16 +268,16 @@ async def test_a_name_that_means_another_machine_a_moment_later_is_resolved_once
         await http.request("GET", f"http://api.localhost:{port}/")
 
     assert reached == ["127.0.0.1"]
-    assert names.asked == ["api.localhost"]
+    assert names.resolved == ["api.localhost"]
 
 
 async def test_a_connection_that_leads_elsewhere_is_dropped_before_the_request(
     sockets: type[RecordedSocket],
 ) -> None:
-    asked = []
+    paths = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        asked.append(request.path)
+        paths.append(request.path)
         return web.Response()
 
     async with serving(answer) as port:
@@ -286,7 +288,7 @@ async def test_a_connection_that_leads_elsewhere_is_dropped_before_the_request(
 
     assert reason == "the connection leads to an address that is not allowed"
     assert sockets.connected_to == [(PUBLIC, 80)]
-    assert asked == []
+    assert paths == []
 
 
 @pytest.mark.parametrize(
@@ -369,7 +371,7 @@ async def test_a_url_beyond_the_policy_is_not_even_looked_up(url: str, reason: s
     names = Names()
     async with guarded(STRICT, names) as http:
         assert (await reason_of(http.request("GET", url))).startswith(reason)
-    assert names.asked == []
+    assert names.resolved == []
 
 
 async def test_a_policy_may_allow_other_schemes_and_ports(sockets: type[RecordedSocket]) -> None:
@@ -386,10 +388,10 @@ async def test_what_is_asked_goes_over_the_wire_as_it_is_and_nothing_else_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    asked = []
+    requests = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        asked.append((request.raw_path, dict(request.headers), await request.read()))
+        requests.append((request.raw_path, dict(request.headers), await request.read()))
         response = web.Response(text="x")
         response.set_cookie("session", "1")
         return response
@@ -399,9 +401,9 @@ async def test_what_is_asked_goes_over_the_wire_as_it_is_and_nothing_else_does(
         await http.request("POST", url, body=b"{}", headers={"Content-Type": "application/json"})
         await http.request("GET", url)
 
-    assert [path for path, _, _ in asked] == ["/a%2fb/%7e/../c?x=%20{}&y=0xAb"] * 2
-    assert [body for _, _, body in asked] == [b"{}", b""]
-    headers = asked[1][1]
+    assert [path for path, _, _ in requests] == ["/a%2fb/%7e/../c?x=%20{}&y=0xAb"] * 2
+    assert [body for _, _, body in requests] == [b"{}", b""]
+    headers = requests[1][1]
     assert headers.pop("User-Agent").startswith("ltzd/")
     assert headers == {
         "Host": f"127.0.0.1:{port}",
@@ -471,7 +473,7 @@ async def test_ten_megabytes_of_unknown_length_are_left_where_they_are(framing: 
     async with talking(talk) as port, guarded(timeout_seconds=30) as http:
         assert await reason_of(http.request("GET", f"http://127.0.0.1:{port}/")) == TOO_LONG
 
-    # What the buffers of both sides' sockets hold, not all of it.
+    # As much as the buffers of both sockets hold, not the whole body.
     assert sent < 160 * 65_536
 
 
@@ -507,7 +509,7 @@ async def test_a_transfer_coding_is_not_unpacked_either() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         b"",
         b"\x00" * 100,
@@ -527,8 +529,8 @@ async def test_a_transfer_coding_is_not_unpacked_either() -> None:
         HEAD + b"X: a\x00b\r\n\r\n",
     ],
 )
-async def test_what_is_no_http_is_a_failure(said: bytes) -> None:
-    async with talking(saying(said)) as port, guarded() as http:
+async def test_what_is_no_http_is_a_failure(answer: bytes) -> None:
+    async with talking(saying(answer)) as port, guarded() as http:
         reason = await reason_of(http.request("GET", f"http://127.0.0.1:{port}/"))
 
     assert reason.isidentifier()
@@ -542,7 +544,7 @@ async def never(*_arguments: object) -> Any:
 
 
 async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A byte now and then, which no limit between two reads would ever notice."""
+    """A slow stream of single bytes, which a limit between two reads would not notice."""
     while True:
         writer.write(b"a")
         await writer.drain()
@@ -613,7 +615,7 @@ async def test_a_host_is_asked_by_so_many_at_once_and_others_do_not_wait_for_it(
         await asyncio.sleep(0)
         assert await reason_of(http.request("GET", url)) == "too many requests are waiting"
         gate.set()
-        assert [(await one).status for one in asking] == [200] * 6
+        assert [(await response).status for response in asking] == [200] * 6
 
     assert most == 2
 
@@ -621,11 +623,11 @@ async def test_a_host_is_asked_by_so_many_at_once_and_others_do_not_wait_for_it(
 async def test_a_name_that_cannot_be_resolved_in_time_occupies_one_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However often it is asked for: other names are resolved meanwhile."""
-    release, asked = threading.Event(), Counter[str]()
+    """Other names are resolved meanwhile, however often the slow name is looked up."""
+    release, look_ups = threading.Event(), Counter[str]()
 
     def resolve(host: str, *_: object, **__: object) -> list[Any]:
-        asked[host] += 1
+        look_ups[host] += 1
         if host == "slow.localhost":
             release.wait(10)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
@@ -637,7 +639,7 @@ async def test_a_name_that_cannot_be_resolved_in_time_occupies_one_thread(
         assert set(await asyncio.gather(*slow)) == {"no answer in time"}
         for name in ("one", "two", "three"):
             assert (await http.request("GET", f"http://{name}.localhost:{port}/")).status == 200
-        assert asked["slow.localhost"] == 1
+        assert look_ups["slow.localhost"] == 1
         release.set()
 
         async def is_back() -> bool:
@@ -669,7 +671,7 @@ async def test_places_are_counted_for_each_host_alone() -> None:
         for url in urls[:2]:
             assert await reason_of(http.request("GET", url)) == "too many requests are waiting"
         gate.set()
-        assert [(await one).status for one in asking] == [200] * 4
+        assert [(await response).status for response in asking] == [200] * 4
 
 
 async def test_a_failure_gives_its_place_back() -> None:
@@ -697,7 +699,7 @@ async def test_a_closed_client_says_so() -> None:
 
 
 class Authority:
-    """A certificate authority that nobody trusts unless told to."""
+    """A certificate authority that is trusted only where a test adds it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -783,11 +785,11 @@ async def test_a_certificate_must_be_right(
     context = authority.server(certified, days)
     async with serving(hello, ssl_context=context) as port, guarded(DEV, names) as http:
         try:
-            found = str((await http.request("GET", f"https://api.localhost:{port}/")).status)
+            result = str((await http.request("GET", f"https://api.localhost:{port}/")).status)
         except RequestFailed as error:
-            found = error.reason
+            result = error.reason
 
-    assert found == outcome
+    assert result == outcome
 
 
 async def test_a_server_without_tls_is_a_failure() -> None:

@@ -1,0 +1,18 @@
+"""Web applications served on loopback for the length of a block."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+
+@asynccontextmanager
+async def served_at(application: web.Application) -> AsyncIterator[str]:
+    """Gives the application's base URL."""
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
