@@ -298,7 +298,7 @@ class Relayer:
             return None
         try:
             most, on_chain = (
-                perk_nft.decode_max_per_user(collection),
+                perk_nft.decode_collection(collection).max_per_user or None,
                 perk_nft.decode_claims(claims),
             )
         except ValueError as error:

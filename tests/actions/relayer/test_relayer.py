@@ -12,7 +12,7 @@ from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import web3_contracts
 from ltzd.errors import (
     NodeUnavailable,
     NotFound,
@@ -87,7 +87,9 @@ class Desk:
     ) -> RelayRequest:
         """A lock of its own deal: a call that takes no turn and asks the chain nothing."""
         deal = next(self._numbers).to_bytes(32, "big")
-        data = abi.call("BusinessEscrow", "lockFor", user, b"\xb5" * 20, 5, 2**39, deal)
+        data = web3_contracts.encode_call(
+            "BusinessEscrow", "lockFor", user, b"\xb5" * 20, 5, 2**39, deal
+        )
         request = RelayRequest(
             CONTRACTS.business_escrow,
             data,
@@ -275,7 +277,7 @@ async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(desk
 
 async def test_a_collection_that_the_node_garbles_is_no_fault_of_ours(desk: Desk) -> None:
     relayer = desk.relayer()
-    data = abi.call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
+    data = web3_contracts.encode_call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
     async with running(*desk.loops), desk.world.relaying():
         with pytest.raises(NodeUnavailable):
             await relayed(relayer, desk.request(to=CONTRACTS.perk_nft, data=data))

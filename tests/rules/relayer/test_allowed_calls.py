@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import artifacts
 from ltzd.chain.relayer.signatures import MESSAGES
 from ltzd.rules.relayer.allowed_calls import (
     ALLOWED_CALLS,
@@ -35,7 +35,7 @@ PRINCIPALS = {
 def inputs_of(row: AllowedCall) -> list[dict[str, str]]:
     (entry,) = [
         each
-        for each in abi.compiled(row.contract)["abi"]
+        for each in artifacts.artifact(row.contract)["abi"]
         if each["type"] == "function" and each["name"] == row.function
     ]
     found: list[dict[str, str]] = entry["inputs"]
