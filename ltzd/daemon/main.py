@@ -19,7 +19,7 @@ from ltzd import __version__, telemetry
 from ltzd.concurrency.clock import loop_time
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, open_daemon
-from ltzd.daemon.certificates import PLAIN, Certificates, context_of
+from ltzd.daemon.certificates import NO_CERTIFICATES, Certificates, tls_context
 from ltzd.daemon.plain_connections import warn_of_plain_connections
 from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
@@ -86,7 +86,7 @@ async def run_roles(
     *,
     is_dev: bool = False,
     on_ready: Callable[[], None] = lambda: None,
-    certificates: Certificates = PLAIN,
+    certificates: Certificates = NO_CERTIFICATES,
 ) -> None:
     """Serve until `stop`; `on_ready` is called when the servers listen and the loops run."""
     async with open_daemon(settings, is_dev=is_dev) as daemon:
@@ -202,7 +202,7 @@ def _servers(
     for app, at, certificate in places:
         event = asyncio.Event()
         listening.append(event)
-        heard, tls = _setter(event), context_of(certificate)
+        heard, tls = _setter(event), tls_context(certificate)
         servers.append(serve(app, at.host, at.port, stop, on_listening=heard, tls=tls))
     return servers
 
