@@ -1,4 +1,4 @@
-"""The machine's HTTP limit: one Sanic worker that says hello, a process of its own.
+"""The machine's HTTP limit: one Sanic worker that answers hello, as a separate process.
 
 `python -m benchmarks.hello PORT`.
 """

@@ -1,4 +1,4 @@
-"""What the programs of an instance use: CPU seconds and memory of ltzd and of each service."""
+"""CPU seconds and memory of an instance's programs: ltzd and each service."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,39 +14,46 @@ Programs = Mapping[str, psutil.Process]
 
 
 def programs(pid: int, data_dir: Path, anvil_pid: int) -> Programs:
-    """ltzd, which is process `pid`, its node, and the services that its data directory keeps."""
-    found = {LTZD: psutil.Process(pid), "anvil": psutil.Process(anvil_pid)}
+    """Returns ltzd, which is process `pid`, its node, and the services of its data directory."""
+    processes_by_name = {LTZD: psutil.Process(pid), "anvil": psutil.Process(anvil_pid)}
     for record in sorted((data_dir / "run").glob("*.json")):
         with suppress(psutil.NoSuchProcess):
-            found[record.stem] = psutil.Process(int(json.loads(record.read_bytes())["pid"]))
-    return found
+            processes_by_name[record.stem] = psutil.Process(
+                int(json.loads(record.read_bytes())["pid"])
+            )
+    return processes_by_name
 
 
-def cpu_seconds(those: Programs) -> dict[str, float]:
-    return {name: sum(_cpu_seconds(_family(name, one))) for name, one in those.items()}
+def cpu_seconds(programs: Programs) -> dict[str, float]:
+    return {
+        name: sum(_process_cpu_seconds(_family(name, process)))
+        for name, process in programs.items()
+    }
 
 
-def memory_mib(those: Programs) -> dict[str, float]:
-    """Resident memory; a service of many processes counts what they share once (PSS)."""
-    return {name: sum(_resident(_family(name, one))) / MIB for name, one in those.items()}
+def memory_mib(programs: Programs) -> dict[str, float]:
+    """Resident memory; memory shared by a service's processes counts once (PSS)."""
+    return {
+        name: sum(_resident(_family(name, process))) / MIB for name, process in programs.items()
+    }
 
 
 def _family(name: str, process: psutil.Process) -> list[psutil.Process]:
-    """A service's workers are its own; ltzd's children are the services."""
+    """The processes of a program; ltzd's children are left out, as they are the services."""
     return [process] if name == LTZD else [process, *process.children(recursive=True)]
 
 
-def _cpu_seconds(family: list[psutil.Process]) -> Iterator[float]:
-    for one in family:
+def _process_cpu_seconds(family: list[psutil.Process]) -> Iterator[float]:
+    for process in family:
         with suppress(psutil.NoSuchProcess):
-            times = one.cpu_times()
+            times = process.cpu_times()
             yield times.user + times.system
 
 
 def _resident(family: list[psutil.Process]) -> Iterator[int]:
-    for one in family:
+    for process in family:
         with suppress(psutil.NoSuchProcess):
-            yield one.memory_info().rss if len(family) == 1 else _proportional(one)
+            yield process.memory_info().rss if len(family) == 1 else _proportional(process)
 
 
 def _proportional(process: psutil.Process) -> int:

@@ -82,7 +82,7 @@ class Daemon:
     identity: IdentityProvider
     hashes: MintHashWaiters
     events: EventHandler
-    relay_desk: RelayContext
+    relay_context: RelayContext
     relayer: Relayer
     perk_charges: PerkCharges
     constraints: PurchaseConstraints
@@ -131,10 +131,10 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits, signatures)
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
-        desk = _relay_desk(settings, pool, node, chain, wakeups)
+        context = _relay_context(settings, pool, node, chain, wakeups)
         users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
         relayer = Relayer(
-            desk,
+            context,
             users,
             constraints,
             RelayPolicy(gas_budgets=settings.relay.budgets()),
@@ -158,9 +158,9 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
                 limits,
                 capacity,
             ),
-            relay_desk=desk,
+            relay_context=context,
             relayer=relayer,
-            perk_charges=PerkCharges(desk, brands, signatures, limits, settings.relay.budgets()),
+            perk_charges=PerkCharges(context, brands, signatures, limits, settings.relay.budgets()),
             constraints=constraints,
             pregeneration=pregeneration,
             domains=DomainVerification(pool, sealer, brands, _txt_records(settings)),
@@ -175,7 +175,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
             ),
             site=site_services(
                 settings.site,
-                desk,
+                context,
                 relayer,
                 brands,
                 identity,
@@ -270,11 +270,11 @@ def _limits(settings: Settings) -> RateLimits:
     return RateLimits(settings.redis_url.get_secret_value())
 
 
-def _relay_desk(
+def _relay_context(
     settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
-    return RelayContext.of(
+    return RelayContext.create(
         pool, wakeups, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
     )
 

@@ -168,7 +168,7 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         telemetry.ROLE_UP.labels(role).set(1)
     if "http" in daemon.settings.roles:
         loops += [daemon.events.run(), daemon.hashes.run()]
-        loops += [daemon.relay_desk.board.run(), daemon.relayer.run()]
+        loops += [daemon.relay_context.waiters.run(), daemon.relayer.run()]
         loops += [_keep_brands_fresh(daemon), _measure_gas(daemon)]
     loops += [lane.run() for lane in daemon.lanes]
     if daemon.follower is not None:

@@ -1,4 +1,4 @@
-"""The house: what a newcomer and CI stand on, and what every file of the project keeps to."""
+"""Rules that every file of the project follows, and the set-up scripts of clones and CI."""
 
 import ast
 import re
@@ -30,14 +30,14 @@ FORGES = (ROOT / "contracts" / "out", ROOT / "contracts" / "cache")
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 PACKAGES = ("ltzd", "tests", "benchmarks")
 DIRECT = "via ltzd (pyproject.toml)"
-# Whatever a package comes from is named by an option, or by an address of an archive.
+# The source of a package is an option, or the URL of an archive.
 REGISTRIES = re.compile(
     r"(?:index-url|find-links|registry)[\s=:\"']+\w+://|://\S+[.](?:whl|tgz|tar[.]gz)\b"
 )
 
 
 def files(*suffixes: str) -> Iterator[Path]:
-    """Every file that the project holds, or those whose name ends so."""
+    """All files of the project, or those with this suffix."""
     folders = [ROOT]
     while folders:
         for path in sorted(folders.pop().iterdir()):
@@ -98,7 +98,7 @@ def _declared() -> list[Requirement]:
 
 
 def _pinned() -> dict[str, tuple[str, bool]]:
-    """Version, and whether we asked for it ourselves, by name."""
+    """The locked packages by name: version, and whether the project requires it directly."""
     text = (ROOT / "requirements.lock").read_text()
     pins = {}
     for pin in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE):
@@ -280,7 +280,7 @@ def test_every_metric_is_explained_to_operators_and_no_other() -> None:
 
 
 def test_every_histogram_of_seconds_tells_answers_above_two_seconds_apart() -> None:
-    """Spec 8: the alert's threshold."""
+    """Spec 8 sets the alert's threshold."""
     histograms = [each for each in vars(telemetry).values() if isinstance(each, Histogram)]
     seconds = [each for each in histograms if each._name.endswith("_seconds")]
     assert seconds
@@ -316,7 +316,7 @@ def test_the_example_alarms_use_metrics_that_exist() -> None:
 async def test_the_restore_statements_of_the_operations_page_do_what_it_says(
     database_url: str,
 ) -> None:
-    """A reward that was queued in the backup and minted after it."""
+    """A reward that is queued in the backup and was minted after it."""
     event = UUID("3e2a4c1e-6d2b-4a53-8c8f-0c6f6a4d9b11")
     reference = reward_reference(event, 1, 300)
     connection = await asyncpg.connect(database_url)
@@ -381,7 +381,7 @@ def test_ci_starts_from_nothing_and_runs_the_command_of_the_readme() -> None:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone in which nothing has been made yet, as far as the scripts can see."""
+    """A clone without any build results."""
     folder = tmp_path / "first"
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     for lock in LOCKS:
@@ -401,13 +401,13 @@ def test_without_a_python_that_is_new_enough_setup_says_so_in_a_sentence(clone: 
 
 @pytest.fixture
 def no_python(tmp_path: Path) -> str:
-    """A PATH with what the script uses, and without any Python."""
+    """A PATH with the programs of the script and without Python."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("sh", "dirname", "cat", "cksum", "sed", "mkdir", "rm"):
-        found = shutil.which(name)
-        assert found is not None
-        (tools / name).symlink_to(found)
+        program = shutil.which(name)
+        assert program is not None
+        (tools / name).symlink_to(program)
     return str(tools)
 
 
@@ -418,7 +418,7 @@ def test_without_any_python_setup_says_what_to_install(clone: Path, no_python: s
 
 
 def _pretend_made(clone: Path) -> None:
-    """A .venv as the script leaves it, without what takes time."""
+    """Creates a .venv like the script, without installing packages."""
     (clone / ".venv" / "bin").mkdir(parents=True)
     (clone / ".venv" / "bin" / "python").symlink_to(sys.executable)
     ground = '{ printf "%s\\n" "$(pwd -P)"; cat requirements.lock scripts/environment; } | cksum'
@@ -435,7 +435,7 @@ def test_an_environment_that_fits_is_left_alone(clone: Path, no_python: str) -> 
 def test_an_environment_is_made_anew_when_its_ground_has_changed(
     clone: Path, tmp_path: Path, no_python: str, change: str
 ) -> None:
-    """It would be made anew, if there were a Python to make it with."""
+    """The script would create .venv again if there were a Python."""
     _pretend_made(clone)
     match change:
         case "moved":
@@ -456,10 +456,10 @@ FUNCTION = re.compile(r"((?:^ *///.*\n)*)^ *function (\w+)\(([^;{]*)[;{]", re.MU
 
 
 @pytest.mark.parametrize(
-    "source", sorted((ROOT / "contracts" / "src").glob("*.sol")), ids=lambda one: one.name
+    "source", sorted((ROOT / "contracts" / "src").glob("*.sol")), ids=lambda path: path.name
 )
 def test_every_function_that_may_be_called_says_what_it_does_and_who_may(source: Path) -> None:
-    """`@dev` tells who may call and what it reverts with; an interface's text is enough."""
+    """`@dev` documents callers and reverts; the text of the interface is enough."""
     open_to_others = [
         (name, comment)
         for comment, name, head in FUNCTION.findall(source.read_text())

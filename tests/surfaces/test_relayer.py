@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -33,7 +33,7 @@ from ltzd.http.relayer.models import RelayResponse, fingerprint
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.requests.fields import MAX_DATA_BYTES
 from ltzd.http.services import HttpPolicy
-from ltzd.rules.relayer.calls import RelayAsk, RelayStatus, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, RelayStatus, SignedPermit
 from ltzd.rules.relayer.gas_budgets import identity_exhausted, total_exhausted
 from ltzd.values import address_of, checksummed
 from tests.support.surfaces.http_surface import (
@@ -442,7 +442,7 @@ async def test_what_is_asked_first_is_refused_first(surface: Surface) -> None:
     await look()
     body = a_call(value="x")
     await look()
-    assert "standing" not in relays.heard
+    assert "usage" not in relays.heard
     body = a_call()
     await look()
     assert "submit" not in relays.heard
@@ -702,7 +702,7 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
     )
     await post(surface, body)
     (asked,) = surface.relays.asked
-    assert asked.ask == RelayAsk(
+    assert asked == RelayRequest(
         to=address_of(CONTRACT.lower()),
         data=b"\x01\xab",
         user=WALLET,
@@ -715,8 +715,8 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
             deadline=1_800_000_000,
             signature=bytes(31) + b"\x01" + b"\x0b" * 32 + b"\x1c",
         ),
+        fingerprint=asked.fingerprint,
     )
-    assert asked.idempotency_key is None
 
 
 async def test_optional_fields_may_be_absent_or_null(surface: Surface) -> None:
@@ -724,8 +724,8 @@ async def test_optional_fields_may_be_absent_or_null(surface: Surface) -> None:
     nothing = dict.fromkeys(("action", "perkId", "permit", "idempotencyKey"))
     for body in (a_call(), a_call(**nulls), a_call(metadata={}), a_call(metadata=nothing)):
         assert (await post(surface, body)).status == 200
-    plain = RelayAsk(to=address_of(CONTRACT.lower()), data=b"\x01\xab", user=WALLET)
-    assert [one.ask for one in surface.relays.asked] == [plain] * 4
+    plain = RelayRequest(to=address_of(CONTRACT.lower()), data=b"\x01\xab", user=WALLET)
+    assert [replace(each, fingerprint=b"") for each in surface.relays.asked] == [plain] * 4
 
 
 CHECKSUM = "must have the right checksum (EIP-55), or letters of one case"
@@ -762,7 +762,7 @@ async def test_addresses(surface: Surface, text: object, fault: str | None) -> N
     answer = await post(surface, a_call(userAddress=text))
     if fault is None:
         assert answer.status == 200
-        assert surface.relays.asked[0].ask.user == WALLET
+        assert surface.relays.asked[0].user == WALLET
     else:
         assert answer.faults == [f"userAddress: {fault}"]
         assert (await post(surface, a_call(to=text))).faults == [f"to: {fault}"]
@@ -790,7 +790,7 @@ async def test_data(surface: Surface, data: object, fault: str | None) -> None:
     answer = await post(surface, a_call(data=data))
     if fault is None:
         assert answer.status == 200
-        assert surface.relays.asked[0].ask.data == bytes.fromhex(str(data)[2:])
+        assert surface.relays.asked[0].data == bytes.fromhex(str(data)[2:])
     else:
         assert answer.faults == [f"data: {fault}"]
 
@@ -827,7 +827,7 @@ async def test_amounts(surface: Surface, value: object, wanted: int | str) -> No
     """The call's, and the permit's, which has no default."""
     answer = await post(surface, a_call(value=value, metadata={"permit": a_permit(value=value)}))
     if isinstance(wanted, int):
-        asked = surface.relays.asked[0].ask
+        asked = surface.relays.asked[0]
         assert asked.permit is not None
         assert (asked.value, asked.permit.value) == (wanted, wanted)
     else:
@@ -852,7 +852,7 @@ async def test_amounts(surface: Surface, value: object, wanted: int | str) -> No
 async def test_gas_limits(surface: Surface, gas: object, fault: str | None) -> None:
     answer = await post(surface, a_call(gasLimit=gas))
     if fault is None:
-        assert surface.relays.asked[0].ask.gas_limit == gas
+        assert surface.relays.asked[0].gas_limit == gas
     else:
         assert answer.faults == [f"gasLimit: {fault}"]
 
@@ -932,7 +932,7 @@ async def test_the_parts_of_a_permit(
     if fault is not None:
         assert answer.faults == [f"metadata.permit.{field}: {fault}"]
         return
-    permit = surface.relays.asked[0].ask.permit
+    permit = surface.relays.asked[0].permit
     assert permit is not None
     signature = permit.signature
     parts: dict[str, object] = {

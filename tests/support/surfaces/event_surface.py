@@ -363,7 +363,7 @@ async def _publish(surface: EventSurface) -> None:
     while True:
         await surface.is_publishing.wait()
         await subscribe.wait(0.01)
-        for reward in list(hashes._waiting):
+        for reward in hashes.awaited():
             hashes.deliver([reward], _hash(reward))
 
 

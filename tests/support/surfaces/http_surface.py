@@ -18,7 +18,6 @@ from ltzd.actions.event_handler.record import EventRequest, EventStatus, Recorde
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
-from ltzd.actions.relayer.relayer import RelayAnswer, RelayRequest
 from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
 from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
@@ -53,7 +52,7 @@ from ltzd.rules import perk_charges
 from ltzd.rules.brands.configuration import Brand, EventRule, Perk
 from ltzd.rules.payments import Payment, not_found
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
-from ltzd.rules.relayer.calls import Relayed, RelayStatus, RelayWindow
+from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayStatus, RelayWindow
 from ltzd.rules.relayer.limits import RELAYS_AN_HOUR, WINDOW, RelayUsage
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
@@ -170,7 +169,7 @@ class FakeRelays:
     )
     heard: list[str] = field(default_factory=list)
     asked: list[RelayRequest] = field(default_factory=list)
-    sent: dict[Hash32, tuple[Address, Relayed]] = field(default_factory=dict)
+    sent: dict[Hash32, tuple[Address, RelayProgress]] = field(default_factory=dict)
     keys: dict[tuple[Address, str], tuple[bytes, Hash32]] = field(default_factory=dict)
     provider: Exception | None = None
     refusal: Exception | None = None
@@ -185,66 +184,73 @@ class FakeRelays:
             raise Unauthorized("Invalid or expired token")
         return self.users[token]
 
-    async def standing(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
-        self.heard.append("standing")
-        if request.ask.user not in (user.wallets or ()):
+    async def usage(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
+        self.heard.append("usage")
+        if request.user not in (user.wallets or ()):
             raise ValidationFailed("userAddress is not a wallet of the token's user")
-        return self._standing(request.ask.user)
+        return self._usage(request.user)
 
-    def _standing(self, user: Address) -> RelayUsage:
+    def _usage(self, user: Address) -> RelayUsage:
         used = sum(owner == user for owner, _ in self.sent.values())
         begun = datetime.fromtimestamp(self.reset_at, UTC) - WINDOW
         return RelayUsage(begun, begun, used, None, False, None, ())
 
     def window(self, user: Address) -> RelayWindow:
-        return self._standing(user).window()
+        return self._usage(user).window()
 
-    async def submit(self, request: RelayRequest, _standing: RelayUsage) -> RelayAnswer:
+    async def submit(
+        self, _caller: TokenUser, request: RelayRequest, _usage: RelayUsage
+    ) -> tuple[RelayProgress, RelayWindow]:
         self.heard.append("submit")
         self.asked.append(request)
         if self.refusal is not None:
             raise self.refusal
-        user = request.ask.user
+        user = request.user
         slot = (user, request.idempotency_key or f"none {len(self.sent)}")
         if slot in self.keys:
             return self._replay(*self.keys[slot], request)
         if not self.window(user).remaining:
             raise RateLimited("Too many transactions", limit=RELAYS_AN_HOUR, retryAfterSeconds=60)
-        relayed = self._sent(request)
-        self.keys[slot] = (request.fingerprint, relayed.transaction_hash)
-        return RelayAnswer(relayed, self.window(user))
+        at, relay = self._sent(request)
+        self.keys[slot] = (request.fingerprint, at)
+        return relay, self.window(user)
 
-    def _replay(self, known: bytes, at: Hash32, request: RelayRequest) -> RelayAnswer:
+    def _replay(
+        self, known: bytes, at: Hash32, request: RelayRequest
+    ) -> tuple[RelayProgress, RelayWindow]:
         if known != request.fingerprint:
             raise IdempotencyKeyReused("This idempotency key came with another request before")
-        return RelayAnswer(self.sent[at][1], self.window(request.ask.user))
+        return self.sent[at][1], self.window(request.user)
 
-    def _sent(self, request: RelayRequest) -> Relayed:
-        number = len(self.sent).to_bytes(2, "big")
-        relayed = Relayed(
-            Hash32(hashlib.sha256(number).digest()), OPERATOR, request.ask.to, RelayStatus.PENDING
+    def _sent(self, request: RelayRequest) -> tuple[Hash32, RelayProgress]:
+        id_ = len(self.sent)
+        at = Hash32(hashlib.sha256(id_.to_bytes(2, "big")).digest())
+        relay = RelayProgress(
+            id_, request.user, request.to, request.data, RelayStatus.PENDING, at, OPERATOR
         )
         if self.status is not RelayStatus.PENDING:
-            relayed = mined(relayed, self.status)
-        self.sent[relayed.transaction_hash] = (request.ask.user, relayed)
-        return relayed
+            relay = mined(relay, self.status)
+        self.sent[at] = (request.user, relay)
+        return at, relay
 
     def becomes(self, status: RelayStatus, reason: str | None = None) -> None:
         """Everything that was sent."""
         for at, (user, relayed) in self.sent.items():
             self.sent[at] = (user, replace(mined(relayed, status), reason=reason))
 
-    async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:
+    async def find(
+        self, user: TokenUser, transaction_hash: Hash32
+    ) -> tuple[RelayProgress, RelayWindow]:
         self.heard.append("find")
         if self.refusal is not None:
             raise self.refusal
         owner, relayed = self.sent.get(transaction_hash, (None, None))
         if owner is None or relayed is None or owner not in (user.wallets or ()):
             raise NotFound("Relay not found")
-        return RelayAnswer(relayed, self.window(owner))
+        return relayed, self.window(owner)
 
 
-def mined(relayed: Relayed, status: RelayStatus) -> Relayed:
+def mined(relayed: RelayProgress, status: RelayStatus) -> RelayProgress:
     return replace(
         relayed, status=status, block_number=7, gas_used=183_402, effective_gas_price=10**9
     )
