@@ -120,7 +120,7 @@ class SignatureRefused(Unauthorized):
 class AccountRefused(Refused):
     """No wallet is made for an account at an OAuth provider; `hint` says why.
 
-    Its id or username is malformed, the provider does not know it, or it belongs to another account.
+    Its id or username is malformed, unknown to the provider, or belongs to another account.
     """
 
 

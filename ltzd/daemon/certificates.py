@@ -1,4 +1,4 @@
-"""The TLS certificates of this process's servers: loaded before anything else, renewed on SIGHUP."""
+"""The TLS certificates of this process's servers, loaded at start and renewed on SIGHUP."""
 
 import ssl
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The certificates of both servers; None for a server of plain HTTP."""
+    """The certificates of both servers. A server of plain HTTP has no certificate."""
 
     public: ServerCertificate | None = None
     admin: ServerCertificate | None = None
