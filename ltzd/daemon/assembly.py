@@ -33,6 +33,7 @@ from ltzd.daemon.identity_provider import identities
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.sites import LinkOwners, site_services
 from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
+from ltzd.deliveries.cleanup import Cleanup
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured, NodeUnavailable
@@ -81,7 +82,7 @@ class Daemon:
     identity: IdentityProvider
     hashes: MintHashWaiters
     events: EventHandler
-    relay_desk: RelayContext
+    relay_context: RelayContext
     relayer: Relayer
     perk_charges: PerkCharges
     constraints: PurchaseConstraints
@@ -92,6 +93,7 @@ class Daemon:
     lanes: tuple[WalletLane, ...]
     follower: Follower | None
     sender: Sender | None
+    cleanup: Cleanup | None
     chat_sweep: ChatRecheckLoop | None
     redemption_recheck: RedemptionRecheck | None
 
@@ -129,10 +131,10 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits, signatures)
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
-        desk = _relay_desk(settings, pool, node, chain, wakeups)
+        context = _relay_context(settings, pool, node, chain, wakeups)
         users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
         relayer = Relayer(
-            desk,
+            context,
             users,
             constraints,
             RelayPolicy(gas_budgets=settings.relay.budgets()),
@@ -156,9 +158,9 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
                 limits,
                 capacity,
             ),
-            relay_desk=desk,
+            relay_context=context,
             relayer=relayer,
-            perk_charges=PerkCharges(desk, brands, signatures, limits, settings.relay.budgets()),
+            perk_charges=PerkCharges(context, brands, signatures, limits, settings.relay.budgets()),
             constraints=constraints,
             pregeneration=pregeneration,
             domains=DomainVerification(pool, sealer, brands, _txt_records(settings)),
@@ -173,7 +175,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
             ),
             site=site_services(
                 settings.site,
-                desk,
+                context,
                 relayer,
                 brands,
                 identity,
@@ -185,6 +187,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
             lanes=_lanes(settings, pool, node, chain, wakeups, hashes, identity),
             follower=_follower(settings, pool, node, chain, wakeups),
             sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
+            cleanup=Cleanup(pool) if "deliveries" in settings.roles else None,
             chat_sweep=_chat_sweep(settings, pool, platform),
             redemption_recheck=(
                 RedemptionRecheck(pool, wakeups) if "deliveries" in settings.roles else None
@@ -267,11 +270,11 @@ def _limits(settings: Settings) -> RateLimits:
     return RateLimits(settings.redis_url.get_secret_value())
 
 
-def _relay_desk(
+def _relay_context(
     settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
-    return RelayContext.of(
+    return RelayContext.create(
         pool, wakeups, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
     )
 

@@ -29,21 +29,14 @@ from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
 from ltzd.http.tls import ServerCertificate
 from ltzd.rules.relayer import gas_budgets
-from ltzd.store.constraints import chat_claims
-from ltzd.store.constraints import results as constraint_results
 from ltzd.store.database import session
-from ltzd.store.event_handler.events import delete_expired
 from ltzd.store.relayer import gas_budgets as gas_spending
-from ltzd.store.relayer import relays
 from ltzd.store.wakeups import BRANDS
-from ltzd.store.webhooks import queue as webhooks
 
 log = structlog.get_logger()
 
 _HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WORKING_SECONDS = 5.0
-_FORGET_SECONDS = 60.0
-_TIDY_SECONDS = 3600.0
 _MEASURE_SECONDS = 10.0
 
 
@@ -175,13 +168,15 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         telemetry.ROLE_UP.labels(role).set(1)
     if "http" in daemon.settings.roles:
         loops += [daemon.events.run(), daemon.hashes.run()]
-        loops += [daemon.relay_desk.board.run(), daemon.relayer.run()]
-        loops += [_keep_brands_fresh(daemon), _forget_spent(daemon), _measure_gas(daemon)]
+        loops += [daemon.relay_context.waiters.run(), daemon.relayer.run()]
+        loops += [_keep_brands_fresh(daemon), _measure_gas(daemon)]
     loops += [lane.run() for lane in daemon.lanes]
     if daemon.follower is not None:
         loops.append(daemon.follower.run())
     if daemon.sender is not None:
-        loops += [daemon.sender.run(), _tidy_webhooks(daemon)]
+        loops.append(daemon.sender.run())
+    if daemon.cleanup is not None:
+        loops.append(daemon.cleanup.run())
     if daemon.chat_sweep is not None:
         loops.append(daemon.chat_sweep.run())
     if daemon.redemption_recheck is not None:
@@ -239,29 +234,3 @@ async def _measure_gas(daemon: Daemon) -> None:
         except DatabaseUnavailable as error:
             log.warning("gas.not_measured", reason=error.message)
         await asyncio.sleep(_MEASURE_SECONDS)
-
-
-async def _tidy_webhooks(daemon: Daemon) -> None:
-    """What was delivered long ago is deleted."""
-    while True:
-        try:
-            async with session(daemon.pool) as connection:
-                await webhooks.delete_expired(connection)
-        except DatabaseUnavailable as error:
-            log.warning("webhooks.not_tidied", reason=error.message)
-        await asyncio.sleep(_TIDY_SECONDS)
-
-
-async def _forget_spent(daemon: Daemon) -> None:
-    """Nonces and windows that are over are deleted, so that their tables stay small."""
-    while True:
-        try:
-            async with session(daemon.pool) as connection:
-                await delete_expired(connection)
-                await relays.delete_expired(connection)
-                await gas_spending.delete_expired(connection)
-                await constraint_results.delete_expired(connection)
-                await chat_claims.delete_unused(connection)
-        except DatabaseUnavailable as error:
-            log.warning("spent.not_forgotten", reason=error.message)
-        await asyncio.sleep(_FORGET_SECONDS)

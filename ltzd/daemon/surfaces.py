@@ -61,7 +61,7 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
 
 
 def _explorer_url(daemon: Daemon) -> str | None:
-    chain_id = daemon.relay_desk.contracts.chain_id
+    chain_id = daemon.relay_context.contracts.chain_id
     url = explorer_of(chain_id, daemon.settings.explorer_url)
     if url is None:
         log.warning(

@@ -2,6 +2,6 @@
 
 `sender` claims due webhooks and posts them: `rendering` reads their bodies and secrets, `attempts`
 makes one HTTP attempt, `endpoints` bounds the concurrency of each brand, and `outcomes` writes the
-results in groups. `chat_recheck_loop` and `redemption_recheck` repeat checks whose answer may have
-changed. Begin with `sender.py`.
+results in groups. `cleanup` deletes expired rows. `chat_recheck_loop` and `redemption_recheck`
+repeat checks whose answer may have changed. Begin with `sender.py`.
 """

@@ -43,7 +43,7 @@ async def at_the_beginning(world: World) -> Follower:
         await chains.begin_term(connection, CHAIN_ID)
     follower = await world.follow()
     await follower.begin_term()
-    assert await value(world.eyes, "SELECT number FROM chains") == 0
+    assert await value(world.eyes, "SELECT cursor_number FROM chains") == 0
     return follower
 
 

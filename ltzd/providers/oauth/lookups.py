@@ -72,7 +72,7 @@ class AccountLookups(AsyncCloseable):
         if cached is not None and _is_about(cached, account):
             return cached
         try:
-            return await self._flights.share(key, lambda: self._look_up(key, lookup, account))
+            return await self._flights.call(key, lambda: self._look_up(key, lookup, account))
         except AccountLookupUnavailable:
             return _UNAVAILABLE
 

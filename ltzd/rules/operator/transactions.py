@@ -4,7 +4,9 @@
        |          ^----------'  (reorg)
        '----------+-> DISPLACED    '---> CANCELLED
 
-CONFIRMED, REVERTED, DISPLACED and CANCELLED are final: a block past finality says so. DISPLACED
+CONFIRMED, REVERTED, DISPLACED and CANCELLED are final: a block past finality says so. Only a reorg
+below finality, which ltzd follows on dev chains alone, takes CONFIRMED and CANCELLED back to MINED.
+A transaction that REVERTED stays so: its work has been queued again. DISPLACED
 means that a transaction which the lane did not sign used the nonce. An attempt that a node took, or
 may have taken, keeps its nonce: the same bytes go out again until a receipt or finality decides.
 
@@ -95,7 +97,14 @@ class NonceTaken:
     """The nonce is used at finality, and no attempt has a receipt."""
 
 
-Observation = Accepted | RefusedForGood | ReceiptSeen | ReceiptLost | Finalized | NonceTaken
+@dataclass(frozen=True, slots=True)
+class FinalityLost:
+    """A reorg below finality undid the transaction's block, which was final."""
+
+
+Observation = (
+    Accepted | RefusedForGood | ReceiptSeen | ReceiptLost | Finalized | FinalityLost | NonceTaken
+)
 
 
 class Effect(Enum):
@@ -130,9 +139,16 @@ def advance(tx: Transaction, observation: Observation) -> tuple[Transaction, lis
             return replace(tx, state=State.PUBLISHED, inclusion=None), [Effect.PUBLISH]
         case State.MINED, Finalized() if tx.inclusion is not None:
             return _settled(tx, tx.inclusion)
+        case State.CONFIRMED | State.REVERTED | State.CANCELLED, FinalityLost():
+            return _unsettled(tx), []
         case State.SIGNED | State.PUBLISHED, NonceTaken():
             return replace(tx, state=State.DISPLACED), [Effect.REQUEUE, Effect.ALERT]
     raise IllegalTransition(f"{tx.state.name} does not allow {observation}")
+
+
+def _unsettled(tx: Transaction) -> Transaction:
+    """A mined transaction, for which its lane gets a fresh receipt; a reverted one stays."""
+    return tx if tx.state is State.REVERTED else replace(tx, state=State.MINED)
 
 
 def _settled(tx: Transaction, inclusion: Inclusion) -> tuple[Transaction, list[Effect]]:

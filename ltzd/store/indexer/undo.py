@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from ltzd.store.database import Connection
 from ltzd.store.indexer import mint_facts
+from ltzd.store.operator import transactions
 from ltzd.store.site_plugin import redemption_payments
 
 Undo = Callable[[Connection, int], Awaitable[None]]
@@ -19,21 +20,12 @@ _DELETE_SECONDS = 3600.0
 async def undo_above(connection: Connection, fork: int, undos: Iterable[Undo]) -> int:
     """Undoes everything above block `fork`; returns how many blocks were undone.
 
-    A reorg below finality (dev chains) also puts confirmed and cancelled transactions back to
-    mined, so that their lane looks for them again.
+    A reorg below finality (dev chains) also moves the transactions whose block was final.
     """
     for undo in undos:
         await undo(connection, fork)
     await redemption_payments.mark_lost_above(connection, fork)
-    await connection.execute(
-        """
-        UPDATE transactions
-           SET state = 'mined', settled_at = NULL
-         WHERE state IN ('confirmed', 'cancelled') AND block_number > $1
-           AND EXISTS (SELECT FROM chains WHERE final_number > $1)
-        """,
-        fork,
-    )
+    await transactions.undo_finality_above(connection, fork)
     blocks = await connection.fetch("DELETE FROM blocks WHERE number > $1 RETURNING number", fork)
     return len(blocks)
 

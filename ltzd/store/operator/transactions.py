@@ -13,7 +13,14 @@ import asyncpg
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import TRANSACTION_GAS
-from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
+from ltzd.rules.operator.transactions import (
+    FinalityLost,
+    GasCost,
+    Inclusion,
+    State,
+    Transaction,
+    advance,
+)
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.wakeups import ORIGIN
@@ -376,6 +383,38 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
         )
         for row in rows
     ]
+
+
+async def undo_finality_above(connection: Connection, block_number: int) -> None:
+    """Apply a reorg below finality (dev chains) to the transactions that were final above a block.
+
+    Does nothing if every final block stays. Call it in the database transaction that undoes the
+    blocks.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT *
+          FROM transactions
+         WHERE state IN ('confirmed', 'reverted', 'cancelled') AND block_number > $1
+           AND EXISTS (SELECT FROM chains WHERE final_number > $1)
+           FOR UPDATE
+        """,
+        block_number,
+    )
+    moves = []
+    for row in rows:
+        before = Transaction(State(row["state"]), _inclusion(row))
+        after, _ = advance(before, FinalityLost())
+        if after != before:
+            moves.append((row["id"], before.state.value, after.state.value))
+    await connection.executemany(
+        """
+        UPDATE transactions
+           SET state = $3, settled_at = NULL
+         WHERE id = $1 AND state = $2
+        """,
+        moves,
+    )
 
 
 def _open_transaction(row: asyncpg.Record) -> OpenTransaction:

@@ -10,6 +10,7 @@ from ltzd.errors import IllegalTransition
 from ltzd.rules.operator.transactions import (
     Accepted,
     Effect,
+    FinalityLost,
     Finalized,
     Inclusion,
     NonceTaken,
@@ -39,6 +40,7 @@ OBSERVATIONS: list[Observation] = [
     ReceiptSeen(FAILED),
     ReceiptLost(),
     Finalized(),
+    FinalityLost(),
     NonceTaken(),
 ]
 
@@ -56,6 +58,9 @@ LISTED: dict[tuple[State, type[Observation]], tuple[State, list[Effect]]] = {
     (State.MINED, ReceiptSeen): (State.MINED, []),
     (State.MINED, ReceiptLost): (State.PUBLISHED, [Effect.PUBLISH]),
     (State.MINED, Finalized): (State.CONFIRMED, []),
+    (State.CONFIRMED, FinalityLost): (State.MINED, []),
+    (State.CANCELLED, FinalityLost): (State.MINED, []),
+    (State.REVERTED, FinalityLost): (State.REVERTED, []),
     (State.SIGNED, NonceTaken): (State.DISPLACED, _ALARMED),
     (State.PUBLISHED, NonceTaken): (State.DISPLACED, _ALARMED),
 }

@@ -1,0 +1,59 @@
+"""Deletes rows that have expired, so that their tables stay small.
+
+Several processes may do this at once: each statement deletes only rows that no process needs any
+more, and a row that another process has deleted is passed over.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from ltzd.errors import DatabaseUnavailable
+from ltzd.store.constraints import chat_claims
+from ltzd.store.constraints import results as constraint_results
+from ltzd.store.database import Connection, Pool, session
+from ltzd.store.event_handler import events
+from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.webhooks import queue as webhooks
+
+log = structlog.get_logger()
+
+PERIOD_SECONDS = 60.0
+WEBHOOKS_PERIOD_SECONDS = 3600.0
+"""Webhooks are kept for weeks and deleted from large tables."""
+
+Delete = Callable[[Connection], Awaitable[None]]
+Sleep = Callable[[float], Awaitable[None]]
+
+SHORT_LIVED: tuple[Delete, ...] = (
+    events.delete_expired,
+    relays.delete_expired,
+    gas_budgets.delete_expired,
+    constraint_results.delete_expired,
+    chat_claims.delete_unused,
+)
+"""Nonces and windows that are over, lapsed relays and idempotency keys, days of gas, constraint
+results, and reservations of claims that never came."""
+
+
+class Cleanup:
+    def __init__(self, pool: Pool, sleep: Sleep = asyncio.sleep) -> None:
+        self._pool = pool
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Delete at once and then periodically, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat(SHORT_LIVED, PERIOD_SECONDS))
+            tasks.create_task(self._repeat((webhooks.delete_expired,), WEBHOOKS_PERIOD_SECONDS))
+
+    async def _repeat(self, deletes: tuple[Delete, ...], seconds: float) -> None:
+        while True:
+            try:
+                async with session(self._pool) as connection:
+                    for delete in deletes:
+                        await delete(connection)
+            except DatabaseUnavailable as error:
+                log.warning("cleanup.failed", reason=error.message)
+            await self._sleep(seconds)

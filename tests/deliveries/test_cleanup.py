@@ -1,0 +1,143 @@
+"""The deliveries role deletes expired rows periodically; no other role does."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ltzd.deliveries.cleanup import PERIOD_SECONDS, WEBHOOKS_PERIOD_SECONDS, Cleanup
+from ltzd.errors import DatabaseUnavailable
+from ltzd.store.database import Connection, Pool, session
+from tests.support.rows.core import BRAND, a_wallet, running, value
+from tests.support.surfaces.event_surface import an_event_surface
+from tests.support.waiting import until
+
+_OLD = "now() - interval '{age} days'"
+OLD_AND_NEW = {
+    "request_nonces": "(brand_id, nonce, request_id, created_at) "
+    f"VALUES ('{{brand}}', '{{row}}', gen_random_uuid(), {_OLD})",
+    "brand_usage": f"VALUES ('{{brand}}', 'ltz_per_day', {_OLD}, 1, 9)",
+    "relays": "(user_address, to_address, data, function, serialized_per_user, fingerprint, "
+    "gas_limit, max_cost_wei, window_start, state, created_at) "
+    f"VALUES ('{{wallet}}', '{{wallet}}', '', 'f', false, '', 1, 1, now(), 'queued', {_OLD})",
+    "gas_spent": "VALUES ((now() AT TIME ZONE 'UTC')::date - {age}, 'did:ann', 0, 5)",
+    "constraint_results": "(user_address, collection_id, position, brand_id, kind, ticket, "
+    "expires_at) VALUES ('{wallet}', {row}, 0, '{brand}', 'external_api', gen_random_uuid(), "
+    f"{_OLD} + interval '1 hour')",
+    "chat_claims": f"VALUES ({{row}}, 'account', '{{wallet}}', 1, {_OLD})",
+    "webhooks": "(brand_id, kind, subject, state, created_at) "
+    f"VALUES ('{{brand}}', 'payment_reversed', gen_random_uuid(), 'delivered', {_OLD})",
+}
+"""A row of each kind that expires, `age` days old."""
+
+AGES = (0, 100)
+
+
+class Pauses:
+    """A clock: each pause ends when the test lets it end."""
+
+    def __init__(self) -> None:
+        self.begun: list[float] = []
+        self._ends = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        self.begun.append(seconds)
+        await self._ends.wait()
+
+    async def until_begun(self, count: int) -> None:
+        async def are_begun() -> bool:
+            return len(self.begun) >= count
+
+        await until(are_begun)
+
+    def end(self) -> None:
+        self._ends.set()
+        self._ends = asyncio.Event()
+
+
+async def insert_rows(pool: Pool) -> None:
+    async with session(pool) as connection:
+        await connection.execute(
+            "INSERT INTO brands (id, name, configuration, revision) VALUES ($1, 'Demo', '{}', 1)"
+            " ON CONFLICT DO NOTHING",
+            BRAND,
+        )
+        for row, age in enumerate(AGES):
+            for table, values in OLD_AND_NEW.items():
+                text = values.format(
+                    brand=f"\\x{BRAND.hex()}", wallet=f"\\x{a_wallet(1).hex()}", age=age, row=row
+                )
+                await connection.execute(f"INSERT INTO {table} {text}")
+
+
+async def counts(pool: Pool) -> dict[str, int]:
+    return {table: await value(pool, f"SELECT count(*) FROM {table}") for table in OLD_AND_NEW}
+
+
+async def test_expired_rows_of_every_table_are_deleted_and_the_others_are_kept(pool: Pool) -> None:
+    await insert_rows(pool)
+    pauses = Pauses()
+    async with running(Cleanup(pool, pauses).run()):
+        await pauses.until_begun(2)
+
+    assert await counts(pool) == dict.fromkeys(OLD_AND_NEW, 1)
+
+
+async def test_rows_are_deleted_every_minute_and_webhooks_every_hour(pool: Pool) -> None:
+    pauses = Pauses()
+    async with running(Cleanup(pool, pauses).run()):
+        await pauses.until_begun(2)
+        await insert_rows(pool)
+        assert set((await counts(pool)).values()) == {2}
+        pauses.end()
+        await pauses.until_begun(4)
+
+    assert sorted(pauses.begun) == [PERIOD_SECONDS] * 2 + [WEBHOOKS_PERIOD_SECONDS] * 2
+    assert (PERIOD_SECONDS, WEBHOOKS_PERIOD_SECONDS) == (60, 3600)
+    assert set((await counts(pool)).values()) == {1}
+
+
+async def test_cleanup_goes_on_after_the_database_was_away(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert_rows(pool)
+    pauses = Pauses()
+    with monkeypatch.context() as patched:
+        patched.setattr("ltzd.deliveries.cleanup.session", no_session)
+        task = asyncio.create_task(Cleanup(pool, pauses).run())
+        await pauses.until_begun(2)
+    async with running(ended_by_cancellation(task)):
+        assert set((await counts(pool)).values()) == {2}
+        pauses.end()
+        await pauses.until_begun(4)
+
+    assert set((await counts(pool)).values()) == {1}
+
+
+@asynccontextmanager
+async def no_session(pool: Pool) -> AsyncIterator[Connection]:
+    if pool:
+        raise DatabaseUnavailable("The database was lost")
+    yield
+
+
+async def ended_by_cancellation(task: asyncio.Task[None]) -> None:
+    await task
+
+
+@pytest.mark.parametrize(("role", "left"), [("deliveries", 1), ("http", 2)])
+async def test_only_the_deliveries_role_deletes_expired_rows(
+    database_url: str, pool: Pool, tmp_path: Path, role: str, left: int
+) -> None:
+    await insert_rows(pool)
+    async with an_event_surface(database_url, tmp_path, roles=[role]) as surface:
+        assert (surface.daemon.cleanup is not None) == (role == "deliveries")
+        if role == "deliveries":
+            await until(lambda: deleted_everything(pool))
+    assert set((await counts(pool)).values()) == {left}
+
+
+async def deleted_everything(pool: Pool) -> bool:
+    return set((await counts(pool)).values()) == {1}
