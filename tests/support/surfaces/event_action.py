@@ -101,10 +101,10 @@ async def two_handlers(
         yield [one, other]
 
 
-OutcomeWriter = list[RecordedEvent | LtzdError]
+Outcomes = list[RecordedEvent | LtzdError]
 
 
-async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> OutcomeWriter:
+async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> Outcomes:
     """All at once, over the handlers in turn."""
     answers = await asyncio.gather(
         *(
@@ -119,11 +119,11 @@ async def record_all(handlers: list[EventHandler], requests: list[EventRequest])
     return answers  # type: ignore[return-value]
 
 
-def kinds(outcomes: OutcomeWriter) -> Counter[str]:
+def kinds(outcomes: Outcomes) -> Counter[str]:
     return Counter(type(outcome).__name__ for outcome in outcomes)
 
 
-def recorded(outcomes: OutcomeWriter) -> list[RecordedEvent]:
+def recorded(outcomes: Outcomes) -> list[RecordedEvent]:
     return [outcome for outcome in outcomes if isinstance(outcome, RecordedEvent)]
 
 
