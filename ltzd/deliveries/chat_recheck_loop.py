@@ -26,7 +26,6 @@ log = structlog.get_logger()
 PERIOD_SECONDS = 300.0
 LOCK = "ltzd chat recheck"
 _PAUSE_SECONDS = 0.5
-_PAGE_SIZE = 500
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -35,12 +34,18 @@ class ChatRecheckLoop:
     """`sleep` waits out the period, and the pauses that the platform asks for."""
 
     def __init__(
-        self, pool: Pool, database_url: str, platform: ChatPlatform, sleep: Sleep = asyncio.sleep
+        self,
+        pool: Pool,
+        database_url: str,
+        platform: ChatPlatform,
+        sleep: Sleep = asyncio.sleep,
+        page_size: int = 500,
     ) -> None:
         self._pool = pool
         self._database_url = database_url
         self._platform = platform
         self._sleep = sleep
+        self._page_size = page_size
 
     async def run(self) -> None:
         """Rechecks whenever the lock is free, until cancelled."""
@@ -59,7 +64,7 @@ class ChatRecheckLoop:
         while True:
             async with session(self._pool) as connection:
                 page = await constraint_results.list_in_force(
-                    connection, CHAT_KINDS, after, _PAGE_SIZE
+                    connection, CHAT_KINDS, after, self._page_size
                 )
             if not page:
                 break

@@ -29,7 +29,6 @@ log = structlog.get_logger()
 
 LEASE = timedelta(seconds=1.5 * TIMEOUT_SECONDS)
 """As short as an attempt and its outcome allow: after a kill, webhooks wait for its end."""
-_MAX_AT_ONCE = 100
 _PAUSE_SECONDS = 0.5
 _MEASURE_SECONDS = 10.0
 
@@ -47,6 +46,8 @@ class Sender:
         http: BrandWebhooks,
         *,
         now: Callable[[], datetime] = _utc_now,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_at_once: int = 100,
     ) -> None:
         self._pool = pool
         self._news = wakeups.subscribe(WEBHOOKS)
@@ -54,13 +55,13 @@ class Sender:
         self._now = now
         self._renderer = WebhookRenderer(sealer)
         self._outcomes = OutcomeWriter(pool)
-        self._endpoints = EndpointSlots(MAX_IN_FLIGHT, _MAX_AT_ONCE)
+        self._endpoints = EndpointSlots(max_in_flight, max_at_once)
         self._wake = Wakeup()
         self._is_scan_due = True
         """True if other brands than those noted may have due webhooks."""
 
     async def run(self) -> None:
-        """Sends until cancelled; then deliveries in flight are sent again when their lease is over."""
+        """Sends until cancelled. Deliveries in flight then are sent again once their lease ends."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_for_due())
             group.create_task(self._outcomes.run())

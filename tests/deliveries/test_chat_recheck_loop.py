@@ -66,6 +66,7 @@ class Rechecked:
     server: ChatServer
     platform: ChatPlatform
     clock: Clock
+    page_size: int = 500
 
     async def keep(
         self, constraint: ChatConstraint, *accounts: str, outcome: bool = True, **place: Any
@@ -88,7 +89,7 @@ class Rechecked:
         return [(row[0], row[1]) for row in rows]
 
     def loop(self) -> ChatRecheckLoop:
-        return ChatRecheckLoop(self.pool, self.url, self.platform, self.clock.sleep)
+        return ChatRecheckLoop(self.pool, self.url, self.platform, self.clock.sleep, self.page_size)
 
     async def recheck(self) -> int:
         return await self.loop().recheck()
@@ -139,10 +140,8 @@ async def test_each_member_is_asked_about_once(rechecked: Rechecked) -> None:
     ]
 
 
-async def test_pages_are_all_looked_through(
-    rechecked: Rechecked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ltzd.deliveries.chat_recheck_loop._PAGE", 2)
+async def test_pages_are_all_looked_through(rechecked: Rechecked) -> None:
+    rechecked.page_size = 2
     for number in range(1, 6):
         await rechecked.keep(role(), wallet=a_wallet(number), outcome=number % 2 == 0)
     rechecked.server.roles[GUILD, ADA] = [ROLE]
