@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from benchmarks import instance, load, relay_calls
-from benchmarks.instance import Instance
-from benchmarks.load import Plan, percentile_ms
+from benchmarks import relay_calls
+from benchmarks.harness import instance, load
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Plan, percentile_ms
+from benchmarks.harness.sides import check, first_events
 from benchmarks.relay_calls import FREE_COLLECTION, Calls
-from benchmarks.sides import check, first_events
 from ltzd.chain.contracts import web3_contracts
 from ltzd.chain.node.rpc import Rpc
 from ltzd.store.database import Connection, connect

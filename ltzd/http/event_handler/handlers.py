@@ -161,7 +161,7 @@ class EventHandlers:
 def _event_request(body: dict[str, Any], caller: models.Caller) -> EventRequest:
     """Raises InvalidFields with every fault."""
     event = models.ManualEventBody.from_json(body)
-    return event.event_request(body.get("metadata") or {}, caller)
+    return event.to_request(body.get("metadata") or {}, caller)
 
 
 def _event_or_error(item: object, index: int, caller: models.Caller) -> EventRequest | Refused:

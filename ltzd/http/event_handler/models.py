@@ -52,7 +52,7 @@ class ManualEventBody(RequestModel):
     user_identifier: UserIdentifier | None = None
     metadata: EventMetadata | None = None
 
-    def event_request(self, metadata: dict[str, Any], caller: Caller) -> EventRequest:
+    def to_request(self, metadata: dict[str, Any], caller: Caller) -> EventRequest:
         """`metadata` is the object that was sent: the model has only some of its keys."""
         return EventRequest(
             brand_id=address_of(self.brand_id),

@@ -74,7 +74,7 @@ class PregenerationHandlers:
     async def pregenerate_user(self, request: Request) -> Reply:
         await self._count(request)
         raw = await read_json(request)
-        pregeneration = PregenerateUserBody.from_json(parse_object(raw)).pregeneration_request()
+        pregeneration = PregenerateUserBody.from_json(parse_object(raw)).to_request()
         request.ctx.window = await self._pregeneration.admit(
             pregeneration.brand_id, signed_request_of(request, raw)
         )

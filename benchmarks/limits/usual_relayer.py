@@ -17,9 +17,9 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from web3 import AsyncHTTPProvider, AsyncWeb3
 
-from benchmarks import processes
-from benchmarks.inclusion import FUNDS
-from benchmarks.load import percentile_ms
+from benchmarks.harness import processes
+from benchmarks.harness.load import percentile_ms
+from benchmarks.limits.inclusion import FUNDS
 from ltzd.chain.contracts import artifacts
 
 RECEIPT_POLL_SECONDS = 0.1
@@ -51,7 +51,7 @@ class Relayed(msgspec.Struct, frozen=True):
 
 
 async def measure(work: RelayerLoad) -> Relayed:
-    answer = await processes.answer_of("benchmarks.usual_relayer", msgspec.json.encode(work))
+    answer = await processes.answer_of("benchmarks.limits.usual_relayer", msgspec.json.encode(work))
     return msgspec.json.decode(answer, type=Relayed)
 
 
