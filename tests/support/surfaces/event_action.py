@@ -104,7 +104,7 @@ async def two_handlers(
 Outcomes = list[RecordedEvent | LtzdError]
 
 
-async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> OutcomeWriter:
+async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> Outcomes:
     """Record all requests at once, spread over the handlers in turn."""
     answers = await asyncio.gather(
         *(
