@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.event_handler import record as event_handler
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
-from ltzd.actions.event_handler.record import EventHandler, EventRequest, RecordedEvent
+from ltzd.actions.event_handler.record import EventHandler, EventRequest
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
