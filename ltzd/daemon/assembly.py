@@ -94,7 +94,7 @@ class Daemon:
     follower: Follower | None
     sender: Sender | None
     cleanup: Cleanup | None
-    chat_sweep: ChatRecheckLoop | None
+    chat_recheck: ChatRecheckLoop | None
     redemption_recheck: RedemptionRecheck | None
 
 
@@ -191,7 +191,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
             follower=_follower(settings, pool, node, chain, wakeups),
             sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
             cleanup=Cleanup(pool) if "deliveries" in settings.roles else None,
-            chat_sweep=_chat_sweep(settings, pool, platform),
+            chat_recheck=_chat_recheck(settings, pool, platform),
             redemption_recheck=(
                 RedemptionRecheck(pool, wakeups) if "deliveries" in settings.roles else None
             ),
@@ -221,7 +221,7 @@ async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatf
     return await stack.enter_async_context(ChatPlatform(policy))
 
 
-def _chat_sweep(
+def _chat_recheck(
     settings: Settings, pool: Pool, platform: ChatPlatform | None
 ) -> ChatRecheckLoop | None:
     if platform is None or "deliveries" not in settings.roles:

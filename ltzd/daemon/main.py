@@ -181,8 +181,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops.append(daemon.sender.run())
     if daemon.cleanup is not None:
         loops.append(daemon.cleanup.run())
-    if daemon.chat_sweep is not None:
-        loops.append(daemon.chat_sweep.run())
+    if daemon.chat_recheck is not None:
+        loops.append(daemon.chat_recheck.run())
     if daemon.redemption_recheck is not None:
         loops.append(daemon.redemption_recheck.run())
     return loops
