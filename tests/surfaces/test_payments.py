@@ -407,7 +407,7 @@ async def test_a_session_id_may_have_253_characters(surface: Surface) -> None:
         (
             MintPending("secret"),
             500,
-            "The payment is recorded and will be minted; ask again",
+            "The payment is recorded and will be minted; repeat the request",
         ),
         (PaymentsUnavailable("secret"), 500, "Payment provider unavailable"),
         (DatabaseUnavailable("secret"), 503, "Database unavailable"),

@@ -347,8 +347,8 @@ async def test_another_users_relay_is_not_there(surface: Surface) -> None:
             RelayPending("nonce 7 of 0x12"),
             503,
             {
-                "error": "The transaction is signed, but no node has taken it yet; ask again with "
-                "the same idempotency key",
+                "error": "The transaction is signed, but no node has accepted it yet; repeat the "
+                "request with the same idempotency key",
                 "code": "RELAY_PENDING",
             },
         ),

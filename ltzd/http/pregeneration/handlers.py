@@ -12,6 +12,7 @@ from sanic.request import Request
 
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.errors import (
+    AccountLookupUnavailable,
     AccountRefused,
     BrandUnknown,
     Broken,
@@ -67,6 +68,7 @@ class PregenerationHandlers:
         BodyTooLarge,
         RateLimited,
         IdentityUnavailable,
+        AccountLookupUnavailable,
         Unavailable,
         DatabaseUnavailable,
         Broken,

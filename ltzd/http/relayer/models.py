@@ -49,7 +49,7 @@ class RelayPermit(RequestModel):
             return permit
         return {name: value for name, value in permit.items() if value is not None}
 
-    def given(self) -> SignedPermit:
+    def to_permit(self) -> SignedPermit:
         return SignedPermit(
             owner=address_of(self.owner),
             spender=address_of(self.spender),
@@ -92,7 +92,7 @@ class RelayBody(RequestModel):
             user=address_of(self.user_address),
             value=uint256_of(self.value or "0"),
             gas_limit=self.gas_limit,
-            permit=None if permit is None else permit.given(),
+            permit=None if permit is None else permit.to_permit(),
             idempotency_key=idempotency_key,
             fingerprint=fingerprint,
         )
@@ -173,7 +173,9 @@ class RelayResponse(ResponseModel):
 
     @staticmethod
     def body(relay: RelayProgress, explorer_url: str | None) -> dict[str, object]:
-        assert relay.transaction_hash is not None, "no node has taken it: it cannot be shown"
+        assert relay.transaction_hash is not None, (
+            "a relay that no node has accepted is RelayPending"
+        )
         assert relay.sender is not None
         transaction_hash = hex_of(relay.transaction_hash)
         body: dict[str, object] = {

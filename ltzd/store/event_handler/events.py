@@ -14,6 +14,7 @@ from uuid import UUID
 
 import asyncpg
 import msgspec
+from msgspec import structs
 
 from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind, local_day
 from ltzd.rules.event_handler.claims import ClaimRecord
@@ -40,8 +41,9 @@ EVENT_REWARD = 1
 class EventRow(msgspec.Struct, frozen=True):
     """One event to be written; `wallet` receives `ltz` whole LTZ, if that is more than 0.
 
-    User and wallet are as they were when the event came: if his row says otherwise by the time it
-    is written, the row counts.
+    User and wallet are as they were when the event came: if the user's row says otherwise by the
+    time the event is written, the row counts. `insert` returns the row as it was written, and sets
+    `is_new_user` if this event inserted the user.
     """
 
     id: UUID
@@ -55,6 +57,7 @@ class EventRow(msgspec.Struct, frozen=True):
     metadata: dict[str, Any]
     ltz: int
     wallet: Address
+    is_new_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +201,7 @@ class NewEvent(msgspec.Struct, frozen=True):
 _LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
 
 
-class InsertedEvent(msgspec.Struct, frozen=True):
-    """An event that was written: its user, the wallet that its reward goes to, if he is new."""
-
-    user_id: UUID
-    wallet: Address
-    is_new_user: bool
-
-
-async def insert(
-    connection: Connection, those: Sequence[NewEvent]
-) -> dict[ClaimKey, InsertedEvent]:
+async def insert(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, EventRow]:
     """Write events with all that hangs on them and the wake-up, in one statement.
 
     Answers the claims that were written. A claim that changed since it was read is left out, with
@@ -222,13 +215,18 @@ async def insert(
         if error.constraint_name not in _LIMITS:
             raise
         return {}
-    whose = await _reread_users(connection, [row for row in rows if row["is_unseen"]])
-    return {
-        (Address(row["brand_id"]), row["event_type"], row["email_key"]): InsertedEvent(
-            whose.get(row["id"], row["whose"]), Address(row["goes_to"]), row["is_new"]
+    users = await _reread_users(connection, [row for row in rows if row["is_unseen"]])
+    proposed = {new.key: new.event for new in ordered}
+    inserted: dict[ClaimKey, EventRow] = {}
+    for row in rows:
+        key = (Address(row["brand_id"]), row["event_type"], row["email_key"])
+        inserted[key] = structs.replace(
+            proposed[key],
+            user_id=users.get(row["id"], row["whose"]),
+            wallet=Address(row["goes_to"]),
+            is_new_user=row["is_new"],
         )
-        for row in rows
-    }
+    return inserted
 
 
 async def _reread_users(
