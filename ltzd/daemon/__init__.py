@@ -2,6 +2,6 @@
 
 Begin with `main`, which runs the roles in one task group. `assembly` builds the components in the
 order of the layers, with `identity_provider` and `site_services` for their parts; `surfaces`
-connects the HTTP applications to them. `settings` reads the configuration, `keys` and `certificates` its files,
-and `logs` formats every log line.
+connects the HTTP applications to them. `settings` reads the configuration, `keys` and
+`certificates` read key files, and `logs` formats every log line.
 """
