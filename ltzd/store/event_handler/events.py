@@ -286,8 +286,8 @@ def _columns(ordered: Sequence[NewEvent]) -> list[object]:
 # and everything else depends on the claims that were counted, so no two writers deadlock.
 # PostgreSQL checks a row's CHECK before it finds the row's conflict. So `counted` proposes the
 # number that the decision used: the stored total, and only without one the sum of all claims.
-# Events that were accepted before their type had a maximum are in no total, here as in the decision;
-# otherwise each new decision would accept an event that is refused here, without an end.
+# Events that were accepted before their type had a maximum are in no total, here as in the
+# decision; otherwise each new decision would accept an event that is refused here, without an end.
 # A user's row may have been inserted, or moved to another wallet, since the request. A row that was
 # inserted while this statement ran conflicts with `new_users` but is not visible: see
 # `_REREAD_USERS`.
